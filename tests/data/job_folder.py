@@ -1,9 +1,12 @@
 """A job's folder, and splits into it, in this process or in one of their own."""
 
+import io
 import os
 import signal
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +149,25 @@ def table(name: str) -> Any:
 def lines_file(path: Path, count: int) -> Path:
     path.write_text("".join(f"line {number}\n" for number in range(count)))
     return path
+
+
+Members = list[tuple[str, bytes]]
+
+
+def tar(files: Members) -> bytes:
+    """An archive of these names and contents."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, content in files:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def zipped(files: Members, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", method) as archive:
+        for name, content in files:
+            archive.writestr(name, content)
+    return packed.getvalue()

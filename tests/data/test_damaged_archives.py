@@ -14,13 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from job_folder import Members, tar, zipped
 from paddle_node.data.sources import registry, unpack
 from paddle_node.failure import Failure
 
-Files = list[tuple[str, bytes]]
-
 SOME = random.Random(11)
-FILES: Files = [(f"deep/{number:03}.txt", SOME.randbytes(SOME.randrange(900)).hex().encode() + b"\n") for number in range(12)]
+FILES: Members = [(f"deep/{number:03}.txt", SOME.randbytes(SOME.randrange(900)).hex().encode() + b"\n") for number in range(12)]
 DAMAGED = r"^in.* is damaged or cut short: "
 
 
@@ -33,28 +32,10 @@ def refused(place: Path, sentence: str, content: bytes | None = None, format: st
     assert caught.value.code == 65
 
 
-def read(place: Path, format: str = "files") -> Files:
+def read(place: Path, format: str = "files") -> Members:
     """What the data job reads there; raises what it would end with."""
     source = registry.open_source(str(place), {})
     return [(name, stream.read()) for thing in source.objects() for name, stream in unpack.members(source, thing, format)]
-
-
-def tar(files: Files = FILES) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for name, content in files:
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()
-
-
-def zipped(files: Files = FILES, method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", method) as archive:
-        for name, content in files:
-            archive.writestr(name, content)
-    return packed.getvalue()
 
 
 def headers(packed: bytes) -> list[int]:
@@ -77,11 +58,11 @@ def damage(content: bytes, chance: random.Random, at: Callable[[], int]) -> byte
 @pytest.mark.parametrize(
     ("name", "content", "damages"),
     [
-        ("in.tar", tar(), 200),
-        ("in.tar.gz", gzip.compress(tar(), mtime=0), 200),
-        ("in.zip", zipped(), 200),
-        ("stored.zip", zipped(method=zipfile.ZIP_STORED), 50),
-        ("bzip2.zip", zipped(method=zipfile.ZIP_BZIP2), 50),
+        ("in.tar", tar(FILES), 200),
+        ("in.tar.gz", gzip.compress(tar(FILES), mtime=0), 200),
+        ("in.zip", zipped(FILES), 200),
+        ("stored.zip", zipped(FILES, zipfile.ZIP_STORED), 50),
+        ("bzip2.zip", zipped(FILES, zipfile.ZIP_BZIP2), 50),
         ("in.gz", gzip.compress(b"".join(content for _, content in FILES), mtime=0), 200),
     ],
 )
@@ -102,21 +83,6 @@ def test_random_damage_is_refused_or_read_exactly(tmp_path: Path, name: str, con
             assert failure.code == 65 and failure.sentence.isprintable() and name in failure.sentence
             refused += 1
     assert refused > damages / 2
-
-
-def test_a_damaged_tar_header_is_not_its_end(tmp_path: Path) -> None:
-    """A flip in each third byte of the second of three: tarfile takes such a header for the end."""
-    content = tar(FILES[:3])
-    start = headers(content)[1]
-    passed = set()
-    for offset in range(0, 512, 3):
-        damaged = bytearray(content)
-        damaged[start + offset] ^= 1 << offset % 8
-        (tmp_path / "in.tar").write_bytes(damaged)
-        with contextlib.suppress(Failure):
-            assert read(tmp_path / "in.tar") == FILES[:3]
-            passed.add(offset)
-    assert passed <= {*range(148, 156)}, "only the checksum can be written in several ways"
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -215,7 +181,9 @@ def test_damage_that_a_reader_swallows_is_told(tmp_path: Path) -> None:
                 stream.read()
 
 
-@pytest.mark.parametrize("inner", [bz2.compress(b"1\n" * 99), gzip.compress(b"1\n", mtime=0), tar()], ids=["bz2", "gz", "tar"])
+@pytest.mark.parametrize(
+    "inner", [bz2.compress(b"1\n" * 99), gzip.compress(b"1\n", mtime=0), tar(FILES)], ids=["bz2", "gz", "tar"]
+)
 def test_lines_that_are_packed_twice_are_refused(tmp_path: Path, inner: bytes) -> None:
     sentence = r"a is compressed: of \.gz, \.zip, \.tar and \.tar\.gz one layer is unpacked"
     refused(tmp_path / "in.zip", sentence, zipped([("a", inner)]), "lines")

@@ -1,11 +1,11 @@
 """The training program reaches the volume whole."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from job_folder import Job
 from paddle_node.contract import JobFolder
-from paddle_node.failure import Failure
 from paddle_node.staging import program_copy
 from paddle_node.staging.program_copy import copy_program
 
@@ -21,8 +21,8 @@ def program(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> JobFolder:
-    return JobFolder(tmp_path / "volume" / "job")
+def folder(job: Job) -> JobFolder:
+    return job.folder
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -48,28 +48,24 @@ def test_it_is_copied_once_and_a_copy_is_never_written_again(program: Path, fold
     assert list(folder.programs.iterdir()) == [folder.program("mine").resolve()], "nothing else stays"
 
 
-def test_the_data_job_repairs_a_damaged_copy(job: Job, program: Path, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("1\n2\n3\n")
-    job.split(tmp_path / "in.txt", PROGRAM_FROM=program)
+def test_the_data_job_repairs_a_damaged_copy(job: Job, program: Path, source: Path) -> None:
     copy = job.folder.program("mine")
-    (copy / "train.py").write_text("damaged")
-    (copy / "deep" / "more.py").unlink()
-    job.split(tmp_path / "in.txt", PROGRAM_FROM=program)
-    assert files(copy) == {"train.py": "one", "deep/more.py": "two"}
-    assert [path.name for path in job.folder.programs.glob("*/")] == [copy.resolve().name], "the damaged one is removed"
+    for _ in range(2):
+        job.split(source, PROGRAM_FROM=program)
+        assert files(copy) == {"train.py": "one", "deep/more.py": "two"}
+        assert [path.name for path in job.folder.programs.glob("*/")] == [copy.resolve().name], "the damaged one is removed"
+        (copy / "train.py").write_text("damaged")
+        (copy / "deep" / "more.py").unlink()
 
 
-def test_a_persons_program_stays(program: Path, folder: JobFolder) -> None:
-    own = folder.program("mine")
-    (own / "deep").mkdir(parents=True)
-    (own / "train.py").write_text("one")
-    (own / "deep" / "more.py").write_text("two")
-    assert not copy_program(program, folder, "mine"), "equal already"
+def test_a_persons_program_stays(job: Job, program: Path, source: Path) -> None:
+    own = job.folder.program("mine")
+    shutil.copytree(program, own)
+    job.split(source, PROGRAM_FROM=program)  # Equal already.
     (own / "train.py").write_text("my changes")
-    with pytest.raises(Failure, match="differs from the image's program mine, and no data job has put it there") as caught:
-        copy_program(program, folder, "mine")
-    assert caught.value.code == 2
-    assert (own / "train.py").read_text() == "my changes"
+    sentence = "differs from the image's program mine, and no data job has put it there"
+    job.refused(sentence, 2, source, PROGRAM_FROM=program)
+    assert (own / "train.py").read_text() == "my changes" and not own.is_symlink()
 
 
 def test_a_config_map_is_links_to_a_folder_that_hides(tmp_path: Path, folder: JobFolder) -> None:
@@ -101,10 +97,6 @@ def test_a_link_to_a_folder_is_followed_but_not_in_circles(program: Path, folder
         copy_program(program, folder, "mine")
 
 
-def test_no_such_program_names_those_there_are(job: Job, program: Path, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("1\n2\n3\n")
-    with pytest.raises(
-        Failure, match=r"PROGRAM_FROM names .*/yours, which this image does not hold \(it holds: mine\)"
-    ) as caught:
-        job.split(tmp_path / "in.txt", PROGRAM_FROM=program.parent / "yours")
-    assert caught.value.code == 2
+def test_no_such_program_names_those_there_are(job: Job, program: Path, source: Path) -> None:
+    sentence = r"PROGRAM_FROM names .*/yours, which this image does not hold \(it holds: mine\)"
+    job.refused(sentence, 2, source, PROGRAM_FROM=program.with_name("yours"))

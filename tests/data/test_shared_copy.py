@@ -4,11 +4,10 @@ import gzip
 import os
 import re
 import signal
-import tarfile
 from pathlib import Path
 
 import pytest
-from job_folder import Job
+from job_folder import Job, tar
 from paddle_node import runtimes
 from paddle_node.data import data_manifest
 from paddle_node.environment import Attempt
@@ -26,11 +25,8 @@ def source(tmp_path: Path) -> Path:
     (place / "deep").mkdir(parents=True)
     (place / "plain.txt").write_bytes(CONTENT["plain.txt"])
     (place / "deep/table.csv.gz").write_bytes(gzip.compress(CONTENT["deep/table.csv"]))
-    for name in ("images/one.png", "images/more/two.png"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(CONTENT[name])
-    with tarfile.open(place / "images.tar.gz", "w:gz") as archive:
-        archive.add(tmp_path / "images", "images")
+    images = [(name, content) for name, content in CONTENT.items() if name.startswith("images")]
+    (place / "images.tar.gz").write_bytes(gzip.compress(tar(images)))
     return place
 
 

@@ -17,18 +17,12 @@ from paddle_node.training.passes import Identity
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
-    return text(tmp_path / "old.txt", "old")
-
-
-@pytest.fixture
-def new(tmp_path: Path) -> Path:
-    return text(tmp_path / "new.txt", "new")
-
-
-def text(path: Path, word: str) -> Path:
-    path.write_text("".join(f"{word} {number}\n" for number in range(9)))
-    return path
+def texts(tmp_path: Path) -> tuple[Path, Path]:
+    """Two sources."""
+    places = tmp_path / "old", tmp_path / "new"
+    for place in places:
+        place.write_text(f"{place.name}\n" * 9)
+    return places
 
 
 def begin(job: Job, attempt: bool = True) -> tuple[Lease, Record]:
@@ -41,8 +35,9 @@ def begin(job: Job, attempt: bool = True) -> tuple[Lease, Record]:
 
 
 def test_the_split_and_the_program_of_a_living_run_stay_until_it_has_ended(
-    job: Job, old: Path, new: Path, tmp_path: Path
+    job: Job, texts: tuple[Path, Path], tmp_path: Path
 ) -> None:
+    old, new = texts
     program = tmp_path / "programs" / "mine"
     program.mkdir(parents=True)
     (program / "train.py").write_text("first")
@@ -68,8 +63,9 @@ def test_the_split_and_the_program_of_a_living_run_stay_until_it_has_ended(
 
 
 def test_a_run_that_waits_for_its_data_or_was_killed_keeps_nothing(
-    job: Job, old: Path, new: Path, monkeypatch: pytest.MonkeyPatch
+    job: Job, texts: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    old, new = texts
     first = job.split(old)
     begin(job, attempt=False)
     second = job.split(new)

@@ -1,17 +1,15 @@
 """An https:// source against a real server that does what servers do: cut off, refuse, fail, know no ranges."""
 
-import io
 import re
 import socket
 import ssl
 import threading
-import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from job_folder import Job
+from job_folder import Job, tar, zipped
 from paddle_node.data import resumed
 from paddle_node.data.sources import registry
 from paddle_node.data.sources.registry import Object
@@ -172,6 +170,12 @@ def test_whatever_servers_do_the_content_comes_whole(server: Server, faults: dic
     assert server.requests == ["bytes=0-0", *requests]
 
 
+def test_a_tar_that_is_cut_before_its_mark_is_known_all_the_same(job: Job, server: Server) -> None:
+    server.content, server.faults = tar([("a", CONTENT)]), {2: good(cut=100)}
+    job.split(server.address)
+    assert whole(job)
+
+
 def test_an_object_of_s3_is_resumed_by_range_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.setenv(name, "us-west-2")
@@ -274,12 +278,9 @@ def test_another_query_is_another_source(job: Job, server: Server) -> None:
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_zip_on_the_web(job: Job, server: Server, ranges: bool) -> None:
     """Its directory is at the end: by ranges, or by way of the pod's scratch."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        half = CONTENT.index(b"\n", 200_000) + 1
-        archive.writestr("a", CONTENT[:half])
-        archive.writestr("b", CONTENT[half:])
-    server.content, server.always = packed.getvalue(), good(ranges)
+    half = CONTENT.index(b"\n", 200_000) + 1
+    packed = zipped([("a", CONTENT[:half]), ("b", CONTENT[half:])])
+    server.content, server.always = packed, good(ranges)
     job.split(server.address)
     assert whole(job)
 
@@ -296,7 +297,7 @@ LINK_LOCAL = {
 
 @pytest.mark.parametrize("target", LINK_LOCAL)
 def test_where_ec2_and_eks_hand_out_credentials_is_no_source_and_no_redirect_is_followed(server: Server, target: str) -> None:
-    sentence = f"DATA_SOURCE is .*, which leads to the link-local address {LINK_LOCAL[target]}: that is no source"
+    sentence = f"DATA_SOURCE is .*, which leads to {LINK_LOCAL[target]}, which is the pod's own or its node's: that is no source"
     server.always = redirect(target)
     refused(server, sentence, 2)
     with pytest.raises(Failure, match=sentence):
@@ -312,7 +313,7 @@ def test_a_redirect_from_another_host_to_this_pod_is_not_followed(server: Server
         other = Server(probe.getsockname()[0])
     try:
         other.always = redirect(server.address)
-        refused(other, r"leads to the loopback address 127\.0\.0\.1: that is no source", 2)
+        refused(other, r"leads to 127\.0\.0\.1, which is the pod's own or its node's", 2)
         assert server.requests == []
     finally:
         other.close()
@@ -338,7 +339,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(server: Server, mon
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     server.address = server.address.replace("127.0.0.1", "source.test")
-    refused(server, r"leads to the link-local address 169\.254\.169\.254", 2)
+    refused(server, r"leads to 169\.254\.169\.254, which is the pod's own or its node's", 2)
     assert server.requests == ["bytes=0-0"]
     assert len(asked) == 2, "once for each connection"
 

@@ -1,17 +1,15 @@
 """A trainer reads its shard only when it is exactly what the split wrote."""
 
 import errno
-import io
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job_folder import IMAGE, Job, lines_file
+from job_folder import IMAGE, Job, lines_file, tar
 from paddle_node.failure import Failure
 from paddle_node.staging import local_disk
 from paddle_node.staging.local_disk import LocalDisk
@@ -103,11 +101,8 @@ def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_
     chinese, ascii_name = "数" * 80, "a" * 251 + ".txt"
     for name in (chinese, ascii_name):
         (source / name).write_text(name)
-    with tarfile.open(source / "more.tar", "w") as archive:
-        for name in ("b" * 300 + "1.txt", "b" * 300 + "2.txt", "/".join(["deep" * 50] * 15) + "/x.txt"):
-            member = tarfile.TarInfo(name)
-            member.size = len(name)
-            archive.addfile(member, io.BytesIO(name.encode()))
+    long = ("b" * 300 + "1.txt", "b" * 300 + "2.txt", "/".join(["deep" * 50] * 15) + "/x.txt")
+    (source / "more.tar").write_bytes(tar([(name, name.encode()) for name in long]))
     job.split(source, 1, DATA_FORMAT="files")
     local = stage(job.folder, 0, 1, local=LocalDisk(tmp_path / "local"))
     found = {path.relative_to(local).as_posix(): path.read_text() for path in local.rglob("*") if path.is_file()}

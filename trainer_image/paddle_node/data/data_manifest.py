@@ -123,15 +123,11 @@ class DataManifest:
         return settings(self) == settings(other)
 
     def as_json(self) -> str:
-        document = {
-            **{name: value for name, value in vars(self).items() if value or name not in ("job", "shared")},
-            "source": vars(self.source),
-            "shards": [{"index": shard.index, "files": [vars(file) for file in shard.files]} for shard in self.shards],
-            "held_out": {"files": [vars(file) for file in self.held_out]},
-        }
+        document = {name: value for name, value in vars(self).items() if value or name not in ("job", "shared")}
+        document["held_out"] = {"files": self.held_out}
         # `dumps` would hold each number and bracket of a million files as a string of its own.
         text = io.StringIO()
-        json.dump(document, text, indent=1)
+        json.dump(document, text, indent=1, default=vars)
         text.write("\n")
         return text.getvalue()
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import xxhash
 
 from paddle_node.contract import ExitCode
-from paddle_node.data.sources.registry import changed
+from paddle_node.data.sources.registry import Object, changed
 from paddle_node.failure import Failure
 
 TRIES = 6
@@ -21,6 +21,7 @@ FIRST_WAIT = 0.5
 BLOCK = 1 << 20
 
 T = TypeVar("T")
+Breaks = tuple[type[Exception], ...]
 
 
 class Interrupted(Exception):
@@ -66,30 +67,21 @@ class Tries:
 class Resumed(io.RawIOBase):
     """Requests again from where a body broke off.
 
-    `ask(offset)` answers from `offset` or earlier. Without a mark of the content (`marked`) it answers from the beginning, and
-    what was read before must come again the same. `breaks` are the errors of a broken connection.
+    `ask(offset)` answers from `offset` or earlier; where the object has no mark, from the beginning, and what was read before
+    must come again the same. `breaks` are the errors of a broken connection.
     """
 
     def __init__(
-        self,
-        what: str,
-        size: int | None,
-        ask: Callable[[int], Answer],
-        *,
-        breaks: tuple[type[Exception], ...],
-        marked: bool = True,
-        ranges: bool = True,
-        begin: int = 0,
+        self, what: str, thing: Object, ask: Callable[[int], Answer], breaks: Breaks, begin: int = 0, ranges: bool = True
     ) -> None:
-        self._what, self._size, self._ask, self._breaks = what, size, ask, breaks
-        self._ranges = ranges
-        self._position = begin
+        self._what, self._size, self._ask, self._breaks = what, thing.size, ask, breaks
+        self._position, self._ranges = begin, ranges
         self._answer: Answer | None = None
         self._ended = False
         self._again = False
         """The answer repeats what was read before: a server that always cuts makes no progress by it."""
         self._tries = Tries(what)
-        self._read = None if marked else xxhash.xxh3_128()
+        self._read = None if thing.mark else xxhash.xxh3_128()
 
     def readable(self) -> bool:
         return True
@@ -110,9 +102,11 @@ class Resumed(io.RawIOBase):
         return position
 
     def readinto(self, buffer: Any, /) -> int:
-        block = self._next(len(buffer))
-        buffer[: len(block)] = block
-        return len(block)
+        filled = 0  # Whole blocks, over any break: an archive is recognized by its first 262 bytes.
+        while filled < len(buffer) and (block := self._next(len(buffer) - filled)):
+            buffer[filled : filled + len(block)] = block
+            filled += len(block)
+        return filled
 
     def close(self) -> None:
         self._drop()

@@ -7,10 +7,9 @@ without a manifest, filled by hand in one of the tutorials' two layouts, works w
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import xxhash
 
@@ -29,6 +28,9 @@ _MORE, _NEVER = "give the pod more local storage, or ", f"set {Variable.STAGE}={
 WORKERS = 4
 """Files at a time: a network volume answers several requests faster than one after the other."""
 
+Files = dict[str, tuple[Path, DataFile | None]]
+"""Where each file of a shard lies, and what the manifest says of it if there is one, by its name in the shard."""
+
 
 def stage(
     folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, local: LocalDisk | None = None
@@ -43,15 +45,14 @@ def stage(
     path = folder.shard(trainer_id)
     if stated is None:
         path = _by_hand(folder, trainer_id, report)
-        files = [_File(path / name, name, None) for name in sorted(_names(path))]
+        files: Files = {name: (path / name, None) for name in sorted(_names(path))}
     else:
         if len(stated.shards) != trainers:
             raise BadData(
                 f"{folder.data_manifest} lists {len(stated.shards)} shards, but this job has {trainers} trainers: "
                 "split the data again with as many shards as trainers"
             )
-        own = stated.shards[trainer_id].files
-        files = [_File(folder.root / file.name, data_manifest.below(file.name), file) for file in own]
+        files = {data_manifest.below(file.name): (folder.root / file.name, file) for file in stated.shards[trainer_id].files}
         _refuse_extra(files)
     if local is not None:
         copy = JobFolder(local.folder).shard(trainer_id)
@@ -60,7 +61,7 @@ def stage(
         # A trainer reads a copy wherever one is.
         shutil.rmtree(copy, ignore_errors=True)
     with ThreadPoolExecutor(WORKERS) as pool:
-        list(pool.map(lambda file: verify_file(file.path, file.stated) if file.stated else None, files))
+        list(pool.map(lambda file: verify_file(*file), files.values()))
     return path
 
 
@@ -76,16 +77,10 @@ def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
     return place.joinpath(*manifest.files()[0].name.split("/")[:4])
 
 
-class _File(NamedTuple):
-    path: Path
-    name: str
-    """In the shard, and in a copy of it."""
-    stated: DataFile | None
-    """What the manifest says; None where there is none."""
-
-
-def verify_file(path: Path, file: DataFile, origin: Path | None = None) -> None:
-    """Raises `Failure` (BAD_DATA) unless `path`, perhaps a copy of `origin`, is what the manifest says of it."""
+def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -> None:
+    """Raises `Failure` (BAD_DATA) unless `path`, perhaps a copy of `origin`, is what the manifest says of it, if it does."""
+    if file is None:
+        return
     shown = origin or path
     algorithm = file.checksum.partition(":")[0]
     if algorithm != data_manifest.CHECKSUM:
@@ -98,11 +93,11 @@ def verify_file(path: Path, file: DataFile, origin: Path | None = None) -> None:
             raise BadData(f"{shown} is damaged: its checksum is not the manifest's; split the data again")
 
 
-def _wanted(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], report: Callable[[str], None]) -> bool:
+def _wanted(local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]) -> bool:
     """Whether to copy, and why not."""
     if local.when == local_disk.NEVER:
         return False
-    size = sum(file.stated.bytes if file.stated else file.path.stat().st_size for file in files)
+    size = sum(stated.bytes if stated else file.stat().st_size for file, stated in files.values())
     if local.when == local_disk.ALWAYS:
         if local.room is None or size <= local.room:
             return True
@@ -112,12 +107,12 @@ def _wanted(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], re
     if size < local_disk.SAMPLE:
         return False  # The kernel keeps it in memory.
     try:
-        if any((copy / file.name).exists() for file in files):
+        if any((copy / name).exists() for name in files):
             return True  # This pod has begun to copy before.
         if size > local.free() * local_disk.LEFT_FREE:
             why = f"its {size} bytes are more than half of the {local.free()} of local disk"
         else:
-            saved, measured = local.saves([file.path for file in files], size)
+            saved, measured = local.saves([file for file, _ in files.values()], size)
             if saved >= local_disk.WORTH:
                 report(f"{path} is copied to local disk, which saves about {saved:.0f} s ({measured})")
                 return True
@@ -128,15 +123,15 @@ def _wanted(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], re
     return False
 
 
-def _copied(local: LocalDisk, path: Path, copy: Path, files: Sequence[_File], report: Callable[[str], None]) -> bool:
+def _copied(local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]) -> bool:
     """Copies what is not there yet; False where the disk is too small for a copy that nobody asked for."""
     try:
         # What an earlier job or try left would be read, too.
         copy.mkdir(parents=True, exist_ok=True)
-        for name in _names(copy) - {file.name for file in files}:
+        for name in _names(copy) - files.keys():
             (copy / name).unlink()
         with ThreadPoolExecutor(WORKERS) as pool:
-            copied = sum(pool.map(lambda file: _copy(file.path, copy / file.name, file.stated), files))
+            copied = sum(pool.map(lambda name: _copy(files[name][0], copy / name, files[name][1]), files))
     except OSError as error:
         full = full_disk.is_full(error)
         if not full and error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
@@ -171,11 +166,10 @@ def _names(path: Path) -> set[str]:
         raise BadData(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _refuse_extra(files: Sequence[_File]) -> None:
-    listed = {file.path for file in files}
-    for folder in sorted({Path(str(file.path).removesuffix(f"/{file.name}")) for file in files}):
-        extra = sorted(name for name in _names(folder) if folder / name not in listed)
-        if extra:
+def _refuse_extra(files: Files) -> None:
+    listed = {file for file, _ in files.values()}
+    for folder in sorted({Path(str(file).removesuffix(f"/{name}")) for name, (file, _) in files.items()}):
+        if extra := sorted(name for name in _names(folder) if folder / name not in listed):
             raise BadData(f"{folder} holds {extra[0]}, which the manifest does not list: remove it, or split again")
 
 
@@ -189,8 +183,7 @@ def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
     try:
         with temporary.open("wb") as copy, _reading(source), source.open("rb") as stream:
             shutil.copyfileobj(stream, copy, BLOCK)
-        if file is not None:
-            verify_file(temporary, file, source)
+        verify_file(temporary, file, source)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

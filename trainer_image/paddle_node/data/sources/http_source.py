@@ -62,8 +62,7 @@ class HttpSource(Source):
                 raise
 
         breaks = (OSError, ValueError, http.client.HTTPException)
-        stream = Resumed(self.uri, thing.size, ask, breaks=breaks, marked=bool(thing.mark), ranges=self.ranges, begin=begin)
-        return io.BufferedReader(stream, BUFFER)
+        return io.BufferedReader(Resumed(self.uri, thing, ask, breaks, begin, self.ranges), BUFFER)
 
     def _answer(self, response: http.client.HTTPResponse) -> Answer:
         if response.status == 206:
@@ -127,7 +126,6 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         super().__init__()
         self._uri = uri
         self._source = urlsplit(uri).netloc
-        self._loopback = False
 
     def do_open(self, http_class: Any, req: urllib.request.Request, **options: Any) -> Any:
         wanted = urlsplit(req.full_url)
@@ -156,19 +154,11 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
     def _checked(self, netloc: str, host: str, port: int) -> list[str]:
         """The host's addresses. Raises `SettingError` where one of them is link-local, or loopback behind a redirect."""
         places = [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-        addresses = [_plain(place) for place in places]
-        if netloc == self._source:
-            self._loopback = any(address.is_loopback for address in addresses)
-        for address in addresses:
-            if address.is_link_local or address in METADATA:
-                kind = "link-local"
-            elif (address.is_loopback or address.is_unspecified) and netloc != self._source and not self._loopback:
-                kind = "loopback"
-            else:
-                continue
-            raise SettingError(
-                f"{Variable.DATA_SOURCE} is {self._uri}, which leads to the {kind} address {address}: that is no source"
-            )
+        for address in map(_plain, places):
+            own = (address.is_loopback or address.is_unspecified) and netloc != self._source
+            if own or address.is_link_local or address in METADATA:
+                leads = f"leads to {address}, which is the pod's own or its node's"
+                raise SettingError(f"{Variable.DATA_SOURCE} is {self._uri}, which {leads}: that is no source")
         return places
 
 

@@ -72,7 +72,7 @@ class S3Source(Source):
 
         # botocore does not wrap all of urllib3's own errors.
         breaks = (botocore.exceptions.BotoCoreError, urllib3.exceptions.HTTPError, OSError)
-        return io.BufferedReader(Resumed(name, thing.size, ask, breaks=breaks, begin=begin), BUFFER)
+        return io.BufferedReader(Resumed(name, thing, ask, breaks, begin), BUFFER)
 
     def _single(self) -> list[Object]:
         """The object of exactly this name; nothing when the address means a prefix."""
