@@ -16,7 +16,7 @@ from typing import Any, Literal
 import yaml
 
 from operations.account.aws import client, every
-from operations.errors import BadInput, OperationError, translated
+from operations.errors import OperationError, translated
 from stacks.cluster_spec import TUNNEL_TYPE, ClusterSpec
 
 SERVICES = ("cloudformation", "ec2", "ecr", "efs", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
@@ -26,14 +26,11 @@ LEAST_BOOTSTRAP = 6
 NO_EKS_ZONES = ("use1-az3", "usw1-az2", "cac1-az3")
 """Zone ids in which EKS takes no cluster subnet (EKS user guide, network requirements)."""
 VCPU_QUOTAS = {
-    ("standard", False): "L-1216C47A",
-    ("standard", True): "L-34B43A08",
-    ("G and VT", False): "L-DB2E81BA",
-    ("G and VT", True): "L-3819A6DF",
-    ("P", False): "L-417A185B",
-    ("P", True): "L-7212CCBC",
+    r"(g|gr|vt)\d": ("G and VT", "L-DB2E81BA", "L-3819A6DF"),
+    r"p\d": ("P", "L-417A185B", "L-7212CCBC"),
+    r"(?!dl|inf|trn|hpc|mac)[acdhimrtz]": ("standard", "L-1216C47A", "L-34B43A08"),
 }
-"""Running instances' vCPUs by family, on demand and spot."""
+"""Running instances' vCPUs by how their types begin: the family's name, and its quotas on demand and spot."""
 EIP_QUOTA = "L-0263D0A3"
 VPC_QUOTA = "L-F678F1CE"
 ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
@@ -181,23 +178,19 @@ class AccountChecks:
         kinds = sorted({group.types[0] for group in machines(self.spec)})
         types = self.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
         size = {one["InstanceType"]: int(one["VCpuInfo"]["DefaultVCpus"]) for one in types}
-        wanted: dict[tuple[str, bool], list[int]] = {}
+        wanted: dict[tuple[str, str], list[int]] = {}
         for group in machines(self.spec):
             kind = group.types[0]
-            each = size.get(kind)
-            if each is None:
-                yield "warning", f"nobody says how many vCPUs {kind} has: its quota is not checked"
+            name, *codes = next((row for family, row in VCPU_QUOTAS.items() if re.match(family, kind)), ("",))
+            if not codes or kind not in size:
+                yield "warning", f"{kind} ({group.name}) is not checked: look up its quota in Service Quotas"
                 continue
-            try:
-                sums = wanted.setdefault((family(kind), group.spot), [0, 0])
-            except BadInput as error:
-                yield "warning", str(error)
-                continue
-            sums[0] += each * group.desired
-            sums[1] += each * group.most
-        for (which, spot), (start, most) in wanted.items():
-            quota = self._quota("ec2", VCPU_QUOTAS[(which, spot)])
-            what = f"{which} {'spot' if spot else 'on-demand'} instances"
+            what = f"{name} {'spot' if group.spot else 'on-demand'} instances"
+            sums = wanted.setdefault((what, codes[group.spot]), [0, 0])
+            sums[0] += size[kind] * group.desired
+            sums[1] += size[kind] * group.most
+        for (what, code), (start, most) in wanted.items():
+            quota = self._quota("ec2", code)
             if quota < start:
                 yield "problem", f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in Service Quotas"
             elif quota < most:
@@ -346,19 +339,6 @@ def _denied(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
             if decision != "allowed":
                 denied.append(f"{found['EvalActionName']} on {resource}")
     return list(dict.fromkeys(denied))
-
-
-def family(kind: str) -> str:
-    """The vCPU quota that an instance type counts against. Raises BadInput for one that has a quota of its own."""
-    letters = re.match(r"[a-z]+", kind.split(".")[0])
-    first = letters[0] if letters else ""
-    if first in ("g", "gr", "vt"):
-        return "G and VT"
-    if first == "p":
-        return "P"
-    if first[:1] in "acdhimrtz" and first not in ("dl", "inf", "trn", "hpc", "mac"):
-        return "standard"
-    raise BadInput(f"{kind} has a quota of its own: look it up in Service Quotas")
 
 
 State = Literal["ok", "warning", "problem"]
