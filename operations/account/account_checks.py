@@ -39,10 +39,6 @@ LIST = "/aws/service/global-infrastructure"
 """Where Parameter Store has AWS's list of regions and services."""
 AT_ONCE = 10
 """Names that GetParameters takes."""
-KEY = "KeyMetadata.join(', for ', [KeyState, KeyUsage])"
-SNAPSHOT = ("ec2", "describe_snapshots", "SnapshotIds", "Snapshots[0].State", ("completed",))
-FILE_SYSTEM = ("efs", "describe_file_systems", "FileSystemId", "FileSystems[0].LifeCycleState", ("available", "updating"))
-"""Where a part's state is in AWS's answer, and in which states it can be used."""
 ROOT_DISK, TUNNEL_DISK = 30, 8
 """GiB that a self-managed control plane boots from beside its volume, and the machine of a tunnel."""
 BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
@@ -280,50 +276,49 @@ class AccountChecks:
                 yield "ok", f"{name} is {status}"
 
     def existing(self) -> list[Check]:
-        """One for each key, key pair and part that the settings name and do not make."""
-        spec = self.spec
-        pairs = {f"nodes.{name}.ssh.key_pair": group.ssh.key_pair for name, group in spec.nodes.items() if group.ssh is not None}
-        if spec.cluster.ssh is not None and spec.cluster.ssh.key_pair:
-            pairs["cluster.ssh.key_pair"] = spec.cluster.ssh.key_pair
-        network, system = spec.network.existing, spec.file_system.existing
-        named: list[tuple[str, Any, str, str, str, str, tuple[str, ...]]] = [
-            ("key.existing_arn", spec.key.existing_arn, "kms", "describe_key", "KeyId", KEY, ("Enabled, for ENCRYPT_DECRYPT",)),
-            *((setting, pair, "ec2", "describe_key_pairs", "KeyNames", "", ()) for setting, pair in pairs.items()),
-            ("cluster.volume_snapshot", spec.cluster.volume_snapshot, *SNAPSHOT),
-            ("network.existing", network and network.id, "ec2", "describe_vpcs", "VpcIds", "Vpcs[0].State", ("available",)),
-            ("bucket.existing_name", spec.bucket.existing_name, "s3", "head_bucket", "Bucket", "", ()),
-            ("file_system.existing", system and system.id, *FILE_SYSTEM),
-        ]
-        checks: list[Check] = [("existing parts", partial(self._existing, *one)) for one in named if one[1]]
+        """One for each part of account_checks.yaml that the settings name."""
+        checks: list[Check] = []
+        for row in _data()["existing"]:
+            for group in self.spec.nodes if "*" in row["setting"] else [""]:
+                setting = row["setting"].replace("*", group)
+                found: Any = self.spec
+                for name in setting.split("."):
+                    found = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
+                if found:
+                    checks.append(("existing parts", partial(self._existing, setting, found, row)))
         return checks or [("existing parts", lambda: [("ok", "the settings name nothing that has to exist")])]
 
-    def _existing(
-        self, setting: str, id: str, service: str, operation: str, argument: str, path: str, good: tuple[str, ...]
-    ) -> Found:
-        """Asks for one part; `path` (JMESPath) is its state, empty where it has none, and `good` the states that will do."""
+    def _existing(self, setting: str, id: str, row: dict[str, Any]) -> Found:
         from botocore.exceptions import ClientError
         from jmespath import search
 
         try:
-            answer = getattr(self.client(service), operation)(**{argument: [id] if argument.endswith("s") else id})
+            given = {row["argument"]: [id] if row["argument"].endswith("s") else id}
+            answer = getattr(self.client(row["service"]), row["call"])(**given)
         except ClientError as error:
             code = str(error.response["Error"]["Code"])
             if not ABSENT.search(code):
                 raise
             yield "problem", f"{id} ({setting}) does not exist ({code}): make or import it, or correct {setting}"
             return
-        state = search(path, answer) if path else None
-        words = f"is {state}" if path else "exists"
-        yield ("ok" if not path or state in good else "problem"), f"{id} ({setting}) {words}"
+        state = search(row["state"], answer) if "state" in row else None
+        words = f"is {state}" if "state" in row else "exists"
+        yield ("ok" if state in row.get("good", [None]) else "problem"), f"{id} ({setting}) {words}"
+
+
+@cache
+def _data() -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    return found
 
 
 def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str, Any]]:
-    """Those of permission_checks.yaml that hold for a cluster: actions on resources, and what they are needed for."""
+    """Those of account_checks.yaml that hold for a cluster: actions on resources, and what they are needed for."""
     holds = {"always": True, spec.cluster.kind: True}
     holds |= {"tunnel": spec.cluster.has_tunnel, "key": bool(spec.key.existing_arn)}
     known = {"partition": partition, "account": account, "region": spec.region, "name": spec.name, "qualifier": spec.qualifier}
     known |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
-    for need in yaml.safe_load(Path(__file__).with_name("permission_checks.yaml").read_text(encoding="utf-8")):
+    for need in _data()["permissions"]:
         if holds.get(need.get("when", "always")):
             yield need | {"resources": [one.format(**known) for one in need["resources"]]}
 

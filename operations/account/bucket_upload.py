@@ -7,7 +7,7 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -115,18 +115,12 @@ def _in_parts(client: Any, file: Path, there: dict[str, str], content: str, size
 
 def _unfinished(client: Any, there: dict[str, str], record: Path) -> tuple[str | None, dict[int, dict[str, Any]]]:
     """The upload that was interrupted and its parts, if S3 still knows it."""
-    from botocore.exceptions import ClientError
-
     try:
         upload = str(json.loads(record.read_text())["upload"])
         pages = client.get_paginator("list_parts").paginate(**there, UploadId=upload)
         return upload, {part["PartNumber"]: part for part in pages.search("Parts[]") if part}
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, client.exceptions.NoSuchUpload):
         return None, {}
-    except ClientError as error:
-        if error.response["Error"]["Code"] in ("NoSuchUpload", "404", "NoSuchKey"):
-            return None, {}
-        raise
 
 
 def side_by_side(act: Callable[[Given], Made], given: Iterable[Given], stop: Event | None = None) -> list[Made]:
@@ -136,10 +130,7 @@ def side_by_side(act: Callable[[Given], Made], given: Iterable[Given], stop: Eve
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
-            begun = [pool.submit(act, one) for one in given]
-            for ended in wait(begun, return_when=FIRST_EXCEPTION).done:
-                ended.result()
-            return [each.result() for each in begun]
+            return list(pool.map(act, given))
         except BaseException:
             if stop is not None:
                 stop.set()
