@@ -7,7 +7,7 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -130,7 +130,10 @@ def side_by_side(act: Callable[[Given], Made], given: Iterable[Given], stop: Eve
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
-            return list(pool.map(act, given))
+            begun = [pool.submit(act, one) for one in given]
+            for ended in wait(begun, return_when=FIRST_EXCEPTION).done:
+                ended.result()
+            return [each.result() for each in begun]
         except BaseException:
             if stop is not None:
                 stop.set()
