@@ -5,6 +5,7 @@ refuses; 130 interrupted (Ctrl-C), which never ends a job.
 """
 
 import errno
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,15 +16,8 @@ from settings.errors import SettingError
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """What a disk says that no other argument would change."""
 AGAIN = "log in again (aws sso login), or take others with AWS_PROFILE"
-NOT_ACCEPTED = (
-    "AuthFailure",
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "InvalidAccessKeyId",
-    "InvalidClientTokenId",
-    "RequestExpired",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
+NOT_ACCEPTED = re.compile(
+    "AuthFailure|Expired|InvalidAccessKeyId|InvalidClientTokenId|RequestExpired|SignatureDoesNotMatch|UnrecognizedClient"
 )
 """AWS's codes for credentials that are expired, wrong or unknown."""
 NOBODY = "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE"
@@ -131,7 +125,7 @@ def _of_aws(error: Exception) -> str | None:
 
     if isinstance(error, ClientError):
         code, message = (error.response.get("Error", {}).get(name, "") for name in ("Code", "Message"))
-        if code in NOT_ACCEPTED:
+        if NOT_ACCEPTED.search(code):
             return f"AWS does not accept these credentials ({code}): {AGAIN}"
         return f"AWS refused {error.operation_name}: {code}: {message}".rstrip(": ")
     if isinstance(error, BotoCoreError):

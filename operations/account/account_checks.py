@@ -16,7 +16,7 @@ from typing import Any, Literal
 import yaml
 
 from operations.account.aws import client, every
-from operations.errors import BadInput, OperationError, translated
+from operations.errors import OperationError, translated
 from stacks.cluster_spec import TUNNEL_TYPE, ClusterSpec
 
 SERVICES = ("cloudformation", "ec2", "ecr", "efs", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
@@ -26,14 +26,11 @@ LEAST_BOOTSTRAP = 6
 NO_EKS_ZONES = ("use1-az3", "usw1-az2", "cac1-az3")
 """Zone ids in which EKS takes no cluster subnet (EKS user guide, network requirements)."""
 VCPU_QUOTAS = {
-    ("standard", False): "L-1216C47A",
-    ("standard", True): "L-34B43A08",
-    ("G and VT", False): "L-DB2E81BA",
-    ("G and VT", True): "L-3819A6DF",
-    ("P", False): "L-417A185B",
-    ("P", True): "L-7212CCBC",
+    r"(g|gr|vt)\d": ("G and VT", "L-DB2E81BA", "L-3819A6DF"),
+    r"p\d": ("P", "L-417A185B", "L-7212CCBC"),
+    r"(?!dl|inf|trn|hpc|mac)[acdhimrtz]": ("standard", "L-1216C47A", "L-34B43A08"),
 }
-"""Running instances' vCPUs by family, on demand and spot."""
+"""Running instances' vCPUs by how their types begin: the family's name, and its quotas on demand and spot."""
 EIP_QUOTA = "L-0263D0A3"
 VPC_QUOTA = "L-F678F1CE"
 ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
@@ -42,10 +39,6 @@ LIST = "/aws/service/global-infrastructure"
 """Where Parameter Store has AWS's list of regions and services."""
 AT_ONCE = 10
 """Names that GetParameters takes."""
-KEY = "KeyMetadata.join(', for ', [KeyState, KeyUsage])"
-SNAPSHOT = ("ec2", "describe_snapshots", "SnapshotIds", "Snapshots[0].State", ("completed",))
-FILE_SYSTEM = ("efs", "describe_file_systems", "FileSystemId", "FileSystems[0].LifeCycleState", ("available", "updating"))
-"""Where a part's state is in AWS's answer, and in which states it can be used."""
 ROOT_DISK, TUNNEL_DISK = 30, 8
 """GiB that a self-managed control plane boots from beside its volume, and the machine of a tunnel."""
 BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
@@ -181,23 +174,19 @@ class AccountChecks:
         kinds = sorted({group.types[0] for group in machines(self.spec)})
         types = self.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
         size = {one["InstanceType"]: int(one["VCpuInfo"]["DefaultVCpus"]) for one in types}
-        wanted: dict[tuple[str, bool], list[int]] = {}
+        wanted: dict[tuple[str, str], list[int]] = {}
         for group in machines(self.spec):
             kind = group.types[0]
-            each = size.get(kind)
-            if each is None:
-                yield "warning", f"nobody says how many vCPUs {kind} has: its quota is not checked"
+            name, *codes = next((row for family, row in VCPU_QUOTAS.items() if re.match(family, kind)), ("",))
+            if not codes or kind not in size:
+                yield "warning", f"{kind} ({group.name}) is not checked: look up its quota in Service Quotas"
                 continue
-            try:
-                sums = wanted.setdefault((family(kind), group.spot), [0, 0])
-            except BadInput as error:
-                yield "warning", str(error)
-                continue
-            sums[0] += each * group.desired
-            sums[1] += each * group.most
-        for (which, spot), (start, most) in wanted.items():
-            quota = self._quota("ec2", VCPU_QUOTAS[(which, spot)])
-            what = f"{which} {'spot' if spot else 'on-demand'} instances"
+            what = f"{name} {'spot' if group.spot else 'on-demand'} instances"
+            sums = wanted.setdefault((what, codes[group.spot]), [0, 0])
+            sums[0] += size[kind] * group.desired
+            sums[1] += size[kind] * group.most
+        for (what, code), (start, most) in wanted.items():
+            quota = self._quota("ec2", code)
             if quota < start:
                 yield "problem", f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in Service Quotas"
             elif quota < most:
@@ -287,50 +276,49 @@ class AccountChecks:
                 yield "ok", f"{name} is {status}"
 
     def existing(self) -> list[Check]:
-        """One for each key, key pair and part that the settings name and do not make."""
-        spec = self.spec
-        pairs = {f"nodes.{name}.ssh.key_pair": group.ssh.key_pair for name, group in spec.nodes.items() if group.ssh is not None}
-        if spec.cluster.ssh is not None and spec.cluster.ssh.key_pair:
-            pairs["cluster.ssh.key_pair"] = spec.cluster.ssh.key_pair
-        network, system = spec.network.existing, spec.file_system.existing
-        named: list[tuple[str, Any, str, str, str, str, tuple[str, ...]]] = [
-            ("key.existing_arn", spec.key.existing_arn, "kms", "describe_key", "KeyId", KEY, ("Enabled, for ENCRYPT_DECRYPT",)),
-            *((setting, pair, "ec2", "describe_key_pairs", "KeyNames", "", ()) for setting, pair in pairs.items()),
-            ("cluster.volume_snapshot", spec.cluster.volume_snapshot, *SNAPSHOT),
-            ("network.existing", network and network.id, "ec2", "describe_vpcs", "VpcIds", "Vpcs[0].State", ("available",)),
-            ("bucket.existing_name", spec.bucket.existing_name, "s3", "head_bucket", "Bucket", "", ()),
-            ("file_system.existing", system and system.id, *FILE_SYSTEM),
-        ]
-        checks: list[Check] = [("existing parts", partial(self._existing, *one)) for one in named if one[1]]
+        """One for each part of account_checks.yaml that the settings name."""
+        checks: list[Check] = []
+        for row in _data()["existing"]:
+            for group in self.spec.nodes if "*" in row["setting"] else [""]:
+                setting = row["setting"].replace("*", group)
+                found: Any = self.spec
+                for name in setting.split("."):
+                    found = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
+                if found:
+                    checks.append(("existing parts", partial(self._existing, setting, found, row)))
         return checks or [("existing parts", lambda: [("ok", "the settings name nothing that has to exist")])]
 
-    def _existing(
-        self, setting: str, id: str, service: str, operation: str, argument: str, path: str, good: tuple[str, ...]
-    ) -> Found:
-        """Asks for one part; `path` (JMESPath) is its state, empty where it has none, and `good` the states that will do."""
+    def _existing(self, setting: str, id: str, row: dict[str, Any]) -> Found:
         from botocore.exceptions import ClientError
         from jmespath import search
 
         try:
-            answer = getattr(self.client(service), operation)(**{argument: [id] if argument.endswith("s") else id})
+            given = {row["argument"]: [id] if row["argument"].endswith("s") else id}
+            answer = getattr(self.client(row["service"]), row["call"])(**given)
         except ClientError as error:
             code = str(error.response["Error"]["Code"])
             if not ABSENT.search(code):
                 raise
             yield "problem", f"{id} ({setting}) does not exist ({code}): make or import it, or correct {setting}"
             return
-        state = search(path, answer) if path else None
-        words = f"is {state}" if path else "exists"
-        yield ("ok" if not path or state in good else "problem"), f"{id} ({setting}) {words}"
+        state = search(row["state"], answer) if "state" in row else None
+        words = f"is {state}" if "state" in row else "exists"
+        yield ("ok" if state in row.get("good", [None]) else "problem"), f"{id} ({setting}) {words}"
+
+
+@cache
+def _data() -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    return found
 
 
 def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str, Any]]:
-    """Those of permission_checks.yaml that hold for a cluster: actions on resources, and what they are needed for."""
+    """Those of account_checks.yaml that hold for a cluster: actions on resources, and what they are needed for."""
     holds = {"always": True, spec.cluster.kind: True}
     holds |= {"tunnel": spec.cluster.has_tunnel, "key": bool(spec.key.existing_arn)}
     known = {"partition": partition, "account": account, "region": spec.region, "name": spec.name, "qualifier": spec.qualifier}
     known |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
-    for need in yaml.safe_load(Path(__file__).with_name("permission_checks.yaml").read_text(encoding="utf-8")):
+    for need in _data()["permissions"]:
         if holds.get(need.get("when", "always")):
             yield need | {"resources": [one.format(**known) for one in need["resources"]]}
 
@@ -346,19 +334,6 @@ def _denied(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
             if decision != "allowed":
                 denied.append(f"{found['EvalActionName']} on {resource}")
     return list(dict.fromkeys(denied))
-
-
-def family(kind: str) -> str:
-    """The vCPU quota that an instance type counts against. Raises BadInput for one that has a quota of its own."""
-    letters = re.match(r"[a-z]+", kind.split(".")[0])
-    first = letters[0] if letters else ""
-    if first in ("g", "gr", "vt"):
-        return "G and VT"
-    if first == "p":
-        return "P"
-    if first[:1] in "acdhimrtz" and first not in ("dl", "inf", "trn", "hpc", "mac"):
-        return "standard"
-    raise BadInput(f"{kind} has a quota of its own: look it up in Service Quotas")
 
 
 State = Literal["ok", "warning", "problem"]

@@ -115,18 +115,12 @@ def _in_parts(client: Any, file: Path, there: dict[str, str], content: str, size
 
 def _unfinished(client: Any, there: dict[str, str], record: Path) -> tuple[str | None, dict[int, dict[str, Any]]]:
     """The upload that was interrupted and its parts, if S3 still knows it."""
-    from botocore.exceptions import ClientError
-
     try:
         upload = str(json.loads(record.read_text())["upload"])
         pages = client.get_paginator("list_parts").paginate(**there, UploadId=upload)
         return upload, {part["PartNumber"]: part for part in pages.search("Parts[]") if part}
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, client.exceptions.NoSuchUpload):
         return None, {}
-    except ClientError as error:
-        if error.response["Error"]["Code"] in ("NoSuchUpload", "404", "NoSuchKey"):
-            return None, {}
-        raise
 
 
 def side_by_side(act: Callable[[Given], Made], given: Iterable[Given], stop: Event | None = None) -> list[Made]:

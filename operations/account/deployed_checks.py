@@ -110,8 +110,7 @@ class DeployedChecks:
         api = self._client("cloudformation")
         names = [stack["StackName"] for stack in self._account.deployed_stacks]
         told = {name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names}
-        bare = [name for name, policy in told.items() if not policy or json.loads(policy) != KEPT]
-        if bare:
+        if bare := [name for name, policy in told.items() if not policy or json.loads(policy) != KEPT]:
             yield "warning", f"a deploy may replace or remove data of {', '.join(bare)}: `paddle-aws protect` refuses that"
         else:
             yield "ok", "no deploy may replace or remove what holds data"

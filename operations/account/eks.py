@@ -23,16 +23,12 @@ def entry(name: str, region: str) -> tuple[Entry, bool]:
 
     Raises BadInput where there is no such cluster, Unreachable where it is not active yet.
     """
-    from botocore.exceptions import ClientError
-
+    api = client("eks", region)
     try:
-        found = client("eks", region).describe_cluster(name=name)["cluster"]
-    except ClientError as error:
-        if error.response["Error"]["Code"] == "ResourceNotFoundException":
-            raise BadInput(
-                f"cluster {name} does not exist in {region}: deploy it, or correct name and region in cluster.yaml"
-            ) from None
-        raise
+        found = api.describe_cluster(name=name)["cluster"]
+    except api.exceptions.ResourceNotFoundException:
+        advice = "deploy it, or correct name and region in cluster.yaml"
+        raise BadInput(f"cluster {name} does not exist in {region}: {advice}") from None
     if found.get("status") not in ("ACTIVE", "UPDATING"):
         raise Unreachable(f"cluster {name} is {found.get('status')}: wait until it is ACTIVE")
     authority = found.get("certificateAuthority", {}).get("data", "")

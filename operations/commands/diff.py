@@ -79,7 +79,7 @@ def diff(
         if deployed:
             _prepare(config, deployed)
         try:
-            losses += [loss for stack in deployed for loss in _losses(api, stack, HOLDS_DATA, IN_USE)]
+            losses += [loss for stack in deployed for loss in _losses(api, stack)]
         finally:
             for stack in deployed:
                 with suppress(api.exceptions.ChangeSetNotFoundException):
@@ -109,7 +109,7 @@ def _prepare(config: Path, stacks: list[str]) -> None:
         raise Failed("cdk could not prepare the change sets:\n" + "\n".join(last))
 
 
-def _losses(api: Any, stack: str, data: dict[str, str], in_use: dict[str, str]) -> Iterator[Loss]:
+def _losses(api: Any, stack: str) -> Iterator[Loss]:
     pages = api.get_paginator("describe_change_set").paginate(StackName=stack, ChangeSetName=NAME)
     # cdk makes none for a stack that does not change.
     with suppress(api.exceptions.ChangeSetNotFoundException):
@@ -122,7 +122,7 @@ def _losses(api: Any, stack: str, data: dict[str, str], in_use: dict[str, str]) 
                 # Only the properties of FOR_GOOD replace it.
                 says = None
             settings = ", ".join(sorted({FOR_GOOD.get(kind, {}).get(name, "") for name in named} - {""}))
-            refused = in_use.get(kind) if says else None
+            refused = IN_USE.get(kind) if says else None
             if settings:
                 refused = f"CloudFormation cannot change {settings} of a deployed cluster: {SET_BACK}"
             elif kind == "AWS::EKS::Nodegroup" and named & VERSIONS and named - VERSIONS:
@@ -130,4 +130,4 @@ def _losses(api: Any, stack: str, data: dict[str, str], in_use: dict[str, str]) 
             if refused:
                 yield Loss(stack, change["LogicalResourceId"], kind, REFUSED, refused)
             elif says:
-                yield Loss(stack, change["LogicalResourceId"], kind, says, data.get(kind, ""))
+                yield Loss(stack, change["LogicalResourceId"], kind, says, HOLDS_DATA.get(kind, ""))

@@ -20,6 +20,7 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import ProgramArchive
 from operations.errors import BadInput, Unreachable, cli_errors
 from operations.images import interpreter
+from operations.jobs.early_checks import check_data
 from operations.screen import JOB_FILE, JobFile, say
 
 SECONDS = 300.0
@@ -97,12 +98,8 @@ def _source(job: TrainingJob, job_file: Path) -> str | Path:
         return ""
     if data is None or data.source is None or job.source_on_volume:
         raise BadInput("the data lies on the volume: name a file of such records with --data")
-    if job.local_file is None:
-        return data.source
-    file = (job_file.parent / job.local_file).resolve()
-    if not file.is_file():
-        raise BadInput(f"data.source is {data.source}: there is no such file; give a file, s3:// or https://")
-    return file
+    file = check_data(job, job_file, lambda doubt: None)
+    return file.resolve() if file is not None else data.source
 
 
 def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: Path, *, quiet: bool = False) -> str:

@@ -7,7 +7,7 @@ deployed stacks' outputs and talks to AWS.
 import base64
 import json
 import subprocess
-import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,14 +17,16 @@ from k8s_charts import deployed as chosen
 from k8s_charts.deployed import read
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import LOCKS
+from operations.account.aws import client
 from operations.cluster import reasons
 from operations.errors import BadInput, Failed, cli_errors
 from operations.images.container_runtime import ContainerRuntime
-from operations.screen import OUTPUTS, Outputs
+from operations.screen import IMAGE_FILE, OUTPUTS, ImageFile, Outputs
 
 PROJECT = Path(__file__).parents[2]
 DOCKERFILE = PROJECT / "trainer_image" / "Dockerfile"
 NAME = "paddle-aws-trainer"
+VERSION = version("paddle-aws")
 JOB = "For this job file: the image with its Paddle and its program's requirements."
 
 app = typer.Typer(help="Build and push the trainer image.", no_args_is_help=True)
@@ -53,7 +55,7 @@ def build(
         tag = tag or local_name(job)
         derived = job is not None and job.derived
         if not (job is not None and derived and (job.image is not None or runtime.has(tag))):
-            arguments = {"REQUIREMENTS": requirements, "VERSION": _version(), "REVISION": _revision()}
+            arguments = {"REQUIREMENTS": requirements, "VERSION": VERSION, "REVISION": _revision()}
             runtime.build(PROJECT, DOCKERFILE, tag, arguments | ({"BASE": base} if base else {}))
             typer.echo(f"built {tag}: {runtime.size(tag) / 1e6:,.0f} MB unpacked")
         if job is not None and derived:
@@ -63,7 +65,7 @@ def build(
 @app.command()
 def push(
     outputs: Outputs = OUTPUTS,
-    image_file: Annotated[Path, typer.Option(help="Where the pushed image's name goes.")] = Path("image.json"),
+    image_file: ImageFile = IMAGE_FILE,
     tag: Annotated[str, typer.Option(help="Local name of the image.")] = "",
     job_file: Annotated[Path | None, typer.Option("--job", help=JOB)] = None,
 ) -> None:
@@ -93,12 +95,12 @@ def local_name(job: TrainingJob | None = None) -> str:
     """What `make image` calls the image on this machine; for a job its own image, where it names one, or that of its Paddle."""
     if job is not None and job.image is not None:
         return job.image
-    return f"{NAME}:{_version()}" + ("" if job is None or job.paddle == "2.6" else f"-paddle{job.paddle}")
+    return f"{NAME}:{VERSION}" + ("" if job is None or job.paddle == "2.6" else f"-paddle{job.paddle}")
 
 
 def _derived_name(runtime: ContainerRuntime, job: TrainingJob, base: str) -> str:
     """Another base is another image; one that job.yaml names may not be on this machine before the build."""
-    return f"{NAME}:{_version()}-{job.image_variant}-{'own' if job.image is not None else runtime.image_id(base)[:12]}"
+    return f"{NAME}:{VERSION}-{job.image_variant}-{'own' if job.image is not None else runtime.image_id(base)[:12]}"
 
 
 def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
@@ -118,22 +120,19 @@ def repository_uri(outputs: Path) -> str:
     """RepositoryUri of the deployed stacks. Raises BadInput when there is none."""
     found = {stack["RepositoryUri"] for stack in read(outputs).values() if "RepositoryUri" in stack}
     if len(found) != 1:
-        raise BadInput(
-            f"{outputs} has {len(found)} outputs named RepositoryUri, one is needed: deploy the storage stack of one cluster"
-        )
+        needed = "one is needed: deploy the storage stack of one cluster"
+        raise BadInput(f"{outputs} has {len(found)} outputs named RepositoryUri, {needed}")
     return found.pop()
 
 
 def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
     """Pushes unless this very image is there already; returns `<repository>@<digest>`."""
-    import boto3  # Half a second that `build` need not wait for.
-
     host, _, name = repository.partition("/")
     # <account>.dkr.ecr.<region>.amazonaws.com: the repository says where it lies, whatever the shell's region is.
     account, region = host.split(".")[0], host.split(".")[3] if host.count(".") >= 5 else None
-    ecr: Any = boto3.client("ecr", region_name=region)
+    ecr = client("ecr", region)
     # Tags are immutable there: the name is the content's, so that pushing twice is no error.
-    remote_tag = f"{_version()}-{runtime.image_id(tag)[:12]}"
+    remote_tag = f"{VERSION}-{runtime.image_id(tag)[:12]}"
     digest = _digest(ecr, account, name, remote_tag)
     if digest is None:
         token = ecr.get_authorization_token()["authorizationData"][0]["authorizationToken"]
@@ -142,9 +141,7 @@ def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
         runtime.push(tag, f"{repository}:{remote_tag}")
         digest = _digest(ecr, account, name, remote_tag)
         if digest is None:
-            raise Failed(
-                f"{repository}:{remote_tag} was pushed, but the repository does not know it: is the push still under way?"
-            )
+            raise Failed(f"{repository}:{remote_tag} was pushed, but the repository does not know it: push again")
     return f"{repository}@{digest}"
 
 
@@ -155,14 +152,8 @@ def _digest(ecr: Any, account: str, name: str, tag: str) -> str | None:
     except ecr.exceptions.ImageNotFoundException:
         return None
     except ecr.exceptions.RepositoryNotFoundException:
-        raise BadInput(
-            f"there is no repository {name} in account {account}: are the outputs those of a cluster that is gone?"
-        ) from None
+        raise BadInput(f"there is no repository {name} in account {account}: deploy the cluster of these outputs") from None
     return str(found[0]["imageDigest"]) if found else None
-
-
-def _version() -> str:
-    return str(tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"])
 
 
 def _revision() -> str:

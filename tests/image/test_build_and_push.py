@@ -232,5 +232,5 @@ class TestAgainstAnEmulatedRegistry:
         assert (done.exit_code, done.stderr) == (1, f"docker could not log in to {host}: Error: denied: token expired\n")
         self.ecr.delete_repository(repositoryName="paddle-trainer", force=True)
         done, gone = deployed.run("push"), "there is no repository paddle-trainer in account 000000000000"
-        assert (done.exit_code, done.stderr) == (2, f"{gone}: are the outputs those of a cluster that is gone?\n")
+        assert (done.exit_code, done.stderr) == (2, f"{gone}: deploy the cluster of these outputs\n")
         assert not (deployed.folder / "image.json").exists()

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from botocore.client import BaseClient
-from botocore.exceptions import ClientError
 from botocore.loaders import create_loader
 from botocore.validate import ParamValidator
 
@@ -54,7 +53,7 @@ class AwsApi:
                     raise Refused("InvalidAction", "no test answers it")
             except Refused as refused:
                 code, message = (*refused.args, "")[:2]
-                raise ClientError({"Error": {"Code": code, "Message": message}}, operation) from None
+                raise client.exceptions.from_code(code)({"Error": {"Code": code, "Message": message}}, operation) from None
             shapes = model.operation_model(operation)
             for shape, value in ((shapes.input_shape, given), (shapes.output_shape, found)):
                 report = ParamValidator().validate(value, shape)

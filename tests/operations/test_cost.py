@@ -1,7 +1,5 @@
 """`lock prices` and `cost`: only what AWS's own files say, unknown where they say nothing, refused where nothing was read."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aws_api import AwsApi
 from commands import Run
 from http_server import FileServer
@@ -22,44 +21,27 @@ from stacks.cluster_spec import ClusterSpec
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
 VARIANTS = Path(__file__).parents[1] / "aws" / "variants"
 OWN = str(VARIANTS / "self-managed-cluster.yaml")
-KEYS = "USW2-KMS-Keys"
-Row = dict[str, str]
+DATA = yaml.safe_load(Path(__file__).with_name("cost.yaml").read_text())
 SPOT = "retain: false\nnodes: {workers: {instance_types: [m5.large], spot: true}}\n"
-
-
 TOP = "/offers/v1.0/aws"
 SERVICES = ("AmazonEC2", "AmazonEFS", "AmazonEKS", "AmazonVPC", "AWSSecretsManager", "awskms")
-INDEX, TABLE = f"{TOP}/AmazonEC2/current/region_index.json", f"{TOP}/AmazonEC2/20260102030405/us-west-2/index.csv"
-
-
-def row(usage: str, usd: str, unit: str = "Hrs", **columns: str) -> Row:
-    """One price, on demand, from the first unit on, in the columns and words of the published files."""
-    price = {"TermType": "OnDemand", "PriceDescription": f"${usd} per {unit}", "StartingRange": "0", "Currency": "USD"}
-    return {**price, "Unit": unit, "PricePerUnit": usd, "usageType": usage, "Region Code": "us-west-2"} | columns
-
-
-def machine(kind: str, usd: str, **columns: str) -> Row:
-    """An hour of a Linux machine."""
-    linux = {"Instance Type": kind, "Tenancy": "Shared", "Operating System": "Linux", "Pre Installed S/W": "NA"}
-    return row(f"USW2-BoxUsage:{kind}", usd, **linux, CapacityStatus="Used") | columns
-
-
-MACHINES = [machine("m5.large", "0.25"), machine("t4g.nano", "0.01")]
+ROW = {"TermType": "OnDemand", "PriceDescription": "a price", "StartingRange": "0", "Currency": "USD", "usageType": ""}
+ROW |= {"Unit": "Hrs", "PricePerUnit": "0", "Region Code": "us-west-2"}
 
 
 class PriceFiles(FileServer):
     """A region's index of each service, and below the address in it a table behind five lines about itself."""
 
-    def offer(self, service: str, *rows: Row) -> None:
+    def offer(self, service: str, rows: list[dict[str, str]]) -> None:
         """Only the columns that its rows need; the published tables have some ninety."""
         where = f"{TOP}/{service}/20260102030405/us-west-2/index"
         index = {"regions": {"us-west-2": {"regionCode": "us-west-2", "currentVersionUrl": f"{where}.json"}}}
         found = io.StringIO()
         csv.writer(found, quoting=csv.QUOTE_ALL).writerows([("FormatVersion", "v1.0")] * 5)
-        columns = dict.fromkeys(name for one in (row("", "0"), *rows) for name in one)
+        columns = dict.fromkeys(name for one in (ROW, *rows) for name in one)
         table = csv.DictWriter(found, [*columns], restval="", quoting=csv.QUOTE_ALL)
         table.writeheader()
-        table.writerows(rows)
+        table.writerows(ROW | one for one in rows)
         self.files[f"{TOP}/{service}/current/region_index.json"] = json.dumps(index).encode()
         self.files[f"{where}.csv"] = found.getvalue().encode()
 
@@ -76,8 +58,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PriceFile
     monkeypatch.setenv("HOME", str(tmp_path))
     with PriceFiles() as served:
         for service in SERVICES:
-            served.offer(service)
-        served.offer("AmazonEC2", *MACHINES)
+            served.offer(service, DATA["machines"] if service == "AmazonEC2" else [])
         yield served
 
 
@@ -90,43 +71,17 @@ def read(run: Run, files: PriceFiles, config: str = CONFIG) -> dict[str, str]:
     return {name: price["usd"] for name, price in found["prices"].items()}
 
 
-@pytest.mark.parametrize("usage", [KEYS, "us-west-2-KMS-Keys", "KMS-Keys"])
+@pytest.mark.parametrize("usage", DATA["clear"])
 def test_one_clear_price_is_read_without_credentials(run: Run, files: PriceFiles, usage: str, tmp_path: Path) -> None:
-    """A usage type's region is written in three ways; of tiers the first counts."""
-    files.offer(
-        "awskms",
-        row("USW2-KMS-Requests", "0.3", "Requests"),
-        row(usage, "0.0", "Keys"),
-        row(usage, "1.5", "Keys"),
-        row(usage, "1.4", "Keys", StartingRange="51200"),
-        row(usage, "0.7", "Keys", TermType="Reserved"),
-    )
-    files.offer(
-        "AmazonEC2",
-        *MACHINES,
-        machine("m5.large", "0.95", **{"Operating System": "SUSE"}),
-        machine("m5.large", "0.95", Tenancy="Dedicated"),
-        machine("m5.large", "0.3", usageType="USW2-UnusedBox:m5.large"),
-        machine("m5.large", "0.4", usageType="USW2-LAX1-BoxUsage:m5.large", **{"Region Code": "us-west-2-lax-1"}),
-    )
+    files.offer("awskms", [DATA["key"] | {"usageType": usage}, *DATA["beside"]["awskms"]])
+    files.offer("AmazonEC2", DATA["machines"] + DATA["beside"]["AmazonEC2"])
     assert read(run, files) == {"kms-key-month": "1.5", "m5.large-hour": "0.25", "t4g.nano-hour": "0.01"}
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        [row(KEYS, "1.5", "Keys"), row(KEYS, "2.5", "Keys")],
-        [row(KEYS, "0.0", "Keys")],
-        [row(KEYS, "1.5", "Keys", **{"Region Code": "eu-west-1"})],
-        [row(KEYS, "0.002", "Hrs")],
-        [row("USW2-Replica-KMS-Keys", "1.5", "Keys")],
-    ],
-    ids=["none", "two", "free", "elsewhere", "by the hour", "of a longer name"],
-)
-def test_anything_else_stays_unknown(run: Run, files: PriceFiles, rows: list[Row]) -> None:
-    files.offer("awskms", *rows)
+@pytest.mark.parametrize("name", DATA["unclear"])
+def test_anything_else_stays_unknown(run: Run, files: PriceFiles, name: str) -> None:
+    files.offer("awskms", DATA["unclear"][name])
     assert "kms-key-month" not in read(run, files)
     done = run("cost", CONFIG)
     assert done.code == 0 and "KMS key" in done.err.partition("unknown: ")[2]
@@ -138,31 +93,13 @@ def test_each_price_is_reckoned_by_the_unit_that_it_is_read_in() -> None:
         assert name.endswith("-hour") == bool(re.match("Hrs", query.unit)), name
 
 
-@pytest.mark.parametrize(
-    ("settings", "other", "sentence"),
-    [
-        (
-            "nodes: {workers: {instance_types: [m5.lrage]}}",
-            {},
-            "cluster.yaml: nodes.workers asks for m5.lrage: AWS lists no such type in us-west-2; did you mean m5.large?",
-        ),
-        (
-            "region: eu-north-1\nnetwork: {availability_zones: [eu-north-1a, eu-north-1b]}",
-            {},
-            "region is eu-north-1: AWS's price list of AmazonEKS has no such region",
-        ),
-        ("", {INDEX: "<html>"}, "the price list of AmazonEC2 at {url} is not of AWS's form"),
-        ("", {TABLE: "\n" * 5 + "SKU,usageType\nx,y\n"}, "the price list of AmazonEC2 at {url} is not of AWS's form"),
-    ],
-    ids=["type", "region", "form", "table"],
-)
-def test_what_cannot_be_read_leaves_the_lock_as_it_was(
-    run: Run, files: PriceFiles, settings: str, other: dict[str, str], sentence: str
-) -> None:
-    Path("cluster.yaml").write_text(f"retain: false\n{settings}\n")
-    files.files |= {path: text.encode() for path, text in other.items()}
+@pytest.mark.parametrize("case", DATA["unread"], ids=lambda case: case["says"])
+def test_what_cannot_be_read_leaves_the_lock_as_it_was(run: Run, files: PriceFiles, case: dict[str, Any]) -> None:
+    Path("cluster.yaml").write_text(yaml.safe_dump({"retain": False, **case.get("settings", {})}))
+    if "file" in case:
+        files.files[f"{TOP}/AmazonEC2{case['file']}"] = case["text"].encode()
     done = run("lock", "prices", "--files", files.url)
-    assert (done.code, done.err.splitlines()[-1]) == (1 if other else 2, sentence.format(url=files.url))
+    assert (done.code, done.err.splitlines()[-1]) == (1 if "file" in case else 2, case["says"].format(url=files.url))
     assert not Path("locks").exists()
 
 
@@ -182,34 +119,23 @@ def test_spot_prices_are_read_with_credentials_alone(run: Run, files: PriceFiles
     assert "m5.large spot (nodes.workers)" not in run("cost").err
 
 
-@pytest.mark.parametrize(
-    ("known", "sentence"),
-    [
-        (None, "{lock} does not exist, so no price is known: `paddle-aws lock prices` reads AWS's public price list"),
-        ({"region": "eu-west-1"}, "{lock} has prices of eu-west-1, not of us-west-2: `paddle-aws lock prices` reads AWS's"),
-        ([], "{lock} is no file of prices: `paddle-aws lock prices` writes one\n"),
-        ({"prices": {}}, "{lock} has no price of m5.large (nodes.workers): `paddle-aws lock prices` reads it, if AWS has such a"),
-    ],
-    ids=str,
-)
-def test_without_prices_there_is_no_sum(run: Run, lock: Path, known: Any, sentence: str) -> None:
-    if known is None:
-        lock.unlink()
-    else:
-        lock.write_text(json.dumps(known and json.loads(lock.read_text()) | known))
-    done = run("cost", CONFIG, "--lock", str(lock))
-    assert (done.code, done.out) == (2, "") and done.err.startswith(sentence.format(lock=lock)) and done.err.count("\n") == 1
-
-
 @pytest.fixture
 def lock(tmp_path: Path) -> Path:
-    known = {"eks-cluster-hour": "0.5", "m5.large-hour": "0.25", "t3.medium-hour": "0.05", "m5a.large-hour": "0.2"}
-    known |= {"t4g.nano-hour": "0.01", "kms-key-month": "7.30", "ebs-gp3-gb-month": "0.1"}
     document: dict[str, Any] = {"read": "2026-01-02", "source": "a test", "region": "us-west-2"}
-    document["prices"] = {name: {"usd": usd, "unit": "u", "description": "d"} for name, usd in known.items()}
+    document["prices"] = {name: {"usd": usd, "unit": "u", "description": "d"} for name, usd in DATA["prices"].items()}
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(document))
     return path
+
+
+@pytest.mark.parametrize("case", DATA["locks"], ids=lambda case: str(case["lock"]))
+def test_without_prices_there_is_no_sum(run: Run, lock: Path, case: dict[str, Any]) -> None:
+    if case["lock"] is None:
+        lock.unlink()
+    else:
+        lock.write_text(json.dumps(case["lock"] and json.loads(lock.read_text()) | case["lock"]))
+    done = run("cost", CONFIG, "--lock", str(lock))
+    assert (done.code, done.out) == (2, "") and done.err.startswith(case["says"].format(lock=lock)) and done.err.count("\n") == 1
 
 
 def test_sums_are_of_what_is_known(run: Run, lock: Path) -> None:

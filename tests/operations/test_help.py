@@ -43,11 +43,6 @@ def test_help_has_an_example(run: Run, name: str) -> None:
     assert f"`{name}" in text
 
 
-@pytest.mark.parametrize("name", ["status", "list", "logs", "results", "doctor", "leftovers", "cost"])
-def test_reading_commands_have_json(name: str) -> None:
-    assert any("--json" in parameter.opts for parameter in COMMANDS[name].params)
-
-
 def test_the_exit_codes_are_documented() -> None:
     text = (PROJECT / "docs" / "commands.md").read_text()
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.M)} == {int(code) for code in Exit}
