@@ -5,7 +5,6 @@ As docs/faults.md tells it: KILLS=10 CHECKPOINT_MINUTES=0.2 pytest -s tests/flee
 
 import contextlib
 import itertools
-import json
 import os
 import random
 import re
@@ -15,7 +14,6 @@ from typing import NamedTuple
 
 import pytest
 from paddle_node.training import passes, shard
-from training_job import EXAMPLES
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("KILLS", "5"))
@@ -43,20 +41,15 @@ def trained(job, trainer: int) -> list[Trained]:
     return [Trained(int(attempt), float(when), tuple(record)) for attempt, when, *record in (line.split("\t") for line in lines)]
 
 
-def expected(job, trainer: int) -> list[tuple[str, ...]]:
-    """What it should be given in all passes."""
-    own = shard.of_trainer(job.folder, trainer)
-    orders = itertools.chain.from_iterable(own.shuffled(1, number, trainer) for number in range(PASSES))
-    return [(label, *text.split()) for label, text in (record.text.split("\t") for record in orders)]
-
-
 def stretches(job, trainer: int) -> dict[int, tuple[int, list[float]]]:
     """By attempt: where it began in all that should be trained, and when it had each record from there on."""
-    order, found, reached = expected(job, trainer), {}, 0
+    own = shard.of_trainer(job.folder, trainer)
+    records = (record.text.split("\t") for number in range(PASSES) for record in own.shuffled(1, number, trainer))
+    order, found, reached = [(label, *text.split()) for label, text in records], {}, 0
     for attempt, group in itertools.groupby(trained(job, trainer), key=lambda each: each.attempt):
         had = list(group)
-        records = [each.record for each in had]
-        begin = next(at for at in range(reached, -1, -1) if order[at : at + len(had)] == records)
+        given = [each.record for each in had]
+        begin = next(at for at in range(reached, -1, -1) if order[at : at + len(had)] == given)
         found[attempt] = (begin, [each.when for each in had])
         reached = begin + len(had)
     assert reached == len(order)
@@ -65,15 +58,12 @@ def stretches(job, trainer: int) -> dict[int, tuple[int, list[float]]]:
 
 @pytest.mark.parametrize(("runtime", "kills_wanted"), [("fleet-ps", KILLS), ("collective", min(KILLS, 3))])
 def test_a_kill_costs_the_work_since_the_newest_checkpoint_and_every_record_is_trained_once(training_job, runtime, kills_wanted):
-    job = training_job(pods=2, PASSES=str(PASSES), RUNTIME=runtime, CHECKPOINT=str(60 * MINUTES), ATTEMPTS="100")
-    source = job.make_sample("--lines", "2000")
-    if runtime == "collective":
-        job.program = EXAMPLES / "collective"
+    program = "quick_start" if runtime == "fleet-ps" else runtime
+    job = training_job(program, 2, PASSES=str(PASSES), RUNTIME=runtime, CHECKPOINT=str(60 * MINUTES), ATTEMPTS="100")
     seconds = kills_wanted * 3 * 60 * MINUTES / 900
     job.at_each_record(f"PLACE, SECONDS = {str(job.place)!r}, {seconds}{EACH_RECORD}")
-    program = job.program / "train.py"
-    program.write_text(program.read_text().replace("batch=32", f"batch={BATCH}"))
-    job.split(source)
+    job.change("batch=32", f"batch={BATCH}")
+    job.split(job.make_sample("--lines", "2000"))
     job.start()
     draw = random.Random(runtime)
     kills: dict[int, float] = {}
@@ -85,7 +75,7 @@ def test_a_kill_costs_the_work_since_the_newest_checkpoint_and_every_record_is_t
             os.kill(victim, signal.SIGKILL)
             kills[trained(job, 1)[-1].attempt] = time.time()
     job.release()
-    assert job.wait() == [0, 0], job.said()
+    job.ends()
 
     # Each attempt began where an earlier one had come, the last one came to the end: every record once.
     _, own = stretches(job, 0), stretches(job, 1)
@@ -102,5 +92,4 @@ def test_a_kill_costs_the_work_since_the_newest_checkpoint_and_every_record_is_t
     assert len(re.findall(r"checkpoint in pass 0 at step \d+: \d+\.\d\d s, \d+\.\d MB", said)) >= kills_wanted // 2
     assert "no checkpoint" not in said and not passes.find(job.folder, passes.INTERRUPTED)
     assert [(m["pass"], m["records"]) for m in job.metrics(1)] == [(number, 900) for number in range(PASSES)]
-    result = job.evaluate()
-    assert json.loads(result.stdout)["value"] > 0.7, result.stderr
+    assert job.judged()["value"] > 0.7

@@ -34,19 +34,12 @@ def launched(training_job, tmp_path):
             SUCCESS="output/result.json",
             **variables,
         )
-        source = job.make_sample()
         (tmp_path / "whole").mkdir()
-        source.rename(tmp_path / "whole/sample.csv")
+        job.make_sample().rename(tmp_path / "whole/sample.csv")
         if held:
-            text = (job.program / "train.py").read_text()
             line = "        sampler.set_epoch(epoch)\n"
-            assert text.count(line) == 1
-            wait = (
-                f"        while epoch == 6 and not Path({str(tmp_path / 'released')!r}).exists():\n            time.sleep(0.01)\n"
-            )
-            job.program = tmp_path / "held"
-            job.program.mkdir()
-            (job.program / "train.py").write_text(f"import time\n{text.replace(line, line + wait)}")
+            released = f"Path({str(tmp_path / 'released')!r}).exists()"
+            job.change(line, f"{line}        while epoch == 6 and not {released}:\n            __import__('time').sleep(0.01)\n")
         job.split(tmp_path / "whole/sample.csv", hold_out=0)
         return job
 
@@ -57,44 +50,36 @@ def epochs(job) -> list[dict]:
     return [json.loads(line) for line in (job.folder.output / "epochs.jsonl").read_text().splitlines()]
 
 
-def result(job) -> dict:
-    return json.loads((job.folder.output / "result.json").read_text())
-
-
 @pytest.mark.parametrize("paddle", ["2.6", "3.3"])
 def test_every_record_once_an_epoch_and_the_same_end_after_a_kill(launched, paddle):
     job = launched(held=True, paddle=paddle)
     job.start()
-    job.wait_for(job.folder.output / "epoch-005.pdparams")
+    job.wait_until((job.folder.output / "epoch-005.pdparams").exists)
     # The last rank of the second pod: its agent names each process that it starts.
     started = re.findall(r"attempt 1: .* is process (\d+)", job.logs[1].read_text())
     os.kill(int(started[-1]), signal.SIGKILL)
     job.wait_until(lambda: "attempt 2" in job.logs[1].read_text())
     job.release()
-    assert job.wait() == [0, 0], job.said()
-    said = job.logs[0].read_text()
+    said = job.ends()
     assert "--nnodes 1, --devices 0,1 in the command: the job's own settings win" in said
     assert "DistributedBatchSampler" in said and "set data.shared: true" in said
     assert "attempt 2: all 2 pods are here, training starts from output/epoch-005.pdparams" in said
     counted = [(one["epoch"], one["records"], one["least"], one["most"], one["ranks"]) for one in epochs(job)]
     assert counted == [(epoch, 1600, 1, 1, 4) for epoch in range(12)]
     disturbed = epochs(job)
-    assert result(job)["accuracy"] > 0.8
+    assert json.loads((job.folder.output / "result.json").read_text())["accuracy"] > 0.8
     # Another run of the same goes on behind the last epoch, and may not pass off the earlier run's success as its own.
     for name in ("epochs.jsonl", *(path.name for path in job.folder.output.glob("epoch-*"))):
         (job.folder.output / name).unlink()
-    job.start(RUN_ID="undisturbed")
-    assert job.wait() == [0, 0], job.said()
+    job.run(RUN_ID="undisturbed")
     assert epochs(job) == disturbed
 
 
 def test_a_plain_program_that_fails_or_is_not_there_fails_the_job(launched):
     job = launched("python train.py --epochs x --data")
-    job.start()
-    assert job.wait() == [2, 2], job.said()
-    job.start(RUN_ID="absent", COMMAND='["no-such-program"]')
-    assert job.wait() == [2, 2], job.said()
-    assert "PADDLE_NODE_COMMAND begins with 'no-such-program': the image and" in job.said()
+    job.run(2, 2)
+    said = job.run(2, 2, RUN_ID="absent", COMMAND='["no-such-program"]')
+    assert "PADDLE_NODE_COMMAND begins with 'no-such-program': the image and" in said
     job.start(RUN_ID="broken", COMMAND='["python", "-c", "import no_such"]')
     assert sorted(job.wait()) == [1, 70], job.said()
     assert " failed before its first step and is not tried again: trainer " in job.said()
@@ -110,7 +95,6 @@ def test_a_script_that_starts_the_launcher_itself(launched, tmp_path):
     script = tmp_path / "run.sh"
     script.write_text('python -m paddle.distributed.launch --nnodes 1 train.py --epochs 2 --data "$1"\n')
     job = launched(f"bash {script}")
-    job.start()
-    assert job.wait() == [0, 0], job.said()
+    job.run()
     assert [(one["ranks"], one["least"], one["most"]) for one in epochs(job)] == [(4, 1, 1)] * 2
     assert len(list(job.folder.node(1).glob("launcher/workerlog.*"))) == 2

@@ -7,48 +7,35 @@ import signal
 from pathlib import Path
 
 import pytest
-from training_job import EXAMPLES
 
 pytestmark = pytest.mark.slow
-
-
-def judged(job) -> dict:
-    result = job.evaluate()
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(training_job):
     job = training_job("recommendation", PASSES="4", KEEP_PASSES="2")
     job.split(job.make_sample())
-    job.start()
-    assert job.wait() == [0, 0, 0], job.said()
-    found = judged(job)
+    job.run()
+    found = job.judged()
     assert found["metric"] == "rmse" and found["baseline_of"].startswith("always guessing 3.")
     assert found["value"] < 0.85 < 1 < found["baseline"]
     predicted = job.predict()
     assert predicted.stdout.startswith("[["), predicted.stderr
     assert [job.folder.done(number).exists() for number in range(4)] == [False, False, True, True]
     # Fewer passes than there are, and the one asked for is gone: there is nothing to do, and nothing wrong.
-    job.start(RUN_ID="fewer", PASSES="1")
-    assert job.wait() == [0, 0, 0], job.said()
+    job.run(RUN_ID="fewer", PASSES="1")
     assert "4 passes are complete and 1 were asked for: nothing is left to train" in job.folder.train_log(0).read_text()
-    assert judged(job) == found
+    assert job.judged() == found
 
 
 def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     job = training_job("regression", pods=2, PASSES="20")
-    source = job.place / "flats.csv"
     draw = random.Random(1)
-    with source.open("w") as stream:
-        for number in range(1200):
-            rooms, area = draw.randint(1, 6), draw.uniform(20, 150)
-            price = 1000 * area * (1 + number % 7 / 7) + 20_000 * rooms
-            stream.write(f"{number % 7},{rooms},{area:.1f},{price:.0f}\n")
-    job.split(source)
-    job.start()
-    assert job.wait() == [0, 0], job.said()
-    found = judged(job)
+    flats = [(number % 7, draw.randint(1, 6), draw.uniform(20, 150)) for number in range(1200)]
+    lines = [f"{where},{rooms},{area:.1f},{1000 * area * (1 + where / 7) + 20_000 * rooms:.0f}\n" for where, rooms, area in flats]
+    (job.place / "flats.csv").write_text("".join(lines))
+    job.split(job.place / "flats.csv")
+    job.run()
+    found = job.judged()
     assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.8
 
 
@@ -56,51 +43,41 @@ def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_sh
     job = training_job(pods=2, PASSES="4")
     source = job.make_sample()
     text = (job.program / "train.py").read_text()
-    job.program = job.place / "modules"
-    (job.program / "text").mkdir(parents=True)
-    begin, end = text.index("def parse"), text.index("def count")
-    (job.program / "text/words.py").write_text(text[begin:end])
-    (job.program / "train.py").write_text(f"from text.words import parse\n{text[:begin]}{text[end:]}")
+    parse = text[text.index("def parse") : text.index("def count")]
+    job.change(parse, "from text.words import parse\n\n\n")
+    (job.program / "text").mkdir()
+    (job.program / "text/words.py").write_text(parse)
     job.split(source)
-    job.start()
-    assert job.wait() == [0, 0], job.said()
-    assert judged(job)["value"] > 0.6
+    job.run()
+    assert job.judged()["value"] > 0.6
     # As many labels and words as before, and every label means another thing: the old passes would be as good as nothing.
     others = {"arts": "health", "health": "science", "science": "sport", "sport": "arts"}
     lines = [line.split("\t") for line in source.read_text().splitlines()]
     source.write_text("".join(f"{others[label]}\t{words}\n" for label, words in lines))
     job.split(source)
-    job.start(RUN_ID="other-data")
-    assert job.wait() == [0, 0], job.said()
-    assert "4 of other data or another program, not used; set resume_from: any" in job.logs[0].read_text()
+    assert "4 of other data or another program, not used; set resume_from: any" in job.run(RUN_ID="other-data")
     assert [(m["pass"], m["attempt"]) for m in job.metrics(0)] == [(p, a) for a in (1, 2) for p in range(4)]
-    assert judged(job)["value"] > 0.6
+    assert job.judged()["value"] > 0.6
 
 
 def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
-    job = training_job(pods=3, PASSES="3", RUNTIME="collective")
-    source = job.make_sample("--lines", "1600")
-    job.program = EXAMPLES / "collective"
-    job.split(source)
-    job.start()
-    assert job.wait() == [0, 0, 0], job.said()
-    records = [job.metrics(trainer)[-1]["records"] for trainer in range(3)]
-    assert sum(records) == 1440
-    # The uneven case: one record more makes one batch more, were each to go by its own count.
-    assert judged(job)["value"] > 0.75
+    """The uneven case: one record more makes one batch more, were each to go by its own count."""
+    job = training_job("collective", PASSES="3", RUNTIME="collective")
+    job.split(job.make_sample("--lines", "1600"))
+    job.run()
+    assert sum(job.metrics(trainer)[-1]["records"] for trainer in range(3)) == 1440
+    assert job.judged()["value"] > 0.75
     predicted = job.predict()
     assert "shape=[1, 4]" in predicted.stdout, predicted.stdout + predicted.stderr + job.said()
 
 
 def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(training_job):
-    job = training_job(pods=2, PASSES="2", RUNTIME="collective")
-    source = job.make_sample("--lines", "600")
-    job.program = EXAMPLES / "collective"
+    job = training_job("collective", pods=2, PASSES="2", RUNTIME="collective")
     # It stops itself in the middle of a step of the second pass: a signal from outside may find it in a barrier or in a save.
     job.at_each_record("if seen == 400 and index == '1': os.kill(os.getpid(), signal.SIGSTOP)")
-    job.split(source)
+    job.split(job.make_sample("--lines", "600"))
     job.start()
-    job.wait_for(job.folder.done(0))
+    job.wait_until(job.folder.done(0).exists)
     state = Path(f"/proc/{job.child(1, 'trainer')}/status")
     job.wait_until(lambda: "State:\tT" in state.read_text())
     job.wait_until(lambda: "waits for trainer 1 in meeting step" in job.probe(0, stall="2").stdout)
@@ -109,18 +86,13 @@ def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own
     assert "no step for" in own.stderr and "it waits for nobody" in own.stderr
     assert job.probe(0, stall="2").returncode == 0
     os.kill(job.child(1, "trainer"), signal.SIGCONT)
-    assert job.wait() == [0, 0], job.said()
+    job.ends()
 
 
 def test_synchronous_steps_are_made_by_all_or_none(training_job):
     job = training_job(pods=2, PASSES="2")
-    source = job.make_sample("--lines", "1000")
-    text = (job.program / "train.py").read_text()
-    job.program = job.place / "synchronous"
-    job.program.mkdir()
-    (job.program / "train.py").write_text(text.replace("batch=32)", "batch=32, sync=True)"))
-    job.split(source, hold_out=0.129)
-    job.start()
-    assert job.wait() == [0, 0], job.said()
-    assert judged(job)["value"] > 0.6
+    job.change("batch=32)", "batch=32, sync=True)")
+    job.split(job.make_sample("--lines", "1000"), hold_out=0.129)
+    job.run()
+    assert job.judged()["value"] > 0.6
     assert json.loads((job.folder.pass_dir(1) / "parameters.json").read_text())["steps"] == 2 * 2 * -(-436 // 32)

@@ -13,17 +13,17 @@ COMMAND = ["fleetrun", "--server_num=1", "--worker_num=1", "train.py", "--output
 
 
 def test_role_makers_have_gloo_and_begin_anew_after_a_killed_trainer(training_job):
-    job = training_job(pods=2, RUNTIME="fleet-ps", COMMAND=json.dumps(COMMAND), PROGRESS="output/epoch-*.json")
-    source = job.make_sample("--lines", "20")
-    job.program = HERE / "role_maker_program"
-    job.split(source)
+    job = training_job(
+        HERE / "role_maker_program", pods=2, RUNTIME="fleet-ps", COMMAND=json.dumps(COMMAND), PROGRESS="output/epoch-*.json"
+    )
+    job.split(job.make_sample("--lines", "20"))
     job.start()
-    job.wait_for(job.folder.output / "epoch-0.json")
+    job.wait_until((job.folder.output / "epoch-0.json").exists)
     os.kill(job.child(1, "trainer"), signal.SIGKILL)
     (job.folder.output / "go").touch()
-    assert job.wait() == [0, 0], job.said()
+    said = job.ends()
     # 20 steps of one trainer and 21 of the other, added up by gloo in both attempts.
     assert json.loads((job.folder.output / "epoch-2.json").read_text())["steps"] == [41]
-    assert "--server_num 1, --worker_num 1 in the command: the job's own settings win" in job.logs[0].read_text()
+    assert "--server_num 1, --worker_num 1 in the command: the job's own settings win" in said
     logs = [job.folder.train_log(trainer).read_text() for trainer in range(2)]
     assert all("epoch 2 of trainer" in log and "SIGABRT" not in log for log in logs)

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,7 +42,7 @@ class TrainingJob:
         self.port = 10_000 + (second * 256 + third) * 16
         self._hosts = place / "hosts.json"
         self.add_pods(pods)
-        self._runs = itertools.count()
+        self._runs, self._copies = itertools.count(), itertools.count()
         self.processes: list[subprocess.Popen[bytes]] = []
         self.logs: list[Path] = []
 
@@ -52,21 +53,30 @@ class TrainingJob:
 
     def make_sample(self, *arguments: str) -> Path:
         file = self.place / "sample"
-        subprocess.run([sys.executable, self.program / "make_sample.py", file, *arguments], check=True)
+        own = self.program / "make_sample.py"
+        subprocess.run(
+            [sys.executable, own if own.exists() else EXAMPLES / "quick_start/make_sample.py", file, *arguments], check=True
+        )
         return file
 
+    def change(self, old: str, new: str) -> None:
+        """From now on a copy of the program is trained whose `train.py` has `new` for its one `old`."""
+        copy = self.place / f"changed-{next(self._copies)}" / self.program.name
+        shutil.copytree(self.program, copy)
+        self.program, train = copy, copy / "train.py"
+        text = train.read_text()
+        assert text.count(old) == 1
+        train.write_text(text.replace(old, new))
+
     def at_each_record(self, statements: str) -> None:
-        """Trains a copy of the program whose trainers do this, too, with each record: `seen` is how many a process has had.
+        """The program's trainers do this, too, with each record: `seen` is how many a process has had.
 
         So a test is where it wants to be, on a busy machine and on an idle one.
         """
-        text = (self.program / "train.py").read_text()
-        head, body = "def sample(labelled):\n", textwrap.indent(f"seen = next(_seen)\n{statements}\n", "    ")
-        assert text.count(head) == 1
+        head = "def sample(labelled):\n"
         count = "_seen = itertools.count(1)\nindex = os.environ.get('PADDLE_NODE_TRAINER_ID')\n\n\n"
-        self.program = self.place / "instrumented"
-        self.program.mkdir()
-        (self.program / "train.py").write_text(text.replace(head, f"import itertools, os, signal, time\n\n{count}{head}{body}"))
+        body = textwrap.indent(f"seen = next(_seen)\n{statements}\n", "    ")
+        self.change(head, f"import itertools, os, signal, time\n\n{count}{head}{body}")
 
     def hold_at_record(self, number: int) -> None:
         """Each trainer waits there until `release`: whatever a test does meanwhile happens in the middle of that pass."""
@@ -131,24 +141,30 @@ class TrainingJob:
                 command = [PADDLE, IMAGE / "start_paddle.py", *arguments]
                 self.processes.append(subprocess.Popen(command, env=environ, cwd=root, stdout=log, stderr=log))
 
-    def wait(self, seconds: float = 240) -> list[int]:
+    def wait(self, seconds: float = 600) -> list[int]:
         """Every pod's exit code."""
         deadline = time.monotonic() + seconds
         for process in self.processes:
             process.wait(max(0.1, deadline - time.monotonic()))
         return [process.returncode for process in self.processes]
 
-    def wait_for(self, path: Path, seconds: float = 240) -> None:
-        deadline = time.monotonic() + seconds
-        while not path.exists():
-            assert time.monotonic() < deadline, f"{path} never came\n{self.said()}"
-            assert any(process.poll() is None for process in self.processes), self.said()
-            time.sleep(0.02)
+    def ends(self, *codes: int) -> str:
+        """What the pods said, if they end with `codes`, or all with 0."""
+        assert self.wait() == list(codes or [0] * self.pods), self.said()
+        return "".join(log.read_text(errors="replace") for log in self.logs)
 
-    def wait_until(self, condition: Callable[[], object], seconds: float = 120) -> None:
+    def run(self, *codes: int, **more: str) -> str:
+        """Starts all pods; see `ends`."""
+        self.start(**more)
+        return self.ends(*codes)
+
+    def wait_until(self, condition: Callable[[], object], seconds: float = 600) -> None:
         deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, self.said()
+        while True:
+            going_on = any(process.poll() is None for process in self.processes) and time.monotonic() < deadline
+            if condition():
+                return
+            assert going_on, self.said()
             time.sleep(0.05)
 
     def child(self, pod: int, role: str) -> int:
@@ -168,6 +184,12 @@ class TrainingJob:
         environ = self.environment(0) | {"PADDLE_NODE_ROOT": str(root)}
         return subprocess.run([PADDLE, IMAGE / "evaluate_pass.py"], env=environ, capture_output=True, text=True, cwd=root)
 
+    def judged(self) -> dict:
+        """What `evaluate` has found."""
+        result = self.evaluate()
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
     def predict(self) -> subprocess.CompletedProcess[str]:
         """The exported model's own lines, where nothing but Paddle is."""
         inference = self.folder.output / "inference"
@@ -180,6 +202,11 @@ class TrainingJob:
         environ = self.environment(pod) | {"PADDLE_NODE_ROOT": str(self.place / f"pod-0-{pod}"), "PADDLE_NODE_STALL": stall}
         command = [PADDLE, "-m", "paddle_node.agent.health"]
         return subprocess.run(command, env=environ, capture_output=True, text=True, cwd=IMAGE)
+
+    def records(self) -> list[int]:
+        """Of each shard, as the manifest counts them."""
+        shards = json.loads(self.folder.data_manifest.read_text())["shards"]
+        return [sum(file["records"] for file in shard["files"]) for shard in shards]
 
     def metrics(self, trainer: int) -> list[dict]:
         return [json.loads(line) for line in self.folder.metrics(trainer).read_text().splitlines()]
