@@ -144,7 +144,7 @@ class DeployedChecks:
         from operations.cluster.cluster import Cluster
 
         try:
-            cluster = Cluster.connect()
+            cluster = Cluster()
             version = cluster.get("/version")
         except OperationError as error:
             yield "warning", str(error)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from logging.handlers import BufferingHandler
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import urllib3
@@ -67,19 +67,14 @@ class Lost(Unreachable):
 class Cluster:
     """One cluster, as one context of a kubeconfig describes it."""
 
-    def __init__(self, client: Callable[[], Any], name: str, say: Callable[[str], None]) -> None:
-        """`client` makes a new `kubernetes.client.ApiClient`, with fresh credentials."""
-        self.say, self._make, self._client = say, client, client()
-        self.name = name or self.server
+    def __init__(self, context: str | None = None, say: Callable[[str], None] = lambda text: None) -> None:
+        """The context of that name, or the current one, of $KUBECONFIG or ~/.kube/config."""
+        self.say, self._context, self._client = say, context, _client(context)
+        self.name = context or _current_context() or self.server
         self.away = False
         """Whether somebody has been told that the server does not answer."""
         self._lock = threading.Lock()
         self._plurals: dict[str, dict[str, tuple[str, bool]]] = {}
-
-    @classmethod
-    def connect(cls, context: str | None = None, say: Callable[[str], None] = lambda text: None) -> Self:
-        """The context of that name, or the current one, of $KUBECONFIG or ~/.kube/config."""
-        return cls(lambda: _client(context), context or _current_context(), say)
 
     @property
     def server(self) -> str:
@@ -223,7 +218,7 @@ class Cluster:
             # A token lives for minutes: a new client asks the credential program for the next one.
             with self._lock:
                 if self._client is client:
-                    self._client = self._make()
+                    self._client = _client(self._context)
         raise AssertionError("unreachable")
 
     def _away(self, reason: Exception | None) -> Unreachable:

@@ -177,6 +177,7 @@ def follow_job(
         except Exception as error:
             failures.append(error)
 
+    seen = JobView(name, namespace, None, None, ())
     ended = data_ended if match.of == "data" else training_ended
     for seen in follow(cluster, name, namespace):
         for pod in seen.pods:
@@ -185,7 +186,7 @@ def follow_job(
                 readers[pod.name] = threading.Thread(target=read, args=(pod,), daemon=True)
                 readers[pod.name].start()
         reporter.tell(seen, only_what_waits=True)
-        if seen.gone or ended(seen) or failures:
+        if ended(seen) or failures:
             break
     over.set()
     for reader in () if failures else readers.values():

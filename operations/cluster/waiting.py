@@ -71,8 +71,8 @@ def spans(ranks: Iterable[int]) -> str:
 
 
 def follow(cluster: Cluster, name: str, namespace: str) -> Iterator[JobView]:
-    """The job at each look. Raises what waiting does not mend."""
-    outage = Outage(cluster)
+    """The job at each look, until it, or its training, is there no more. Raises what waiting does not mend."""
+    outage, began = Outage(cluster), False
     while True:
         try:
             seen = look(cluster, name, namespace)
@@ -80,6 +80,9 @@ def follow(cluster: Cluster, name: str, namespace: str) -> Iterator[JobView]:
             outage.wait(error)
             continue
         outage.over()
+        if seen.gone or (began and seen.training is None):
+            return
+        began = seen.training is not None
         yield seen
         time.sleep(GLANCE)
 
@@ -95,16 +98,14 @@ def until(
 ) -> JobView:
     """Follows a job that is there until `enough` or until `seconds` are over; returns its last view.
 
-    Raises Failed when all objects of the job vanish: somebody deleted it.
+    Raises Failed when somebody deletes or cancels it.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
     for seen in follow(cluster, name, namespace):
-        if seen.gone:
-            raise Failed(f"job {name} was deleted while it was waited for")
         reporter.tell(seen)
         if enough(seen) or (deadline is not None and time.monotonic() >= deadline):
             return seen
-    raise AssertionError("unreachable")
+    raise Failed(f"job {name} was deleted while it was waited for")
 
 
 def training_ended(job: JobView) -> bool:

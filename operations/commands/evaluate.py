@@ -105,7 +105,7 @@ def _log(cluster: Cluster, document: Object, path: str) -> str:
             say(f"the evaluation waits: {reason}")
             told = reason
         time.sleep(GLANCE)
-    if (end := state(job, running=False)).phase == "failed" or not seen:
+    if (end := state(job)).phase == "failed" or not seen:
         why = next((pod.failure for pod in seen if pod.reason), end.reason)
         raise Failed(f"the trained model could not be measured: {why}")
     return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").decode(errors="replace")

@@ -45,7 +45,7 @@ def resume(
     """
     with cli_errors("interrupted: what runs on the cluster keeps running; `paddle-aws cancel` ends it"):
         submission = Submission.load(job_file, outputs, image_file)
-        cluster = Cluster.connect(context, say)
+        cluster = Cluster(context, say)
         submission.check(cluster, again=True)
         if from_pass is not None:
             if from_pass >= submission.job.passes:

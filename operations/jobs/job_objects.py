@@ -142,46 +142,37 @@ class JobState:
         return ((self.finished or now) - self.created).total_seconds() if self.created else None
 
 
-def state(job: Object, running: bool, refused: str = "") -> JobState:
-    """What a Job's conditions say; `running`: whether a pod of it does; `refused`: why pods of it cannot be made."""
+def state(job: Object, running: bool = False, refused: str = "") -> JobState:
+    """What a Job's conditions, or a PaddleJob's status, say; of a Job `running`: whether a pod of it does.
+
+    `refused`: why pods of it cannot be made.
+    """
     spec, status = job.get("spec", {}), job.get("status", {})
     complete, failed = condition(job, "Complete"), condition(job, "Failed")
     phase: Phase = "running" if running else "waiting"
-    reason = refused
-    if complete:
+    reason, finished = refused, (complete or failed or {}).get("lastTransitionTime")
+    if job.get("kind") == "PaddleJob":
+        if not status and seconds_old(job) > SEEN:
+            reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?"
+        phase, finished = PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting"), status.get("completionTime")
+        spec, status = spec.get("worker") or {}, status.get("worker") or {}
+    elif complete:
         phase, reason = "done", ""
     elif failed:
         said = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
         phase, reason = "failed", reasons.first("failed", said, said)
     elif spec.get("suspend"):
         phase, reason = "suspended", "it waits for its queue, or was suspended"
-    finished = (complete or failed or {}).get("lastTransitionTime")
-    return _job_state(job, phase, reason, spec.get("completions") or spec.get("parallelism"), status, spec, finished)
-
-
-def paddle_job_state(job: Object) -> JobState:
-    """What a PaddleJob's status says; without one no operator has seen it."""
-    status, worker = job.get("status", {}), job["spec"].get("worker") or {}
-    unseen = not status and seconds_old(job) > SEEN
-    reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?" if unseen else ""
-    phase = PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting")
-    counts = status.get("worker") or {}
-    return _job_state(job, phase, reason, worker.get("replicas"), counts, worker, status.get("completionTime"))
-
-
-def _job_state(
-    job: Object, phase: Phase, reason: str, wanted: Any, counts: Mapping[str, Any], of: Mapping[str, Any], finished: object
-) -> JobState:
-    containers = of.get("template", {}).get("spec", {}).get("containers") or [{}]
+    containers = spec.get("template", {}).get("spec", {}).get("containers") or [{}]
     return JobState(
         object=job["metadata"]["name"],
         phase=phase,
         reason=reason,
-        wanted=int(wanted or 1),
+        wanted=int(spec.get("replicas") or spec.get("completions") or spec.get("parallelism") or 1),
         # A PaddleJob counts those that run.
-        active=int(counts.get("active") or counts.get("running") or 0),
-        succeeded=int(counts.get("succeeded") or 0),
-        failed=int(counts.get("failed") or 0),
+        active=int(status.get("active") or status.get("running") or 0),
+        succeeded=int(status.get("succeeded") or 0),
+        failed=int(status.get("failed") or 0),
         created=moment(created(job)),
         finished=moment(finished),
         image=str(containers[0].get("image", "")),

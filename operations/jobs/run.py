@@ -49,7 +49,7 @@ class Run:
     def find(cls, job: str | Path = DEFAULT, *, namespace: str | None = None, context: str | None = None, say: Say = log) -> Self:
         """The job of that name or job file. Asks no cluster yet."""
         which = named(str(job), namespace)
-        return cls(Cluster.connect(context, say), which.name, which.namespace, which.file)
+        return cls(Cluster(context, say), which.name, which.namespace, which.file)
 
     @translated()
     def status(self) -> JobView:
@@ -119,7 +119,7 @@ def submit(
 
 def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
     """Submits what was loaded; `no_try`: without a try of its program on a few records."""
-    cluster = Cluster.connect(context, say)
+    cluster = Cluster(context, say)
     submission.check(cluster)
     if not no_try:
         cluster.say(trial.before(submission.job, submission.file))

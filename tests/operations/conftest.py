@@ -1,5 +1,6 @@
 """What the tests of the commands share: a Kubernetes API, a job's files, and commands run as a user runs them."""
 
+import json
 import os
 import sys
 import time
@@ -15,8 +16,10 @@ sys.path.append(str(Path(__file__).parents[1] / "aws"))
 
 import rights
 from aws_api import AwsApi
-from commands import Done, lay_out
+from commands import Done, Run, lay_out
 from job_controller import JobController
+from paddle_node.contract import JobFolder
+from saved_pass import save_pass
 
 from rehearsal.cloud import Cloud
 
@@ -119,6 +122,29 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
         return Done(found.exit_code, found.stdout, found.stderr)
 
     return command
+
+
+@pytest.fixture
+def job(run: Run, api: JobController, folder: Path, tmp_path: Path) -> JobFolder:
+    """A job that has trained three passes, a fourth half saved."""
+    made = JobFolder(tmp_path / "volume" / "words")
+    api.volume = tmp_path / "volume"
+    for number in range(3):
+        save_pass(made, number, {"000/part-0": bytes([number]) * 100_000, "program/train.py": b"print('hello')\n"})
+    half = made.attempt("run", 1) / "pass-00003"
+    half.mkdir()
+    (half / "half").write_text("x")
+    for trainer in range(2):
+        made.node(trainer).mkdir(parents=True)
+        lines = [
+            {"pass": n, "attempt": 1, "trainer": trainer, "loss": 3.0 - n, "records": 100, "seconds": 2.0, "time": 1e9 + 60 * n}
+            for n in range(3)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        made.metrics(trainer).write_text(text + '{"pass": 3, "attem')
+        made.train_log(trainer).write_text("".join(f"line {n} of {trainer}\n" for n in range(3)))
+    assert run("submit", "--wait").code == 0
+    return made
 
 
 @pytest.fixture

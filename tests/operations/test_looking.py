@@ -9,7 +9,7 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault, now
 
-from operations.jobs.job_objects import paddle_job_state
+from operations.jobs.job_objects import state
 
 pytestmark = pytest.mark.slow
 
@@ -99,10 +99,11 @@ def test_list(run: Run, api: JobController, folder: Path) -> None:
 
 
 def test_a_paddle_job_that_no_operator_has_seen_says_so() -> None:
-    job: dict[str, Any] = {"metadata": {"name": "words", "creationTimestamp": "2026-01-02T03:04:05Z"}, "spec": {"worker": {}}}
-    assert "the PaddleJob operator has not taken it up" in paddle_job_state(job).reason
-    assert paddle_job_state(job | {"status": {"phase": "Pending"}}).reason == ""
-    assert paddle_job_state(job | {"metadata": {"name": "words", "creationTimestamp": now()}}).reason == ""
+    metadata = {"name": "words", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    job: dict[str, Any] = {"kind": "PaddleJob", "metadata": metadata, "spec": {"worker": {}}}
+    assert "the PaddleJob operator has not taken it up" in state(job).reason
+    assert state(job | {"status": {"phase": "Pending"}}).reason == ""
+    assert state(job | {"metadata": metadata | {"creationTimestamp": now()}}).reason == ""
 
 
 # logs.
@@ -202,14 +203,20 @@ def test_wait_gives_up_in_time(run: Run, training: dict[str, Any]) -> None:
     assert done.code == 1 and "is still running after 0.01 minutes: it keeps running" in done.err
 
 
-def test_a_deleted_job_is_not_waited_for(run: Run, api: JobController, training: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("command", "code"), [("wait", 1), ("logs --follow", 0)])
+@pytest.mark.parametrize("gone", ["jobs", "trainer"])
+def test_a_job_that_is_deleted_or_cancelled_is_not_followed(
+    run: Run, api: JobController, training: dict[str, Any], command: str, code: int, gone: str
+) -> None:
     def delete() -> None:
-        for job in api.all("jobs"):
+        for job in api.of("trainer") if gone == "trainer" else api.all("jobs"):
             api.remove("jobs", job["metadata"]["name"])
+        for pod in list(api.logs):
+            api.end_log(pod[1])
 
-    api.faults = [Fault("/jobs", skip=2, then=delete)]
-    done = run("wait")
-    assert done.code == 1 and "was deleted while it was waited for" in done.err
+    api.faults = [Fault("follow" if "follow" in command else "/jobs", skip=2, then=delete)]
+    done = run(*command.split())
+    assert done.code == code and ("was deleted while it was waited for" in done.err) == (command == "wait")
 
 
 # Credentials.

@@ -44,7 +44,7 @@ Soon = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def cluster() -> Cluster:
-    return Cluster.connect(say=print)
+    return Cluster(say=print)
 
 
 def golden(file: Path) -> list[Object]:
@@ -313,7 +313,7 @@ def test_a_deployer_may_do_nothing_else(
     cluster: Cluster, namespace: str, deployer: Path, monkeypatch: pytest.MonkeyPatch, soon: Soon
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(deployer))
-    somebody = Cluster.connect()
+    somebody = Cluster()
     volume: Object = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
