@@ -85,7 +85,7 @@ class Cluster:
 
     def get(self, path: str, **query: str) -> Object:
         """The document at `path`."""
-        found: Object = json.loads(self.request("GET", path, query=query))
+        found: Object = json.loads(self.request("GET", path, query=query).data)
         return found
 
     def find(self, path: str, **query: str) -> Object | None:
@@ -154,22 +154,9 @@ class Cluster:
 
     # Requests.
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        tries: int = TRIES,
-    ) -> bytes:
-        """An answer's body. After a transient fault any method is sent again: what we send twice does as once."""
-        return bytes(self._answer(method, path, query or {}, headers or {}, tries=tries, body=body).data)
-
     def lines(self, path: str, query: Mapping[str, str], read: float | None = None) -> Iterator[bytes]:
         """The whole lines of a stream as they come. Raises Lost when the connection breaks before its end."""
-        answer = self._answer("GET", path, query, {}, read=read, preload_content=False)
+        answer = self.request("GET", path, query=query, read=read, preload_content=False)
         try:
             for line in answer:
                 yield line.rstrip(b"\n")
@@ -179,18 +166,21 @@ class Cluster:
             with contextlib.suppress(Exception):
                 answer.close()
 
-    def _answer(
+    def request(
         self,
         method: str,
         path: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
         *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         tries: int = TRIES,
         read: float | None = None,
         **more: Any,
-    ) -> Any:
-        """An answer with a status below 300; `more` goes to urllib3."""
+    ) -> urllib3.BaseHTTPResponse:
+        """An answer with a status below 300. After a transient fault any method is sent again: what we send twice does as once.
+
+        `read`: seconds until its next byte, READ unless told; `more` goes to urllib3.
+        """
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
         retry = urllib3.Retry(
             tries - 1,
@@ -205,10 +195,10 @@ class Cluster:
         more |= {"retries": retry, "timeout": urllib3.Timeout(connect=CONNECT, read=read or READ), "redirect": False}
         for renewed in (False, True):
             client = self._client
-            sent = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "paddle-aws", **headers}
+            sent = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "paddle-aws", **(headers or {})}
             client.update_params_for_auth(sent, [], ["BearerToken"])
             try:
-                answer = client.rest_client.pool_manager.request(method, url, headers=sent, **more)
+                answer: urllib3.BaseHTTPResponse = client.rest_client.pool_manager.request(method, url, headers=sent, **more)
             except MaxRetryError as error:
                 raise self._away(error.reason) from None
             if answer.status < 300:

@@ -108,4 +108,4 @@ def _log(cluster: Cluster, document: Object, path: str) -> str:
     if (end := state(job)).phase == "failed" or not seen:
         why = next((pod.failure for pod in seen if pod.reason), end.reason)
         raise Failed(f"the trained model could not be measured: {why}")
-    return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").decode(errors="replace")
+    return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").data.decode(errors="replace")

@@ -72,6 +72,12 @@ def variable(spec: Mapping[str, Any], name: str) -> str:
     return next((str(one.get("value", "")) for one in environment if one["name"] == name), "")
 
 
+def template(run: Mapping[str, Any]) -> Object:
+    """What the pods look like that a Job, or a PaddleJob's workers, are made of."""
+    found: Object = run["spec"].get("worker", run["spec"])["template"]
+    return found
+
+
 def component(document: Mapping[str, Any]) -> str:
     """data, trainer, worker, ps or reader; empty: a PaddleJob."""
     return label(document, COMPONENT)

@@ -3,10 +3,8 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -145,17 +143,3 @@ def job(run: Run, api: JobController, folder: Path, tmp_path: Path) -> JobFolder
         made.train_log(trainer).write_text("".join(f"line {n} of {trainer}\n" for n in range(3)))
     assert run("submit", "--wait").code == 0
     return made
-
-
-@pytest.fixture
-def soon() -> Callable[[Callable[[], Any]], Any]:
-    """Waits until something becomes true."""
-
-    def wait(true: Callable[[], Any], seconds: float = 60) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (found := true()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert found
-        return found
-
-    return wait

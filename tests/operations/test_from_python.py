@@ -4,9 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import PROJECT
@@ -53,7 +51,6 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
     api: JobController,
     folder: Path,
     trained: JobFolder,
-    soon: Callable[..., Any],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     (folder / "wrong.yaml").write_text("name: words\ntrainers: 0\ndata: {source: a.tsv}\n")
@@ -65,7 +62,7 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
     api.scripts["trainer"] = Script(code=None)
     said: list[str] = []
     running = paddle_aws.submit(say=said.append)
-    soon(lambda: running.status().phase == "running", 120)
+    assert running.status().phase == "running"
     assert any("the data is split" in line for line in said)
     with pytest.raises(paddle_aws.TimedOut, match="keeps running"):
         running.wait(timeout=0)
