@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from json import dumps
 
 from operations.cluster.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
-from operations.cluster.pod_words import PodState, pod_states
+from operations.cluster.pod_words import PodState
 from operations.cluster.waiting import PodReporter, data_ended, follow, training_ended
 from operations.errors import BadInput, Unreachable
-from operations.jobs.job_objects import jobs, moment, of_newest, pods, selector
-from operations.jobs.job_view import JobView
+from operations.jobs.job_objects import moment, pods
+from operations.jobs.job_view import JobView, look
 from operations.screen import console, of_job
 
 QUIET = 3600.0
@@ -90,8 +90,7 @@ def clean(text: str) -> str:
 
 def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int | None) -> Iterator[Line]:
     """What the pods have written so far, in order of time; raises BadInput where no pod matches."""
-    its = of_newest(cluster.items(jobs(namespace), selector(name)), cluster.items(pods(namespace), selector(name)))
-    chosen = [pod for pod in pod_states(its) if match.pod(pod)]
+    chosen = [pod for pod in look(cluster, name, namespace).pods if match.pod(pod)]
     if not chosen:
         raise BadInput(
             f"job {name} has no such pods in namespace {namespace}: they are not made yet, or were removed with their Job; "

@@ -83,7 +83,7 @@ def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | No
     cluster = entry.cluster | {"server": f"https://127.0.0.1:{port}"}
     if not spec.cluster.self_managed:
         # EKS's certificate knows its own name alone; ours is good for 127.0.0.1 too.
-        cluster["tls-server-name"] = str(urlsplit(entry.server).hostname)
+        cluster["tls-server-name"] = str(urlsplit(entry.cluster["server"]).hostname)
 
     def ready() -> None:
         context = kubeconfig_file.merge(path, replace(entry, cluster=cluster), alias)

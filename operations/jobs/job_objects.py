@@ -14,6 +14,7 @@ COMPONENT = "app.kubernetes.io/component"
 INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_NAME = "batch.kubernetes.io/job-name"
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
+GROUPS = {"Pod": "/api/v1", "Job": "/apis/batch/v1", "PaddleJob": f"/apis/{PADDLE_JOB}"}
 SEEN = 10.0
 """Seconds within which an operator or a scheduler has looked at what is new."""
 
@@ -29,31 +30,25 @@ PADDLE_JOB_PHASES: dict[str, Phase] = {
 }
 
 
-def jobs(namespace: str | None) -> str:
-    """Path of the Jobs of a namespace; None: of all."""
-    return f"/apis/batch/v1/namespaces/{namespace}/jobs" if namespace else "/apis/batch/v1/jobs"
+def collection(kind: str, namespace: str | None) -> str:
+    """Path of the Jobs, PaddleJobs or Pods of a namespace; None: of all."""
+    return f"{GROUPS[kind]}{f'/namespaces/{namespace}' if namespace else ''}/{kind.lower()}s"
 
 
 def pods(namespace: str | None) -> str:
     """Path of the pods of a namespace; None: of all."""
-    return f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-
-
-def paddle_jobs(namespace: str | None) -> str:
-    """Path of the PaddleJobs of a namespace, where their operator is installed; None: of all."""
-    return f"/apis/{PADDLE_JOB}/namespaces/{namespace}/paddlejobs" if namespace else f"/apis/{PADDLE_JOB}/paddlejobs"
+    return collection("Pod", namespace)
 
 
 def runs(cluster: Cluster, namespace: str | None, labels: str = PART_OF) -> list[Object]:
     """The Jobs, and the PaddleJobs where their operator is installed, each with its kind, which a list leaves out."""
-    collections = {"Job": jobs(namespace), "PaddleJob": paddle_jobs(namespace)}
-    return [{"kind": kind, **one} for kind, path in collections.items() for one in cluster.items(path, labels)]
+    kinds = ("Job", "PaddleJob")
+    return [{"kind": kind, **one} for kind in kinds for one in cluster.items(collection(kind, namespace), labels)]
 
 
 def path(run: Mapping[str, Any]) -> str:
     """Where a Job or PaddleJob is."""
-    collection = paddle_jobs if run["kind"] == "PaddleJob" else jobs
-    return f"{collection(run['metadata']['namespace'])}/{run['metadata']['name']}"
+    return f"{collection(run['kind'], run['metadata']['namespace'])}/{run['metadata']['name']}"
 
 
 def selector(job: str) -> str:

@@ -217,9 +217,8 @@ def test_ctrl_c_closes_the_tunnel(
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         start_new_session=True,
     )
-    deadline = time.monotonic() + 90
     while not plugin.exists():
-        assert time.monotonic() < deadline and process.poll() is None
+        assert process.poll() is None
         time.sleep(0.05)
     # As a terminal does: to all of the process group.
     os.killpg(process.pid, signal.SIGINT)
