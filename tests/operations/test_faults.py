@@ -138,5 +138,5 @@ def on_a_terminal(*command: str, **environment: str) -> str:
         while block := os.read(ours, 4096):
             found += block
     os.close(ours)
-    assert process.wait(10) == 0
+    assert process.wait() == 0
     return found.decode().replace("\r\n", "\n")

@@ -36,7 +36,7 @@ def test_the_example_trains_and_brings_the_model_home(api: JobController, folder
         script = PROJECT / "examples" / "submit_from_python.py"
         environment = os.environ | {"PYTHONPATH": str(PROJECT)}
         command = [sys.executable, script, "job.yaml", "results"]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
 
     done = example()
     assert done.returncode == 0, done.stderr

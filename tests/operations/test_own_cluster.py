@@ -222,7 +222,7 @@ def test_ctrl_c_closes_the_tunnel(
         time.sleep(0.05)
     # As a terminal does: to all of the process group.
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 130 and errors.endswith("the tunnel is closed\n") and "Traceback" not in errors
     assert len(aws_api.asked("TerminateSession")) == 1
 

@@ -213,6 +213,14 @@ def test_resume_from_an_earlier_pass(run: Run, api: JobController, job: JobFolde
     assert done.code == 2 and "runs already" in done.err
 
 
+def test_a_followed_resume_shows_the_new_runs_lines(run: Run, api: JobController, job: JobFolder) -> None:
+    api.scripts["trainer"] = Script(lines=("trainer RANK goes on",))
+    done = run("resume", "--follow", "--verbose")
+    assert done.code == 0 and "is done: 3 of 3 pods succeeded" in done.err
+    assert "`paddle-aws results words --model` fetches the model" in done.err
+    assert sorted(done.out.splitlines()) == [f"trainer {rank} | trainer {rank} goes on" for rank in range(3)]
+
+
 def written_by(job: JobFolder, data_job: str) -> None:
     job.data_manifest.write_text(json.dumps({"version": 1, "job": data_job}))
 
