@@ -136,7 +136,7 @@ class DeployedChecks:
         yield TAG[status]
 
     def kubernetes(self) -> Found:
-        cluster = Cluster.connect()
+        cluster = Cluster()
         version = cluster.get("/version")
         if self._account.outputs.get("ClusterEndpoint", cluster.server).rstrip("/") != cluster.server.rstrip("/"):
             yield "warning", f"the current context is {cluster.server}, not this cluster: `paddle-aws kubeconfig` changes that"

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from logging.handlers import BufferingHandler
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import urllib3
@@ -67,19 +67,14 @@ class Lost(Unreachable):
 class Cluster:
     """One cluster, as one context of a kubeconfig describes it."""
 
-    def __init__(self, client: Callable[[], Any], name: str, say: Callable[[str], None]) -> None:
-        """`client` makes a new `kubernetes.client.ApiClient`, with fresh credentials."""
-        self.say, self._make, self._client = say, client, client()
-        self.name = name or self.server
+    def __init__(self, context: str | None = None, say: Callable[[str], None] = lambda text: None) -> None:
+        """The context of that name, or the current one, of $KUBECONFIG or ~/.kube/config."""
+        self.say, self._context, self._client = say, context, _client(context)
+        self.name = context or _current_context() or self.server
         self.away = False
         """Whether somebody has been told that the server does not answer."""
         self._lock = threading.Lock()
         self._plurals: dict[str, dict[str, tuple[str, bool]]] = {}
-
-    @classmethod
-    def connect(cls, context: str | None = None, say: Callable[[str], None] = lambda text: None) -> Self:
-        """The context of that name, or the current one, of $KUBECONFIG or ~/.kube/config."""
-        return cls(lambda: _client(context), context or _current_context(), say)
 
     @property
     def server(self) -> str:
@@ -90,7 +85,7 @@ class Cluster:
 
     def get(self, path: str, **query: str) -> Object:
         """The document at `path`."""
-        found: Object = json.loads(self.request("GET", path, query=query))
+        found: Object = json.loads(self.request("GET", path, query=query).data)
         return found
 
     def find(self, path: str, **query: str) -> Object | None:
@@ -159,22 +154,9 @@ class Cluster:
 
     # Requests.
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        tries: int = TRIES,
-    ) -> bytes:
-        """An answer's body. After a transient fault any method is sent again: what we send twice does as once."""
-        return bytes(self._answer(method, path, query or {}, headers or {}, tries=tries, body=body).data)
-
     def lines(self, path: str, query: Mapping[str, str], read: float | None = None) -> Iterator[bytes]:
         """The whole lines of a stream as they come. Raises Lost when the connection breaks before its end."""
-        answer = self._answer("GET", path, query, {}, read=read, preload_content=False)
+        answer = self.request("GET", path, query=query, read=read, preload_content=False)
         try:
             for line in answer:
                 yield line.rstrip(b"\n")
@@ -184,18 +166,21 @@ class Cluster:
             with contextlib.suppress(Exception):
                 answer.close()
 
-    def _answer(
+    def request(
         self,
         method: str,
         path: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
         *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         tries: int = TRIES,
         read: float | None = None,
         **more: Any,
-    ) -> Any:
-        """An answer with a status below 300; `more` goes to urllib3."""
+    ) -> urllib3.BaseHTTPResponse:
+        """An answer with a status below 300. After a transient fault any method is sent again: what we send twice does as once.
+
+        `read`: seconds until its next byte, READ unless told; `more` goes to urllib3.
+        """
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
         retry = urllib3.Retry(
             tries - 1,
@@ -210,10 +195,10 @@ class Cluster:
         more |= {"retries": retry, "timeout": urllib3.Timeout(connect=CONNECT, read=read or READ), "redirect": False}
         for renewed in (False, True):
             client = self._client
-            sent = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "paddle-aws", **headers}
+            sent = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "paddle-aws", **(headers or {})}
             client.update_params_for_auth(sent, [], ["BearerToken"])
             try:
-                answer = client.rest_client.pool_manager.request(method, url, headers=sent, **more)
+                answer: urllib3.BaseHTTPResponse = client.rest_client.pool_manager.request(method, url, headers=sent, **more)
             except MaxRetryError as error:
                 raise self._away(error.reason) from None
             if answer.status < 300:
@@ -223,7 +208,7 @@ class Cluster:
             # A token lives for minutes: a new client asks the credential program for the next one.
             with self._lock:
                 if self._client is client:
-                    self._client = self._make()
+                    self._client = _client(self._context)
         raise AssertionError("unreachable")
 
     def _away(self, reason: Exception | None) -> Unreachable:

@@ -27,11 +27,6 @@ class Entry:
     cluster: dict[str, Any]
     user: dict[str, Any] = field(repr=False)
 
-    @property
-    def server(self) -> str:
-        """The API server's address."""
-        return str(self.cluster["server"])
-
 
 def merge(path: Path, entry: Entry, alias: str | None) -> str:
     """Adds the entry, makes it the current context and returns the context's name; BadInput for what is no kubeconfig."""

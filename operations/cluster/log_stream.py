@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from json import dumps
 
 from operations.cluster.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
-from operations.cluster.pod_words import PodState, pod_states
-from operations.cluster.waiting import PodReporter, data_ended, follow, training_ended
+from operations.cluster.pod_words import PodState
+from operations.cluster.waiting import Follower, data_ended, training_ended
 from operations.errors import BadInput, Unreachable
-from operations.jobs.job_objects import jobs, moment, of_newest, pods, selector
-from operations.jobs.job_view import JobView
+from operations.jobs.job_objects import moment, pods
+from operations.jobs.job_view import JobView, look
 from operations.screen import console, of_job
 
 QUIET = 3600.0
@@ -90,8 +90,7 @@ def clean(text: str) -> str:
 
 def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int | None) -> Iterator[Line]:
     """What the pods have written so far, in order of time; raises BadInput where no pod matches."""
-    its = of_newest(cluster.items(jobs(namespace), selector(name)), cluster.items(pods(namespace), selector(name)))
-    chosen = [pod for pod in pod_states(its) if match.pod(pod)]
+    chosen = [pod for pod in look(cluster, name, namespace).pods if match.pod(pod)]
     if not chosen:
         raise BadInput(
             f"job {name} has no such pods in namespace {namespace}: they are not made yet, or were removed with their Job; "
@@ -154,16 +153,9 @@ def _of_pod(
 
 
 def follow_job(
-    cluster: Cluster,
-    name: str,
-    namespace: str,
-    reporter: PodReporter,
-    *,
-    match: Wanted = Wanted(),
-    tail: int | None = None,
-    show: Callable[[Line], None] | None = None,
+    job: Follower, match: Wanted = Wanted(), tail: int | None = None, show: Callable[[Line], None] | None = None
 ) -> JobView:
-    """Shows lines as they come until the job has ended, and returns its last view; `reporter` says why pods do not start."""
+    """Shows lines as they come until the job has ended, says why pods do not start, and returns its last view."""
     show = show or printer()
     one_by_one, over = threading.Lock(), threading.Event()
     readers: dict[str, threading.Thread] = {}
@@ -171,21 +163,22 @@ def follow_job(
 
     def read(pod: PodState) -> None:
         try:
-            for line in _of_pod(cluster, namespace, pod, tail, over):
+            for line in _of_pod(job.cluster, job.namespace, pod, tail, over):
                 with one_by_one:
                     show(line)
         except Exception as error:
             failures.append(error)
 
+    seen = JobView(job.name, job.namespace, None, None, ())
     ended = data_ended if match.of == "data" else training_ended
-    for seen in follow(cluster, name, namespace):
+    for seen in job.looks():
         for pod in seen.pods:
             begun = pod.phase in ("running", "done", "failed", "ending")
             if begun and match.pod(pod) and pod.name not in readers:
                 readers[pod.name] = threading.Thread(target=read, args=(pod,), daemon=True)
                 readers[pod.name].start()
-        reporter.tell(seen, only_what_waits=True)
-        if seen.gone or ended(seen) or failures:
+        job.tell(seen, only_what_waits=True)
+        if ended(seen) or failures:
             break
     over.set()
     for reader in () if failures else readers.values():

@@ -163,11 +163,16 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
     if unscheduled := condition(pod, "PodScheduled", "False"):
         if unscheduled.get("reason") == "SchedulingGated":
             return "waiting", "its queue has not let it in yet", None
-        return "waiting", unschedulable(str(unscheduled.get("message", "")), resources_of(pod)), None
+        if not (message := str(unscheduled.get("message", ""))):
+            return "waiting", "no node can take it, and the scheduler does not say why yet", None
+        causes = reasons.every("no_room", message, resources=resources_of(pod)) or [short(message)]
+        return "waiting", reasons.first("not_scheduled", message, f"no node can take it: {'; '.join(causes)}"), None
     for container in containers:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in BROKEN_PULLS:
-            return "waiting", image_trouble(str(container.get("image", "")), waiting), None
+            image, said = container.get("image", ""), ": ".join(filter(None, (waiting["reason"], waiting.get("message"))))
+            otherwise = f"image {image} cannot be pulled: {short(said)}"
+            return "waiting", reasons.first("image", said, otherwise, image=image), None
         if waiting.get("reason") in NOT_CREATED:
             return "waiting", f"its container cannot be made: {waiting.get('message', waiting['reason'])}", None
     if trouble := [event for event in events if event.get("reason") in (*MOUNT_TROUBLE, SANDBOX_TROUBLE)]:
@@ -189,21 +194,6 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
 def resources_of(pod: Mapping[str, Any]) -> str:
     """The setting of job.yaml that says what the pod asks for."""
     return "data_resources" if component(pod) == "data" else "resources"
-
-
-def unschedulable(message: str, resources: str = "resources") -> str:
-    """The scheduler's verdict in words, and what to do about it; `resources`: the setting that says what the pod asks for."""
-    if not message:
-        return "no node can take it, and the scheduler does not say why yet"
-    causes = reasons.every("no_room", message, resources=resources) or [short(message)]
-    return reasons.first("not_scheduled", message, f"no node can take it: {'; '.join(causes)}")
-
-
-def image_trouble(image: str, waiting: Mapping[str, Any]) -> str:
-    """Why an image cannot be pulled."""
-    message = str(waiting.get("message", ""))
-    otherwise = f"image {image} cannot be pulled" + (f": {short(message)}" if message else "")
-    return reasons.first("image", f"{waiting.get('reason')}: {message}", otherwise, image=image)
 
 
 def _failure(pod: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tuple[str, int | None]:

@@ -22,7 +22,7 @@ from operations.cluster.cluster import TRIES, ApiError, Cluster, Object
 from operations.cluster.pod_words import states
 from operations.cluster.volume_server import METHODS
 from operations.errors import BadInput, Failed, OperationError
-from operations.jobs.job_objects import INSTANCE, PADDLE_JOB, component, created, pods, runs, selector
+from operations.jobs.job_objects import INSTANCE, PADDLE_JOB, component, created, pods, runs, selector, template
 from operations.jobs.removal import remove
 from operations.jobs.submission import Submission
 
@@ -77,7 +77,7 @@ class VolumeAccess:
         place = f"{self.path}:{PORT}/proxy/{self.token}/{action}?{urlencode({'path': path, **numbers})}"
         headers = {"Content-Type": "application/octet-stream"}
         try:
-            return self._cluster.request(METHODS[action], place, headers=headers, body=body or None, tries=tries)
+            return self._cluster.request(METHODS[action], place, headers=headers, body=body or None, tries=tries).data
         except ApiError as error:
             if error.status == 404:
                 raise Missing(f"{self._job}/{path} is not on the volume: {error.message}") from None
@@ -94,19 +94,19 @@ def mounted(
 
     `described`: a submission, or its job file (default: job.yaml), which describes the volume of a forgotten job.
     """
-    access, template = VolumeAccess(cluster, job, namespace), _template(cluster, job, namespace)
+    access, its = VolumeAccess(cluster, job, namespace), _template(cluster, job, namespace)
     made: list[str] = []
     try:
-        if template is None:
+        if its is None:
             if not isinstance(described, Submission):
                 described = _read(job, namespace, described or Path("job.yaml"))
-            template = described.template
+            its = template(described.training)
             cluster.say(f"the cluster has no Job of {job} any more: its volume is mounted as the job file says")
             for document in described.documents:
                 if document["kind"] in VOLUME and cluster.find(path := cluster.path(document)) is None:
                     cluster.apply(document)
                     made += [path] if document["kind"] != "Namespace" else []
-        pod = inspection_pod(template, job, access.pod, access.token, write)
+        pod = inspection_pod(its, job, access.pod, access.token, write)
         pod["metadata"]["namespace"] = namespace
         cluster.apply(pod)
         _until_ready(cluster, access, namespace)
@@ -160,14 +160,12 @@ def _read(job: str, namespace: str, file: Path) -> Submission:
 def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
     """The pod template of the job's newest Job or PaddleJob on the cluster; None where none is left."""
     found = [run for run in runs(cluster, namespace, selector(job)) if component(run) != "reader"]
-    spec: Object = max(found, key=created, default={"spec": {}})["spec"]
-    template: Object | None = spec.get("worker", spec).get("template")
-    return template
+    return template(max(found, key=created)) if found else None
 
 
-def inspection_pod(template: Object, job: str, name: str, token: str, write: bool) -> Object:
+def inspection_pod(its: Object, job: str, name: str, token: str, write: bool) -> Object:
     """The job's own pod, with our program instead of its own, and only its volume."""
-    spec = copy.deepcopy(template["spec"])
+    spec = copy.deepcopy(its["spec"])
     original = spec["containers"][0]
     mount = next((m for m in original.get("volumeMounts", ()) if m["name"] == "job"), None)
     if mount is None:

@@ -18,12 +18,40 @@ GLANCE = 2.0
 """Seconds between two looks."""
 
 
-class PodReporter:
-    """Tells what is new at each call of `tell`."""
+class Follower:
+    """Looks at a job again and again, and tells what is new."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, cluster: Cluster, name: str, namespace: str) -> None:
+        self.cluster, self.name, self.namespace = cluster, name, namespace
         self._told: dict[str, tuple[str, str]] = {}
+
+    def looks(self) -> Iterator[JobView]:
+        """The job every two seconds, until it, or its training, is there no more. Raises what waiting does not mend."""
+        outage, began = Outage(self.cluster), False
+        while True:
+            try:
+                seen = look(self.cluster, self.name, self.namespace)
+            except Exception as error:
+                outage.wait(error)
+                continue
+            outage.over()
+            if seen.gone or (began and seen.training is None):
+                return
+            began = seen.training is not None
+            yield seen
+            time.sleep(GLANCE)
+
+    def until(self, enough: Callable[[JobView], bool], seconds: float | None = None) -> JobView:
+        """Follows a job that is there until `enough` or until `seconds` are over, and returns its last view.
+
+        Raises Failed when somebody deletes or cancels it.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        for seen in self.looks():
+            self.tell(seen)
+            if enough(seen) or (deadline is not None and time.monotonic() >= deadline):
+                return seen
+        raise Failed(f"job {self.name} was deleted while it was waited for")
 
     def tell(self, view: JobView, only_what_waits: bool = False) -> None:
         """Says what changed since the last call; beside logs, which tell the rest themselves, `only_what_waits`."""
@@ -35,11 +63,11 @@ class PodReporter:
             if not early and self._is_new(pod.name, pod.phase, pod.reason):
                 new.append(pod)
         for line in lines(new):
-            self._say(line)
+            self.cluster.say(line)
         for word, job in (("the data split", view.data), ("training", view.training)):
             waits = job is not None and job.phase in ("waiting", "running") and job.reason
             if waits and self._is_new(word, "waiting", waits):
-                self._say(f"{word} waits: {waits}")
+                self.cluster.say(f"{word} waits: {waits}")
 
     def _is_new(self, name: str, phase: str, reason: str) -> bool:
         known, self._told[name] = self._told.get(name), (phase, reason)
@@ -61,50 +89,9 @@ def lines(states: Iterable[PodState]) -> list[str]:
 
 def spans(ranks: Iterable[int]) -> str:
     """0, 1, 2, 5 as 0-2,5."""
-    found: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if found and rank == found[-1][-1] + 1:
-            found[-1][1:] = [rank]
-        else:
-            found.append([rank])
-    return ",".join("-".join(map(str, span)) for span in found)
-
-
-def follow(cluster: Cluster, name: str, namespace: str) -> Iterator[JobView]:
-    """The job at each look. Raises what waiting does not mend."""
-    outage = Outage(cluster)
-    while True:
-        try:
-            seen = look(cluster, name, namespace)
-        except Exception as error:
-            outage.wait(error)
-            continue
-        outage.over()
-        yield seen
-        time.sleep(GLANCE)
-
-
-def until(
-    cluster: Cluster,
-    name: str,
-    namespace: str,
-    enough: Callable[[JobView], bool],
-    *,
-    reporter: PodReporter,
-    seconds: float | None = None,
-) -> JobView:
-    """Follows a job that is there until `enough` or until `seconds` are over; returns its last view.
-
-    Raises Failed when all objects of the job vanish: somebody deleted it.
-    """
-    deadline = None if seconds is None else time.monotonic() + seconds
-    for seen in follow(cluster, name, namespace):
-        if seen.gone:
-            raise Failed(f"job {name} was deleted while it was waited for")
-        reporter.tell(seen)
-        if enough(seen) or (deadline is not None and time.monotonic() >= deadline):
-            return seen
-    raise AssertionError("unreachable")
+    # What follows one another is as far from its place in the list.
+    runs = [[rank for _, rank in run] for _, run in groupby(enumerate(sorted(set(ranks))), lambda pair: pair[1] - pair[0])]
+    return ",".join("-".join(dict.fromkeys((str(run[0]), str(run[-1])))) for run in runs)
 
 
 def training_ended(job: JobView) -> bool:

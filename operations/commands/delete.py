@@ -26,7 +26,7 @@ def delete(
     """
     with cli_errors("interrupted: some of the job's objects may be gone; run it again to remove the rest"):
         which = named(job, namespace)
-        cluster = Cluster.connect(context, say)
+        cluster = Cluster(context, say)
         running = removal.running(cluster, which.name, which.namespace)
         if running and not force:
             raise BadInput(f"job {which.name} runs ({', '.join(running)}): cancel it first, or give --force")

@@ -15,7 +15,7 @@ from operations.commands.results import saved_passes
 from operations.errors import BadInput, Failed, cli_errors
 from operations.jobs.backend import OfRehearsal, backend
 from operations.jobs.job_argument import DEFAULT, JobArgument
-from operations.jobs.job_objects import JOB_NAME, ended, jobs, newest, pods, selector, state
+from operations.jobs.job_objects import JOB_NAME, ended, newest, pods, runs, selector, state
 from operations.jobs.removal import remove
 from operations.screen import Context, Json, Namespace, as_json, say
 
@@ -70,7 +70,7 @@ def measure(cluster: Cluster, name: str, namespace: str, volume: AbstractContext
     """Runs the evaluation Job; `volume` is not entered yet. Raises Failed."""
     from k8s_charts.kinds import evaluation
 
-    training = newest(cluster.items(jobs(namespace), selector(name)), "trainer")
+    training = newest(runs(cluster, namespace, selector(name)), "trainer")
     if training is None:
         raise BadInput(
             f"the cluster has no training Job of {name}, or forgot it (limits.keep_finished_hours): `paddle-aws resume` "
@@ -105,7 +105,7 @@ def _log(cluster: Cluster, document: Object, path: str) -> str:
             say(f"the evaluation waits: {reason}")
             told = reason
         time.sleep(GLANCE)
-    if (end := state(job, running=False)).phase == "failed" or not seen:
+    if (end := state(job)).phase == "failed" or not seen:
         why = next((pod.failure for pod in seen if pod.reason), end.reason)
         raise Failed(f"the trained model could not be measured: {why}")
-    return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").decode(errors="replace")
+    return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").data.decode(errors="replace")

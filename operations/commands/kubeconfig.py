@@ -71,7 +71,7 @@ def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | No
     target = entry.cluster | {"server": f"https://127.0.0.1:{port}"}
     if not spec.cluster.self_managed:
         # EKS's certificate knows its own name alone; ours is good for 127.0.0.1 too.
-        target["tls-server-name"] = str(urlsplit(entry.server).hostname)
+        target["tls-server-name"] = str(urlsplit(entry.cluster["server"]).hostname)
 
     def ready() -> None:
         context = kubeconfig_file.merge(path, replace(entry, cluster=target), alias)

@@ -25,7 +25,7 @@ def listing(
     """
     with cli_errors():
         where = None if everywhere else (namespace or DEFAULT_NAMESPACE)
-        views = _views(Cluster.connect(context, say), where)
+        views = _views(Cluster(context, say), where)
         if json:
             as_json([view.as_json() for view in views])
             return

@@ -48,9 +48,7 @@ def logs(
         # A mistyped name is refused at once.
         where.status()
         if follow and isinstance(where, Run):
-            last = log_stream.follow_job(
-                where.cluster, where.name, where.namespace, where.reporter, match=chosen, tail=tail, show=show
-            )
+            last = log_stream.follow_job(where.follower, chosen, tail, show)
             if last.phase == "failed":
                 say(f"job {where.name} failed: {last.reason}")
             return

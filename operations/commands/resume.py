@@ -12,7 +12,7 @@ from paddle_node.contract import DATA_MANIFEST, Variable
 
 from operations.cluster.cluster import Cluster, Object
 from operations.cluster.volume_access import mounted
-from operations.cluster.waiting import PodReporter
+from operations.cluster.waiting import Follower
 from operations.commands.results import chosen_pass, saved_passes
 from operations.commands.submit import Follow, Verbose, Wait, finish
 from operations.errors import BadInput, cli_errors
@@ -44,7 +44,7 @@ def resume(
     """
     with cli_errors("interrupted: what runs on the cluster keeps running; `paddle-aws cancel` ends it"):
         submission = Submission.load(job_file, outputs, image_file)
-        cluster = Cluster.connect(context, say)
+        cluster = Cluster(context, say)
         submission.check(cluster, again=True)
         if from_pass is not None:
             if from_pass >= submission.job.passes:
@@ -54,21 +54,21 @@ def resume(
             _set_aside(cluster, submission, from_pass)
         run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
         bring_program(cluster, submission)
-        _bring_data(cluster, submission, run.reporter)
+        _bring_data(submission, run.follower)
         submission.forget_training(cluster)
         train(cluster, submission)
         finish(run, submission, wait=wait, follow=follow, verbose=verbose)
 
 
-def _bring_data(cluster: Cluster, submission: Submission, reporter: PodReporter) -> None:
+def _bring_data(submission: Submission, follower: Follower) -> None:
     if submission.data_job is None:
         return
     # First: a look at the volume needs it, and so do the trainers.
-    submission.apply(cluster, submission.preparation())
-    if _has_own_shards(cluster, submission):
+    submission.apply(follower.cluster, submission.preparation())
+    if _has_own_shards(follower.cluster, submission):
         say("the data on the volume is this job's own: it is not split again")
     else:
-        split(cluster, submission, reporter)
+        split(submission, follower)
 
 
 def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:

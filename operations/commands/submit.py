@@ -75,7 +75,7 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
         elif wait:
             found = run.wait()
         else:
-            found = waiting.until(run.cluster, run.name, run.namespace, waiting.settled, reporter=run.reporter, seconds=LOOK)
+            found = run.follower.until(waiting.settled, LOOK)
             if found.phase not in ("failed", "done"):
                 say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")
                 return
@@ -91,7 +91,7 @@ def _follow(run: Run, *, logs: bool) -> JobView:
     from rich.text import Text
 
     if logs:
-        return log_stream.follow_job(run.cluster, run.name, run.namespace, run.reporter)
+        return log_stream.follow_job(run.follower)
     screen = console()
     with screen.status("pods are starting, parameter servers and trainers meet") as moving:
         table = TrainingTable(lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update)
@@ -99,4 +99,4 @@ def _follow(run: Run, *, logs: bool) -> JobView:
         def show(line: log_stream.Line) -> None:
             table.hear(line.rank, log_stream.clean(line.text))
 
-        return log_stream.follow_job(run.cluster, run.name, run.namespace, run.reporter, show=show)
+        return log_stream.follow_job(run.follower, show=show)

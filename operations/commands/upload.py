@@ -62,7 +62,7 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
     submission = Submission.load(job_file, outputs, outputs.with_name("image.json"))
     if submission.job.program.archive is None:
         raise BadInput(f"program.from is {submission.job.program.origin}: --program uploads one `from: folder` or `from: git`")
-    bring_program(Cluster.connect(context, say), submission)
+    bring_program(Cluster(context, say), submission)
 
 
 def _place(job: str, outputs: Path) -> str:
@@ -75,7 +75,7 @@ def _to_volume(path: Path, job: Named, context: str | None) -> None:
     folder = "" if path.is_file() else path.resolve().name
     size = sum(file.stat().st_size for file, _ in found)
     with (
-        mounted(Cluster.connect(context, say), job.name, job.namespace, write=True, described=job.file) as there,
+        mounted(Cluster(context, say), job.name, job.namespace, write=True, described=job.file) as there,
         bucket_upload.bar(path.name, size) as progress,
     ):
         sent = volume_transfer.upload(there, found, folder, progress)

@@ -14,6 +14,7 @@ COMPONENT = "app.kubernetes.io/component"
 INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_NAME = "batch.kubernetes.io/job-name"
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
+GROUPS = {"Pod": "/api/v1", "Job": "/apis/batch/v1", "PaddleJob": f"/apis/{PADDLE_JOB}"}
 SEEN = 10.0
 """Seconds within which an operator or a scheduler has looked at what is new."""
 
@@ -29,31 +30,25 @@ PADDLE_JOB_PHASES: dict[str, Phase] = {
 }
 
 
-def jobs(namespace: str | None) -> str:
-    """Path of the Jobs of a namespace; None: of all."""
-    return f"/apis/batch/v1/namespaces/{namespace}/jobs" if namespace else "/apis/batch/v1/jobs"
+def collection(kind: str, namespace: str | None) -> str:
+    """Path of the Jobs, PaddleJobs or Pods of a namespace; None: of all."""
+    return f"{GROUPS[kind]}{f'/namespaces/{namespace}' if namespace else ''}/{kind.lower()}s"
 
 
 def pods(namespace: str | None) -> str:
     """Path of the pods of a namespace; None: of all."""
-    return f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-
-
-def paddle_jobs(namespace: str | None) -> str:
-    """Path of the PaddleJobs of a namespace, where their operator is installed; None: of all."""
-    return f"/apis/{PADDLE_JOB}/namespaces/{namespace}/paddlejobs" if namespace else f"/apis/{PADDLE_JOB}/paddlejobs"
+    return collection("Pod", namespace)
 
 
 def runs(cluster: Cluster, namespace: str | None, labels: str = PART_OF) -> list[Object]:
     """The Jobs, and the PaddleJobs where their operator is installed, each with its kind, which a list leaves out."""
-    collections = {"Job": jobs(namespace), "PaddleJob": paddle_jobs(namespace)}
-    return [{"kind": kind, **one} for kind, path in collections.items() for one in cluster.items(path, labels)]
+    kinds = ("Job", "PaddleJob")
+    return [{"kind": kind, **one} for kind in kinds for one in cluster.items(collection(kind, namespace), labels)]
 
 
 def path(run: Mapping[str, Any]) -> str:
     """Where a Job or PaddleJob is."""
-    collection = paddle_jobs if run["kind"] == "PaddleJob" else jobs
-    return f"{collection(run['metadata']['namespace'])}/{run['metadata']['name']}"
+    return f"{collection(run['kind'], run['metadata']['namespace'])}/{run['metadata']['name']}"
 
 
 def selector(job: str) -> str:
@@ -70,6 +65,12 @@ def variable(spec: Mapping[str, Any], name: str) -> str:
     """An environment variable of a pod's first container; empty where it is not set."""
     environment = spec["containers"][0].get("env") or ()
     return next((str(one.get("value", "")) for one in environment if one["name"] == name), "")
+
+
+def template(run: Mapping[str, Any]) -> Object:
+    """What the pods look like that a Job, or a PaddleJob's workers, are made of."""
+    found: Object = run["spec"].get("worker", run["spec"])["template"]
+    return found
 
 
 def component(document: Mapping[str, Any]) -> str:
@@ -142,46 +143,37 @@ class JobState:
         return ((self.finished or now) - self.created).total_seconds() if self.created else None
 
 
-def state(job: Object, running: bool, refused: str = "") -> JobState:
-    """What a Job's conditions say; `running`: whether a pod of it does; `refused`: why pods of it cannot be made."""
+def state(job: Object, running: bool = False, refused: str = "") -> JobState:
+    """What a Job's conditions, or a PaddleJob's status, say; of a Job `running`: whether a pod of it does.
+
+    `refused`: why pods of it cannot be made.
+    """
     spec, status = job.get("spec", {}), job.get("status", {})
     complete, failed = condition(job, "Complete"), condition(job, "Failed")
     phase: Phase = "running" if running else "waiting"
-    reason = refused
-    if complete:
+    reason, finished = refused, (complete or failed or {}).get("lastTransitionTime")
+    if job.get("kind") == "PaddleJob":
+        if not status and seconds_old(job) > SEEN:
+            reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?"
+        phase, finished = PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting"), status.get("completionTime")
+        spec, status = spec.get("worker") or {}, status.get("worker") or {}
+    elif complete:
         phase, reason = "done", ""
     elif failed:
         said = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
         phase, reason = "failed", reasons.first("failed", said, said)
     elif spec.get("suspend"):
         phase, reason = "suspended", "it waits for its queue, or was suspended"
-    finished = (complete or failed or {}).get("lastTransitionTime")
-    return _job_state(job, phase, reason, spec.get("completions") or spec.get("parallelism"), status, spec, finished)
-
-
-def paddle_job_state(job: Object) -> JobState:
-    """What a PaddleJob's status says; without one no operator has seen it."""
-    status, worker = job.get("status", {}), job["spec"].get("worker") or {}
-    unseen = not status and seconds_old(job) > SEEN
-    reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?" if unseen else ""
-    phase = PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting")
-    counts = status.get("worker") or {}
-    return _job_state(job, phase, reason, worker.get("replicas"), counts, worker, status.get("completionTime"))
-
-
-def _job_state(
-    job: Object, phase: Phase, reason: str, wanted: Any, counts: Mapping[str, Any], of: Mapping[str, Any], finished: object
-) -> JobState:
-    containers = of.get("template", {}).get("spec", {}).get("containers") or [{}]
+    containers = spec.get("template", {}).get("spec", {}).get("containers") or [{}]
     return JobState(
         object=job["metadata"]["name"],
         phase=phase,
         reason=reason,
-        wanted=int(wanted or 1),
+        wanted=int(spec.get("replicas") or spec.get("completions") or spec.get("parallelism") or 1),
         # A PaddleJob counts those that run.
-        active=int(counts.get("active") or counts.get("running") or 0),
-        succeeded=int(counts.get("succeeded") or 0),
-        failed=int(counts.get("failed") or 0),
+        active=int(status.get("active") or status.get("running") or 0),
+        succeeded=int(status.get("succeeded") or 0),
+        failed=int(status.get("failed") or 0),
         created=moment(created(job)),
         finished=moment(finished),
         image=str(containers[0].get("image", "")),

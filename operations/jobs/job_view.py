@@ -10,7 +10,7 @@ from operations.cluster.cluster import Cluster, Object
 from operations.cluster.pod_words import PodState, culprit, pod_states, states
 from operations.errors import BadInput, Unreachable
 from operations.jobs import training_progress
-from operations.jobs.job_objects import JobState, newest, of_newest, paddle_job_state, pods, runs, selector, state
+from operations.jobs.job_objects import JobState, newest, of_newest, pods, runs, selector, state
 from operations.jobs.training_progress import TrainingProgress
 
 
@@ -125,6 +125,6 @@ def make(
         if (job := newest(documents, part)) is None:
             return None
         running = any(pod.component == part and pod.phase == "running" for pod in its_pods)
-        return state(job, running, refused.get(job["metadata"]["name"], "")) if part else paddle_job_state(job)
+        return state(job, running, refused.get(job["metadata"]["name"], ""))
 
     return JobView(name, namespace, of("data"), of("") or of("trainer"), tuple(its_pods))

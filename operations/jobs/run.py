@@ -18,7 +18,7 @@ from operations.cluster.log_stream import Line, Wanted
 from operations.cluster.pod_words import culprit
 from operations.cluster.volume_access import VOLUME, VolumeAccess, mounted
 from operations.cluster.volume_transfer import upload
-from operations.cluster.waiting import PodReporter
+from operations.cluster.waiting import Follower
 from operations.commands import results, trial
 from operations.commands.evaluate import Evaluation, measure
 from operations.errors import Failed, TimedOut, translated
@@ -39,7 +39,7 @@ class Run:
     def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None) -> None:
         """`file` describes the volume where the cluster has forgotten the job."""
         self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
-        self.reporter = PodReporter(cluster.say)
+        self.follower = Follower(cluster, name, namespace)
 
     def __repr__(self) -> str:
         return f"Run({of_job(self.name, self.namespace)!r})"
@@ -49,7 +49,7 @@ class Run:
     def find(cls, job: str | Path = DEFAULT, *, namespace: str | None = None, context: str | None = None, say: Say = log) -> Self:
         """The job of that name or job file. Asks no cluster yet."""
         which = named(str(job), namespace)
-        return cls(Cluster.connect(context, say), which.name, which.namespace, which.file)
+        return cls(Cluster(context, say), which.name, which.namespace, which.file)
 
     @translated()
     def status(self) -> JobView:
@@ -61,9 +61,7 @@ class Run:
         """Returns when the training has succeeded. Raises JobFailed, or TimedOut after `timeout` seconds, which ends no job."""
         # A mistyped name is refused at once.
         view(self.cluster, self.name, self.namespace)
-        found = waiting.until(
-            self.cluster, self.name, self.namespace, waiting.training_ended, reporter=self.reporter, seconds=timeout
-        )
+        found = self.follower.until(waiting.training_ended, timeout)
         if not waiting.training_ended(found):
             raise TimedOut(f"job {self.name} is still {found.phase} after {(timeout or 0) / 60:g} minutes: it keeps running")
         waiting.verdict(found)
@@ -119,13 +117,13 @@ def submit(
 
 def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
     """Submits what was loaded; `no_try`: without a try of its program on a few records."""
-    cluster = Cluster.connect(context, say)
+    cluster = Cluster(context, say)
     submission.check(cluster)
     if not no_try:
         cluster.say(trial.before(submission.job, submission.file))
     run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
     bring_program(cluster, submission)
-    split(cluster, submission, run.reporter)
+    split(submission, run.follower)
     train(cluster, submission)
     return run
 
@@ -147,11 +145,11 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
     cluster.say(f"{archive.root} {'is uploaded to' if sent else 'lies already on'} the volume: {job.name}/programs/{file.name}")
 
 
-def split(cluster: Cluster, submission: Submission, reporter: PodReporter) -> None:
+def split(submission: Submission, follower: Follower) -> None:
     """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
     if submission.data_job is None:
         return
-    job = submission.job
+    job, cluster = submission.job, follower.cluster
     if submission.local_file is not None:
         from k8s_charts.kinds import data_job
 
@@ -161,7 +159,7 @@ def split(cluster: Cluster, submission: Submission, reporter: PodReporter) -> No
     # Only the data job knows whether its source has changed: it runs again, and ends at once where it has not.
     submission.forget_data(cluster)
     cluster.apply(submission.data_job)
-    found = waiting.until(cluster, job.name, job.namespace, waiting.data_ended, reporter=reporter)
+    found = follower.until(waiting.data_ended)
     if found.data is not None and found.data.phase == "failed":
         pod = culprit(pod for pod in found.pods if pod.component == "data")
         raise Failed(

@@ -49,14 +49,7 @@ class Submission:
     @property
     def training(self) -> Object:
         """The Job or PaddleJob that trains."""
-        return next(d for d in self.documents if d["kind"] == "PaddleJob" or (d["kind"] == "Job" and component(d) == "trainer"))
-
-    @property
-    def template(self) -> Object:
-        """What the pods that train look like."""
-        spec = self.training["spec"]
-        template: Object = spec.get("worker", spec)["template"]
-        return template
+        return self.documents[-1]
 
     @property
     def local_file(self) -> Path | None:

@@ -67,7 +67,7 @@ def of_pods(cluster: Cluster, namespace: str, found: Iterable[PodState]) -> Trai
     # A container that was just restarted has no log yet.
     with suppress(ApiError, IndexError):
         log = cluster.request("GET", f"{pods(namespace)}/{first[-1]}/log", query={"timestamps": "true", "tailLines": TAIL})
-        for line in reversed(log.decode(errors="replace").splitlines()):
+        for line in reversed(log.data.decode(errors="replace").splitlines()):
             told, _, said = line.partition(" ")
             if (progress := TrainingProgress.heard(said, told)) is not None:
                 return progress

@@ -1,11 +1,10 @@
 """What the tests of the commands share: a Kubernetes API, a job's files, and commands run as a user runs them."""
 
+import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,8 +14,10 @@ sys.path.append(str(Path(__file__).parents[1] / "aws"))
 
 import rights
 from aws_api import AwsApi
-from commands import Done, lay_out
+from commands import Done, Run, lay_out
 from job_controller import JobController
+from paddle_node.contract import JobFolder
+from saved_pass import save_pass
 
 from rehearsal.cloud import Cloud
 
@@ -111,14 +112,23 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
 
 
 @pytest.fixture
-def soon() -> Callable[[Callable[[], Any]], Any]:
-    """Waits until something becomes true."""
-
-    def wait(true: Callable[[], Any], seconds: float = 60) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (found := true()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert found
-        return found
-
-    return wait
+def job(run: Run, api: JobController, folder: Path, tmp_path: Path) -> JobFolder:
+    """A job that has trained three passes, a fourth half saved."""
+    made = JobFolder(tmp_path / "volume" / "words")
+    api.volume = tmp_path / "volume"
+    for number in range(3):
+        save_pass(made, number, {"000/part-0": bytes([number]) * 100_000, "program/train.py": b"print('hello')\n"})
+    half = made.attempt("run", 1) / "pass-00003"
+    half.mkdir()
+    (half / "half").write_text("x")
+    for trainer in range(2):
+        made.node(trainer).mkdir(parents=True)
+        lines = [
+            {"pass": n, "attempt": 1, "trainer": trainer, "loss": 3.0 - n, "records": 100, "seconds": 2.0, "time": 1e9 + 60 * n}
+            for n in range(3)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        made.metrics(trainer).write_text(text + '{"pass": 3, "attem')
+        made.train_log(trainer).write_text("".join(f"line {n} of {trainer}\n" for n in range(3)))
+    assert run("submit", "--wait").code == 0
+    return made

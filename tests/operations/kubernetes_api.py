@@ -8,6 +8,7 @@ but a list of accepted tokens.
 """
 
 import copy
+import gzip
 import json
 import re
 import threading
@@ -244,7 +245,10 @@ class _Handler(BaseHTTPRequestHandler):
         return Fault("")
 
     def _json(self, code: int, document: Any, headers: dict[str, str] | None = None) -> None:
-        self._bytes(code, json.dumps(document).encode(), {"Content-Type": "application/json", **(headers or {})})
+        body, more = json.dumps(document).encode(), {"Content-Type": "application/json", **(headers or {})}
+        if "gzip" in self.headers.get("Accept-Encoding", ""):
+            body, more = gzip.compress(body), more | {"Content-Encoding": "gzip"}
+        self._bytes(code, body, more)
 
     def _bytes(self, code: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(code)

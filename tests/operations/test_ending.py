@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from commands import Run
 from job_controller import JobController, Script
+from kubernetes_api import Fault
 
 from operations.jobs import removal
 
@@ -82,10 +82,13 @@ def test_delete_waits_until_the_claim_is_gone(run: Run, api: JobController, fold
     """A claim on its way out takes what a new submission applies, and lets none of its pods start."""
     run("submit", "--wait")
     claim, volume = held(api)
-    leaves = threading.Timer(
-        1.0, lambda: (api.release("persistentvolumeclaims", claim), api.release("persistentvolumes", volume))
-    )
-    leaves.start()
+
+    def leave() -> None:
+        api.release("persistentvolumeclaims", claim)
+        api.release("persistentvolumes", volume)
+
+    # At the second look at what is on its way out.
+    api.faults = [Fault(r"/persistentvolumeclaims\?", "GET", skip=2, then=leave)]
     done = run("delete")
     assert done.code == 0 and "warning" not in done.err
     assert api.all("persistentvolumeclaims") == api.all("persistentvolumes") == []
@@ -97,10 +100,8 @@ def test_delete_names_what_holds_a_claim(run: Run, api: JobController, folder: P
     claim, volume = held(api)
     job = {"name": "job", "persistentVolumeClaim": {"claimName": claim}}
     spec = {"containers": [{"name": "shell", "image": "x"}], "volumes": [job]}
-    api.put(
-        "pods",
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "somebodys", "namespace": "paddle", "labels": {}}, "spec": spec},
-    )
+    metadata = {"name": "somebodys", "namespace": "paddle", "labels": {}}
+    api.put("pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     done = run("delete")
     assert done.code == 0
     assert f"warning: claim {claim} is still there after 0 s, used by pod somebodys: wait until it is gone" in done.err
@@ -131,6 +132,5 @@ def test_a_reader_that_has_had_enough_is_no_error(run: Run, api: JobController, 
         text=True,
         capture_output=True,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        timeout=120,
     )
     assert (done.stdout, done.stderr) == ("trainer 0 | a line\n", "")

@@ -13,21 +13,14 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aws_api import AwsApi
-from commands import Run, lay_out
+from commands import Run
 from job_controller import JobController
 from kubernetes_api import Fault
 from paddle_node.contract import JobFolder
-from saved_pass import save_pass
-from typer.testing import CliRunner
-
-from operations.main import app
 
 pytestmark = pytest.mark.slow
 
@@ -51,58 +44,20 @@ COMMANDS = {
 }
 
 
-@dataclass
-class Trained:
-    """A job that has come to its end, with one pass on its volume; each test finds it as it was."""
-
-    api: JobController
-    folder: Path
-    kubeconfig: Path
-    objects: dict[Any, Any]
-
-    def again(self, command: str) -> None:
-        """The cluster as the command needs it: without the job for a submission, with a running one to end."""
-        api = self.api
-        api.objects = copy.deepcopy(self.objects)
-        if command == "submit":
-            api.objects = {key: value for key, value in api.objects.items() if key[1] == "namespaces"}
-        if command in ("cancel", "delete"):
-            for document in api.all("jobs"):
-                document.pop("status")
-        api.faults = []
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
-    folder = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch, JobController() as api:
-        api.volume = folder / "volume"
-        kubeconfig = api.kubeconfig(folder / "kubeconfig", {"token": SECRET})
-        patch.setenv("KUBECONFIG", str(kubeconfig))
-        patch.chdir(folder)
-        lay_out(folder)
-        (folder / "note.txt").write_text("a note\n")
-        job = JobFolder(folder / "volume" / "words")
-        for number in range(2):
-            save_pass(job, number, {"parameters": bytes(1000)})
-        job.node(0).mkdir(parents=True)
-        job.train_log(0).write_text("a line\n")
-        assert CliRunner().invoke(app, ["submit", "--wait"]).exit_code == 0
-        yield Trained(api, folder, kubeconfig, copy.deepcopy(api.objects))
-        api.close()
-
-
-@pytest.fixture
-def cluster(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> Trained:
-    monkeypatch.setenv("KUBECONFIG", str(trained.kubeconfig))
-    monkeypatch.chdir(trained.folder)
-    return trained
+def prepare(api: JobController, folder: Path, command: str) -> None:
+    """The cluster as the command needs it: without the job for a submission, with a running one to end."""
+    api.kubeconfig(folder / "kubeconfig", {"token": SECRET})
+    (folder / "note.txt").write_text("a note\n")
+    if command == "submit":
+        api.objects = {key: value for key, value in api.objects.items() if key[1] == "namespaces"}
+    for document in api.all("jobs") if command in ("cancel", "delete") else ():
+        document.pop("status")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_fault_that_passes_changes_nothing(run: Run, cluster: Trained, command: str) -> None:
-    cluster.again(command)
-    cluster.api.faults = [
+def test_a_fault_that_passes_changes_nothing(run: Run, api: JobController, job: JobFolder, folder: Path, command: str) -> None:
+    prepare(api, folder, command)
+    api.faults = [
         # Four on the first request of all, and then on each kind of request.
         Fault("", status=429, headers={"Retry-After": "0"}),
         Fault("", status=500),
@@ -118,21 +73,23 @@ def test_a_fault_that_passes_changes_nothing(run: Run, cluster: Trained, command
     ]
     done = run(*COMMANDS[command])
     assert done.code == 0, done.err
-    assert all(fault.times == 0 for fault in cluster.api.faults[:4])
+    assert all(fault.times == 0 for fault in api.faults[:4])
     assert "Traceback" not in done.err and SECRET not in done.out + done.err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("status", "words"), [(401, "does not know you (401)"), (403, "refuses (403)")])
-def test_a_refusal_that_stays(run: Run, cluster: Trained, command: str, status: int, words: str) -> None:
-    cluster.again(command)
-    before = copy.deepcopy(cluster.api.objects)
-    cluster.api.faults = [Fault("", status=status, times=999)]
+def test_a_refusal_that_stays(
+    run: Run, api: JobController, job: JobFolder, folder: Path, command: str, status: int, words: str
+) -> None:
+    prepare(api, folder, command)
+    before = copy.deepcopy(api.objects)
+    api.faults = [Fault("", status=status, times=999)]
     done = run(*COMMANDS[command])
     assert done.code == 3 and words in done.err
     assert len(done.err.splitlines()) == 1
     assert SECRET not in done.out + done.err
-    assert cluster.api.objects == before
+    assert api.objects == before
 
 
 SCREENS = [("status",), ("list",), ("list", "-A"), ("results",), ("logs",), ("doctor", CLUSTER)]
@@ -140,10 +97,9 @@ SCREENS = [("status",), ("list",), ("list", "-A"), ("results",), ("logs",), ("do
 
 @pytest.mark.parametrize("command", SCREENS, ids=lambda command: " ".join(command[:1]))
 def test_sixty_columns_without_colour(
-    run: Run, cluster: Trained, aws_api: AwsApi, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    run: Run, job: JobFolder, aws_api: AwsApi, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    cluster.again(command[0])
     narrow, wide = run(*command, columns=60), run(*command)
     assert "\x1b" not in narrow.out + narrow.err + wide.out
     lines = [line for line in narrow.out.splitlines() if not line.startswith("in all")]
@@ -155,9 +111,8 @@ def test_sixty_columns_without_colour(
     assert not missing
 
 
-def test_ranks_have_colours_on_a_terminal_that_has_them(cluster: Trained) -> None:
+def test_ranks_have_colours_on_a_terminal_that_has_them(job: JobFolder) -> None:
     """A real terminal: the command runs behind a pseudo-terminal of its own."""
-    cluster.again("logs")
     shown = {name: on_a_terminal("logs", **{name: "1"}) for name in ("FORCE_COLOR", "NO_COLOR")}
     assert [line.split("\x1b")[1][:5] for line in shown["FORCE_COLOR"].splitlines()] == ["[36mt", "[32mt", "[35mt"]
     assert shown["NO_COLOR"].splitlines() == [f"trainer {rank} | hello" for rank in range(3)]
@@ -183,5 +138,5 @@ def on_a_terminal(*command: str, **environment: str) -> str:
         while block := os.read(ours, 4096):
             found += block
     os.close(ours)
-    assert process.wait(10) == 0
+    assert process.wait() == 0
     return found.decode().replace("\r\n", "\n")

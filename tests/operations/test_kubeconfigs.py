@@ -64,23 +64,18 @@ FILES = {
         kubeconfig("http://127.0.0.1:9", TOKEN, "c"),
         "cluster c (http://127.0.0.1:9) cannot be reached",
     ),
+    "a folder": (None, "is no kubeconfig"),
 }
 
 
 @pytest.mark.parametrize("content", FILES)
 def test_a_file_that_holds(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
     text, words = FILES[content]
-    (tmp_path / "kubeconfig").write_text(text)
+    (tmp_path / "kubeconfig").write_text(text) if text is not None else (tmp_path / "kubeconfig").mkdir()
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     done = run("list")
     assert done.code == 3 and words in done.err
     assert len(done.err.splitlines()) == 1 and SECRET not in done.out + done.err
-
-
-def test_a_folder_instead_of_a_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path))
-    done = run("list")
-    assert (done.code, done.err.partition(" is no kubeconfig")[0]) == (3, str(tmp_path))
 
 
 def test_a_context_that_is_not_there(run: Run, api: JobController) -> None:

@@ -9,7 +9,7 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault, now
 
-from operations.jobs.job_objects import paddle_job_state
+from operations.jobs.job_objects import state
 
 pytestmark = pytest.mark.slow
 
@@ -40,17 +40,6 @@ def test_status_in_a_pipe_is_one_line_a_pod(run: Run, api: JobController, folder
     assert "words failed: a pod ended with a code that no retry can heal" in done.out
 
 
-def test_status_for_programs(run: Run, training: dict[str, Any]) -> None:
-    found = json.loads(run("status", "--json").out)
-    assert (found["job"], found["namespace"], found["state"]) == ("words", "paddle", "running")
-    assert found["data"]["state"] == "done" and found["training"]["wanted"] == 3
-    assert [(pod["rank"], pod["state"]) for pod in found["pods"] if pod["component"] == "trainer"] == [
-        (0, "running"),
-        (1, "running"),
-        (2, "running"),
-    ]
-
-
 def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api: JobController, training: dict[str, Any]) -> None:
     first, second, _ = pods(api)
     api.say(first, "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 shard=1000 seconds=8.0")
@@ -64,6 +53,10 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api:
     assert sorted(path.split("?")[0].rsplit("/", 1)[1] for _, path in api.requests) == ["jobs", "log", "paddlejobs", "pods"]
     found = json.loads(run("status", "--json").out)
     assert (found["lost_pods"], found["progress"]["step"], found["progress"]["seconds_left"]) == (1, 40, 72.0)
+    assert (found["job"], found["namespace"], found["state"]) == ("words", "paddle", "running")
+    assert found["data"]["state"] == "done" and found["training"]["wanted"] == 3
+    trainers = [(pod["rank"], pod["state"]) for pod in found["pods"] if pod["component"] == "trainer"]
+    assert trainers == [(0, "running"), (1, "running"), (2, "running")]
     # A pass that is through, and a pod that was killed and started again in its place.
     api.say(first, "[trainer 0] pass=1 attempt=2 trainer=0 trainers=3 loss=0.2 records=1000 seconds=20.0 passes=5")
     again = api.get("pods", second, "paddle")
@@ -99,10 +92,11 @@ def test_list(run: Run, api: JobController, folder: Path) -> None:
 
 
 def test_a_paddle_job_that_no_operator_has_seen_says_so() -> None:
-    job: dict[str, Any] = {"metadata": {"name": "words", "creationTimestamp": "2026-01-02T03:04:05Z"}, "spec": {"worker": {}}}
-    assert "the PaddleJob operator has not taken it up" in paddle_job_state(job).reason
-    assert paddle_job_state(job | {"status": {"phase": "Pending"}}).reason == ""
-    assert paddle_job_state(job | {"metadata": {"name": "words", "creationTimestamp": now()}}).reason == ""
+    metadata = {"name": "words", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    job: dict[str, Any] = {"kind": "PaddleJob", "metadata": metadata, "spec": {"worker": {}}}
+    assert "the PaddleJob operator has not taken it up" in state(job).reason
+    assert state(job | {"status": {"phase": "Pending"}}).reason == ""
+    assert state(job | {"metadata": metadata | {"creationTimestamp": now()}}).reason == ""
 
 
 # logs.
@@ -187,6 +181,8 @@ def test_a_follow_takes_in_replaced_pods(run: Run, api: JobController, training:
 
 
 def test_wait_says_what_happens_and_how_it_ended(run: Run, api: JobController, training: dict[str, Any]) -> None:
+    done = run("wait", "--timeout", "0.001")
+    assert done.code == 1 and "is still running after 0.001 minutes: it keeps running" in done.err
     # Reasons that cannot be asked for end no wait.
     api.remove("pods", pods(api)[0])
     refused = Fault("/events", status=403, times=1000)
@@ -197,19 +193,20 @@ def test_wait_says_what_happens_and_how_it_ended(run: Run, api: JobController, t
     assert "trainer 1-2 failed: code 70 (attempts exhausted): attempt 3 failed" in done.err
 
 
-def test_wait_gives_up_in_time(run: Run, training: dict[str, Any]) -> None:
-    done = run("wait", "--timeout", "0.01")
-    assert done.code == 1 and "is still running after 0.01 minutes: it keeps running" in done.err
-
-
-def test_a_deleted_job_is_not_waited_for(run: Run, api: JobController, training: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("command", "code"), [("wait", 1), ("logs --follow", 0)])
+@pytest.mark.parametrize("gone", ["jobs", "trainer"])
+def test_a_job_that_is_deleted_or_cancelled_is_not_followed(
+    run: Run, api: JobController, training: dict[str, Any], command: str, code: int, gone: str
+) -> None:
     def delete() -> None:
-        for job in api.all("jobs"):
+        for job in api.of("trainer") if gone == "trainer" else api.all("jobs"):
             api.remove("jobs", job["metadata"]["name"])
+        for pod in list(api.logs):
+            api.end_log(pod[1])
 
-    api.faults = [Fault("/jobs", skip=2, then=delete)]
-    done = run("wait")
-    assert done.code == 1 and "was deleted while it was waited for" in done.err
+    api.faults = [Fault("follow" if "follow" in command else "/jobs", skip=2, then=delete)]
+    done = run(*command.split())
+    assert done.code == code and ("was deleted while it was waited for" in done.err) == (command == "wait")
 
 
 # Credentials.

@@ -70,17 +70,11 @@ def secrets(aws_api: AwsApi) -> dict[str, str | None]:
 
 def test_the_kubeconfig_is_merged_and_never_shown(run: Run, secrets: dict[str, str | None], tmp_path: Path) -> None:
     file = tmp_path / "config"
-    other = {"name": "other", "cluster": {"server": "https://other.example"}}
-    file.write_text(yaml.safe_dump({"clusters": [other], "current-context": "other"}))
-    for _ in range(2):
-        done = run("kubeconfig", str(CONFIG), "--file", str(file))
-        assert done.code == 0, done.err
+    done = run("kubeconfig", str(CONFIG), "--file", str(file))
+    assert done.code == 0, done.err
     assert done.err == f"as the operator of cluster tutorial\n{file} has the context tutorial, and it is the current one\n"
     assert TOKEN not in done.out + done.err
-    found = yaml.safe_load(file.read_text())
-    assert [one["name"] for one in found["clusters"]] == ["other", "tutorial"]
-    assert found["users"] == [{"name": "tutorial", "user": KUBECONFIG["users"][0]["user"]}]  # type: ignore[index]
-    assert found["current-context"] == "tutorial"
+    assert yaml.safe_load(file.read_text())["users"] == [{"name": "tutorial", "user": KUBECONFIG["users"][0]["user"]}]  # type: ignore[index]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
@@ -95,22 +89,23 @@ def test_each_team_has_its_own(run: Run, secrets: dict[str, str | None], tmp_pat
     assert run("kubeconfig", str(CONFIG)).code == 3
 
 
-def test_a_control_plane_that_has_not_started(run: Run, aws_api: AwsApi, secrets: dict[str, str | None], tmp_path: Path) -> None:
-    file = tmp_path / "config"
-    secrets["tutorial/kubeconfig/operator"] = None
-    done = run("kubeconfig", str(CONFIG), "--file", str(file))
-    assert (done.code, done.err) == (
-        3,
-        "the control plane of tutorial has not written its kubeconfig yet: wait until it has started (some minutes)\n",
-    )
-    aws_api.refuse("secretsmanager", "GetSecretValue", "ResourceNotFoundException", "can't find the specified secret.")
-    done = run("kubeconfig", str(CONFIG), "--file", str(file))
-    assert done.code == 2 and "deploy the cluster, or correct name and region" in done.err
-    secrets["tutorial/kubeconfig/operator"] = f"[{TOKEN}"
-    aws_api.answer("secretsmanager", "GetSecretValue", {"SecretString": f"[{TOKEN}"})
-    done = run("kubeconfig", str(CONFIG), "--file", str(file))
-    assert done.code == 2 and "holds no kubeconfig" in done.err and TOKEN not in done.err
-    assert not file.exists()
+@pytest.mark.parametrize(
+    ("text", "code", "sentence"),
+    [
+        (None, 3, "the control plane of tutorial has not written its kubeconfig yet: wait until it has started (some minutes)"),
+        ("", 2, "deploy the cluster, or correct name and region"),
+        (f"[{TOKEN}", 2, "holds no kubeconfig"),
+    ],
+)
+def test_a_secret_that_holds_none(
+    run: Run, aws_api: AwsApi, secrets: dict[str, str | None], tmp_path: Path, text: str | None, code: int, sentence: str
+) -> None:
+    secrets["tutorial/kubeconfig/operator"] = text
+    if text == "":
+        aws_api.refuse("secretsmanager", "GetSecretValue", "ResourceNotFoundException", "can't find the specified secret.")
+    done = run("kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"))
+    assert done.code == code and sentence in done.err and TOKEN not in done.err
+    assert not (tmp_path / "config").exists()
 
 
 # The tunnel.
@@ -261,33 +256,21 @@ def test_what_a_tunnel_needs(
 # Ready, and gone.
 
 
-def ready(aws_api: AwsApi, spec: ClusterSpec) -> dict[str, tuple[str, str]]:
+def test_a_cluster_that_is_half_ready(aws_api: AwsApi, spec: ClusterSpec) -> None:
+    """One that is: tests/operations/test_doctor.py."""
     outputs = [{"OutputKey": "ControlPlaneAddress", "OutputValue": "172.20.0.9"}]
     stack = {"StackName": "tutorial-cluster", "StackStatus": "CREATE_COMPLETE", "CreationTime": datetime.now(UTC)}
     aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": [stack | {"Outputs": outputs}]})
-    wanted = ("control plane", "kubeconfig", "groups")
-    checks = [check for check in DeployedChecks(spec, AccountChecks(spec)).ready() if check[0] in wanted]
-    return {one.check: (one.state, one.text) for one in account_checks.run(checks)}
-
-
-def test_a_cluster_that_is_ready_and_one_that_is_not(aws_api: AwsApi, spec: ClusterSpec) -> None:
-    machine = {"InstanceId": "i-0control", "PrivateIpAddress": "172.20.0.9", "State": {"Name": "running", "Code": 16}}
-    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [machine]}]})
+    aws_api.answer("ec2", "DescribeInstances", {"Reservations": []})
     aws_api.answer("secretsmanager", "DescribeSecret", {"Name": "s", "VersionIdsToStages": {"v" * 32: ["AWSCURRENT"]}})
     known = yaml.safe_load(Path(__file__).with_name("leftovers.yaml").read_text())["gone"]
     (group,) = known["autoscaling DescribeAutoScalingGroups"]["AutoScalingGroups"]
-    node = {"InstanceId": "i-0node", "AvailabilityZone": "us-west-2a", "LifecycleState": "InService"}
-    group |= {"DesiredCapacity": 1, "Instances": [node | {"HealthStatus": "Healthy", "ProtectedFromScaleIn": False}]}
-    aws_api.answer("autoscaling", "DescribeAutoScalingGroups", {"AutoScalingGroups": [group]})
-    found = ready(aws_api, spec)
-    assert {state for state, _ in found.values()} == {"ok"}, found
-    assert found["groups"][1] == "tutorial-nodes-x has 1 of 1 machines in service"
-
-    aws_api.answer("ec2", "DescribeInstances", {"Reservations": []})
-    aws_api.answer("secretsmanager", "DescribeSecret", {"Name": "s"})
-    aws_api.answer("autoscaling", "DescribeAutoScalingGroups", {"AutoScalingGroups": [group | {"Instances": []}]})
-    found = ready(aws_api, spec)
-    assert {state for state, _ in found.values()} == {"problem"}, found
+    empty = {"AutoScalingGroups": [group | {"DesiredCapacity": 1, "Instances": []}]}
+    aws_api.answer("autoscaling", "DescribeAutoScalingGroups", empty)
+    wanted = ("control plane", "kubeconfig", "groups")
+    checks = [check for check in DeployedChecks(spec, AccountChecks(spec)).ready() if check[0] in wanted]
+    found = {one.check: one.state for one in account_checks.run(checks)}
+    assert found == {"control plane": "problem", "kubeconfig": "ok", "groups": "problem"}
 
 
 def test_what_a_destroyed_one_may_leave(aws_api: AwsApi, spec: ClusterSpec) -> None:

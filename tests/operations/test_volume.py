@@ -28,29 +28,6 @@ from operations.errors import Failed
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def job(run: Run, api: JobController, folder: Path, tmp_path: Path) -> JobFolder:
-    """A job that has trained three passes, a fourth half saved."""
-    made = JobFolder(tmp_path / "volume" / "words")
-    api.volume = tmp_path / "volume"
-    for number in range(3):
-        save_pass(made, number, {"000/part-0": bytes([number]) * 100_000, "program/train.py": b"print('hello')\n"})
-    half = made.attempt("run", 1) / "pass-00003"
-    half.mkdir()
-    (half / "half").write_text("x")
-    for trainer in range(2):
-        made.node(trainer).mkdir(parents=True)
-        lines = [
-            {"pass": n, "attempt": 1, "trainer": trainer, "loss": 3.0 - n, "records": 100, "seconds": 2.0, "time": 1e9 + 60 * n}
-            for n in range(3)
-        ]
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        made.metrics(trainer).write_text(text + '{"pass": 3, "attem')
-        made.train_log(trainer).write_text("".join(f"line {n} of {trainer}\n" for n in range(3)))
-    assert run("submit", "--wait").code == 0
-    return made
-
-
 def helpers(api: JobController) -> list[str]:
     """Helper pods that are still there."""
     return [p["metadata"]["name"] for p in api.all("pods") if "-volume-" in p["metadata"]["name"]]
@@ -130,7 +107,7 @@ def test_files_that_only_the_program_knows(run: Run, job: JobFolder, tmp_path: P
     assert (tmp_path / "home/epochs.jsonl").read_text() == "{}\n"
     # One that grows while it is fetched comes as it was listed.
     listed = [{"name": "epochs.jsonl", "bytes": 2}]
-    with volume_access.VolumeAccess(Cluster.connect(), "words", "paddle", write=False) as volume:
+    with volume_access.mounted(Cluster(), "words", "paddle", write=False) as volume:
         download(volume, "output", listed, tmp_path / "early", lambda count: None, sealed=False)
     assert (tmp_path / "early/epochs.jsonl").read_text() == "{}"
     done = run("results", "--download", "output/no", "--to", "home")
@@ -405,7 +382,7 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
     (tmp_path / "volume" / "secret").write_text("x")
     for name, target in (("circle", "."), ("out", tmp_path), ("self", "self")):
         (job.root / name).symlink_to(target)
-    with volume_access.VolumeAccess(Cluster.connect(), "words", "paddle", write=False) as volume:
+    with volume_access.mounted(Cluster(), "words", "paddle", write=False) as volume:
         assert not [one["name"] for one in volume.files("") if not one["name"].startswith("output/")]
         assert volume.read("output/pass-00002/000/part-0", 0, 1) == b"\2"
         for path in ("../secret", "/etc/passwd", "../../volume/secret", "out/volume/secret"):
@@ -413,7 +390,7 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
                 volume.read(path)
         with pytest.raises(Failed, match="the volume refuses words/self"):
             volume.read("self")
-        volume._token = "wrong"
+        volume.token = "wrong"
         with pytest.raises(Missing, match="no such thing"):
             volume.read("data-manifest.json")
     assert helpers(api) == []
