@@ -148,8 +148,8 @@ class Rehearsal:
             passes = tuple(follower.table.passes.in_order)
             if not passes:
                 raise Failed("training ended without a single pass that every trainer reported")
-            losses = f"loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}"
-            phase.result = f"{len(passes)} passes by {job.completions} trainers, {losses}{_replaced(result)}"
+            counts = f"{_count(len(passes), 'pass', 'es')} by {_count(job.completions, 'trainer')}"
+            phase.result = f"{counts}, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{_replaced(result)}"
         return passes
 
     def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
@@ -299,7 +299,11 @@ def _ports(job: TrainingJob) -> list[int]:
 
 
 def _replaced(result: JobResult) -> str:
-    return f", {result.retries} pods replaced" if result.retries else ""
+    return f", {_count(result.retries, 'pod')} replaced" if result.retries else ""
+
+
+def _count(number: int, what: str, more: str = "s") -> str:
+    return f"{number} {what}{'' if number == 1 else more}"
 
 
 def _job_folder(job: Job, host: Host) -> JobFolder:

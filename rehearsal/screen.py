@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.padding import Padding
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Column, Table
@@ -64,13 +64,9 @@ class Screen:
         for task in self._bottom.task_ids:
             self._bottom.update(task, now=" ".join(text.split()))
 
-    def print(self, what: RenderableType) -> None:
-        """Lasting lines above the moving ones."""
-        self.console.print(what)
-
     def remark(self, text: str, style: str = "dim") -> None:
         """A lasting line that belongs to the phase that runs: it stands below the phases' results."""
-        self.print(Padding(Text(text, style=style), (0, 0, 0, _NAME_WIDTH + 3), expand=False))
+        self.console.print(Padding(Text(text, style=style), (0, 0, 0, _NAME_WIDTH + 3), expand=False))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
@@ -87,7 +83,7 @@ class Screen:
             self.finished.append(phase)
             row = Table.grid(Column(width=1), *_columns(overflow="fold"), padding=(0, 1), expand=True)
             row.add_row(mark, Text(name, style="bold"), Text(phase.result), Text(f"{phase.seconds:.1f} s", style="dim"))
-            self.print(row)
+            self.console.print(row)
 
 
 def _columns(overflow: Literal["fold", "ellipsis"] = "ellipsis") -> tuple[Column, Column, Column]:

@@ -81,14 +81,14 @@ def apply() -> None:
 
     def placed(parameters: Any) -> Any:
         status, headers, body = addresses(parameters)
-        text = body.decode() if isinstance(body, bytes) else body
+        text = body.decode()
         for record in ec2._addresses.values():
             if record.get("AssociationId") and "NetworkInterfaceId" in record:
                 place = f"<publicIp>{record['PublicIp']}</publicIp>"
                 told = f"<networkInterfaceId>{record['NetworkInterfaceId']}</networkInterfaceId>"
                 told += f"<privateIpAddress>{record['PrivateIpAddress']}</privateIpAddress>"
                 text = text.replace(place, place + told)
-        return status, headers, text.encode() if isinstance(body, bytes) else text
+        return status, headers, text.encode()
 
     ec2._volume_inner_xml = sealed
     ec2._describe_addresses = placed

@@ -109,6 +109,9 @@ def apply() -> None:
     rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
     add({name: _by_calls(row) for name, row in rows.items()} | TYPES)
     after("AWS::EKS::AccessEntry", _entry_policies)
+    after("AWS::IAM::Group", _group_policies)
+    around("AWS::IAM::Group", delete=_group_delete)
+    after("AWS::Budgets::Budget", _budget_notifications)
 
 
 def _gone_is_deleted(delete: Callable[[str, Properties], object]) -> Callable[[str, Properties], None]:
@@ -124,10 +127,6 @@ def _gone_is_deleted(delete: Callable[[str, Properties], object]) -> Callable[[s
                 raise
 
     return deleted
-
-
-def _name(stack: str, logical_id: str, longest: int) -> str:
-    return str(provisioners._physical_name(stack, logical_id, max_len=longest))
 
 
 def only(props: Properties, *names: str) -> None:
@@ -149,13 +148,14 @@ def _by_calls(row: Mapping[str, Any]) -> ResourceType:
     """Attributes, and what the tags hang on, by physical id."""
 
     def known(physical_id: str, props: Properties) -> dict[str, Any]:
-        return {**props, **kept.get(physical_id, [{}])[0], "id": physical_id}
+        return {**props, **kept.get(physical_id, [{}])[0], "id": physical_id, "account": get_account_id()}
 
     def given(props: Properties, paths: Mapping[str, str] | None, seen: Properties) -> dict[str, Any]:
         return {**{name: value for name, value in props.items() if name not in apart}, **_found(paths, seen)}
 
     def made(logical_id: str, props: Properties, stack: str) -> Made:
-        seen = {**props, "made_up": _name(stack, logical_id, 255)}
+        made_up = str(provisioners._physical_name(stack, logical_id, max_len=row.get("longest", 255)))
+        seen = {**props, "made_up": made_up, "account": get_account_id()}
         tags = {"Tags": props.get("Tags") or [], "tags": provisioners._tag_map(props.get("Tags"))}
         own = {name: value for name, value in tags.items() if name in members(service, create)}
         seen |= call(service, create, {**given(props, row.get("with"), seen), **own})
@@ -247,58 +247,32 @@ def _entry_policies(physical_id: str, old: Properties, new: Properties) -> None:
             call("eks", "associate_access_policy", {**who, **policy})
 
 
-def _group_create(logical_id: str, props: Properties, stack: str) -> Made:
-    name = _name(stack, logical_id, 128)
-    only(props, "ManagedPolicyArns")
-    client("iam").create_group(GroupName=name)
-    return _group_update(name, {}, props)
-
-
-def _group_update(name: str, old: Properties, new: Properties) -> Made:
+def _group_policies(name: str, old: Properties, new: Properties) -> None:
     before, after = (set(props.get("ManagedPolicyArns") or ()) for props in (old, new))
     for arn in sorted(after - before):
         client("iam").attach_group_policy(GroupName=name, PolicyArn=arn)
     for arn in sorted(before - after):
         client("iam").detach_group_policy(GroupName=name, PolicyArn=arn)
-    return name, {"Arn": client("iam").get_group(GroupName=name)["Group"]["Arn"]}
 
 
-def _group_delete(name: str, props: Properties) -> None:
-    _group_update(name, props, {})
-    client("iam").delete_group(GroupName=name)
+def _group_delete(delete: Call, name: str, props: Properties) -> None:
+    _group_policies(name, props, {})
+    delete(name, props)
 
 
-def _budget_create(logical_id: str, props: Properties, stack: str) -> Made:
-    name = props["Budget"].get("BudgetName") or _name(stack, logical_id, 100)
-    given = {**props, "Budget": {**props["Budget"], "BudgetName": name}}
-    call("budgets", "create_budget", {"AccountId": get_account_id(), **given})
-    return name, {}
-
-
-def _budget_update(name: str, old: Properties, new: Properties) -> Made:
+def _budget_notifications(name: str, old: Properties, new: Properties) -> None:
+    """A new budget is made with its own; later they have calls of their own."""
     of = {"AccountId": get_account_id(), "BudgetName": name}
-    call("budgets", "update_budget", {"AccountId": of["AccountId"], "NewBudget": {**new["Budget"], "BudgetName": name}})
     before, after = (props.get("NotificationsWithSubscribers") or [] for props in (old, new))
-    if before != after:
+    if old and before != after:
         for item in before:
             call("budgets", "delete_notification", {**of, "Notification": item["Notification"]})
         for item in after:
             call("budgets", "create_notification", {**of, **item})
-    return name, {}
 
 
 TYPES = {
     "AWS::EC2::SecurityGroupIngress": _rule("ingress"),
     "AWS::EC2::SecurityGroupEgress": _rule("egress"),
     "AWS::EC2::KeyPair": ResourceType(_key_pair_create, _key_pair_delete, replacing=AllBut()),
-    "AWS::IAM::Group": ResourceType(
-        _group_create, _group_delete, _group_update, replacing=AllBut(("ManagedPolicyArns",)), tags=False
-    ),
-    "AWS::Budgets::Budget": ResourceType(
-        _budget_create,
-        lambda name, props: client("budgets").delete_budget(AccountId=get_account_id(), BudgetName=name),
-        _budget_update,
-        replacing=(),
-        tags=False,
-    ),
 }

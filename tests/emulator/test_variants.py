@@ -367,9 +367,7 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     assert (volume["AvailabilityZone"], volume["Encrypted"], volume["KmsKeyId"]) == ("us-west-2a", True, outputs["KeyArn"])
 
     groups = {group["AutoScalingGroupName"]: group for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]}
-    control_plane, spare, workers = (group_of(groups, word) for word in ("control-plane", "spare", "workers"))
-    assert [(group["MinSize"], group["MaxSize"]) for group in (control_plane, workers, spare)] == [(1, 1), (1, 6), (0, 2)]
-    assert control_plane["AvailabilityZones"] == ["us-west-2a"]
+    control_plane, workers = (group_of(groups, word) for word in ("control-plane", "workers"))
     first = template_of(cloud, control_plane)
     assert first["NetworkInterfaces"] == [{"DeviceIndex": 0, "NetworkInterfaceId": interface["NetworkInterfaceId"]}]
     user_data = first["UserData"]
@@ -411,9 +409,6 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     [pair] = ec2.describe_key_pairs()["KeyPairs"]
     assert pair["KeyName"] == "tutorial"
     assert cloud.client("ssm").get_parameter(Name=f"/ec2/keypair/{pair['KeyPairId']}")["Parameter"]["Type"] == "SecureString"
-    records = cloud.client("route53").list_resource_record_sets(HostedZoneId=outputs["ZoneId"])["ResourceRecordSets"]
-    names = {record["Name"]: [one["Value"] for one in record["ResourceRecords"]] for record in records if record["Type"] == "A"}
-    assert names == {"paddle.": ["172.20.0.9"], "api.paddle.": ["172.20.0.9"]}
 
     # The data job's pod has the nodes' role, as the rehearsal plays it; the others have none.
     as_account = node_role(cloud, "paddle-data")

@@ -84,8 +84,9 @@ class Clone:
     def state(self) -> Path:
         return self.folder / ".rehearsal"
 
-    def wait_until_running(self, processes: int) -> None:
-        while len(self.left_running) < processes:
+    def wait_until_running(self, rehearsal: subprocess.Popen[str], processes: int) -> None:
+        """Until so many processes run, or the rehearsal has ended."""
+        while len(self.left_running) < processes and rehearsal.poll() is None:
             time.sleep(0.05)
 
     def wait_until_none_runs(self) -> None:

@@ -4,9 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
-import textwrap
 
 import pytest
 
@@ -89,23 +86,3 @@ def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(numb
     assert ended == ["in order"]
     for one, handler in before.items():
         signal.signal(one, handler)
-
-
-def test_a_signal_outside_the_pods_raises_once():
-    program = textwrap.dedent("""
-        import os, signal, time
-        from rehearsal import interruption
-        try:
-            with interruption.caught():
-                try:
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    time.sleep(10)
-                finally:
-                    os.kill(os.getpid(), signal.SIGINT)
-                    time.sleep(0.05)
-                    print("in order")
-        except KeyboardInterrupt:
-            print("interrupted")
-    """)
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90)
-    assert said.stdout.split("\n")[:2] == ["in order", "interrupted"] and said.stderr == ""

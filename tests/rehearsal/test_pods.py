@@ -101,7 +101,7 @@ def test_a_cancelled_job_leaves_no_process(machine, tmp_path):
     async def go():
         with AddressBlock() as block:
             task = asyncio.create_task(job.run_job(host.manifests.jobs[0], host, block))
-            while len(machine.left_running) < 3:
+            while len(machine.left_running) < 3 and not task.done():
                 await asyncio.sleep(0.02)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

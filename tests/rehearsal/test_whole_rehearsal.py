@@ -48,12 +48,12 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
         rehearsal = clone.start()
         read_until(rehearsal, after)
         # The emulator runs before all of them; a phase has begun when its own processes, the CDK's or the pods', run beside it.
-        clone.wait_until_running(7 if during == "train" else 2)
-        os.killpg(rehearsal.pid, signal.SIGINT)
+        clone.wait_until_running(rehearsal, 7 if during == "train" else 2)
         # An impatient user presses it twice.
-        time.sleep(0.1)
-        if rehearsal.poll() is None:
-            os.killpg(rehearsal.pid, signal.SIGINT)
+        for _ in range(2):
+            if rehearsal.poll() is None:
+                os.killpg(rehearsal.pid, signal.SIGINT)
+                time.sleep(0.1)
         said, _ = rehearsal.communicate()
         if rehearsal.returncode:
             break  # With 0 it had ended before the signal came: a destroy takes a second.
@@ -66,7 +66,7 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
 def test_a_killed_rehearsal_leaves_no_process(clone):
     rehearsal = clone.start()
     read_until(rehearsal, "✓ split")
-    clone.wait_until_running(7)
+    clone.wait_until_running(rehearsal, 7)
     os.kill(rehearsal.pid, signal.SIGKILL)
     rehearsal.communicate()
     clone.wait_until_none_runs()

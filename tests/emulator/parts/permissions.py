@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -19,8 +20,7 @@ from ministack.core import iam_evaluator
 from ministack.core.responses import get_account_id, get_region
 from ministack.services import cloudformation, ec2, efs, iam, kms
 from ministack.services.cloudformation import changesets, handlers, provisioners, stacks
-
-Properties = Mapping[str, Any]
+from resource_types import Call, Properties, after
 
 INVISIBLE = ("AWS::CDK::Metadata", "AWS::CloudFormation::WaitConditionHandle", "AWS::CloudFormation::WaitCondition")
 """Types that call no service."""
@@ -45,15 +45,9 @@ TAGS = ("Tags", "FileSystemTags", "AccessPointTags", "HostedZoneTags", "Resource
 _data: dict[str, Any] = json.loads((Path(__file__).parents[3] / "stacks" / "deployment_actions.json").read_text(encoding="utf-8"))
 
 
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _strings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner)
+def _arns(pattern: str, props: Properties) -> list[str]:
+    """Those of a kind that the properties name."""
+    return sorted(set(re.findall(f'"(arn:aws:{pattern}[^"]+)"', json.dumps(props))))
 
 
 def _cluster(identifier: str, props: Properties) -> str:
@@ -94,18 +88,12 @@ def _boundary(arn: str, kind: str, props: Properties) -> dict[str, str]:
     return {"iam:permissionsboundary": found} if found else {}
 
 
-def _bound(kind: str, name: str, props: Properties) -> None:
-    """Gives a role its boundary: MiniStack's own CloudFormation forgets it."""
-    if kind == "AWS::IAM::Role" and name in iam._roles:
-        iam._roles[name]["PermissionsBoundary"] = props.get("PermissionsBoundary")
-
-
 def _asked(action: str, kind: str, operation: str, props: Properties, own: str) -> list[tuple[str, dict[str, Any]]]:
     """(ARN, condition keys) of everything that `action` is asked for."""
     account = f"arn:aws:iam::{get_account_id()}"
     reviewed = _data["reviewed"]
     if action == "iam:PassRole":
-        roles = sorted({text for text in _strings(props) if re.fullmatch(r"arn:aws:iam::\d+:role/.+", text)})
+        roles = _arns(r"iam::\d+:role/", props)
         if kind == "AWS::IAM::InstanceProfile":
             roles = [f"{account}:role/{role}" for role in props.get("Roles", [])]
         return [(role, {"iam:passedtoservice": reviewed["passed_to"].get(kind, "")}) for role in roles]
@@ -114,7 +102,7 @@ def _asked(action: str, kind: str, operation: str, props: Properties, own: str) 
         return [(f"{account}:role/aws-service-role/{one}/*", {"iam:awsservicename": one}) for one in services]
     if action.startswith("kms:") and not kind.startswith("AWS::KMS::"):
         via = {"kms:grantisforawsresource": "true", "kms:viaservice": f"service.{get_region()}.amazonaws.com"}
-        return [(key, via) for key in sorted({text for text in _strings(props) if re.match(r"arn:aws:kms:.+:key/", text)})]
+        return [(key, via) for key in _arns(r"kms:[^\"]+:key/", props)]
     if policy := re.fullmatch(r"iam:(?:At|De)tach(Role|Group)Policy", action):
         entities, attached = [_arn(f"iam:{policy.group(1).lower()}", kind, props, own)[0]], props.get("ManagedPolicyArns") or []
         if kind == "AWS::IAM::ManagedPolicy":
@@ -145,7 +133,7 @@ def _asked(action: str, kind: str, operation: str, props: Properties, own: str) 
 
 def ask(role: str, kind: str, operation: str, props: Properties, physical_id: str, stack: str, logical_id: str) -> None:
     """Refuse what `role` may not do: ValueError as CloudFormation words it."""
-    if kind in INVISIBLE:
+    if kind in INVISIBLE or not role:
         return
     if kind not in _data["handlers"]:
         raise ValueError(f"the emulator knows no permissions of {kind}: it is in no variant (stacks/deployment_actions.json)")
@@ -209,66 +197,40 @@ def apply() -> None:
 
     cloudformation.handle_request = remembering
     for module in (handlers, changesets):
-        module._resolve_parameters = _asked_parameters(module._resolve_parameters)
-    stacks._provision_resource = _asked_create(stacks._provision_resource)
-    stacks._update_resource = _asked_update(stacks._update_resource)
-    stacks._delete_resource = _asked_delete(stacks._delete_resource)
+        module._resolve_parameters = partial(_parameters, module._resolve_parameters)
+    stacks._provision_resource = partial(_create, stacks._provision_resource)
+    stacks._update_resource = partial(_update, stacks._update_resource)
+    stacks._delete_resource = partial(_delete, stacks._delete_resource)
+    # MiniStack's own CloudFormation forgets it.
+    after("AWS::IAM::Role", lambda name, old, new: iam._roles[name].update(PermissionsBoundary=new.get("PermissionsBoundary")))
 
 
 def _of(stack: str) -> str:
     return _roles.get((get_account_id(), get_region(), stack), "")
 
 
-def _asked_parameters(resolve: Callable[..., Any]) -> Callable[..., Any]:
+def _parameters(resolve: Call, *arguments: Any) -> Any:
     """A template's parameters that lie in Parameter Store, such as the bootstrap's version in every stack of the CDK."""
-
-    def resolved(*arguments: Any) -> Any:
-        found = resolve(*arguments)
-        role = _asking.get()
-        for name in sorted(value["SsmName"] for value in found.values() if value.get("SsmName")) if role else ():
-            _put(
-                role,
-                _policies(role),
-                "ssm:GetParameters",
-                f"arn:aws:ssm:{get_region()}:{get_account_id()}:parameter/{name.lstrip('/')}",
-                {},
-            )
-        return found
-
-    return resolved
+    found, role = resolve(*arguments), _asking.get()
+    for name in sorted(value["SsmName"] for value in found.values() if value.get("SsmName")) if role else ():
+        arn = f"arn:aws:ssm:{get_region()}:{get_account_id()}:parameter/{name.lstrip('/')}"
+        _put(role, _policies(role), "ssm:GetParameters", arn, {})
+    return found
 
 
-def _asked_create(create: Callable[..., Any]) -> Callable[..., Any]:
-    def created(kind: str, logical_id: str, props: Properties, stack: str) -> Any:
-        if role := _of(stack):
-            ask(role, kind, "create", props, "", stack, logical_id)
-        made = create(kind, logical_id, props, stack)
-        _bound(kind, made[0], props)
-        return made
-
-    return created
+def _create(create: Call, kind: str, logical_id: str, props: Properties, stack: str) -> Any:
+    ask(_of(stack), kind, "create", props, "", stack, logical_id)
+    return create(kind, logical_id, props, stack)
 
 
-def _asked_update(update: Callable[..., Any]) -> Callable[..., Any]:
-    def updated(
-        kind: str, physical_id: str, old: Properties, new: Properties, stack: str, logical_id: str = "", *rest: Any
-    ) -> Any:
-        if (role := _of(stack)) and old != new:
-            if provisioners._replacing_change(kind, old, new):
-                ask(role, kind, "create", new, "", stack, logical_id)
-            else:
-                ask(role, kind, "update", new, physical_id, stack, logical_id)
-        made = update(kind, physical_id, old, new, stack, logical_id, *rest)
-        _bound(kind, physical_id, new)
-        return made
-
-    return updated
+def _update(update: Call, kind: str, physical_id: str, old: Properties, new: Properties, stack: str, *rest: Any) -> Any:
+    replaced = provisioners._replacing_change(kind, old, new)
+    if old != new:
+        operation, known = ("create", "") if replaced else ("update", physical_id)
+        ask(_of(stack), kind, operation, new, known, stack, rest[0] if rest else "")
+    return update(kind, physical_id, old, new, stack, *rest)
 
 
-def _asked_delete(delete: Callable[..., Any]) -> Callable[..., Any]:
-    def deleted(kind: str, physical_id: str, props: Properties, stack: str = "", logical_id: str = "") -> Any:
-        if role := _of(stack):
-            ask(role, kind, "delete", props, physical_id, stack, logical_id)
-        return delete(kind, physical_id, props, stack, logical_id)
-
-    return deleted
+def _delete(delete: Call, kind: str, physical_id: str, props: Properties, stack: str = "", logical_id: str = "") -> Any:
+    ask(_of(stack), kind, "delete", props, physical_id, stack, logical_id)
+    return delete(kind, physical_id, props, stack, logical_id)
