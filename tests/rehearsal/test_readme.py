@@ -21,7 +21,7 @@ sys.path += [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / room)
 
 from kubelet import Kubelet
 from test_build_and_push import ENGINE
-from test_cost import MACHINES, SERVICES, PriceFiles
+from test_cost import DATA, SERVICES, PriceFiles
 from test_lock_distribution import Publisher
 
 from rehearsal import account
@@ -116,7 +116,7 @@ def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
         Publisher() as k3s,
     ):
         for service in SERVICES:
-            prices.offer(service, *(MACHINES if service == "AmazonEC2" else ()))
+            prices.offer(service, DATA["machines"] if service == "AmazonEC2" else [])
         stand_ins = {"KUBERNETES": cluster.url, "PRICES": prices.url, "K3S": k3s.url}
         docker = {"ALIVE": "docker", "CALLS": str(tmp_path / "calls"), "PATH": f"{engine.parent}{os.pathsep}{os.environ['PATH']}"}
         yield Shell(clone, tmp_path / "home", **cloud.environment, **stand_ins, **docker)
