@@ -305,7 +305,7 @@ def test_the_program_writes_the_files(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_what_needs_no_policy_gets_a_sentence(
     config: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="^2$"):
+    with pytest.raises(SystemExit, match=r"^2$"):
         main(PROJECT / config, tmp_path / "out")
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
