@@ -108,28 +108,34 @@ def test_synth_leaves_no_context_and_has_no_asset(shipped: Any, project: Path) -
     [
         (
             {"retain": False},
-            "paddle: retain is false: a destroy deletes everything, file system, bucket, key "
-            "and image repository with all they hold",
+            "false: a destroy deletes everything, with file system, bucket, key, image repository and all they hold",
         ),
         (
             {"retain": True},
-            "paddle: retain is true: a destroy keeps file system, bucket, key and image repository, with all they hold; "
-            "everything else goes",
+            "true: a destroy keeps file system, bucket, key, image repository, with all they hold; everything else goes",
         ),
         (
             {"bucket": {"existing_name": "theirs"}, "file_system": {"backup": True}},
-            "paddle: retain is false: a destroy deletes everything, file system, key and image repository with all they hold, "
-            "but for its backups",
+            "false: a destroy deletes everything, with file system, key, image repository and all they hold, but for its backups",
         ),
         (
             {"retain": True, "cluster": {"kind": "self-managed"}},
-            "paddle: retain is true: a destroy keeps file system, bucket, key, image repository and a snapshot of the control "
-            "plane's state, with all they hold; everything else goes",
+            "true: a destroy keeps file system, bucket, key, image repository, a snapshot of the control plane's state, "
+            "with all they hold; everything else goes",
+        ),
+        (
+            {
+                "file_system": {"existing": {"id": "fs-01234567"}},
+                "bucket": {"existing_name": "theirs"},
+                "key": {"existing_arn": "arn:aws:kms:us-west-2:000000000000:key/0-1"},
+                "images": {"existing": True},
+            },
+            "false: a destroy deletes everything but what was there before",
         ),
     ],
 )
 def test_one_line_says_what_a_destroy_keeps_and_loses(settings: dict[str, Any], line: str) -> None:
-    assert removal_summary(ClusterSpec.model_validate({"retain": False, **settings})) == line
+    assert removal_summary(ClusterSpec.model_validate({"retain": False, **settings})) == f"paddle: retain is {line}"
 
 
 def test_adding_a_group_touches_nothing_else(built: Any) -> None:
