@@ -14,9 +14,8 @@ from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
 from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
 from stacks.access import AccessStack, grant_work, may_read_data
-from stacks.cluster_spec import ClusterSpec
+from stacks.cluster_spec import DATA_ACCOUNT, ClusterSpec
 from stacks.part import ClusterPart
-from stacks.people_settings import DATA_ACCOUNT
 from stacks.storage import StorageStack
 
 

@@ -90,6 +90,7 @@ Principal = Annotated[
     str,
     Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$", examples=["arn:aws:iam::123456789012:role/Admin"]),
 ]
+_OCTET = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 AddonName = Annotated[str, Field(pattern=f"^({'|'.join(ADDONS)})$", examples=list(ADDONS))]
 AddonVersion = Annotated[str, Field(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\S+$", examples=["v1.2.3-eksbuild.1"])]
 
@@ -142,7 +143,7 @@ class ControlPlane(Settings):
     """Self-managed: the control plane's EC2 type (Nitro)."""
     availability_zone: str | None = None
     """Self-managed: the control plane's zone, for good; unset: the first one."""
-    private_address: str | None = None
+    private_address: str | None = Field(default=None, pattern=rf"^{_OCTET}(\.{_OCTET}){{3}}$", examples=["10.0.64.9"])
     """Self-managed: the control plane's address, for good; unset: its subnet's ninth."""
     elastic_ip: bool = False
     """Self-managed: a public address for the endpoint, if public_access_from is set. For good."""

@@ -55,8 +55,7 @@ class NetworkStack(ClusterPart):
         CfnOutput(self, "ZoneName", value=self.zone.zone_name)
 
     def _existing(self, existing: ExistingVpc) -> ec2.IVpc:
-        zones = list(existing.private_subnets)
-        public = [existing.public_subnets[zone] for zone in zones if zone in existing.public_subnets]
+        zones, public = list(existing.private_subnets), existing.public_subnets
         vpc = ec2.Vpc.from_vpc_attributes(
             self,
             "Vpc",
@@ -64,8 +63,7 @@ class NetworkStack(ClusterPart):
             vpc_cidr_block=existing.cidr,
             availability_zones=zones,
             private_subnet_ids=list(existing.private_subnets.values()),
-            # The CDK takes one for each zone or none.
-            public_subnet_ids=public if len(public) == len(zones) else None,
+            public_subnet_ids=[public[zone] for zone in zones] if self.spec.network.has_public_subnets else None,
         )
         for subnet in (*vpc.private_subnets, *vpc.public_subnets):
             # Routes of somebody else's subnets are never read, and never changed.

@@ -4,9 +4,8 @@ from aws_cdk import CfnOutput
 from constructs import Construct
 
 from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
-from stacks.cluster_spec import ClusterSpec
+from stacks.cluster_spec import Budget, ClusterSpec
 from stacks.part import ClusterPart
-from stacks.people_settings import Budget
 from stacks.storage import StorageStack
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from stacks.cluster_spec import ClusterSpec
+from stacks.cluster_spec import NO_BUDGETS, ClusterSpec
 from stacks.part import removal_summary
-from stacks.people_settings import NO_BUDGETS
 
 FILES = ["shipped", *sorted(file.stem for file in Path(__file__).parent.glob("variants/*.yaml"))]
 LIVES = ["access", "network", "storage", "cluster", "nodes", "watch"]
