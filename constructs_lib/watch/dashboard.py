@@ -12,7 +12,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from constructs_lib.storage.key import open_to_alarms
+from constructs_lib.storage.key import open_to
 
 TIB = 2**40
 
@@ -47,8 +47,7 @@ class ClusterDashboard(Construct):
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
-        if encryption_key:
-            open_to_alarms(encryption_key)
+        open_to(encryption_key, "alarms")
         self.topic = sns.Topic(self, "Topic", master_key=encryption_key, enforce_ssl=True)
         self.topic.add_to_resource_policy(
             iam.PolicyStatement(
