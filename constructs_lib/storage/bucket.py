@@ -3,8 +3,6 @@
 With RemovalPolicy.DESTROY the one Lambda function of the library, one for each stack, empties these buckets and no other.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
 
 
 class BucketEmptier(Construct):
-    """The provider of one stack: get it by `of`, then `empty_on_delete(bucket)`."""
+    """The one provider of a stack: `empty_on_delete(bucket)`."""
 
     def __init__(self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None) -> None:
         super().__init__(scope, id)
@@ -61,16 +59,6 @@ class BucketEmptier(Construct):
             *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
             *("NIST.800.53.R5-LambdaInsideVPC", "CKV_AWS_117"),
         )
-
-    @classmethod
-    def of(cls, scope: Construct, *, encryption_key: kms.IKey | None = None) -> BucketEmptier:
-        """The emptier of `scope`'s stack, made when it is first asked for; `encryption_key` is for its logs."""
-        stack = Stack.of(scope)
-        found = stack.node.try_find_child("BucketEmptier")
-        if found is None:
-            return cls(stack, "BucketEmptier", encryption_key=encryption_key)
-        assert isinstance(found, cls)
-        return found
 
     def empty_on_delete(self, bucket: s3.Bucket) -> None:
         """Deletes all of `bucket`'s objects and versions just before the whole stack, and so `bucket`, is deleted.
@@ -188,6 +176,8 @@ class DataBucket(s3.Bucket):
         )
         acknowledge(logs, "it is where accesses are logged: a log of its own accesses would feed itself", "CKV_AWS_18")
         if removal_policy == RemovalPolicy.DESTROY:
-            emptier = BucketEmptier.of(self, encryption_key=encryption_key)
-            emptier.empty_on_delete(self)
-            emptier.empty_on_delete(logs)
+            stack, id = Stack.of(self), "BucketEmptier"
+            emptier = stack.node.try_find_child(id) or BucketEmptier(stack, id, encryption_key=encryption_key)
+            assert isinstance(emptier, BucketEmptier)
+            for bucket in (self, logs):
+                emptier.empty_on_delete(bucket)

@@ -64,8 +64,13 @@ class ClusterDashboard(Construct):
         efs = {"FileSystemId": file_system_id}
         io_limit = self._metric("AWS/EFS", "PercentIOLimit", efs, "Maximum")
         self._alarm("FileSystemBusy", io_limit, 95, "at its I/O limit for a quarter of an hour: jobs wait for the disk")
+        throughput = cloudwatch.MathExpression(
+            expression="bytes / PERIOD(bytes) / 1048576",
+            label="MiB/s",
+            using_metrics={"bytes": self._metric("AWS/EFS", "TotalIOBytes", efs, "Sum")},
+        )
         rows: list[tuple[str, list[cloudwatch.IMetric]]] = [
-            ("File system: MiB/s", [self._throughput(efs)]),
+            ("File system: MiB/s", [throughput]),
             ("File system: % of its I/O limit", [io_limit]),
             ("File system: clients", [self._metric("AWS/EFS", "ClientConnections", efs, "Sum")]),
         ]
@@ -103,13 +108,6 @@ class ClusterDashboard(Construct):
             period=Duration.minutes(5),
         )
 
-    def _throughput(self, dimensions: dict[str, str]) -> cloudwatch.MathExpression:
-        return cloudwatch.MathExpression(
-            expression="bytes / PERIOD(bytes) / 1048576",
-            label="MiB/s",
-            using_metrics={"bytes": self._metric("AWS/EFS", "TotalIOBytes", dimensions, "Sum")},
-        )
-
     def _alarm(
         self, id: str, metric: cloudwatch.Metric, threshold: float, meaning: str, *, below: bool = False, silent: bool = False
     ) -> None:
@@ -125,8 +123,9 @@ class ClusterDashboard(Construct):
             treat_missing_data=missing.BREACHING if silent else missing.NOT_BREACHING,
             alarm_description=meaning,
         )
-        alarm.add_alarm_action(actions.SnsAction(self.topic))
-        alarm.add_ok_action(actions.SnsAction(self.topic))
+        told = actions.SnsAction(self.topic)
+        alarm.add_alarm_action(told)
+        alarm.add_ok_action(told)
         self.alarms.append(alarm)
 
 
