@@ -30,39 +30,6 @@ def test_who_imports_a_value_depends_on_who_exports_it(each_variant: Any) -> Non
         assert imported <= {dependency.id for dependency in stack.dependencies}, stack.stack_name
 
 
-def test_data_knows_nothing_of_compute(shipped: Any) -> None:
-    (storage,) = [s for s in shipped.assembly.stacks if s.stack_name == "paddle-storage"]
-    assert {d.id for d in storage.dependencies if not d.id.endswith("assets")} == {"paddle-access", "paddle-network"}
-
-
-def test_outputs_are_what_charts_and_people_read(shipped: Any) -> None:
-    outputs = {
-        stack: {name for name in template["Outputs"] if not name.startswith("Exports")}
-        for stack, template in shipped.templates.items()
-    }
-    people = {f"{team}{what}" for team in ("Operator", "Trainer", "Reader") for what in ("Group", "RoleArn")}
-    assert outputs == {
-        "access": {"KeyArn", "OperatorPolicyArn", *people},
-        "network": {"VpcId", "ZoneId", "ZoneName"},
-        "storage": {"BucketName", "FileSystemId", "FileSystemDnsName", "AccessPointId", "RepositoryUri"},
-        "cluster": {
-            *("ClusterName", "ClusterEndpoint", "EndpointDnsName", "Region", "KubeconfigCommand", "TunnelCommand"),
-            "KubernetesVersion",
-        },
-        "nodes": {"NodeGroupNames"},
-    }
-
-
-def test_names_of_outputs_are_the_same_in_every_variant(each_variant: Any) -> None:
-    names = {
-        name
-        for template in each_variant.templates.values()
-        for name in template.get("Outputs", {})
-        if not name.startswith("Exports")
-    }
-    assert {"FileSystemId", "AccessPointId", "BucketName", "ClusterName", "KubeconfigCommand", "RepositoryUri"} <= names
-
-
 # Types that CloudFormation gives no tags, or that are no thing of their own.
 UNTAGGED = {
     *("AWS::EC2::Route", "AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::VPCGatewayAttachment", "AWS::KMS::Alias"),
@@ -88,11 +55,6 @@ def test_everything_carries_the_four_tags(each_variant: Any) -> None:
             # Of a node's groups exactly one, EKS's own, may carry the cluster's tag: load balancers choose by it.
             group = resource["Type"] == "AWS::EC2::SecurityGroup" and not each_variant.spec.cluster.self_managed
             assert found == wanted - ({"KubernetesCluster"} if group else set()), (resource["Type"], name)
-
-
-def test_tags_of_ones_own(otherwise: Any) -> None:
-    (vpc,) = otherwise.resources("AWS::EC2::VPC")
-    assert {"Key": "cost-center", "Value": "42"} in vpc["Tags"]
 
 
 def test_synth_leaves_no_context_and_has_no_asset(shipped: Any, project: Path) -> None:

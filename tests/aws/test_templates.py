@@ -1,0 +1,64 @@
+"""What settings come to in the templates: templates.yaml, and what a query does not say."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import jmespath
+import pytest
+import yaml
+
+from constructs_lib.storage.bucket import HANDLER
+
+from .conftest import FILES, Built
+
+ROWS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("templates.yaml").read_text())
+CASES = [
+    pytest.param(name, row["ask"], row.get(name, row.get("each")), id=f"{row['says']} ({name})")
+    for row in ROWS
+    for name in (FILES if "each" in row else row.keys() - {"says", "ask"})
+]
+
+
+def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
+    """By stack and by type, with all stacks under `all`."""
+    found: dict[str, Any] = {"all": {}, "outputs": {}, "after": {}}
+    for stack in assembly.stacks:
+        part = stack.stack_name.removeprefix(prefix)
+        found["after"][part] = [one.id for one in stack.dependencies if not one.id.endswith("assets")]
+        for id, one in stack.template.get("Resources", {}).items():
+            whole = {"Id": id, "Deletion": one.get("DeletionPolicy"), "DependsOn": one.get("DependsOn", [])}
+            for place in (found["all"], found.setdefault(part, {})):
+                kind = one["Type"].removeprefix("AWS::").replace("::", "")
+                place.setdefault(kind, []).append({**whole, **one.get("Properties", {})})
+        outputs = {name: one["Value"] for name, one in stack.template.get("Outputs", {}).items()}
+        found["outputs"][part] = {name: value for name, value in outputs.items() if not name.startswith("Exports")}
+    return found
+
+
+@pytest.mark.parametrize(("name", "ask", "answer"), CASES)
+def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any, otherwise: Built, project: Path) -> None:
+    if name == "stranger":
+        asked = laid_out(runpy.run_path(str(project / "examples" / "stranger_stack" / "app.py"))["app"]().synth(), "")
+    else:
+        built = otherwise if name == "otherwise" else variant(name)
+        asked = {**laid_out(built.assembly, f"{built.spec.name}-"), "spec": built.spec.model_dump(mode="json")}
+    assert jmespath.search(ask, asked) == answer
+
+
+def test_the_emptier_is_the_reviewed_program(shipped: Built) -> None:
+    (function,) = shipped.resources("AWS::Lambda::Function")
+    assert function["Code"]["ZipFile"] == HANDLER.read_text()
+    assert len(function["Code"]["ZipFile"]) <= 4096
+    for resource in shipped.whole("Custom::EmptyBucket").values():
+        assert set(resource["DependsOn"]) & set(shipped.whole("AWS::S3::BucketPolicy")), "emptied before its policy goes"
+
+
+def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
+    said = (Path(variant("self-managed").assembly.directory) / "self-storage.metadata.json").read_text()
+    assert "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear" in said
+
+
+def test_where_there_may_be_no_node_nobody_can_tell_it_from_no_agent(built: Any) -> None:
+    empty = built(budget={"emails": ["a@b.de"]}, nodes={"workers": {"min": 0}})
+    assert "cluster_node_count" not in {a["MetricName"] for a in empty.resources("AWS::CloudWatch::Alarm")}
