@@ -32,6 +32,23 @@ VARIANTS = Path(__file__).parent / "variants"
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
 FILES = {"shipped": PROJECT / "cluster.yaml", **{file.stem: file for file in sorted(VARIANTS.glob("*.yaml"))}}
 
+ACCOUNT, HERE = "000000000000", "us-west-2:000000000000"
+NAMES = {
+    # What CloudFormation may call a resource of a stack: as an ARN, or where a template takes its name.
+    "AWS::EC2::KeyPair": "key-0123456789abcdef0",
+    "AWS::EC2::Volume": "vol-1",
+    "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}-x",
+    "AWS::KMS::Key": f"arn:aws:kms:{HERE}:key/01234567-89ab-cdef-0123-456789abcdef",
+    "AWS::Logs::LogGroup": f"arn:aws:logs:{HERE}:log-group:{{}}-x:*",
+    "AWS::S3::Bucket": "arn:aws:s3:::{}-x",
+    "AWS::SecretsManager::Secret": f"arn:aws:secretsmanager:{HERE}:secret:{{}}-AbCdEf",
+}
+
+
+def listed(value: Any) -> list[Any]:
+    """A list, which AWS's documents may write as its only member."""
+    return value if isinstance(value, list) else [value]
+
 
 class Built:
     """One settings file, synthesized."""
@@ -62,6 +79,34 @@ class Built:
     def template(self, stack: str) -> Template:
         """For aws_cdk.assertions."""
         return Template.from_json(self.templates[stack])
+
+    def resolved(self, stack: str, value: Any) -> Any:
+        """A template's value, as a deployment would have it."""
+        if isinstance(value, str):
+            return value.replace("${AWS::AccountId}", ACCOUNT)
+        if isinstance(value, list):
+            return [self.resolved(stack, one) for one in value]
+        match value:
+            case {"Fn::Join": [between, parts]}:
+                return str(between).join(self.resolved(stack, parts))
+            case {"Fn::Sub": text}:
+                return self.resolved(stack, text)
+            case {"Fn::ImportValue": export}:
+                other = export.partition(":")[0].removeprefix(f"{self.spec.name}-")
+                exports = self.templates[other]["Outputs"].values()
+                return next(self.resolved(other, one["Value"]) for one in exports if one.get("Export", {}).get("Name") == export)
+            case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
+                pass
+            case _:
+                return {key: self.resolved(stack, one) for key, one in value.items()}
+        pseudo = {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT, "AWS::URLSuffix": "amazonaws.com"}
+        pseudo["AWS::StackId"] = f"arn:aws:cloudformation:{HERE}:stack/{self.spec.name}-{stack}/1"
+        if name in pseudo:
+            return pseudo[name]
+        resource = self.templates[stack]["Resources"][name]
+        properties = resource.get("Properties", {})
+        own = properties.get("Name") or properties.get("LogGroupName") or f"{self.spec.name}-{stack}-{name}"
+        return NAMES[resource["Type"]].format(own)
 
 
 @functools.cache

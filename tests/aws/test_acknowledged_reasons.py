@@ -22,7 +22,7 @@ import stacks.watch  # noqa: F401
 from constructs_lib import acknowledged
 from stacks.cluster_spec import ClusterSpec
 
-from .conftest import FILES, PROJECT, Built
+from .conftest import FILES, PROJECT, Built, listed
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +30,6 @@ FACTS: dict[str, str] = yaml.safe_load(Path(__file__).with_name("reasons.yaml").
 ACTIONS = PROJECT / "node_modules" / "@cloud-copilot" / "iam-data" / "data" / "actions"
 """AWS's Service Authorization Reference, as the simulator of the tests carries it."""
 SESSION = re.compile("ssm:UpdateInstanceInformation|ssmmessages:(Create|Open)(Control|Data)Channel")
-
-
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 @functools.cache

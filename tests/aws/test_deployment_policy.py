@@ -21,7 +21,7 @@ from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 from stacks.deployment_policy import LIMIT, WRITTEN, documents, main, size, statements
 
-from .conftest import FILES, Built
+from .conftest import FILES, HERE, Built, listed
 from .simulator import ACCOUNT, ALLOWED, DENIED, REFUSED, Request, decisions
 
 pytestmark = pytest.mark.slow
@@ -149,7 +149,7 @@ def test_a_long_name_is_met_as_cloudformation_shortens_it(built: Any) -> None:
 
 
 Asked = tuple[str, str, dict[str, Any]]
-IAM, HERE = f"arn:aws:iam::{ACCOUNT}:", f"us-west-2:{ACCOUNT}"
+IAM = f"arn:aws:iam::{ACCOUNT}:"
 ROLE = IAM + "role/paddle-access-x"
 ASKED: dict[str, list[Asked]] = {
     part: [(action, on, given) for action, on, given in listed]
@@ -161,15 +161,12 @@ EVERYTHING = [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
 OPEN_KEY = [{"Effect": "Allow", "Principal": {"AWS": IAM + "root"}, "Action": "kms:*", "Resource": "*"}]
 
 
-def answers(asked: list[Asked], allowed: list[dict[str, Any]], **more: Any) -> dict[str, list[str]]:
+def answers(asked: list[Asked], allowed: list[dict[str, Any]], principal: str = ROLE, **more: Any) -> dict[str, list[str]]:
     """Decision: what it is about."""
-    principal = more.pop("principal", ROLE)
+    requests = [Request(action, on, {"aws:PrincipalArn": principal, **given}, principal) for action, on, given in asked]
     found: dict[str, list[str]] = {}
-    for keys, resource_policy in ((True, OPEN_KEY), (False, None)):
-        here = [one for one in asked if one[0].startswith("kms:") == keys]
-        requests = [Request(action, on, {"aws:PrincipalArn": principal, **given}, principal) for action, on, given in here]
-        for one, said in zip(here, decisions(allowed, requests, resource_policy=resource_policy, **more), strict=True):
-            found.setdefault(said, []).append(str(one))
+    for one, said in zip(asked, decisions(allowed, requests, key_policy=OPEN_KEY, **more), strict=True):
+        found.setdefault(said, []).append(str(one))
     return found
 
 
@@ -187,52 +184,17 @@ def test_a_role_with_any_policy_stays_within_its_boundary(restricted: Any) -> No
     assert list(found := answers(ASKED["within"], EVERYTHING, boundary=limit)) == [ALLOWED], found
 
 
-CALLED = {
-    # What CloudFormation may call a resource of a stack: as an ARN, or where a template takes its name.
-    "AWS::EC2::KeyPair": "key-1",
-    "AWS::EC2::Volume": "vol-1",
-    "AWS::KMS::Key": f"arn:aws:kms:{HERE}:key/k",
-    "AWS::Logs::LogGroup": f"arn:aws:logs:{HERE}:log-group:{{}}-x:*",
-    "AWS::S3::Bucket": "arn:aws:s3:::{}-x",
-    "AWS::SecretsManager::Secret": f"arn:aws:secretsmanager:{HERE}:secret:{{}}-AbCdEf",
-}
-
-
-def called(built: Built, stack: str, value: Any) -> str:
-    """A template's value, as a deployment would have it."""
-    if isinstance(value, str):
-        return value.replace("${AWS::AccountId}", ACCOUNT)
-    [(function, given)] = value.items()
-    if function == "Fn::Join":
-        return str(given[0]).join(called(built, stack, part) for part in given[1])
-    if function == "Fn::Sub":
-        return called(built, stack, given)
-    if function == "Fn::ImportValue":
-        other = given.partition(":")[0].removeprefix(f"{built.spec.name}-")
-        exports = built.templates[other]["Outputs"].values()
-        return next(called(built, other, one["Value"]) for one in exports if one.get("Export", {}).get("Name") == given)
-    pseudo = {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT, "AWS::URLSuffix": "amazonaws.com"}
-    pseudo["AWS::StackId"] = f"arn:aws:cloudformation:{HERE}:stack/{built.spec.name}-{stack}/1"
-    name = given if function == "Ref" else given[0]
-    if name in pseudo:
-        return pseudo[name]
-    resource = built.templates[stack]["Resources"][name]
-    properties = resource.get("Properties", {})
-    own = properties.get("Name") or properties.get("LogGroupName") or f"{built.spec.name}-{stack}-{name}"
-    return CALLED[resource["Type"]].format(own)
-
-
 def test_a_boundary_allows_what_the_roles_are_given(restricted: Any, each_name: str) -> None:
     """Each action of each role's own policies, on the resource that the policy names."""
     built = restricted(each_name)
     limit = files(built)[f"{built.spec.name}-boundary"]["Statement"]
     asked = [
-        (action, called(built, stack, on))
+        (action, built.resolved(stack, on))
         for stack in built.templates
         for policy in built.resources("AWS::IAM::ManagedPolicy", stack)
         for one in policy["PolicyDocument"]["Statement"]
-        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
-        for on in (one["Resource"] if isinstance(one["Resource"], list) else [one["Resource"]])
+        for action in listed(one["Action"])
+        for on in listed(one["Resource"])
         if one["Effect"] == "Allow"
     ]
     assert len(asked) > 20

@@ -13,32 +13,15 @@ from operations.commands.cost import TUNNEL_DISK
 from operations.main import app
 from stacks.cluster_spec import TUNNEL_TYPE
 
-from .conftest import Built
+from .conftest import ACCOUNT, NAMES, Built, listed
 from .rights import COMMANDS, TABLE, TEAMS, cluster_rights, row
-from .simulator import ACCOUNT, ALLOWED, Request, Statements, decisions
+from .simulator import ALLOWED, Request, Statements, decisions
 
 pytestmark = pytest.mark.slow
 
-KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
 LOCK = {name: f"tests/aws/variants/distribution{file}" for name, file in (("lock", "/lock.json"), ("files", ""))}
 CHECKED = {"ssm:SessionDocumentAccessCheck": "true"}
 ME = {"aws:userid": "AROAEXAMPLE:me"}
-
-
-def _resolved(value: Any) -> Any:
-    """A template's value as it would be in the account; of what the stacks make, the bucket and the key have an ARN."""
-    if isinstance(value, list):
-        return [_resolved(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    if set(value) == {"Fn::Join"}:
-        return "".join(_resolved(part) for part in value["Fn::Join"][1])
-    if set(value) == {"Ref"}:
-        return {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT}.get(value["Ref"], value["Ref"])
-    if set(value) & {"Fn::ImportValue", "Fn::GetAtt"}:
-        named = json.dumps(value)
-        return KEY if "Key961" in named else "key-0123456789abcdef0" if "KeyPair" in named else "arn:aws:s3:::the-bucket"
-    return {name: _resolved(one) for name, one in value.items()}
 
 
 def _policies(cluster: Built) -> dict[str, Statements]:
@@ -47,7 +30,7 @@ def _policies(cluster: Built) -> dict[str, Statements]:
         for name, policy in cluster.whole("AWS::IAM::ManagedPolicy", stack).items():
             for team in found:
                 if f"{team.title()}Policy" in name:
-                    found[team] += _resolved(policy["Properties"]["PolicyDocument"]["Statement"])
+                    found[team] += cluster.resolved(stack, policy["Properties"]["PolicyDocument"]["Statement"])
     return found
 
 
@@ -63,8 +46,15 @@ def cluster(request: pytest.FixtureRequest, shipped: Built) -> Built:
     return made
 
 
-def _requests(kind: str, name: str, team: str, command: str) -> list[Request]:
-    known = {"name": name, "team": team, "bucket": "the-bucket", "key": KEY, "qualifier": name}
+def _bucket(cluster: Built) -> str:
+    [found] = [id for id in cluster.whole("AWS::S3::Bucket") if "Logs" not in id]
+    return str(cluster.resolved("storage", {"Ref": found}))
+
+
+def _requests(cluster: Built, team: str, command: str) -> list[Request]:
+    kind, name = cluster.spec.cluster.kind, cluster.spec.name
+    known = {"name": name, "team": team, "bucket": _bucket(cluster).rpartition(":")[2], "qualifier": name}
+    known["key"] = NAMES["AWS::KMS::Key"]
     asked = [
         call["ask"]
         for part in COMMANDS[command]["calls"]
@@ -84,22 +74,12 @@ def _requests(kind: str, name: str, team: str, command: str) -> list[Request]:
 @pytest.mark.parametrize("team", TEAMS.values())
 def test_each_team_may_run_its_commands_and_no_other(cluster: Built, team: str) -> None:
     kind, statements = cluster.spec.cluster.kind, _policies(cluster)[team]
-    asked = {
-        command: _requests(kind, cluster.spec.name, team, command)
-        for command, known in COMMANDS.items()
-        if known.get("only", kind) == kind
-    }
+    asked = {command: _requests(cluster, team, command) for command, known in COMMANDS.items() if known.get("only", kind) == kind}
     [key] = cluster.resources("AWS::KMS::Key")
-    sealed, flat = [], []
-    for requests in asked.values():
-        for request in requests:
-            (sealed if request.action.startswith("kms:") and request.resource != "*" else flat).append(request)
-    answers = dict(zip(map(id, flat), decisions(statements, flat), strict=True))
-    # What a key's policy says counts too.
-    of_key = decisions(statements, sealed, resource_policy=_resolved(key["KeyPolicy"]["Statement"]))
-    answers |= dict(zip(map(id, sealed), of_key, strict=True))
+    of_key = cluster.resolved("access", key["KeyPolicy"]["Statement"])
+    answers = iter(decisions(statements, [one for requests in asked.values() for one in requests], key_policy=of_key))
     for command, requests in asked.items():
-        refused = [request for request in requests if answers[id(request)] != ALLOWED]
+        refused = [request for request, answer in zip(requests, answers, strict=False) if answer != ALLOWED]
         if team[0] in COMMANDS[command]["teams"]:
             assert not refused, command
         elif requests:
@@ -192,8 +172,8 @@ def test_the_tunnels_machine_takes_no_connection(cluster: Built) -> None:
 @pytest.mark.parametrize("team", ["trainer", "reader"])
 def test_who_trains_writes_below_sources_and_who_looks_writes_nothing(cluster: Built, team: str) -> None:
     outside = ("cluster/snapshots/x", "output/model", "sources")
-    asked = [Request("s3:PutObject", f"arn:aws:s3:::the-bucket/{key}", ME) for key in outside]
-    asked += [Request("s3:DeleteObject", f"arn:aws:s3:::the-bucket/{key}", ME) for key in outside]
+    asked = [Request("s3:PutObject", f"{_bucket(cluster)}/{key}", ME) for key in outside]
+    asked += [Request("s3:DeleteObject", f"{_bucket(cluster)}/{key}", ME) for key in outside]
     asked += [
         Request("ecr:BatchDeleteImage", TABLE["resources"]["repository"].format(name=cluster.spec.name), ME),
         Request("ecr:PutImage", TABLE["resources"]["repository"].format(name="theirs"), ME),
@@ -202,10 +182,8 @@ def test_who_trains_writes_below_sources_and_who_looks_writes_nothing(cluster: B
     ]
     statements = _policies(cluster)[team]
     if team == "reader":
-        asked.append(Request("s3:PutObject", "arn:aws:s3:::the-bucket/sources/x", ME))
-        actions = {
-            action for one in statements for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
-        }
+        asked.append(Request("s3:PutObject", f"{_bucket(cluster)}/sources/x", ME))
+        actions = {action for one in statements for action in listed(one["Action"])}
         changes = {"ssm:StartSession", "ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"}
         verbs = ("Describe", "List", "Get", "Filter", "Decrypt", "StartQuery", "StopQuery")
         assert all(action.partition(":")[2].startswith(verbs) for action in actions - changes)
@@ -214,7 +192,7 @@ def test_who_trains_writes_below_sources_and_who_looks_writes_nothing(cluster: B
 
 @pytest.mark.parametrize("team", TEAMS.values())
 def test_no_team_reads_a_snapshot_of_etcd(private: Built, team: str) -> None:
-    asked = [Request("s3:GetObject", "arn:aws:s3:::the-bucket/cluster/snapshots/etcd-1", ME)]
+    asked = [Request("s3:GetObject", f"{_bucket(private)}/cluster/snapshots/etcd-1", ME)]
     assert decisions(_policies(private)[team], asked) == ["ExplicitlyDenied"]
 
 
