@@ -158,6 +158,13 @@ def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Built:
     )
 
 
+@pytest.fixture(scope="session")
+def own_private() -> Built:
+    """A self-managed cluster with a private endpoint."""
+    lock = {name: f"tests/aws/variants/distribution{file}" for name, file in (("lock", "/lock.json"), ("files", ""))}
+    return _built(name="own", cluster={"kind": "self-managed", "distribution": lock, "ssh": {"allowed_from": ["10.0.0.0/16"]}})
+
+
 @pytest.fixture(params=list(FILES))
 def each_variant(request: pytest.FixtureRequest) -> Built:
     return _variant(request.param)

@@ -8,7 +8,10 @@ import jmespath
 import pytest
 import yaml
 
+from constructs_lib.network.endpoint_tunnel import DISK_GIB
 from constructs_lib.storage.bucket import HANDLER
+from operations.commands.cost import TUNNEL_DISK
+from stacks.cluster_spec import TUNNEL_TYPE
 
 from .conftest import FILES, Built
 
@@ -37,13 +40,17 @@ def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "ask", "answer"), CASES)
-def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any, otherwise: Built, project: Path) -> None:
+def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any, project: Path, request: pytest.FixtureRequest) -> None:
     if name == "stranger":
         asked = laid_out(runpy.run_path(str(project / "examples" / "stranger_stack" / "app.py"))["app"]().synth(), "")
     else:
-        built = otherwise if name == "otherwise" else variant(name)
+        built = variant(name) if name in FILES else request.getfixturevalue(name)
         asked = {**laid_out(built.assembly, f"{built.spec.name}-"), "spec": built.spec.model_dump(mode="json")}
     assert jmespath.search(ask, asked) == answer
+
+
+def test_the_cost_of_a_tunnel_is_that_of_its_machine() -> None:
+    assert (TUNNEL_TYPE, TUNNEL_DISK) == ("t4g.nano", DISK_GIB)
 
 
 def test_the_emptier_is_the_reviewed_program(shipped: Built) -> None:
