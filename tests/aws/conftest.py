@@ -23,7 +23,6 @@ if _NODE.is_dir():
 import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk.assertions import Template
 
 from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
@@ -75,10 +74,6 @@ class Built:
             for name, resource in template.get("Resources", {}).items()
             if resource["Type"] == kind
         }
-
-    def template(self, stack: str) -> Template:
-        """For aws_cdk.assertions."""
-        return Template.from_json(self.templates[stack])
 
     def resolved(self, stack: str, value: Any) -> Any:
         """A template's value, as a deployment would have it."""
