@@ -14,9 +14,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
-from constructs_lib.storage.key import EndingLogGroup
-from constructs_lib.storage.retained import retain_if_replaced
+from constructs_lib.statements import statements
+from constructs_lib.storage.key import EndingLogGroup, retain_if_replaced
 
+STATEMENTS = Path(__file__).with_name("bucket_statements.json")
 HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
 
 
@@ -30,11 +31,8 @@ class BucketEmptier(Construct):
         # A managed policy: inline ones cannot be reviewed or reused on their own.
         task = "Empties this stack's buckets when it is deleted"
         self._policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
-        actions = ["logs:CreateLogStream", "logs:PutLogEvents"]
-        self._policy.add_statements(
-            iam.PolicyStatement(sid="OwnLogs", actions=actions, resources=[log_group.log_group_arn]),
-            iam.PolicyStatement(sid="OwnStack", actions=["cloudformation:DescribeStacks"], resources=[Stack.of(self).stack_id]),
-        )
+        known = {"logs": log_group.log_group_arn, "stack": Stack.of(self).stack_id}
+        self._policy.add_statements(*statements(STATEMENTS, "emptier", **known))
         # The bare resource: the construct above it brings five more services' modules, a tenth of a whole synth.
         self._function = lambda_.CfnFunction(
             self,
@@ -150,18 +148,9 @@ class DataBucket(s3.Bucket):
         resource.logging_configuration = s3.CfnBucket.LoggingConfigurationProperty(
             destination_bucket_name=logs.bucket_name, log_file_prefix=LOG_PREFIX
         )
-        logs.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="LogDelivery",
-                principals=[iam.ServicePrincipal("logging.s3.amazonaws.com")],
-                actions=["s3:PutObject"],
-                resources=[logs.arn_for_objects(f"{LOG_PREFIX}*")],
-                conditions={
-                    "ArnLike": {"aws:SourceArn": self.bucket_arn},
-                    "StringEquals": {"aws:SourceAccount": Stack.of(self).account},
-                },
-            )
-        )
+        known = {"bucket": self.bucket_arn, "logs": logs.arn_for_objects(f"{LOG_PREFIX}*"), "account": Stack.of(self).account}
+        (delivery,) = statements(STATEMENTS, "log delivery", **known)
+        logs.add_to_resource_policy(delivery)
         for bucket in (self, logs):
             retain_if_replaced(bucket)
             acknowledge(

@@ -15,7 +15,7 @@ from constructs import Construct, IDependable
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.network.subnets import chosen
 from constructs_lib.statements import statements
-from constructs_lib.storage.retained import retain_if_replaced
+from constructs_lib.storage.key import retain_if_replaced
 
 POLICY = Path(__file__).with_name("file_system_policy.json")
 """Who may mount. Without ClientRootAccess root is squashed, and the access point sets the user."""

@@ -6,16 +6,22 @@ this account's things alone; a key that is imported stays as it is.
 
 from pathlib import Path
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import CfnDeletionPolicy, CfnResource, RemovalPolicy
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.statements import statements
-from constructs_lib.storage.retained import retain_if_replaced
 
 POLICY = Path(__file__).with_name("key_policy.json")
+
+
+def retain_if_replaced(construct: IConstruct) -> None:
+    """Lets an update that must replace what holds data leave the old one outside the stack, whatever its removal policy says."""
+    resource = construct if isinstance(construct, CfnResource) else construct.node.default_child
+    assert isinstance(resource, CfnResource)
+    resource.cfn_options.update_replace_policy = CfnDeletionPolicy.RETAIN
 
 
 class EncryptionKey(kms.Key):

@@ -1,19 +1,21 @@
 """What a person wants to see of a cluster, the alarms that should reach a person, and mails before the money is gone."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from aws_cdk import Duration
 from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from constructs_lib.statements import statements
 from constructs_lib.storage.key import open_to
 
+POLICY = Path(__file__).with_name("topic_policy.json")
 TIB = 2**40
 
 
@@ -49,15 +51,8 @@ class ClusterDashboard(Construct):
         super().__init__(scope, id)
         open_to(encryption_key, "alarms")
         self.topic = sns.Topic(self, "Topic", master_key=encryption_key, enforce_ssl=True)
-        self.topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="Alarms",
-                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
-                actions=["sns:Publish"],
-                resources=[self.topic.topic_arn],
-                conditions={"StringEquals": {"aws:SourceAccount": self.topic.stack.account}},
-            )
-        )
+        (publishes,) = statements(POLICY, "alarms", topic=self.topic.topic_arn, account=self.topic.stack.account)
+        self.topic.add_to_resource_policy(publishes)
         for email in emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(email))
         self.alarms: list[cloudwatch.Alarm] = []
