@@ -172,13 +172,12 @@ class ControlPlane(Settings):
             yield Refused("version", self.version, f"allowed is one of {', '.join(KUBERNETES_VERSIONS)} (EKS standard support)")
         elif not re.fullmatch(r"1\.\d{2,3}", self.version):
             yield Refused("version", self.version, "allowed is a Kubernetes version such as 1.35")
-        for other, fields in (("self-managed", EKS_ALONE), ("eks", SELF_MANAGED_ALONE)):
-            for field in fields:
-                # An empty list is what the shipped file has, and asks for nothing.
-                if self.kind == other and field in self.model_fields_set and (value := getattr(self, field)):
-                    alone = "eks" if other == "self-managed" else "self-managed"
-                    found = "set" if isinstance(value, Settings) else value
-                    yield Refused(field, found, f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}")
+        alone, fields = ("eks", EKS_ALONE) if self.self_managed else ("self-managed", SELF_MANAGED_ALONE)
+        for field in fields:
+            # An empty list is what the shipped file has, and asks for nothing.
+            if field in self.model_fields_set and (value := getattr(self, field)):
+                found = "set" if isinstance(value, Settings) else value
+                yield Refused(field, found, f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}")
         if self.kind == "self-managed" and self.public_access_from and not self.elastic_ip:
             allowed = "the control plane has no public address: set {here}elastic_ip true, or leave it empty"
             yield Refused("public_access_from", ", ".join(self.public_access_from), allowed)

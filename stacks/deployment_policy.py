@@ -126,25 +126,23 @@ def _parameters(spec: ClusterSpec, kinds: set[str]) -> set[str]:
 def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> list[str]:
     """What is meant of a kind, such as `iam:role`: by name where its ARN has one."""
     cluster, file_system, zone = spec.cluster_name, spec.file_system.existing, spec.zone.existing
+    key_pair = any(one["Type"] == "AWS::EC2::KeyPair" for _, one in _resources(templates))
     known = {
-        "eks:cluster": cluster,
-        "elasticfilesystem:file-system": file_system.id if file_system else "*",
-        "iam:oidc-provider": f"oidc.eks.{spec.region}.*",
-        "kms:key": (spec.key.existing_arn or "*").rpartition("/")[2],
-        "route53:hostedzone": zone.id if zone else "*",
-    }
-    if action == "iam:CreateServiceLinkedRole":
-        names = ["aws-service-role/*"]
-    elif action in ("ec2:CreateKeyPair", "ec2:DeleteKeyPair"):
-        names = [spec.name]
-    elif kind in NAMED:
-        names = sorted({_name(spec, stack, one) for stack, one in _resources(templates) if one["Type"] == NAMED[kind]})
-    elif kind == "ssm:parameter":
+        "iam:CreateServiceLinkedRole": ["aws-service-role/*"],
+        "ec2:CreateKeyPair": [spec.name],
+        "ec2:DeleteKeyPair": [spec.name],
+        "eks:cluster": [cluster],
+        "elasticfilesystem:file-system": [file_system.id if file_system else "*"],
+        "iam:oidc-provider": [f"oidc.eks.{spec.region}.*"],
+        "kms:key": [(spec.key.existing_arn or "*").rpartition("/")[2]],
+        "route53:hostedzone": [zone.id if zone else "*"],
         # The CDK's marker in the stack of a cluster, and where EC2 keeps the private half of a key pair.
-        key_pair = any(one["Type"] == "AWS::EC2::KeyPair" for _, one in _resources(templates))
-        names = ["CFN-*", *(["ec2/keypair/*"] if key_pair else [])]
-    else:
-        names = [known.get(kind, f"{cluster}/*" if kind.startswith("eks:") else "*")]
+        "ssm:parameter": ["CFN-*", *(["ec2/keypair/*"] if key_pair else [])],
+    }
+    others = [f"{cluster}/*" if kind.startswith("eks:") else "*"]
+    if kind in NAMED:
+        others = sorted({_name(spec, stack, one) for stack, one in _resources(templates) if one["Type"] == NAMED[kind]})
+    names = known.get(action, known.get(kind, others))
     form = DATA["arns"][kind].replace("${Partition}", _partition(spec)).replace("${Region}", spec.region)
     if kind.startswith("autoscaling:"):
         form += "*:autoScalingGroupName/"

@@ -13,7 +13,6 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.network.subnets import chosen
 from constructs_lib.storage.key import EndingLogGroup
 
 _TABLE: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("endpoint_services.json").read_text(encoding="utf-8"))
@@ -55,7 +54,7 @@ class ServiceEndpoints(Construct):
                 name,
                 vpc=vpc,
                 service=ec2.InterfaceVpcEndpointAwsService(service),
-                subnets=chosen(vpc, vpc_subnets, one_per_az=True),
+                subnets=vpc_subnets,
                 security_groups=[group],
                 open=False,
                 private_dns_enabled=True,
