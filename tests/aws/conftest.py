@@ -21,6 +21,7 @@ if _NODE.is_dir():
     os.environ["PATH"] = f"{_NODE}{os.pathsep}{os.environ['PATH']}"
 
 import pytest
+import yaml
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 
@@ -28,6 +29,7 @@ from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
 
 VARIANTS = Path(__file__).parent / "variants"
+TABLE = yaml.safe_load((PROJECT / "tests" / "aws" / "templates.yaml").read_text())
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
 FILES = {"shipped": PROJECT / "cluster.yaml", **{file.stem: file for file in sorted(VARIANTS.glob("*.yaml"))}}
 
@@ -106,7 +108,9 @@ class Built:
 
 @functools.cache
 def _variant(name: str) -> Built:
-    return Built(ClusterSpec.load(FILES[name]))
+    if name in FILES:
+        return Built(ClusterSpec.load(FILES[name]))
+    return _built(VARIANTS / "locks" if name == "otherwise" else None, **TABLE["settings"][name])
 
 
 def _built(locks: Path | None = None, **settings: Any) -> Built:
@@ -120,7 +124,7 @@ def project() -> Path:
 
 @pytest.fixture(scope="session")
 def variant() -> Callable[[str], Built]:
-    """A settings file of tests/aws/variants (or `shipped`), synthesized once."""
+    """A settings file of tests/aws/variants (or `shipped`), or settings of templates.yaml, synthesized once."""
     return _variant
 
 
@@ -136,28 +140,18 @@ def shipped() -> Built:
 
 
 @pytest.fixture(scope="session")
-def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def otherwise() -> Built:
     """Settings that no variant has, and a lock of add-ons, together in one synth: each costs a quarter of a second."""
-    locks = tmp_path_factory.mktemp("locks")
-    images = {"AL2023_x86_64_STANDARD": "1.35.0-locked", "AL2023_x86_64_NVIDIA": "1.35.0-with-gpus"}
-    named = {"coredns": "v1.0.0-locked", "vpc-cni": "v2.0.0-locked"}
-    versions = {"1.35": {**named, **images}, "1.34": {"kube-proxy": "v0.0.0-of-another"}}
-    (locks / "add-ons.json").write_text(json.dumps({"read": "2026-01-02", "source": "a test", "versions": versions}))
-    return _built(
-        locks,
-        tags={"cost-center": "42"},
-        network={"nat_gateways": 2, "flow_log_days": 0},
-        file_system={"infrequent_access_after_days": 0, "backup": True},
-        cluster={"log_days": 0, "addons": {"vpc-cni": "v3.0.0-eksbuild.3"}},
-        budget={"monthly_usd": 10, "emails": ["a@b.de"]},
-    )
+    return _variant("otherwise")
 
 
 @pytest.fixture(scope="session")
-def own_private() -> Built:
-    """A self-managed cluster with a private endpoint."""
-    lock = {name: f"tests/aws/variants/distribution{file}" for name, file in (("lock", "/lock.json"), ("files", ""))}
-    return _built(name="own", cluster={"kind": "self-managed", "distribution": lock, "ssh": {"allowed_from": ["10.0.0.0/16"]}})
+def types() -> set[str]:
+    """AWS's types of all that the variants make."""
+    found = {
+        one["Type"] for name in FILES for each in _variant(name).templates.values() for one in each.get("Resources", {}).values()
+    }
+    return {kind for kind in found if not kind.startswith(("Custom::", "AWS::CloudFormation::", "AWS::CDK::"))}
 
 
 @pytest.fixture(params=list(FILES))

@@ -27,10 +27,9 @@ def _policies(cluster: Built) -> dict[str, Statements]:
     return found
 
 
-@pytest.fixture(params=["eks", "self-managed"])
-def cluster(request: pytest.FixtureRequest, shipped: Built) -> Built:
-    made: Built = shipped if request.param == "eks" else request.getfixturevalue("own_private")
-    return made
+@pytest.fixture(params=["shipped", "own_private"])
+def cluster(request: pytest.FixtureRequest, variant: Any) -> Any:
+    return variant(request.param)
 
 
 def _bucket(cluster: Built) -> str:

@@ -55,21 +55,6 @@ def test_no_explanation_is_left_over(reviews: dict[str, dict[str, Any]]) -> None
     assert idle == []
 
 
-def test_explanations_of_one_scope_add_up() -> None:
-    from aws_cdk import App, CfnResource, Stack
-
-    from constructs_lib.acknowledged import acknowledge
-
-    stack = Stack(App(), "Some")
-    resource = CfnResource(stack, "Resource", type="Some::Kind::Of")
-    for scope in (stack, resource):
-        acknowledge(scope, "one reason", "cfn-lint:W1")
-        acknowledge(scope, "another reason", "cfn-lint:W2")
-    for metadata in (stack.template_options.metadata, {"cfn-lint": resource.get_metadata("cfn-lint")}):
-        assert metadata is not None
-        assert metadata["cfn-lint"] == {"config": {"ignore_checks": ["W1", "W2"]}}
-
-
 Places = set[tuple[str, str, str]]
 """(file, resource or nothing for the whole template, rule)."""
 

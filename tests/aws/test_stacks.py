@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from stacks.cluster_spec import NO_BUDGETS, ClusterSpec
 from stacks.part import removal_summary
 
-FILES = ["shipped", *sorted(file.stem for file in Path(__file__).parent.glob("variants/*.yaml"))]
 LIVES = ["access", "network", "storage", "cluster", "nodes", "watch"]
 
 
@@ -64,39 +64,9 @@ def test_synth_leaves_no_context_and_has_no_asset(shipped: Any, project: Path) -
     assert [name for name in files if name.startswith("asset.")] == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        (
-            {"retain": False},
-            "false: a destroy deletes everything, with file system, bucket, key, image repository and all they hold",
-        ),
-        (
-            {"retain": True},
-            "true: a destroy keeps file system, bucket, key, image repository, with all they hold; everything else goes",
-        ),
-        (
-            {"bucket": {"existing_name": "theirs"}, "file_system": {"backup": True}},
-            "false: a destroy deletes everything, with file system, key, image repository and all they hold, but for its backups",
-        ),
-        (
-            {"retain": True, "cluster": {"kind": "self-managed"}},
-            "true: a destroy keeps file system, bucket, key, image repository, a snapshot of the control plane's state, "
-            "with all they hold; everything else goes",
-        ),
-        (
-            {
-                "file_system": {"existing": {"id": "fs-01234567"}},
-                "bucket": {"existing_name": "theirs"},
-                "key": {"existing_arn": "arn:aws:kms:us-west-2:000000000000:key/0-1"},
-                "images": {"existing": True},
-            },
-            "false: a destroy deletes everything but what was there before",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("settings", "line"), yaml.safe_load(Path(__file__).with_name("kept_or_lost.yaml").read_text()))
 def test_one_line_says_what_a_destroy_keeps_and_loses(settings: dict[str, Any], line: str) -> None:
-    assert removal_summary(ClusterSpec.model_validate({"retain": False, **settings})) == f"paddle: retain is {line}"
+    assert removal_summary(ClusterSpec.model_validate(settings)) == f"paddle: retain is {line}"
 
 
 def test_adding_a_group_touches_nothing_else(built: Any) -> None:
@@ -112,29 +82,14 @@ def test_adding_a_group_touches_nothing_else(built: Any) -> None:
 
 
 @pytest.mark.slow
-def test_every_type_exists_in_every_region(variant: Any) -> None:
+def test_every_type_exists_in_every_region(types: set[str]) -> None:
     """But for budgets, which are refused there. The source is AWS's list of types by region, which cfn-lint brings along."""
-    used = {
-        resource["Type"]
-        for name in FILES
-        for template in variant(name).templates.values()
-        for resource in template.get("Resources", {}).values()
-        if not resource["Type"].startswith(("Custom::", "AWS::CloudFormation::", "AWS::CDK::"))
-    }
     cfnlint = find_spec("cfnlint")
     assert cfnlint is not None and cfnlint.origin is not None
     missing = {}
     for file in (Path(cfnlint.origin).parent / "data" / "schemas" / "providers").glob("*.json"):
         if re.fullmatch(r"(us-gov|af|ap|ca|cn|eu|il|me|mx|sa|us)-[a-z]+-\d", file.stem):
-            missing[file.stem] = used - set(json.loads(file.read_text()))
+            missing[file.stem] = types - set(json.loads(file.read_text()))
     assert {region for region, types in missing.items() if types == {"AWS::Budgets::Budget"}} == set(NO_BUDGETS)
     assert [types for region, types in missing.items() if region not in NO_BUDGETS and types] == []
     assert len(missing) > len(NO_BUDGETS)
-
-
-@pytest.mark.slow
-def test_where_there_are_no_budgets_alarms_come_alone(built: Any) -> None:
-    zones = {"availability_zones": ["eu-north-1a", "eu-north-1b"]}
-    north = built(region="eu-north-1", network=zones, budget={"emails": ["a@b.de"]})
-    assert north.resources("AWS::Budgets::Budget") == []
-    assert len(north.resources("AWS::CloudWatch::Alarm")) >= 3

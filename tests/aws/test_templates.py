@@ -6,19 +6,17 @@ from typing import Any
 
 import jmespath
 import pytest
-import yaml
 
 from constructs_lib.network.endpoint_tunnel import DISK_GIB
 from constructs_lib.storage.bucket import HANDLER
 from operations.commands.cost import TUNNEL_DISK
 from stacks.cluster_spec import TUNNEL_TYPE
 
-from .conftest import FILES, Built
+from .conftest import FILES, TABLE, Built
 
-ROWS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("templates.yaml").read_text())
 CASES = [
     pytest.param(name, row["ask"], row.get(name, row.get("each")), id=f"{row['says']} ({name})")
-    for row in ROWS
+    for row in TABLE["rows"]
     for name in (FILES if "each" in row else row.keys() - {"says", "ask"})
 ]
 
@@ -40,11 +38,11 @@ def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "ask", "answer"), CASES)
-def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any, project: Path, request: pytest.FixtureRequest) -> None:
+def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any, project: Path) -> None:
     if name == "stranger":
         asked = laid_out(runpy.run_path(str(project / "examples" / "stranger_stack" / "app.py"))["app"]().synth(), "")
     else:
-        built = variant(name) if name in FILES else request.getfixturevalue(name)
+        built = variant(name)
         asked = {**laid_out(built.assembly, f"{built.spec.name}-"), "spec": built.spec.model_dump(mode="json")}
     assert jmespath.search(ask, asked) == answer
 
@@ -64,8 +62,3 @@ def test_the_emptier_is_the_reviewed_program(shipped: Built) -> None:
 def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
     said = (Path(variant("self-managed").assembly.directory) / "self-storage.metadata.json").read_text()
     assert "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear" in said
-
-
-def test_where_there_may_be_no_node_nobody_can_tell_it_from_no_agent(built: Any) -> None:
-    empty = built(budget={"emails": ["a@b.de"]}, nodes={"workers": {"min": 0}})
-    assert "cluster_node_count" not in {a["MetricName"] for a in empty.resources("AWS::CloudWatch::Alarm")}
