@@ -18,15 +18,18 @@ def acknowledge(scope: IConstruct, reason: str, *findings: str) -> None:
     A finding of checkov or cfn-lint is about one resource: `scope` itself, or its default child; with a stack as scope,
     cfn-lint's is about all of its template.
     """
-    checks = [finding for finding in findings if finding.startswith("CKV_")]
-    lint = [finding for finding in findings if finding.startswith(_LINT)]
-    rules = [finding for finding in findings if finding not in (*checks, *lint)]
+    rules = []
+    for finding in findings:
+        if finding.startswith("CKV_"):
+            _add(scope, "checkov", ("skip",), {"id": finding, "comment": reason})
+        elif finding.startswith(_LINT):
+            # cfn-lint's metadata has no place for a reason: the call has it.
+            _add(scope, "cfn-lint", ("config", "ignore_checks"), finding.removeprefix(_LINT))
+        else:
+            pack = next(pack for prefix, pack in _PACKS.items() if finding.startswith(prefix))
+            rules.append(Acknowledgment(id=f"{pack}::{finding}", reason=reason))
     if rules:
-        record(scope, [Acknowledgment(id=f"{_pack(rule)}::{rule}", reason=reason) for rule in rules])
-    if checks:
-        _skip(scope, reason, checks)
-    if lint:
-        _ignore(scope, [finding.removeprefix(_LINT) for finding in lint])
+        record(scope, rules)
 
 
 def record(scope: IConstruct, rules: list[Acknowledgment]) -> None:
@@ -34,32 +37,20 @@ def record(scope: IConstruct, rules: list[Acknowledgment]) -> None:
     Validations.of(scope).acknowledge(*rules)
 
 
-def _resource(scope: IConstruct) -> CfnResource:
-    resource = scope.node.default_child or scope
-    assert isinstance(resource, CfnResource), f"{scope.node.path} is no single resource: this tool's findings are about one"
-    return resource
-
-
-def _ignore(scope: IConstruct, rules: list[str]) -> None:
-    """cfn-lint's metadata has no place for a reason: the call has it."""
-
-    def added(before: Any) -> dict[str, Any]:
-        known = (before or {}).get("config", {}).get("ignore_checks", [])
-        return {"config": {"ignore_checks": [*known, *rules]}}
-
+def _add(scope: IConstruct, tool: str, path: tuple[str, ...], entry: Any) -> None:
+    """Adds to a list, at `path`, of a tool's metadata."""
     if isinstance(scope, Stack):
         options = scope.template_options
         metadata = options.metadata or {}
-        options.metadata = {**metadata, "cfn-lint": added(metadata.get("cfn-lint"))}
-    else:
-        resource = _resource(scope)
-        resource.add_metadata("cfn-lint", added(resource.get_metadata("cfn-lint")))
+        options.metadata = {**metadata, tool: _longer(metadata.get(tool), path, entry)}
+        return
+    resource = scope.node.default_child or scope
+    assert isinstance(resource, CfnResource), f"{scope.node.path} is no single resource: this tool's findings are about one"
+    resource.add_metadata(tool, _longer(resource.get_metadata(tool), path, entry))
 
 
-def _skip(scope: IConstruct, reason: str, checks: list[str]) -> None:
-    resource = _resource(scope)
-    before = (resource.get_metadata("checkov") or {}).get("skip", [])
-    resource.add_metadata("checkov", {"skip": [*before, *({"id": check, "comment": reason} for check in checks)]})
+def _longer(value: Any, path: tuple[str, ...], entry: Any) -> Any:
+    return {path[0]: _longer((value or {}).get(path[0]), path[1:], entry)} if path else [*(value or []), entry]
 
 
 def managed_policies(*names: str) -> list[str]:
@@ -71,10 +62,6 @@ def wildcards(scope: IConstruct, *resources: str) -> list[str]:
     """Findings about resources of a policy in `scope`'s stack that hold a star."""
     stack = Stack.of(scope)
     return [f"AwsSolutions-IAM5[Resource::{_spelled(stack.resolve(resource))}]" for resource in resources]
-
-
-def _pack(finding: str) -> str:
-    return next(pack for prefix, pack in _PACKS.items() if finding.startswith(prefix))
 
 
 def _spelled(value: Any) -> str:

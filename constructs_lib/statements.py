@@ -1,11 +1,14 @@
 """IAM statements, and other documents of AWS's, that stand in a JSON file as AWS writes them."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aws_cdk import aws_iam as iam
+if TYPE_CHECKING:
+    from aws_cdk import aws_iam as iam
 
 OF_MACHINES = Path(__file__).with_name("machine_statements.json")
 """What the machines of a cluster may do."""
@@ -23,5 +26,8 @@ def filled(value: Any, known: dict[str, Any]) -> Any:
 
 def statements(file: Path, part: str, **known: Any) -> list[iam.PolicyStatement]:
     """The statements of one part of `file`, by their Sid; `known` takes the place of names with a dollar sign."""
+    # Here, not above: who fills in a document alone needs no aws_cdk.
+    from aws_cdk import aws_iam as iam
+
     written = filled(json.loads(file.read_text(encoding="utf-8"))[part], known)
     return [iam.PolicyStatement.from_json({"Sid": sid, "Effect": "Allow", **one}) for sid, one in written.items()]

@@ -1,39 +1,111 @@
-"""Who may, and with which key: the stack with the longest life."""
+"""Who may, and with which key: the stack with the longest life.
 
-from aws_cdk import CfnOutput
+The operator; the trainer, who submits jobs and reads results; the reader, who only looks. Each statement of Session Manager asks
+for a document: a session without one opens a shell.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.people.team import Team
+from constructs_lib.statements import statements
 from constructs_lib.storage.key import EncryptionKey
 from stacks.cluster_spec import ClusterSpec
-from stacks.part import ClusterPart, removal
-from stacks.people import People
+from stacks.part import ClusterPart
+
+if TYPE_CHECKING:
+    from stacks.storage import StorageStack
+
+RIGHTS = Path(__file__).with_name("people.json")
+WHY: dict[str, str] = {
+    sid: one["Why"] for part in json.loads(RIGHTS.read_text(encoding="utf-8")).values() for sid, one in part.items()
+}
+"""What each statement is for, by Sid."""
 
 
 class AccessStack(ClusterPart):
-    """The key, new or existing, and the people."""
+    """The key, new or existing, and the people.
+
+    Attributes:
+        node_volume_key: None for an existing key: its policy, which has to let Auto Scaling use it, is not ours.
+        teams: operator, trainer and reader.
+    """
 
     def __init__(self, scope: Construct, spec: ClusterSpec) -> None:
         super().__init__(scope, spec, "access", "the key and the people")
         self.key: kms.IKey
-        # None for an existing key: its policy, which has to let Auto Scaling use it, is not ours.
         self.node_volume_key: kms.IKey | None = None
         if spec.key.existing_arn:
             self.key = kms.Key.from_key_arn(self, "Key", spec.key.existing_arn)
         else:
-            self.key = self.node_volume_key = EncryptionKey(
-                self, "Key", alias=spec.name, description=f"{spec.name}: data, secrets and logs", removal_policy=removal(spec)
-            )
-        self.people = People(self, "People", spec=spec, key=self.key)
-        CfnOutput(self, "KeyArn", value=self.key.key_arn)
-        CfnOutput(self, "OperatorPolicyArn", value=self.people.operator_policy.managed_policy_arn)
-        for name, team in (
-            ("Operator", self.people.operator),
-            ("Trainer", self.people.trainer),
-            ("Reader", self.people.reader),
-        ):
-            CfnOutput(self, f"{name}Group", value=team.group.group_name)
-            CfnOutput(self, f"{name}RoleArn", value=team.role.role_arn)
-        for team in (self.people.operator, self.people.trainer, self.people.reader):
+            what = f"{spec.name}: data, secrets and logs"
+            self.key = EncryptionKey(self, "Key", alias=spec.name, description=what, removal_policy=self.removal_policy)
+            self.node_volume_key = self.key
+        people = Construct(self, "People")
+        self.teams: dict[str, Team] = {}
+        for name, task in (("operator", "Operates"), ("trainer", "Trains on"), ("reader", "Looks at")):
+            take = None
+            if policies := spec.deployment_policies:
+                # An administrator's, where the deployer is restricted: who writes a group's policy gives its users any right.
+                take = iam.ManagedPolicy.from_managed_policy_name(people, f"{name.title()}s", f"{policies}-{name}")
+            team = Team(people, name.title(), task=f"{task} {spec.name}", may_take_role=take)
+            self.teams[name] = team
+            CfnOutput(self, f"{name.title()}Group", value=team.group.group_name)
+            CfnOutput(self, f"{name.title()}RoleArn", value=team.role.role_arn)
             # `deployer: restricted` needs it no longer, but CloudFormation removes no export that a deployed stack imports.
             self.export_value(team.group.group_name)
+        # What an operator does before there is a cluster.
+        policy = _allow(people, "OperatorPolicy", self.teams["operator"], spec, "operator", key=self.key.key_arn)
+        CfnOutput(self, "KeyArn", value=self.key.key_arn)
+        CfnOutput(self, "OperatorPolicyArn", value=policy.managed_policy_arn)
+
+
+def grant_work(scope: ClusterPart, access: AccessStack, storage: StorageStack, *, ssh_key: str | None = None) -> None:
+    """What each team does with a cluster: in the stack that knows bucket and cluster, which know nothing of people.
+
+    Args:
+        ssh_key: name of the parameter with the private key that the cluster made; None: it made none.
+    """
+    spec = scope.spec
+    own = spec.cluster.self_managed
+    for name, team in access.teams.items():
+        parts = ["data", "self-managed" if own else "eks"]
+        parts += ["trainer"] if name != "reader" else []
+        if name == "operator":
+            # Machines of one's own are repaired and restored from a shell; EKS's control plane has none.
+            parts += ["shell"] if own else []
+            parts += ["ssh key"] if ssh_key else []
+        parts += ["tunnel"] if spec.cluster.has_tunnel else []
+        parts += ["sessions"] if {"tunnel", "shell"} & set(parts) else []
+        known = {"bucket": storage.bucket_arn, "key": storage.bucket_key.key_arn, "team": name, "ssh_key": ssh_key}
+        _allow(scope, f"{name.title()}Policy", team, spec, *parts, **known)
+
+
+def may_read_data(storage: StorageStack) -> list[iam.PolicyStatement]:
+    """Leave to read all objects of the bucket, and to use the key that seals them."""
+    return statements(RIGHTS, "data", bucket=storage.bucket_arn, key=storage.bucket_key.key_arn)
+
+
+def _allow(scope: Construct, id: str, who: Team, spec: ClusterSpec, *parts: str, **known: Any) -> iam.ManagedPolicy:
+    stack = Stack.of(scope)
+    known |= {"partition": stack.partition, "region": stack.region, "account": stack.account}
+    known |= {"name": spec.name, "cluster": spec.cluster_name, "qualifier": spec.qualifier}
+    known["stacks"] = [
+        stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{one}/*") for one in spec.stack_names
+    ]
+    found = [statement for part in parts for statement in statements(RIGHTS, part, **known)]
+    policy = who.allow(scope, id, *found, description=who.task)
+    for statement in found:
+        stars = [resource for resource in statement.resources if "*" in resource]
+        if stars and statement.effect == iam.Effect.ALLOW:
+            acknowledge(policy, WHY[str(statement.sid)], *wildcards(scope, *stars))
+    return policy

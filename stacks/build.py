@@ -37,8 +37,8 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
     # By context: jsii hands out the synthesizer that a stack is given before it is bound, and then it takes no file.
     scope.node.set_context("@aws-cdk/core:bootstrapQualifier", spec.qualifier)
     access = AccessStack(scope, spec)
-    network = NetworkStack(scope, spec, key=access.key)
-    storage = StorageStack(scope, spec, key=access.key, vpc=network.vpc)
+    network = NetworkStack(scope, spec, access)
+    storage = StorageStack(scope, spec, network)
     if spec.cluster.self_managed:
         # Here, not above: like the budget's, its services' modules cost everybody else's synth time.
         from stacks.k3s_cluster import K3sClusterStack, release
@@ -46,18 +46,17 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
 
         # Before anything is made: without a lock there is one sentence and no template.
         runs = release(spec)
-        own = K3sClusterStack(scope, spec, release=runs, access=access, network=network, bucket=storage.bucket)
+        own = K3sClusterStack(scope, spec, release=runs, access=access, network=network, storage=storage)
         nodes: Stack = K3sNodesStack(scope, spec, release=runs, home=own, access=access, network=network, storage=storage)
     else:
         locked = locked_versions(locks, spec.cluster.version) if locks else {}
         versions = {**locked, **spec.cluster.addons}
-        cluster = ClusterStack(scope, spec, access=access, network=network, bucket=storage.bucket, addon_versions=versions)
-        nodes = NodesStack(scope, spec, home=cluster, access=access, network=network, storage=storage, versions=versions)
+        nodes = NodesStack(scope, spec, ClusterStack(scope, spec, storage, versions), versions)
     if spec.budget:
         # Here, not above: most clusters have no budget, and its services' modules cost a tenth of a second.
         from stacks.watch import WatchStack
 
-        watch = WatchStack(scope, spec, budget=spec.budget, key=access.key, file_system=storage.file_system)
+        watch = WatchStack(scope, spec, storage, spec.budget)
         if spec.node_metrics:
             # An alarm on an agent that is silent: made when nodes and agent are there, gone before they go.
             watch.add_stack_dependency(nodes)

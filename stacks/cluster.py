@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput, Fn
+from aws_cdk import CfnOutput
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
-from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
@@ -15,43 +13,33 @@ from constructs_lib.eks.addon import PodIdentity
 from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
 from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
-from stacks.access import AccessStack
-from stacks.cluster_spec import ClusterSpec
-from stacks.network import NetworkStack
+from stacks.access import AccessStack, grant_work, may_read_data
+from stacks.cluster_spec import DATA_ACCOUNT, ClusterSpec
 from stacks.part import ClusterPart
-from stacks.people import BucketArns, People, grant_work
-from stacks.people_settings import DATA_ACCOUNT
+from stacks.storage import StorageStack
 
 
 class ClusterStack(ClusterPart):
     """The EKS cluster without nodes, new or existing."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        spec: ClusterSpec,
-        *,
-        access: AccessStack,
-        network: NetworkStack,
-        bucket: s3.IBucket,
-        addon_versions: Mapping[str, str],
-    ) -> None:
+    def __init__(self, scope: Construct, spec: ClusterSpec, storage: StorageStack, versions: Mapping[str, str]) -> None:
+        """`versions`: those of add-ons by name."""
         super().__init__(scope, spec, "cluster", "Kubernetes control plane")
-        key, people = access.key, access.people
-        self.cluster = self._cluster(spec, key, network.vpc, addon_versions)
-        self._grant_access(spec, people)
+        self.add_stack_dependency(storage)
+        self.storage, network, access = storage, storage.network, storage.network.access
+        self.cluster = self._cluster(versions)
+        self._grant_access(access)
         data = PodIdentity(self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=DATA_ACCOUNT)
-        granted = BucketArns(self, bucket)
-        self._data_job(data, granted)
-        grant_work(self, spec, people, granted)
+        policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[data.role], description="Reads training data")
+        policy.add_statements(*may_read_data(storage))
+        acknowledge(policy, "training data may lie anywhere in this one bucket", *wildcards(self, f"{storage.bucket_arn}/*"))
+        grant_work(self, access, storage)
         name = EndpointName(self, "EndpointName", zone=network.zone, cluster=self.cluster)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=name.name)
-        # The endpoint is an https address: its host is what follows the two slashes.
-        host = Fn.select(2, Fn.split("/", self.cluster.cluster_endpoint))
         group = ec2.SecurityGroup.from_security_group_id(self, "EndpointGroup", self.cluster.cluster_security_group_id)
-        make_tunnel(self, spec, access, network.vpc, (host, 443, group))
+        make_tunnel(self, spec, access, network.vpc, (name.host, 443, group))
         CfnOutput(self, "Region", value=self.region)
         if spec.cluster.existing is None:
             # Charts say only what this version knows; an existing cluster's is not ours to tell.
@@ -61,16 +49,11 @@ class ClusterStack(ClusterPart):
                 self.export_value(value)
         # With the operator's role: whoever deployed has no entry of their own (CloudFormation's role made the cluster).
         command = f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}"
-        CfnOutput(self, "KubeconfigCommand", value=f"{command} --role-arn {people.operator.role.role_arn}")
+        CfnOutput(self, "KubeconfigCommand", value=f"{command} --role-arn {access.teams['operator'].role.role_arn}")
         acknowledge(self, "a command for a person names a role of another stack", "cfn-lint:W6001")
 
-    def _data_job(self, identity: PodIdentity, bucket: BucketArns) -> None:
-        policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[identity.role], description="Reads training data")
-        policy.add_statements(*bucket.may_read())
-        acknowledge(policy, "training data may lie anywhere in this one bucket", *wildcards(self, bucket.objects))
-
-    def _cluster(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc, addon_versions: Mapping[str, str]) -> eks.ICluster:
-        settings = spec.cluster
+    def _cluster(self, versions: Mapping[str, str]) -> eks.ICluster:
+        settings, network = self.spec.cluster, self.storage.network
         if existing := settings.existing:
             return eks.Cluster.from_cluster_attributes(
                 self,
@@ -79,39 +62,34 @@ class ClusterStack(ClusterPart):
                 cluster_endpoint=existing.endpoint,
                 cluster_certificate_authority_data=existing.certificate_authority,
                 cluster_security_group_id=existing.security_group,
-                vpc=vpc,
+                vpc=network.vpc,
             )
         return TrainingCluster(
             self,
             "Cluster",
-            vpc=vpc,
-            cluster_name=spec.name,
-            encryption_key=key,
+            vpc=network.vpc,
+            cluster_name=self.spec.name,
+            encryption_key=network.access.key,
             service_ipv4_cidr=settings.services,
-            addon_versions=addon_versions,
+            addon_versions=versions,
             **settings.model_dump(include={"version", "public_access_from", "log_days", "oidc_provider"}),
         )
 
-    def _grant_access(self, spec: ClusterSpec, people: People) -> None:
-        settings, namespace = spec.cluster, [spec.jobs.namespace]
-
-        def allow(id: str, arn: str, level: AccessLevel) -> None:
-            where = namespace if level is AccessLevel.DEPLOY else []
-            ClusterAccess(self, id, cluster=self.cluster, principal_arn=arn, level=level, namespaces=where)
-
-        for kind, arns, level in (
-            ("Administrator", settings.administrators, AccessLevel.ADMINISTER),
-            ("Deployer", settings.deployers, AccessLevel.DEPLOY),
-            ("Reader", settings.readers, AccessLevel.READ),
+    def _grant_access(self, access: AccessStack) -> None:
+        for kind, arns, everybody, team, level in (
+            ("Administrator", self.spec.cluster.administrators, "Operators", "operator", AccessLevel.ADMINISTER),
+            ("Deployer", self.spec.cluster.deployers, "Trainers", "trainer", AccessLevel.DEPLOY),
+            ("Reader", self.spec.cluster.readers, "ReadOnly", "reader", AccessLevel.READ),
         ):
-            for arn in arns:
-                # By the principal's own name: taking one off the list leaves the others' entries alone.
-                account, _, name = arn.partition(":iam::")[2].partition("/")
-                # No principal's name has a bar: a path's slash is no hyphen.
-                allow(f"{kind}-{account.replace(':', '-')}-{name.replace('/', '|')}", arn, level)
-        allow("Operators", people.operator.role.role_arn, AccessLevel.ADMINISTER)
-        allow("Trainers", people.trainer.role.role_arn, AccessLevel.DEPLOY)
-        allow("ReadOnly", people.reader.role.role_arn, AccessLevel.READ)
+            # By the principal's own name: taking one off the list leaves the others' entries alone. No name has a bar: a path's
+            # slash is no hyphen.
+            named = {
+                f"{kind}-{arn.partition(':iam::')[2].replace(':', '-').replace('/', '-', 1).replace('/', '|')}": arn
+                for arn in arns
+            }
+            where = [self.spec.jobs.namespace] if level is AccessLevel.DEPLOY else []
+            for id, arn in {**named, everybody: access.teams[team].role.role_arn}.items():
+                ClusterAccess(self, id, cluster=self.cluster, principal_arn=arn, level=level, namespaces=where)
 
 
 def make_tunnel(

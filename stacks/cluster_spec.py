@@ -10,7 +10,8 @@ import json
 import re
 from collections.abc import Iterator
 from importlib import resources
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,9 +19,8 @@ from pydantic import ConfigDict, Field, field_validator
 
 from settings.model import Fault, Refused, Settings, read
 from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, TUNNEL_TYPE, ControlPlane
-from stacks.network_settings import Network, Zone, ip_network
+from stacks.network_settings import LogDays, Network, Zone, ip_network, once
 from stacks.node_settings import XEN_TYPE, NodeGroup, most_vcpus
-from stacks.people_settings import NO_BUDGETS, Budget, Jobs, Logs
 from stacks.storage_settings import Bucket, FileSystem, Images, Key
 
 # Tools know this module alone of all that is below it.
@@ -38,6 +38,48 @@ PARTS = ("access", "network", "storage", "cluster", "nodes", "watch")
 """The last words of the stacks' names."""
 
 OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
+
+DATA_ACCOUNT = "paddle-data"
+"""Service account of the data job, as its manifests name it: it alone may read the bucket. Trainers have no rights in AWS."""
+
+NO_BUDGETS = (
+    *("af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-3", "ap-south-2", "ap-southeast-3", "ap-southeast-4"),
+    *("ap-southeast-5", "ap-southeast-6", "ap-southeast-7", "ca-west-1", "eu-central-2", "eu-north-1", "eu-south-1"),
+    *("eu-south-2", "il-central-1", "me-central-1", "mx-central-1", "us-gov-east-1", "us-gov-west-1"),
+)
+"""Regions whose CloudFormation does not know AWS::Budgets::Budget: its resource schemas by region, November 2026."""
+
+DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])]
+Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$", examples=["somebody@example.com"])]
+
+
+class Jobs(Settings):
+    """Where jobs run, as their manifests say."""
+
+    namespace: DnsLabel = "paddle"
+    """The jobs' Kubernetes namespace, as in job.yaml."""
+
+    def _faults(self) -> Iterator[Fault]:
+        if self.namespace.startswith("kube-"):
+            allowed = "kube-* belongs to the cluster; choose one for training jobs, such as paddle"
+            yield Refused("namespace", self.namespace, allowed)
+
+
+class Logs(Settings):
+    """Container logs in CloudWatch, kept beyond the life of their pods."""
+
+    days: LogDays = 0
+    """Retention of container logs in CloudWatch; 0: none are sent."""
+
+
+class Budget(Settings):
+    """A monthly budget, with alarms by e-mail and a dashboard; nodes are counted (on EKS by an agent on them)."""
+
+    monthly_usd: int | None = Field(default=None, ge=1)
+    """US dollars a month for this cluster's tag, which `paddle-aws doctor --fix` activates a day after the first deploy;
+    unset: alarms and dashboard alone."""
+    emails: Annotated[list[Email], once("address")] = Field(min_length=1, max_length=10)
+    """E-mail addresses for alarms, 80 % and 100 % of the budget, and a forecast above it."""
 
 
 class ClusterSpec(Settings):
@@ -156,48 +198,36 @@ class ClusterSpec(Settings):
                     yield Refused(setting, zone, f"allowed are {field} ({', '.join(zones)})")
 
     def _addresses(self) -> Iterator[Fault]:
-        vpc = self.network.range
+        vpc, own = self.network.range, self.cluster.self_managed
         field = "network.existing.cidr" if self.network.existing else "network.cidr"
-        services = ip_network(self.cluster.services)
-        if vpc.overlaps(services):
-            yield Refused("cluster.service_cidr", str(services), f"it overlaps {field} ({vpc}): take a range apart from it")
-        if self.cluster.self_managed:
-            yield from self._pod_addresses(vpc, field, services)
-            return
+        taken = {field: vpc, "cluster.service_cidr": ip_network(self.cluster.services)}
+        if own:
+            taken["cluster.pod_cidr"] = pods = ip_network(self.cluster.pod_cidr)
+            machines, has = sum(group.max for group in self.nodes.values()) + 1, 2 ** (24 - pods.prefixlen)
+            if machines > has:
+                allowed = f"each machine takes a /24 of it, which makes {has}, and there may be {machines}: take a wider range"
+                yield Refused("cluster.pod_cidr", str(pods), allowed)
+        for (other, theirs), (setting, ours) in combinations(taken.items(), 2):
+            if ours.overlaps(theirs):
+                yield Refused(setting, str(ours), f"it overlaps {other} ({theirs}): take a range apart from it")
         has = self.network.private_addresses_per_zone
-        if has is not None:
-            for zone in self.network.zones:
-                groups = [group for group in self.nodes.values() if zone in (group.availability_zones or self.network.zones)]
-                nodes = sum(-(-group.max // len(group.availability_zones or self.network.zones)) for group in groups)
-                if nodes * ADDRESSES_PER_NODE > has:
-                    allowed = (
-                        f"its private subnet in {zone} has {has} addresses, and {nodes} nodes with their pods take "
-                        f"{nodes * ADDRESSES_PER_NODE}: take a wider range or fewer nodes"
-                    )
-                    yield Refused(field, str(vpc), allowed)
-                    return
-
-    def _pod_addresses(self, vpc: IPv4Network, field: str, services: IPv4Network) -> Iterator[Fault]:
-        pods = ip_network(self.cluster.pod_cidr)
-        for other, setting in ((vpc, field), (services, "cluster.service_cidr")):
-            if pods.overlaps(other):
-                yield Refused("cluster.pod_cidr", str(pods), f"it overlaps {setting} ({other}): take a range apart from it")
-        machines, has = sum(group.max for group in self.nodes.values()) + 1, 2 ** (24 - pods.prefixlen)
-        if machines > has:
-            allowed = f"each machine takes a /24 of it, which makes {has}, and there may be {machines}: take a wider range"
-            yield Refused("cluster.pod_cidr", str(pods), allowed)
+        if own or has is None:
+            return
+        for zone in self.network.zones:
+            groups = [group for group in self.nodes.values() if zone in (group.availability_zones or self.network.zones)]
+            nodes = sum(-(-group.max // len(group.availability_zones or self.network.zones)) for group in groups)
+            if nodes * ADDRESSES_PER_NODE > has:
+                take = f"{nodes} nodes with their pods take {nodes * ADDRESSES_PER_NODE}: take a wider range or fewer nodes"
+                yield Refused(field, str(vpc), f"its private subnet in {zone} has {has} addresses, and {take}")
+                return
 
     def _self_managed(self) -> Iterator[Fault]:
         if not self.cluster.self_managed:
             return
         for name, group in self.nodes.items():
-            for setting, found in (
-                ("kind", group.kind == "managed" and "kind" in group.model_fields_set and "managed"),
-                ("gpu", group.gpu),
-                ("efa", group.efa),
-                ("auto_repair", group.auto_repair),
-            ):
-                if found:
+            for setting in ("kind", "gpu", "efa", "auto_repair"):
+                found = getattr(group, setting)
+                if setting in group.model_fields_set and found and found != "self-managed":
                     allowed = "allowed with cluster.kind eks only, and the kind is self-managed"
                     yield Refused(f"nodes.{name}.{setting}", found, allowed)
             for value in group.instance_types:
@@ -211,27 +241,16 @@ class ClusterSpec(Settings):
         if zone not in zones:
             yield Refused("cluster.availability_zone", zone, f"allowed is one of the network's zones ({', '.join(zones)})")
             return
-        if self.cluster.elastic_ip and zone not in self.network.public_zones:
+        if self.cluster.elastic_ip and not self.network.has_public_subnets:
             allowed = f"there is no public subnet in {zone} (network.nat_gateways 0, or none named in network.existing)"
             yield Refused("cluster.elastic_ip", True, allowed)
         if address := self.cluster.private_address:
-            yield from self._check_address(address, zone)
-
-    def _check_address(self, address: str, zone: str) -> Iterator[Fault]:
-        subnet = self.network.subnet(zone, public=self.cluster.elastic_ip)
-        inside = subnet or self.network.range
-        try:
-            found = IPv4Address(address)
-        except ValueError:
-            yield Refused("cluster.private_address", address, f"allowed is an address in {inside}")
-            return
-        place = int(found) - int(inside.network_address)
-        # AWS keeps the first four addresses of each subnet, and its last; a NAT gateway has a public one's last but one.
-        kind, kept = ("public", 2) if self.cluster.elastic_ip else ("private", 1)
-        if found not in inside or (subnet and not 4 <= place < subnet.num_addresses - kept):
-            last = "its last two" if kept == 2 else "its last"
-            what = f"the {kind} subnet of {zone}, but for its first four and {last}" if subnet else "the VPC"
-            yield Refused("cluster.private_address", address, f"allowed is an address in {inside} ({what})")
+            subnet = self.network.subnet(zone, public=self.cluster.elastic_ip)
+            inside = subnet or self.network.range
+            # AWS keeps the first four addresses of each subnet, and its last; a NAT gateway has a public one's last but one.
+            first, last = inside[4], inside[-3 if subnet and self.cluster.elastic_ip else -2]
+            if not first <= IPv4Address(address) <= last:
+                yield Refused("cluster.private_address", address, f"allowed are {first} to {last}")
 
     def _untainted(self) -> Iterator[Fault]:
         # coredns and the EFS driver's controller tolerate no taint of ours: on tainted nodes alone they wait, and the deploy
@@ -239,20 +258,12 @@ class ClusterSpec(Settings):
         # control plane.
         if self.cluster.existing or self.cluster.self_managed:
             return
-        welcoming = [name for name, group in self.nodes.items() if not group.repels]
-        if not welcoming:
+        if not any(group.desired and not group.repels for group in self.nodes.values()):
             allowed = (
-                "every group is tainted (gpu adds a taint too), and coredns and the EFS driver would never start: "
-                "add a group without gpu and taints"
+                "allowed is one group at least with neither gpu nor taints, and desired 1 or more: else coredns and the EFS "
+                f"driver never start (to pay for no node, destroy {self.name}-nodes)"
             )
             yield Refused("nodes", ", ".join(self.nodes), allowed)
-        elif not any(self.nodes[name].desired for name in welcoming):
-            # Nor is it a way to rest: the deploy of a change to an add-on would wait as long.
-            allowed = (
-                "coredns and the EFS driver would never start without a node: allowed is 1 or more in one group without taints "
-                f"(to pay for no node, destroy {self.name}-nodes)"
-            )
-            yield Refused(f"nodes.{welcoming[0]}.desired", 0, allowed)
 
     def _region(self) -> Iterator[Fault]:
         if self.budget and self.budget.monthly_usd and self.region in NO_BUDGETS:

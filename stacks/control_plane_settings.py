@@ -90,6 +90,7 @@ Principal = Annotated[
     str,
     Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$", examples=["arn:aws:iam::123456789012:role/Admin"]),
 ]
+_OCTET = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 AddonName = Annotated[str, Field(pattern=f"^({'|'.join(ADDONS)})$", examples=list(ADDONS))]
 AddonVersion = Annotated[str, Field(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\S+$", examples=["v1.2.3-eksbuild.1"])]
 
@@ -142,7 +143,7 @@ class ControlPlane(Settings):
     """Self-managed: the control plane's EC2 type (Nitro)."""
     availability_zone: str | None = None
     """Self-managed: the control plane's zone, for good; unset: the first one."""
-    private_address: str | None = None
+    private_address: str | None = Field(default=None, pattern=rf"^{_OCTET}(\.{_OCTET}){{3}}$", examples=["10.0.64.9"])
     """Self-managed: the control plane's address, for good; unset: its subnet's ninth."""
     elastic_ip: bool = False
     """Self-managed: a public address for the endpoint, if public_access_from is set. For good."""
@@ -171,13 +172,12 @@ class ControlPlane(Settings):
             yield Refused("version", self.version, f"allowed is one of {', '.join(KUBERNETES_VERSIONS)} (EKS standard support)")
         elif not re.fullmatch(r"1\.\d{2,3}", self.version):
             yield Refused("version", self.version, "allowed is a Kubernetes version such as 1.35")
-        for other, fields in (("self-managed", EKS_ALONE), ("eks", SELF_MANAGED_ALONE)):
-            for field in fields:
-                # An empty list is what the shipped file has, and asks for nothing.
-                if self.kind == other and field in self.model_fields_set and (value := getattr(self, field)):
-                    alone = "eks" if other == "self-managed" else "self-managed"
-                    found = "set" if isinstance(value, Settings) else value
-                    yield Refused(field, found, f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}")
+        alone, fields = ("eks", EKS_ALONE) if self.self_managed else ("self-managed", SELF_MANAGED_ALONE)
+        for field in fields:
+            # An empty list is what the shipped file has, and asks for nothing.
+            if field in self.model_fields_set and (value := getattr(self, field)):
+                found = "set" if isinstance(value, Settings) else value
+                yield Refused(field, found, f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}")
         if self.kind == "self-managed" and self.public_access_from and not self.elastic_ip:
             allowed = "the control plane has no public address: set {here}elastic_ip true, or leave it empty"
             yield Refused("public_access_from", ", ".join(self.public_access_from), allowed)

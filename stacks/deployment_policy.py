@@ -8,17 +8,18 @@ which actions each resource's handler calls, and on what. deployment_policies.js
 writes them to files, for review; `paddle-aws bootstrap` makes them and bootstraps with them.
 """
 
-import argparse
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from constructs_lib.statements import filled
 from settings.errors import SettingError
 from stacks.cluster_spec import POLICY_PATH, ClusterSpec
 
@@ -42,22 +43,7 @@ Templates = Mapping[str, Mapping[str, Any]]
 """Templates by the name of their stack."""
 
 
-@dataclass
-class Statement:
-    """Actions under one condition, and on what."""
-
-    sid: str
-    conditions: dict[str, Any]
-    actions: set[str] = field(default_factory=set)
-    resources: set[str] = field(default_factory=set)
-
-    def document(self) -> dict[str, Any]:
-        """As IAM takes it."""
-        said = {"Sid": self.sid, "Effect": "Allow", "Action": sorted(self.actions), "Resource": sorted(self.resources)}
-        return {**said, **({"Condition": self.conditions} if self.conditions else {})}
-
-
-def statements(spec: ClusterSpec, templates: Templates) -> list[Statement]:
+def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
     """Every statement that deploying, changing and destroying these stacks takes, and no other."""
     kinds = {
         one["Type"] for _, one in _resources(templates) if not one["Type"].startswith(("AWS::CDK::", "AWS::CloudFormation::"))
@@ -65,30 +51,34 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[Statement]:
     if unknown := sorted(kinds - DATA["handlers"].keys()):
         allowed = "allowed are the types of tests/aws/variants: make it there, and read docs/deployment-policy.md"
         raise SettingError(f"a template has {', '.join(unknown)}: {allowed}")
-    conditions = _conditions(spec, templates, kinds)
-    found = {"Parameters": Statement("Parameters", {}, {"ssm:GetParameters"}, _parameters(spec, kinds))}
+    conditions = _written(spec, templates, kinds)["conditions"]
+    found: dict[str, tuple[set[str], set[str], dict[str, Any]]]
+    found = {"Parameters": ({"ssm:GetParameters"}, _parameters(spec, kinds), {})}
     for kind in sorted(kinds):
         for action in sorted({action for calls in DATA["handlers"][kind].values() for action in calls.split()}):
             service = action.partition(":")[0]
             on = DATA["actions"][action].split()
             arns = {arn for one in on for arn in _arns(spec, templates, action, f"{service}:{one}")} if on else {"*"}
             under = [(sid, condition) for pattern, sid, condition in conditions if re.fullmatch(pattern, action)]
-            if not arns:
-                # Of what is meant by name, the templates have none.
-                continue
-            for sid, condition in under or [(service.capitalize() if on else "WhatHasNoArn", {})]:
-                statement = found.setdefault(sid, Statement(sid, condition))
-                statement.actions.add(action)
-                statement.resources = {"*"} if sid == "Look" else statement.resources | arns
-    return [found[sid] for sid in sorted(found)]
+            # Of what is meant by name, the templates may have none.
+            for sid, condition in (under or [(service.capitalize() if on else "WhatHasNoArn", {})]) if arns else ():
+                actions, resources, _ = found.setdefault(sid, (set(), set(), condition))
+                actions.add(action)
+                resources.update({"*"} if sid == "Look" else arns)
+    return [{"Sid": sid, **_statement(*found[sid])} for sid in sorted(found)]
+
+
+def _statement(actions: Iterable[str], resources: Iterable[str], conditions: Mapping[str, Any]) -> dict[str, Any]:
+    allowed = {"Effect": "Allow", "Action": sorted(actions), "Resource": sorted(resources)}
+    return {**allowed, **({"Condition": conditions} if conditions else {})}
 
 
 def _resources(templates: Templates) -> list[tuple[str, Mapping[str, Any]]]:
     return [(stack, resource) for stack, template in templates.items() for resource in template.get("Resources", {}).values()]
 
 
-def _conditions(spec: ClusterSpec, templates: Templates, kinds: set[str]) -> list[tuple[str, str, dict[str, Any]]]:
-    """(actions, the statement they stand in, its condition); other actions stand in their service's own, without one."""
+def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ()) -> dict[str, Any]:
+    """deployment_policies.json for this cluster. Actions that its conditions do not name have none."""
 
     def reviewed(part: str) -> list[str]:
         return sorted({name for kind in kinds for name in DATA["reviewed"][part].get(kind, "").split()})
@@ -96,7 +86,8 @@ def _conditions(spec: ClusterSpec, templates: Templates, kinds: set[str]) -> lis
     records = {
         one["Properties"]["Name"].rstrip(".") for _, one in _resources(templates) if one["Type"] == "AWS::Route53::RecordSet"
     }
-    iam = f"arn:{_partition(spec)}:iam::"
+    arn = f"arn:{_partition(spec)}:"
+    iam = f"{arn}iam::"
     policies = [*_arns(spec, templates, "", "iam:policy"), *(f"{iam}aws:policy/{name}" for name in _of_aws(templates))]
     groups = [f"{iam}*:policy{POLICY_PATH}{spec.name}-{team.lower()}" for team in TEAMS]
     known = {
@@ -104,22 +95,18 @@ def _conditions(spec: ClusterSpec, templates: Templates, kinds: set[str]) -> lis
         "detachable": policies + groups,
         "groups": groups,
         "linked_role_of": reviewed("linked_role_of"),
+        "looks_up": f"{iam}*:role/cdk-{spec.qualifier}-lookup-role-*",
         "mounted": {} if spec.file_system.existing else {"StringEquals": {"aws:ResourceTag/cluster": spec.name}},
         "name": spec.name,
         "passed_to": reviewed("passed_to"),
         "policies": policies,
         "records": sorted(records),
         "services": f"*.{spec.region}.amazonaws.com*",
+        "stacks": [f"{arn}cloudformation:{spec.region}:*:stack/{name}/*" for name in spec.stack_names],
+        **{team.lower(): f"{iam}*:role/{_made_up(f'{spec.name}-access')}People{team}Role*" for team in TEAMS},
     }
-    return [(actions, sid, _filled(condition, known)) for actions, sid, condition in WRITTEN["conditions"]]
-
-
-def _filled(value: Any, known: Mapping[str, Any]) -> Any:
-    if isinstance(value, dict):
-        return {name: _filled(inner, known) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_filled(inner, known) for inner in value]
-    return known[value[1:]] if value.startswith("$") else value
+    found: dict[str, Any] = filled(WRITTEN, known)
+    return found
 
 
 def _of_aws(templates: Templates) -> list[str]:
@@ -138,27 +125,24 @@ def _parameters(spec: ClusterSpec, kinds: set[str]) -> set[str]:
 
 def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> list[str]:
     """What is meant of a kind, such as `iam:role`: by name where its ARN has one."""
-    cluster = spec.cluster_name
-    file_system, zone = spec.file_system.existing, spec.zone.existing
+    cluster, file_system, zone = spec.cluster_name, spec.file_system.existing, spec.zone.existing
+    key_pair = any(one["Type"] == "AWS::EC2::KeyPair" for _, one in _resources(templates))
     known = {
-        "eks:cluster": cluster,
-        "elasticfilesystem:file-system": file_system.id if file_system else "*",
-        "iam:oidc-provider": f"oidc.eks.{spec.region}.*",
-        "kms:key": (spec.key.existing_arn or "*").rpartition("/")[2],
-        "route53:hostedzone": zone.id if zone else "*",
-    }
-    if action == "iam:CreateServiceLinkedRole":
-        names = ["aws-service-role/*"]
-    elif action in ("ec2:CreateKeyPair", "ec2:DeleteKeyPair"):
-        names = [spec.name]
-    elif kind in NAMED:
-        names = sorted({_name(spec, stack, one) for stack, one in _resources(templates) if one["Type"] == NAMED[kind]})
-    elif kind == "ssm:parameter":
+        "iam:CreateServiceLinkedRole": ["aws-service-role/*"],
+        "ec2:CreateKeyPair": [spec.name],
+        "ec2:DeleteKeyPair": [spec.name],
+        "eks:cluster": [cluster],
+        "elasticfilesystem:file-system": [file_system.id if file_system else "*"],
+        "iam:oidc-provider": [f"oidc.eks.{spec.region}.*"],
+        "kms:key": [(spec.key.existing_arn or "*").rpartition("/")[2]],
+        "route53:hostedzone": [zone.id if zone else "*"],
         # The CDK's marker in the stack of a cluster, and where EC2 keeps the private half of a key pair.
-        key_pair = any(one["Type"] == "AWS::EC2::KeyPair" for _, one in _resources(templates))
-        names = ["CFN-*", *(["ec2/keypair/*"] if key_pair else [])]
-    else:
-        names = [known.get(kind, f"{cluster}/*" if kind.startswith("eks:") else "*")]
+        "ssm:parameter": ["CFN-*", *(["ec2/keypair/*"] if key_pair else [])],
+    }
+    others = [f"{cluster}/*" if kind.startswith("eks:") else "*"]
+    if kind in NAMED:
+        others = sorted({_name(spec, stack, one) for stack, one in _resources(templates) if one["Type"] == NAMED[kind]})
+    names = known.get(action, known.get(kind, others))
     form = DATA["arns"][kind].replace("${Partition}", _partition(spec)).replace("${Region}", spec.region)
     if kind.startswith("autoscaling:"):
         form += "*:autoScalingGroupName/"
@@ -207,20 +191,14 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                 actions.add(action)
                 arns.add(arn)
     everywhere = merged[json.dumps({}), "*"][0]
-    # All of EC2's Describe, for length, but for what shows user data.
+    # All of EC2's Describe, for length, but for what shows user data (WRITTEN).
     everywhere -= {action for action in everywhere if action.startswith("ec2:Describe")}
     everywhere.add("ec2:Describe*")
-    shows = ["ec2:DescribeInstanceAttribute", "ec2:DescribeLaunchTemplateVersions"]
-    found: list[dict[str, Any]] = [
-        {"Effect": "Deny", "Action": shows, "Resource": "*"},
-        _filled(WRITTEN["foreign"], {"name": spec.name}),
-    ]
+    found: list[dict[str, Any]] = _written(spec, templates)["never"]
     for (conditions_text, _), (actions, arns) in sorted(merged.items()):
         widest = {arn for arn in arns if not any(arn != wide and fnmatchcase(arn, wide) for wide in arns)}
-        statement_ = Statement(
-            "", json.loads(conditions_text), actions if "*" in arns else actions - everywhere, widest
-        ).document()
-        found += [{key: value for key, value in statement_.items() if key != "Sid"}] if statement_["Action"] else []
+        if left := actions if "*" in arns else actions - everywhere:
+            found.append(_statement(left, widest, json.loads(conditions_text)))
     return found
 
 
@@ -273,19 +251,13 @@ def documents(spec: ClusterSpec, templates: Templates) -> dict[str, dict[str, An
     """Every policy by its name. Raises SettingError where the boundary is longer than IAM takes."""
     deploy: list[list[dict[str, Any]]] = [[]]
     for statement in statements(spec, templates):
-        document = statement.document()
-        if size(_document([*deploy[-1], document])) > LIMIT:
+        if size(_document([*deploy[-1], statement])) > LIMIT:
             deploy.append([])
-        deploy[-1].append(document)
-    arn = f"arn:{_partition(spec)}:"
-    stacks = [f"{arn}cloudformation:{spec.region}:*:stack/{name}/*" for name in spec.stack_names]
-    known = {"stacks": stacks, "looks_up": f"{arn}iam::*:role/cdk-{spec.qualifier}-lookup-role-*"}
-    roles = {team: f"{arn}iam::*:role/{_made_up(f'{spec.name}-access')}People{team}Role*" for team in TEAMS}
+        deploy[-1].append(statement)
     found = {
         **{f"deploy-{number}": one for number, one in enumerate(deploy, 1)},
         "boundary": boundary(spec, templates),
-        "bootstrap": _filled(WRITTEN["bootstrap"], known),
-        **{team.lower(): _filled(WRITTEN["group"], {"role": role}) for team, role in roles.items()},
+        **_written(spec, templates)["policies"],
     }
     if (long := size(_document(found["boundary"]))) > LIMIT:
         raise SettingError(f"the permissions boundary has {long} characters, and IAM takes {LIMIT}: use shorter names")
@@ -301,28 +273,24 @@ def size(document: dict[str, Any]) -> int:
     return len(json.dumps(document, separators=(",", ":")))
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Writes the files; 2 if the settings cannot be used."""
-    parser = argparse.ArgumentParser(prog="python -m stacks.deployment_policy", description=__doc__.splitlines()[0])
-    parser.add_argument("--config", type=Path, default=Path("cluster.yaml"), help="the cluster's settings (cluster.yaml)")
-    parser.add_argument("--out", type=Path, default=Path("dist/policies"), help="where the files go (dist/policies)")
-    options = parser.parse_args(arguments)
+def main(
+    config: Annotated[Path, typer.Option(help="The cluster's settings.")] = Path("cluster.yaml"),
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("dist/policies"),
+) -> None:
+    """Write the policies of a restricted deployer to files, for review."""
     try:
-        spec = ClusterSpec.load(options.config)
+        spec = ClusterSpec.load(config)
         if spec.deployer != "restricted":
-            raise SettingError(
-                f"{options.config}: deployer is {spec.deployer}: set it restricted, which gives each role a boundary"
-            )
+            raise SettingError(f"{config}: deployer is {spec.deployer}: set it restricted, which gives each role a boundary")
         policies = documents(spec, synthesized(spec))
     except SettingError as error:
         print(error, file=sys.stderr)
-        return 2
-    options.out.mkdir(parents=True, exist_ok=True)
+        sys.exit(2)
+    out.mkdir(parents=True, exist_ok=True)
     for name, document in policies.items():
-        file = options.out / f"{name}.json"
+        file = out / f"{name}.json"
         file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         print(file)
-    return 0
 
 
 def synthesized(spec: ClusterSpec) -> Templates:
@@ -341,4 +309,4 @@ def synthesized(spec: ClusterSpec) -> Templates:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

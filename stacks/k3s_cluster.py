@@ -3,18 +3,17 @@
 from aws_cdk import CfnOutput, Duration, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_route53 as route53
-from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.k3s.cluster import API_PORT, SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.release import MachineFile, Release
-from stacks.access import AccessStack
+from stacks.access import AccessStack, grant_work
 from stacks.cluster import make_tunnel
 from stacks.cluster_spec import ClusterSpec
 from stacks.distribution_lock import DistributionLock
 from stacks.network import NetworkStack
 from stacks.part import ClusterPart
-from stacks.people import BucketArns, grant_work
+from stacks.storage import StorageStack
 
 
 def release(spec: ClusterSpec) -> Release:
@@ -38,7 +37,7 @@ class K3sClusterStack(ClusterPart):
         release: Release,
         access: AccessStack,
         network: NetworkStack,
-        bucket: s3.IBucket,
+        storage: StorageStack,
     ) -> None:
         super().__init__(scope, spec, "cluster", "self-managed control plane")
         settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
@@ -53,7 +52,7 @@ class K3sClusterStack(ClusterPart):
                 resource.add_property_deletion_override(never_changed)
             # Where AWS puts the private key, encrypted; it is nowhere else.
             key_name, ssh_key = pair.key_pair_name, pair.private_key.parameter_name
-        granted = BucketArns(self, bucket)
+        self.add_stack_dependency(storage)
         subnets = vpc.public_subnets if settings.elastic_ip else vpc.select_subnets().subnets
         self.cluster = SelfManagedCluster(
             self,
@@ -62,8 +61,8 @@ class K3sClusterStack(ClusterPart):
             cluster_name=spec.name,
             release=release,
             snapshots=SnapshotPlace(
-                bucket_name=bucket.bucket_name,
-                bucket_arn=granted.bucket,
+                bucket_name=storage.bucket.bucket_name,
+                bucket_arn=storage.bucket_arn,
                 encryption_key=key,
                 **settings.snapshots.model_dump(),
             ),
@@ -81,7 +80,7 @@ class K3sClusterStack(ClusterPart):
             group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
         )
-        grant_work(self, spec, access.people, granted, ssh_key=ssh_key)
+        grant_work(self, access, storage, ssh_key=ssh_key)
         where = (self.cluster.private_address, API_PORT, self.cluster.firewall.control_plane)
         make_tunnel(self, spec, access, vpc, where)
         self._names(spec, zone)

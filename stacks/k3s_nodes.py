@@ -14,7 +14,6 @@ from stacks.network import NetworkStack
 from stacks.node_settings import NodeGroup
 from stacks.nodes import props_of
 from stacks.part import ClusterPart
-from stacks.people import BucketArns
 from stacks.storage import StorageStack
 
 
@@ -35,15 +34,15 @@ class K3sNodesStack(ClusterPart):
         super().__init__(scope, spec, "nodes", "worker nodes")
         # An upgrade replaces the control plane first: a node is never newer.
         self.add_stack_dependency(home)
-        granted = BucketArns(self, storage.bucket)
+        self.add_stack_dependency(storage)
         # One role for all groups. Sources alone: the snapshots in the same bucket hold every secret of the cluster.
         role = TokenNodeRole(
             self,
             "Joining",
             cluster=home.cluster,
             release=release,
-            data_arns=[granted.sources],
-            data_bucket_arn=granted.bucket,
+            data_arns=[f"{storage.bucket_arn}/sources/*"],
+            data_bucket_arn=storage.bucket_arn,
         )
 
         def made(name: str, group: NodeGroup) -> K3sNodeGroup:

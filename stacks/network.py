@@ -2,11 +2,11 @@
 
 from aws_cdk import Annotations, CfnOutput, CfnWaitConditionHandle
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
 from constructs_lib.network.network import SELF_MANAGED_SERVICES, FlowLogs, ServiceEndpoints, TrainingNetwork
+from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.network_settings import ExistingVpc
 from stacks.part import ClusterPart
@@ -15,18 +15,19 @@ from stacks.part import ClusterPart
 class NetworkStack(ClusterPart):
     """The VPC and the private DNS zone, new or existing."""
 
-    def __init__(self, scope: Construct, spec: ClusterSpec, *, key: kms.IKey) -> None:
+    def __init__(self, scope: Construct, spec: ClusterSpec, access: AccessStack) -> None:
         super().__init__(scope, spec, "network", "network")
-        settings = spec.network
-        own = spec.cluster.self_managed
+        self.access, settings, own = access, spec.network, spec.cluster.self_managed
         services = SELF_MANAGED_SERVICES if own else None
+        # Of EC2's private names (VPC user guide, DNS attributes).
+        domain = "ec2.internal" if spec.region == "us-east-1" else f"{spec.region}.compute.internal"
         self.vpc: ec2.IVpc
         if settings.existing:
             self.vpc = self._existing(settings.existing)
             if settings.interface_endpoints:
                 ServiceEndpoints(self, "Endpoints", vpc=self.vpc, services=services)
             if settings.flow_log_days:
-                FlowLogs(self, "FlowLogs", vpc=self.vpc, days=settings.flow_log_days, encryption_key=key)
+                FlowLogs(self, "FlowLogs", vpc=self.vpc, days=settings.flow_log_days, encryption_key=access.key)
         else:
             self.vpc = TrainingNetwork(
                 self,
@@ -36,8 +37,8 @@ class NetworkStack(ClusterPart):
                 nat_at_the_end=own and spec.cluster.elastic_ip,
                 endpoint_services=services,
                 # EC2's own names of machines, said instead of assumed: the kubelet's certificates carry them.
-                domain_name=_domain(spec.region) if own else None,
-                encryption_key=key,
+                domain_name=domain if own else None,
+                encryption_key=access.key,
             ).vpc
         self.zone: route53.IHostedZone
         if spec.zone.existing:
@@ -54,8 +55,7 @@ class NetworkStack(ClusterPart):
         CfnOutput(self, "ZoneName", value=self.zone.zone_name)
 
     def _existing(self, existing: ExistingVpc) -> ec2.IVpc:
-        zones = list(existing.private_subnets)
-        public = [existing.public_subnets[zone] for zone in zones if zone in existing.public_subnets]
+        zones, public = list(existing.private_subnets), existing.public_subnets
         vpc = ec2.Vpc.from_vpc_attributes(
             self,
             "Vpc",
@@ -63,15 +63,9 @@ class NetworkStack(ClusterPart):
             vpc_cidr_block=existing.cidr,
             availability_zones=zones,
             private_subnet_ids=list(existing.private_subnets.values()),
-            # The CDK takes one for each zone or none.
-            public_subnet_ids=public if len(public) == len(zones) else None,
+            public_subnet_ids=[public[zone] for zone in zones] if self.spec.network.has_public_subnets else None,
         )
         for subnet in (*vpc.private_subnets, *vpc.public_subnets):
             # Routes of somebody else's subnets are never read, and never changed.
             Annotations.of(subnet).acknowledge_warning("@aws-cdk/aws-ec2:noSubnetRouteTableId", "routes stay as they are")
         return vpc
-
-
-def _domain(region: str) -> str:
-    """The domain of EC2's private names (VPC user guide, DNS attributes)."""
-    return "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"

@@ -155,12 +155,11 @@ class Network(Settings):
         return list(self.existing.private_subnets) if self.existing else self.availability_zones
 
     @property
-    def public_zones(self) -> list[str]:
-        """The zones that have a public subnet we can name: with an existing VPC all zones or none, as the CDK takes them."""
+    def has_public_subnets(self) -> bool:
+        """Whether we can name a public subnet of each zone: the CDK takes one for each or none."""
         if self.existing:
-            zones = list(self.existing.private_subnets)
-            return zones if all(zone in self.existing.public_subnets for zone in zones) else []
-        return self.availability_zones if self.nat_gateways else []
+            return self.existing.private_subnets.keys() <= self.existing.public_subnets.keys()
+        return self.nat_gateways > 0
 
     @property
     def range(self) -> ipaddress.IPv4Network:

@@ -122,19 +122,20 @@ class NodeGroup(Settings):
                 yield Refused("instance_types", value, "{here}gpu is true: allowed are NVIDIA types such as g5.xlarge")
             if not self.gpu and GPU_TYPE.fullmatch(value):
                 yield Refused("instance_types", value, "its GPUs would lie idle: set {here}gpu true, or take another type")
-            family, _, size = value.partition(".")
-            for field, lack, example in (
-                ("efa", "it has no Elastic Fabric Adapter", "c5n.18xlarge"),
-                ("placement_group", "EC2 takes none of its family into one", "m5.large"),
-            ):
+        for field, lack, example in (
+            ("efa", "it has no Elastic Fabric Adapter", "c5n.18xlarge"),
+            ("placement_group", "EC2 takes none of its family into one", "m5.large"),
+        ):
+            if not getattr(self, field):
+                continue
+            if len(self.availability_zones) != 1:
+                yield Refused(field, True, "it works within one zone: name exactly one in {here}availability_zones")
+            for value in self.instance_types:
+                family, _, size = value.partition(".")
                 sizes = SIZES_WITH[field].get(family, [size])
-                if getattr(self, field) and size not in sizes:
+                if size not in sizes:
                     like = ", ".join(f"{family}.{one}" for one in sizes) or f"types such as {example}"
                     yield Refused("instance_types", value, f"{{here}}{field} is true, and {lack}: allowed are {like}")
-        for field in ("placement_group", "efa"):
-            if getattr(self, field) and len(self.availability_zones) != 1:
-                allowed = "it works within one zone: name exactly one in {here}availability_zones"
-                yield Refused(field, getattr(self, field), allowed)
         if self.gpu and any((taint.key, taint.effect) == ("nvidia.com/gpu", "NoSchedule") for taint in self.taints):
             yield Refused("taints", "nvidia.com/gpu:NoSchedule", "{here}gpu adds it already: leave it out")
         if self.auto_repair and self.kind == "self-managed":

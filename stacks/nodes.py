@@ -15,13 +15,10 @@ from constructs_lib.eks.addon import ClusterAddon, ContainerLogs, EfsDriver
 from constructs_lib.eks.managed_nodes import AMI_TYPES, ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManagedNodes
 from constructs_lib.storage.file_system import MountableFileSystem
-from stacks.access import AccessStack
 from stacks.cluster import ClusterStack
 from stacks.cluster_spec import ClusterSpec
-from stacks.network import NetworkStack
 from stacks.node_settings import NodeGroup
 from stacks.part import ClusterPart
-from stacks.storage import StorageStack
 
 METRIC_DAYS = 7
 """How long the events are kept that carry metrics; CloudWatch keeps the metrics themselves for months."""
@@ -30,56 +27,46 @@ METRIC_DAYS = 7
 class NodesStack(ClusterPart):
     """Node groups and their add-ons."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        spec: ClusterSpec,
-        *,
-        home: ClusterStack,
-        access: AccessStack,
-        network: NetworkStack,
-        storage: StorageStack,
-        versions: Mapping[str, str],
-    ) -> None:
+    def __init__(self, scope: Construct, spec: ClusterSpec, home: ClusterStack, versions: Mapping[str, str]) -> None:
         """`versions`: those of add-ons by name, and of node images by EKS's AMI type."""
         super().__init__(scope, spec, "nodes", "worker nodes")
-        self._versions = versions
-        self._spec, self._cluster, self._vpc = spec, home.cluster, network.vpc
-        self._file_system, self._volume_key = storage.file_system, access.node_volume_key
+        self._home, self._cluster, self._versions = home, home.cluster, versions
         # One role for all groups of a kind: EKS knows those of managed groups by itself, and of the others by one entry.
         kinds = {group.kind for group in spec.nodes.values()}
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
         self._joining = SelfManagedNodeRole(self, "SelfManaged", cluster=self._cluster) if "self-managed" in kinds else None
         self.groups = [self._group(name, group) for name, group in spec.nodes.items()]
-        for addon in self._addons(access.key):
+        for addon in self._addons():
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
             addon.node.add_dependency(*(group.resource for group in self.groups))
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
 
     def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
-        props = props_of(group, self._file_system, self._volume_key)
-        cluster, vpc = self._cluster, self._vpc
+        network, cluster, settings = self._home.storage.network, self._cluster, self.spec.cluster
+        props = props_of(group, self._home.storage.file_system, network.access.node_volume_key)
         if group.kind == "managed":
-            repair, settings = group.auto_repair is not False, self._spec.cluster
+            repair = group.auto_repair is not False
             versions = {"kubernetes_version": settings.version, "release_version": self._versions.get(AMI_TYPES[group.gpu])}
             if settings.existing and "version" not in settings.model_fields_set:
                 # Nobody said which version somebody else's cluster has.
                 versions = {}
-            return ManagedNodes(self, name, cluster=cluster, vpc=vpc, role=self._role, auto_repair=repair, **versions, **props)
+            return ManagedNodes(
+                self, name, cluster=cluster, vpc=network.vpc, role=self._role, auto_repair=repair, **versions, **props
+            )
         return SelfManagedNodes(
             self,
             # A logical id keeps its type: a group may change its kind.
             f"{name}-{group.kind}",
             cluster=cluster,
-            vpc=vpc,
+            vpc=network.vpc,
             role=self._joining,
-            kubernetes_version=self._spec.cluster.version,
-            service_ipv4_cidr=self._spec.cluster.services,
+            kubernetes_version=settings.version,
+            service_ipv4_cidr=settings.services,
             **props,
         )
 
-    def _addons(self, key: kms.IKey) -> list[CfnResource]:
-        cluster, spec, versions = self._cluster, self._spec, self._versions
+    def _addons(self) -> list[CfnResource]:
+        cluster, spec, versions = self._cluster, self.spec, self._versions
 
         def plain(name: str) -> CfnResource:
             return ClusterAddon(self, name, cluster=cluster, addon_name=name, version=versions.get(name)).resource
@@ -97,7 +84,7 @@ class NodesStack(ClusterPart):
                 cluster_name=spec.cluster_name,
                 days=spec.logs.days or METRIC_DAYS,
                 logs=bool(spec.logs.days),
-                encryption_key=key,
+                encryption_key=self._home.storage.network.access.key,
                 version=versions.get("amazon-cloudwatch-observability"),
             )
             addons.append(logs.resource)

@@ -13,18 +13,22 @@ class ClusterPart(Stack):
         spec: the cluster.
         part: the last word of the stack's name.
         holds: what is in it, for the description.
+
+    Attributes:
+        removal_policy: what happens to data, and to the key that opens it, when its stack goes.
     """
 
     def __init__(self, scope: Construct, spec: ClusterSpec, part: str, holds: str) -> None:
-        env = Environment(region=spec.region)
         policies = spec.deployment_policies
         super().__init__(
             scope,
             f"{spec.name}-{part}",
-            env=env,
+            env=Environment(region=spec.region),
             description=f"{spec.name}: {holds}",
             permissions_boundary=PermissionsBoundary.from_name(f"{policies}-boundary") if policies else None,
         )
+        self.spec = spec
+        self.removal_policy = RemovalPolicy.RETAIN if spec.retain else RemovalPolicy.DESTROY
         tags = Tags.of(self)
         for key, value in {**spec.tags, "project": "paddle-aws", "cluster": spec.name, "owner": spec.owner}.items():
             tags.add(key, value)
@@ -35,29 +39,18 @@ class ClusterPart(Stack):
         tags.add("KubernetesCluster", spec.name, exclude_resource_types=but)
 
 
-def removal(spec: ClusterSpec) -> RemovalPolicy:
-    """What happens to data, and to the key that opens it, when its stack goes."""
-    return RemovalPolicy.RETAIN if spec.retain else RemovalPolicy.DESTROY
-
-
 def removal_summary(spec: ClusterSpec) -> str:
     """One line that says what a destroy will keep and lose."""
-    ours = [
-        name
-        for name, existing in (
-            ("file system", spec.file_system.existing),
-            ("bucket", spec.bucket.existing_name),
-            ("key", spec.key.existing_arn),
-            ("image repository", spec.images.existing),
-        )
-        if not existing
-    ]
-    if not ours:
-        return f"{spec.name}: a destroy keeps file system, bucket, key and image repository: they were there before"
-    listed = ", ".join(ours[:-1]) + f" and {ours[-1]}" if len(ours) > 1 else ours[0]
-    backups = ", but for its backups" if spec.backup and not spec.file_system.existing else ""
+    data = {
+        "file system": spec.file_system.existing,
+        "bucket": spec.bucket.existing_name,
+        "key": spec.key.existing_arn,
+        "image repository": spec.images.existing,
+    }
     if spec.retain:
-        if spec.cluster.self_managed:
-            listed = f"{', '.join(ours)} and a snapshot of the control plane's state"
+        listed = ", ".join([*data, *(["a snapshot of the control plane's state"] if spec.cluster.self_managed else [])])
         return f"{spec.name}: retain is true: a destroy keeps {listed}, with all they hold; everything else goes"
-    return f"{spec.name}: retain is false: a destroy deletes everything, {listed} with all they hold{backups}"
+    ours = ", ".join(name for name, existing in data.items() if not existing)
+    lost = f", with {ours} and all they hold" if ours else " but what was there before"
+    backups = ", but for its backups" if spec.backup and not spec.file_system.existing else ""
+    return f"{spec.name}: retain is false: a destroy deletes everything{lost}{backups}"

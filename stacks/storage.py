@@ -12,31 +12,34 @@ from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
 from stacks.cluster_spec import ClusterSpec
-from stacks.part import ClusterPart, removal
+from stacks.network import NetworkStack
+from stacks.part import ClusterPart
 
 
 class StorageStack(ClusterPart):
-    """File system, bucket, image repository."""
+    """File system, bucket, image repository.
 
-    def __init__(self, scope: Construct, spec: ClusterSpec, *, key: kms.IKey, vpc: ec2.IVpc) -> None:
+    Attributes:
+        bucket_arn: the bucket's, as other stacks see it: the acknowledgments of what is granted spell it. It is no reference of
+            theirs, so they name this stack as what they depend on; else it would be destroyed first, and refuse.
+        bucket_key: the key that seals the bucket.
+    """
+
+    def __init__(self, scope: Construct, spec: ClusterSpec, network: NetworkStack) -> None:
         super().__init__(scope, spec, "storage", "data and images")
-        kept = removal(spec)
-        self.file_system = self._file_system(spec, key, vpc)
+        self.network, key = network, network.access.key
+        self.file_system = self._file_system(network.vpc, key)
         self.bucket: s3.IBucket
+        self.bucket_key = key
         if spec.bucket.existing_name:
-            theirs = spec.bucket.existing_key_arn
-            opens = kms.Key.from_key_arn(self, "BucketKey", theirs) if theirs else key
-            self.bucket = s3.Bucket.from_bucket_attributes(
-                self, "Bucket", bucket_name=spec.bucket.existing_name, encryption_key=opens
-            )
+            if theirs := spec.bucket.existing_key_arn:
+                self.bucket_key = kms.Key.from_key_arn(self, "BucketKey", theirs)
+            self.bucket = s3.Bucket.from_bucket_attributes(self, "Bucket", bucket_name=spec.bucket.existing_name)
+            self.bucket_arn = self.bucket.bucket_arn
         else:
-            self.bucket = DataBucket(
-                self,
-                "Bucket",
-                encryption_key=key,
-                **spec.bucket.model_dump(include={"keep_old_versions_days", "keep_logs_days"}),
-                removal_policy=kept,
-            )
+            days = spec.bucket.model_dump(include={"keep_old_versions_days", "keep_logs_days"})
+            self.bucket = DataBucket(self, "Bucket", encryption_key=key, removal_policy=self.removal_policy, **days)
+            self.bucket_arn = self.export_value(self.bucket.bucket_arn)
         self.repository: ecr.IRepository
         if spec.images.existing:
             self.repository = ecr.Repository.from_repository_name(self, "Images", f"{spec.name}/trainer")
@@ -47,7 +50,7 @@ class StorageStack(ClusterPart):
                 repository_name=f"{spec.name}/trainer",
                 encryption_key=key,
                 keep_images=spec.images.keep,
-                removal_policy=kept,
+                removal_policy=self.removal_policy,
             )
         if spec.file_system.existing is None:
             # Always, not only with a budget: its export would go before the watch stack, which imports it.
@@ -58,8 +61,8 @@ class StorageStack(ClusterPart):
         CfnOutput(self, "AccessPointId", value=self.file_system.access_point.access_point_id)
         CfnOutput(self, "RepositoryUri", value=self.repository.repository_uri)
 
-    def _file_system(self, spec: ClusterSpec, key: kms.IKey, vpc: ec2.IVpc) -> MountableFileSystem:
-        settings = spec.file_system
+    def _file_system(self, vpc: ec2.IVpc, key: kms.IKey) -> MountableFileSystem:
+        settings = self.spec.file_system
         if existing := settings.existing:
             subnets = {subnet.availability_zone: subnet for subnet in vpc.select_subnets(one_per_az=True).subnets}
             group, missing = None, list(subnets)
@@ -87,7 +90,7 @@ class StorageStack(ClusterPart):
             provisioned_throughput_per_second=Size.mebibytes(provisioned) if provisioned else None,
             require_tls=settings.require_tls,
             infrequent_access_after=efs.LifecyclePolicy[f"AFTER_{unread}"] if days else None,
-            automatic_backups=spec.backup,
+            automatic_backups=self.spec.backup,
             posix_id=settings.posix_id,
-            removal_policy=removal(spec),
+            removal_policy=self.removal_policy,
         )

@@ -1,22 +1,18 @@
 """What it costs and how it does: budget, alarms, dashboard. On where cluster.yaml has a `budget`."""
 
 from aws_cdk import CfnOutput
-from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
-from stacks.cluster_spec import ClusterSpec
+from stacks.cluster_spec import Budget, ClusterSpec
 from stacks.part import ClusterPart
-from stacks.people_settings import Budget
+from stacks.storage import StorageStack
 
 
 class WatchStack(ClusterPart):
     """Budget, alarms and dashboard."""
 
-    def __init__(
-        self, scope: Construct, spec: ClusterSpec, *, budget: Budget, key: kms.IKey, file_system: MountableFileSystem
-    ) -> None:
+    def __init__(self, scope: Construct, spec: ClusterSpec, storage: StorageStack, budget: Budget) -> None:
         super().__init__(scope, spec, "watch", "budget, alarms and dashboard")
         if budget.monthly_usd:
             MonthlyBudget(
@@ -32,13 +28,13 @@ class WatchStack(ClusterPart):
             "Watch",
             cluster_name=spec.cluster_name,
             dashboard_name=spec.name,
-            file_system_id=file_system.file_system.file_system_id,
+            file_system_id=storage.file_system.file_system.file_system_id,
             emails=budget.emails,
             min_nodes=sum(group.min for group in spec.nodes.values()),
             bursting=spec.file_system.throughput == "bursting",
             container_insights=spec.node_metrics,
             scaling_groups=machines,
             # A key of somebody else's may not let CloudWatch publish: the topic then has SNS's own encryption.
-            encryption_key=None if spec.key.existing_arn else key,
+            encryption_key=storage.network.access.node_volume_key,
         )
         CfnOutput(self, "DashboardName", value=view.dashboard.dashboard_name)

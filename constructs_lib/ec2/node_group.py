@@ -15,7 +15,7 @@ from constructs_lib.ec2.machine import SCALING_ACTIVITIES, launch_template, laun
 from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.network.addresses import everybody
 from constructs_lib.network.subnets import chosen
-from constructs_lib.storage.key import open_to_node_volumes
+from constructs_lib.storage.key import open_to
 
 
 class NodesCluster(Protocol):
@@ -78,8 +78,7 @@ class NodeGroup(Construct):
     ) -> ec2.LaunchTemplate:
         """The launch template; EKS itself gives a managed group its role, image and user data."""
         shape, home, encryption_key = self.shape, Construct(self, "Template"), self._props.get("encryption_key")
-        if encryption_key:
-            open_to_node_volumes(encryption_key)
+        open_to(encryption_key, "node volumes")
         groups = [
             ec2.SecurityGroup.from_security_group_id(home, "ClusterGroup", self._cluster.cluster_security_group_id),
             *self._props.get("security_groups", ()),

@@ -73,8 +73,7 @@ class ClusterAddon(Construct):
         addon_name: EKS's name of it, such as coredns.
         version: such as v1.2.3-eksbuild.1; None: EKS's default for the cluster's version.
         configuration: the add-on's own settings.
-        role: IAM role of its pods; it must trust EKS Pod Identity (`pod_identity_principal`).
-        service_account: name of its service account; needed where a role is given.
+        roles: service account: IAM role of its pods, which must trust EKS Pod Identity (`pod_identity_principal`).
     """
 
     def __init__(
@@ -86,15 +85,11 @@ class ClusterAddon(Construct):
         addon_name: str,
         version: str | None = None,
         configuration: Mapping[str, Any] | None = None,
-        role: iam.IRole | None = None,
-        service_account: str | None = None,
+        roles: Mapping[str, iam.IRole] | None = None,
     ) -> None:
         super().__init__(scope, id)
-        identities = None
-        if role is not None:
-            if service_account is None:
-                raise ValueError(f"add-on {addon_name} has a role but no service_account: name the account that gets the role")
-            identities = [eks.CfnAddon.PodIdentityAssociationProperty(role_arn=role.role_arn, service_account=service_account)]
+        identity = eks.CfnAddon.PodIdentityAssociationProperty
+        identities = [identity(role_arn=role.role_arn, service_account=account) for account, role in (roles or {}).items()]
         self.resource = eks.CfnAddon(
             self,
             "Resource",
@@ -102,7 +97,7 @@ class ClusterAddon(Construct):
             cluster_name=cluster.cluster_name,
             addon_version=version,
             configuration_values=json.dumps(configuration, sort_keys=True) if configuration else None,
-            pod_identity_associations=identities,
+            pod_identity_associations=identities or None,
             resolve_conflicts="OVERWRITE",
         )
 
@@ -126,8 +121,7 @@ class EfsDriver(Construct):
             cluster=cluster,
             addon_name="aws-efs-csi-driver",
             version=version,
-            role=self.role,
-            service_account="efs-csi-controller-sa",
+            roles={"efs-csi-controller-sa": self.role},
         ).resource
         self.resource.node.add_dependency(policy)
 
@@ -176,8 +170,7 @@ class ContainerLogs(Construct):
             addon_name="amazon-cloudwatch-observability",
             version=version,
             configuration=None if logs else {"containerLogs": {"enabled": False}},
-            role=role,
-            service_account="cloudwatch-agent",
+            roles={"cloudwatch-agent": role},
         ).resource
         for name in GROUPS if logs else (METRICS,):
             group = EndingLogGroup(

@@ -63,13 +63,20 @@ class EndpointName(Construct):
 
     Attributes:
         name: the whole name.
+        host: EKS's own name of the endpoint.
     """
 
     def __init__(self, scope: Construct, id: str, *, zone: route53.IHostedZone, cluster: eks.ICluster) -> None:
         super().__init__(scope, id)
         self.name = f"api.{zone.zone_name}"
         # The endpoint attribute is an https address: the name is what follows the two slashes.
-        host = Fn.select(2, Fn.split("/", cluster.cluster_endpoint))
+        self.host = Fn.select(2, Fn.split("/", cluster.cluster_endpoint))
         route53.CnameRecord(
-            self, "Record", zone=zone, record_name="api", domain_name=host, ttl=Duration.minutes(1), comment="EKS API endpoint"
+            self,
+            "Record",
+            zone=zone,
+            record_name="api",
+            domain_name=self.host,
+            ttl=Duration.minutes(1),
+            comment="EKS API endpoint",
         )

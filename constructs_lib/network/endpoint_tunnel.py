@@ -19,7 +19,7 @@ from constructs_lib.acknowledged import acknowledge
 from constructs_lib.ec2.machine import launch_template, launch_template_of, one_at_a_time, session_role
 from constructs_lib.network.subnets import chosen
 from constructs_lib.statements import filled
-from constructs_lib.storage.key import open_to_node_volumes
+from constructs_lib.storage.key import open_to
 
 TAG = "paddle-aws/tunnel"
 """The machine's tag; its value is the document's name."""
@@ -72,8 +72,7 @@ class EndpointTunnel(Construct):
         group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="Tunnel", allow_all_outbound=False)
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "Session Manager")
         self._connections = ec2.Connections(security_groups=[group])
-        if encryption_key:
-            open_to_node_volumes(encryption_key)
+        open_to(encryption_key, "node volumes")
         role = session_role(self, "Role")
         template = launch_template(
             self,

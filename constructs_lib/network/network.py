@@ -1,7 +1,9 @@
 """The VPC of a training cluster, over named availability zones, with no look-up at synth; its endpoints and flow logs."""
 
+import json
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
+from pathlib import Path
 
 import jsii
 from aws_cdk import Aws, Tags
@@ -11,29 +13,12 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.network.subnets import chosen
 from constructs_lib.storage.key import EndingLogGroup
 
-SERVICES = {
-    "Ec2": "ec2",
-    "Eks": "eks",
-    "EksAuth": "eks-auth",
-    "EcrApi": "ecr.api",
-    "EcrDkr": "ecr.dkr",
-    "Efs": "elasticfilesystem",
-    "Sts": "sts",
-    "Logs": "logs",
-    "Monitoring": "monitoring",
-    "Ssm": "ssm",
-    "SsmMessages": "ssmmessages",
-}
+_TABLE: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("endpoint_services.json").read_text(encoding="utf-8"))
+SERVICES = _TABLE["eks"]
 """What EKS's documents on private clusters ask for, and what the EFS driver, Session Manager and CloudWatch's agent call."""
-
-SELF_MANAGED_SERVICES = {
-    **{name: service for name, service in SERVICES.items() if name not in ("Eks", "EksAuth", "Monitoring")},
-    "CloudFormation": "cloudformation",
-    "Secrets": "secretsmanager",
-}
+SELF_MANAGED_SERVICES = _TABLE["self-managed"]
 """What the machines of a self-managed cluster call: secrets, and the signal that they are ready."""
 
 
@@ -69,7 +54,7 @@ class ServiceEndpoints(Construct):
                 name,
                 vpc=vpc,
                 service=ec2.InterfaceVpcEndpointAwsService(service),
-                subnets=chosen(vpc, vpc_subnets, one_per_az=True),
+                subnets=vpc_subnets,
                 security_groups=[group],
                 open=False,
                 private_dns_enabled=True,
@@ -168,7 +153,6 @@ class TrainingNetwork(Construct):
             subnet_configuration=subnets,
             enable_dns_hostnames=True,
             enable_dns_support=True,
-            # Closing the default group needs a custom resource (CloudFormation cannot edit it); nothing of ours ever carries it.
             restrict_default_security_group=False,
             gateway_endpoints={"S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)},
         )

@@ -3,8 +3,6 @@
 With RemovalPolicy.DESTROY the one Lambda function of the library, one for each stack, empties these buckets and no other.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +14,15 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
-from constructs_lib.storage.key import EndingLogGroup
-from constructs_lib.storage.retained import retain_if_replaced
+from constructs_lib.statements import statements
+from constructs_lib.storage.key import EndingLogGroup, retain_if_replaced
 
+STATEMENTS = Path(__file__).with_name("bucket_statements.json")
 HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
 
 
 class BucketEmptier(Construct):
-    """The provider of one stack: get it by `of`, then `empty_on_delete(bucket)`."""
+    """The one provider of a stack: `empty_on_delete(bucket)`."""
 
     def __init__(self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None) -> None:
         super().__init__(scope, id)
@@ -32,11 +31,8 @@ class BucketEmptier(Construct):
         # A managed policy: inline ones cannot be reviewed or reused on their own.
         task = "Empties this stack's buckets when it is deleted"
         self._policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
-        actions = ["logs:CreateLogStream", "logs:PutLogEvents"]
-        self._policy.add_statements(
-            iam.PolicyStatement(sid="OwnLogs", actions=actions, resources=[log_group.log_group_arn]),
-            iam.PolicyStatement(sid="OwnStack", actions=["cloudformation:DescribeStacks"], resources=[Stack.of(self).stack_id]),
-        )
+        known = {"logs": log_group.log_group_arn, "stack": Stack.of(self).stack_id}
+        self._policy.add_statements(*statements(STATEMENTS, "emptier", **known))
         # The bare resource: the construct above it brings five more services' modules, a tenth of a whole synth.
         self._function = lambda_.CfnFunction(
             self,
@@ -61,16 +57,6 @@ class BucketEmptier(Construct):
             *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
             *("NIST.800.53.R5-LambdaInsideVPC", "CKV_AWS_117"),
         )
-
-    @classmethod
-    def of(cls, scope: Construct, *, encryption_key: kms.IKey | None = None) -> BucketEmptier:
-        """The emptier of `scope`'s stack, made when it is first asked for; `encryption_key` is for its logs."""
-        stack = Stack.of(scope)
-        found = stack.node.try_find_child("BucketEmptier")
-        if found is None:
-            return cls(stack, "BucketEmptier", encryption_key=encryption_key)
-        assert isinstance(found, cls)
-        return found
 
     def empty_on_delete(self, bucket: s3.Bucket) -> None:
         """Deletes all of `bucket`'s objects and versions just before the whole stack, and so `bucket`, is deleted.
@@ -162,18 +148,9 @@ class DataBucket(s3.Bucket):
         resource.logging_configuration = s3.CfnBucket.LoggingConfigurationProperty(
             destination_bucket_name=logs.bucket_name, log_file_prefix=LOG_PREFIX
         )
-        logs.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="LogDelivery",
-                principals=[iam.ServicePrincipal("logging.s3.amazonaws.com")],
-                actions=["s3:PutObject"],
-                resources=[logs.arn_for_objects(f"{LOG_PREFIX}*")],
-                conditions={
-                    "ArnLike": {"aws:SourceArn": self.bucket_arn},
-                    "StringEquals": {"aws:SourceAccount": Stack.of(self).account},
-                },
-            )
-        )
+        known = {"bucket": self.bucket_arn, "logs": logs.arn_for_objects(f"{LOG_PREFIX}*"), "account": Stack.of(self).account}
+        (delivery,) = statements(STATEMENTS, "log delivery", **known)
+        logs.add_to_resource_policy(delivery)
         for bucket in (self, logs):
             retain_if_replaced(bucket)
             acknowledge(
@@ -188,6 +165,8 @@ class DataBucket(s3.Bucket):
         )
         acknowledge(logs, "it is where accesses are logged: a log of its own accesses would feed itself", "CKV_AWS_18")
         if removal_policy == RemovalPolicy.DESTROY:
-            emptier = BucketEmptier.of(self, encryption_key=encryption_key)
-            emptier.empty_on_delete(self)
-            emptier.empty_on_delete(logs)
+            stack, id = Stack.of(self), "BucketEmptier"
+            emptier = stack.node.try_find_child(id) or BucketEmptier(stack, id, encryption_key=encryption_key)
+            assert isinstance(emptier, BucketEmptier)
+            for bucket in (self, logs):
+                emptier.empty_on_delete(bucket)

@@ -15,7 +15,7 @@ from constructs import Construct, IDependable
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.network.subnets import chosen
 from constructs_lib.statements import statements
-from constructs_lib.storage.retained import retain_if_replaced
+from constructs_lib.storage.key import retain_if_replaced
 
 POLICY = Path(__file__).with_name("file_system_policy.json")
 """Who may mount. Without ClientRootAccess root is squashed, and the access point sets the user."""
@@ -30,10 +30,6 @@ class MountableFileSystem(Construct):
         access_point: mount through it: it makes every client the same POSIX user.
         mount_targets: depend on it before you mount.
     """
-
-    file_system: efs.IFileSystem
-    access_point: efs.IAccessPoint
-    mount_targets: IDependable
 
     def __init__(self, scope: Construct, id: str, *, vpc: ec2.IVpc) -> None:
         super().__init__(scope, id)
@@ -53,21 +49,19 @@ class MountableFileSystem(Construct):
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets `grantee` mount and read with its IAM identity."""
-        return self.file_system.grant(grantee, "elasticfilesystem:ClientMount")
+        return self.file_system.grant_read(grantee)
 
     def grant_read_write(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets `grantee` mount, read and write with its IAM identity."""
-        return self.file_system.grant(grantee, "elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite")
+        return self.file_system.grant_read_write(grantee)
 
-    def _open_to_clients(self) -> None:
+    def _open(self, file_system: efs.IFileSystem, mount_targets: IDependable, posix_id: int, path: str) -> None:
+        self.file_system, self.mount_targets, owner = file_system, mount_targets, str(posix_id)
         self.connections.allow_default_port_from(self.client_security_group, "NFS from who carries the client group")
-
-    def _add_access_point(self, posix_id: int, path: str) -> efs.AccessPoint:
-        owner = str(posix_id)
-        return efs.AccessPoint(
+        self.access_point = efs.AccessPoint(
             self,
             "AccessPoint",
-            file_system=self.file_system,
+            file_system=file_system,
             path=path,
             posix_user=efs.PosixUser(uid=owner, gid=owner),
             create_acl=efs.Acl(owner_uid=owner, owner_gid=owner, permissions="0750"),
@@ -108,13 +102,12 @@ class SharedFileSystem(MountableFileSystem):
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
         super().__init__(scope, id, vpc=vpc)
-        group = _mount_targets_group(self, "MountTargets", vpc)
         file_system = efs.FileSystem(
             self,
             "FileSystem",
             vpc=vpc,
             vpc_subnets=chosen(vpc, vpc_subnets, one_per_az=True),
-            security_group=group,
+            security_group=_mount_targets_group(self, "MountTargets", vpc),
             encrypted=True,
             kms_key=encryption_key,
             throughput_mode=throughput_mode,
@@ -133,10 +126,7 @@ class SharedFileSystem(MountableFileSystem):
         # The CDK only ever says ENABLED: left out, backups that were on would stay on.
         resource.add_property_override("BackupPolicy.Status", "ENABLED" if automatic_backups else "DISABLED")
         retain_if_replaced(file_system)
-        self.file_system = file_system
-        self._open_to_clients()
-        self.mount_targets = file_system.mount_targets_available
-        self.access_point = self._add_access_point(posix_id, path)
+        self._open(file_system, file_system.mount_targets_available, posix_id, path)
         acknowledge(
             file_system,
             "automatic_backups is on: AWS Backup's own plan takes it; the rule looks for a plan of one's own"
@@ -170,10 +160,9 @@ class SharedFileSystem(MountableFileSystem):
         """
         known = MountableFileSystem(scope, id, vpc=vpc)
         security_group = security_group or _mount_targets_group(known, "MountTargetsGroup", vpc)
-        known.file_system = efs.FileSystem.from_file_system_attributes(
+        file_system = efs.FileSystem.from_file_system_attributes(
             known, "FileSystem", file_system_id=file_system_id, security_group=security_group
         )
-        known._open_to_clients()
         targets = Construct(known, "MountTargets")
         for subnet in missing_mount_targets:
             zone = subnet.availability_zone
@@ -185,8 +174,7 @@ class SharedFileSystem(MountableFileSystem):
                 subnet_id=subnet.subnet_id,
                 security_groups=[security_group.security_group_id],
             )
-        known.mount_targets = cast(IDependable, targets)
-        known.access_point = known._add_access_point(posix_id, path)
+        known._open(file_system, cast(IDependable, targets), posix_id, path)
         return known
 
 

@@ -5,7 +5,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.storage.retained import retain_if_replaced
+from constructs_lib.storage.key import retain_if_replaced
 
 
 class ImageRepository(ecr.Repository):

@@ -4,19 +4,24 @@ A key that another construct of ours is given (a plain `kms.Key` of the same app
 this account's things alone; a key that is imported stays as it is.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 
-from aws_cdk import RemovalPolicy
-from aws_cdk import aws_iam as iam
+from aws_cdk import CfnDeletionPolicy, CfnResource, RemovalPolicy
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.storage.retained import retain_if_replaced
+from constructs_lib.statements import statements
 
-SEAL = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*")
+POLICY = Path(__file__).with_name("key_policy.json")
+
+
+def retain_if_replaced(construct: IConstruct) -> None:
+    """Lets an update that must replace what holds data leave the old one outside the stack, whatever its removal policy says."""
+    resource = construct if isinstance(construct, CfnResource) else construct.node.default_child
+    assert isinstance(resource, CfnResource)
+    resource.cfn_options.update_replace_policy = CfnDeletionPolicy.RETAIN
 
 
 class EncryptionKey(kms.Key):
@@ -38,9 +43,7 @@ class EncryptionKey(kms.Key):
     ) -> None:
         super().__init__(scope, id, alias=alias, description=description, enable_key_rotation=True, removal_policy=removal_policy)
         retain_if_replaced(self)
-        open_to_log_groups(self)
-        open_to_node_volumes(self)
-        open_to_alarms(self)
+        open_to(self, "log groups", "node volumes", "alarms")
         acknowledge(
             self,
             "the star in NodeVolumes is limited to this account's own role of Auto Scaling, by kms:CallerAccount and "
@@ -49,40 +52,20 @@ class EncryptionKey(kms.Key):
         )
 
 
-def open_to_log_groups(key: kms.IKey) -> None:
-    """Lets CloudWatch Logs use `key` for this account's groups: else an encrypted group is refused."""
-    stack = key.stack
-    # The context is what KMS is told about the group.
-    ours = {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": stack.format_arn(service="logs", resource="*")}}
-    _open(key, "LogGroups", iam.ServicePrincipal(f"logs.{stack.region}.amazonaws.com"), [*SEAL, "kms:Describe*"], ours)
+def open_to(key: kms.IKey | None, *users: str) -> None:
+    """Lets `users`, parts of key_policy.json, use `key`, where there is one; what it says already is not doubled.
 
-
-def open_to_node_volumes(key: kms.IKey) -> None:
-    """Lets Auto Scaling's own role attach disks that `key` seals: without it no node starts."""
-    stack = key.stack
-    role = stack.format_arn(
-        service="iam", region="", resource="role", resource_name="aws-service-role/autoscaling.amazonaws.com/*"
-    )
-    # By condition, not as principal: in an account that never had an Auto Scaling group the role does not exist yet, and KMS
-    # refuses a policy that names it.
-    ours = {"StringEquals": {"kms:CallerAccount": stack.account}, "ArnLike": {"aws:PrincipalArn": role}}
-    _open(key, "NodeVolumes", iam.AnyPrincipal(), [*SEAL, "kms:DescribeKey"], ours)
-    for_aws = {**ours, "Bool": {"kms:GrantIsForAWSResource": "true"}}
-    _open(key, "NodeVolumeGrants", iam.AnyPrincipal(), ["kms:CreateGrant"], for_aws)
-
-
-def open_to_alarms(key: kms.IKey) -> None:
-    """Lets CloudWatch's alarms go to topics that `key` seals."""
-    ours = {"StringEquals": {"aws:SourceAccount": key.stack.account}}
-    _open(key, "Alarms", iam.ServicePrincipal("cloudwatch.amazonaws.com"), ["kms:Decrypt", "kms:GenerateDataKey*"], ours)
-
-
-def _open(key: kms.IKey, sid: str, principal: iam.IPrincipal, actions: list[str], conditions: Mapping[str, Any]) -> None:
-    # A statement that is there already is not doubled.
-    statement = iam.PolicyStatement(
-        sid=sid, principals=[principal], actions=actions, resources=["*"], conditions=dict(conditions)
-    )
-    key.add_to_resource_policy(statement)
+    Without `log groups` CloudWatch Logs refuses an encrypted group (the context is what KMS is told about the group); without
+    `node volumes` no node starts; `alarms` lets CloudWatch's go to topics that the key seals. Auto Scaling's own role stands
+    there by condition, not as principal: in an account that never had an Auto Scaling group it does not exist yet, and KMS
+    refuses a policy that names it.
+    """
+    if key is None:
+        return
+    known = {"partition": key.stack.partition, "region": key.stack.region, "account": key.stack.account}
+    for user in users:
+        for statement in statements(POLICY, user, **known):
+            key.add_to_resource_policy(statement)
 
 
 class EndingLogGroup(logs.LogGroup):
@@ -103,8 +86,7 @@ class EndingLogGroup(logs.LogGroup):
         log_group_name: str | None = None,
         encryption_key: kms.IKey | None = None,
     ) -> None:
-        if encryption_key:
-            open_to_log_groups(encryption_key)
+        open_to(encryption_key, "log groups")
         super().__init__(
             scope, id, log_group_name=log_group_name, encryption_key=encryption_key, removal_policy=RemovalPolicy.DESTROY
         )

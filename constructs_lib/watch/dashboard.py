@@ -1,19 +1,21 @@
 """What a person wants to see of a cluster, the alarms that should reach a person, and mails before the money is gone."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from aws_cdk import Duration
 from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from constructs_lib.storage.key import open_to_alarms
+from constructs_lib.statements import statements
+from constructs_lib.storage.key import open_to
 
+POLICY = Path(__file__).with_name("topic_policy.json")
 TIB = 2**40
 
 
@@ -47,26 +49,23 @@ class ClusterDashboard(Construct):
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
-        if encryption_key:
-            open_to_alarms(encryption_key)
+        open_to(encryption_key, "alarms")
         self.topic = sns.Topic(self, "Topic", master_key=encryption_key, enforce_ssl=True)
-        self.topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="Alarms",
-                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
-                actions=["sns:Publish"],
-                resources=[self.topic.topic_arn],
-                conditions={"StringEquals": {"aws:SourceAccount": self.topic.stack.account}},
-            )
-        )
+        (publishes,) = statements(POLICY, "alarms", topic=self.topic.topic_arn, account=self.topic.stack.account)
+        self.topic.add_to_resource_policy(publishes)
         for email in emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(email))
         self.alarms: list[cloudwatch.Alarm] = []
         efs = {"FileSystemId": file_system_id}
         io_limit = self._metric("AWS/EFS", "PercentIOLimit", efs, "Maximum")
         self._alarm("FileSystemBusy", io_limit, 95, "at its I/O limit for a quarter of an hour: jobs wait for the disk")
+        throughput = cloudwatch.MathExpression(
+            expression="bytes / PERIOD(bytes) / 1048576",
+            label="MiB/s",
+            using_metrics={"bytes": self._metric("AWS/EFS", "TotalIOBytes", efs, "Sum")},
+        )
         rows: list[tuple[str, list[cloudwatch.IMetric]]] = [
-            ("File system: MiB/s", [self._throughput(efs)]),
+            ("File system: MiB/s", [throughput]),
             ("File system: % of its I/O limit", [io_limit]),
             ("File system: clients", [self._metric("AWS/EFS", "ClientConnections", efs, "Sum")]),
         ]
@@ -104,13 +103,6 @@ class ClusterDashboard(Construct):
             period=Duration.minutes(5),
         )
 
-    def _throughput(self, dimensions: dict[str, str]) -> cloudwatch.MathExpression:
-        return cloudwatch.MathExpression(
-            expression="bytes / PERIOD(bytes) / 1048576",
-            label="MiB/s",
-            using_metrics={"bytes": self._metric("AWS/EFS", "TotalIOBytes", dimensions, "Sum")},
-        )
-
     def _alarm(
         self, id: str, metric: cloudwatch.Metric, threshold: float, meaning: str, *, below: bool = False, silent: bool = False
     ) -> None:
@@ -126,8 +118,9 @@ class ClusterDashboard(Construct):
             treat_missing_data=missing.BREACHING if silent else missing.NOT_BREACHING,
             alarm_description=meaning,
         )
-        alarm.add_alarm_action(actions.SnsAction(self.topic))
-        alarm.add_ok_action(actions.SnsAction(self.topic))
+        told = actions.SnsAction(self.topic)
+        alarm.add_alarm_action(told)
+        alarm.add_ok_action(told)
         self.alarms.append(alarm)
 
 

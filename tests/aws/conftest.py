@@ -21,16 +21,34 @@ if _NODE.is_dir():
     os.environ["PATH"] = f"{_NODE}{os.pathsep}{os.environ['PATH']}"
 
 import pytest
+import yaml
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk.assertions import Template
 
 from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
 
 VARIANTS = Path(__file__).parent / "variants"
+TABLE = yaml.safe_load((PROJECT / "tests" / "aws" / "templates.yaml").read_text())
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
 FILES = {"shipped": PROJECT / "cluster.yaml", **{file.stem: file for file in sorted(VARIANTS.glob("*.yaml"))}}
+
+ACCOUNT, HERE = "000000000000", "us-west-2:000000000000"
+NAMES = {
+    # What CloudFormation may call a resource of a stack: as an ARN, or where a template takes its name.
+    "AWS::EC2::KeyPair": "key-0123456789abcdef0",
+    "AWS::EC2::Volume": "vol-1",
+    "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}-x",
+    "AWS::KMS::Key": f"arn:aws:kms:{HERE}:key/01234567-89ab-cdef-0123-456789abcdef",
+    "AWS::Logs::LogGroup": f"arn:aws:logs:{HERE}:log-group:{{}}-x:*",
+    "AWS::S3::Bucket": "arn:aws:s3:::{}-x",
+    "AWS::SecretsManager::Secret": f"arn:aws:secretsmanager:{HERE}:secret:{{}}-AbCdEf",
+}
+
+
+def listed(value: Any) -> list[Any]:
+    """A list, which AWS's documents may write as its only member."""
+    return value if isinstance(value, list) else [value]
 
 
 class Built:
@@ -59,14 +77,40 @@ class Built:
             if resource["Type"] == kind
         }
 
-    def template(self, stack: str) -> Template:
-        """For aws_cdk.assertions."""
-        return Template.from_json(self.templates[stack])
+    def resolved(self, stack: str, value: Any) -> Any:
+        """A template's value, as a deployment would have it."""
+        if isinstance(value, str):
+            return value.replace("${AWS::AccountId}", ACCOUNT)
+        if isinstance(value, list):
+            return [self.resolved(stack, one) for one in value]
+        match value:
+            case {"Fn::Join": [between, parts]}:
+                return str(between).join(self.resolved(stack, parts))
+            case {"Fn::Sub": text}:
+                return self.resolved(stack, text)
+            case {"Fn::ImportValue": export}:
+                other = export.partition(":")[0].removeprefix(f"{self.spec.name}-")
+                exports = self.templates[other]["Outputs"].values()
+                return next(self.resolved(other, one["Value"]) for one in exports if one.get("Export", {}).get("Name") == export)
+            case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
+                pass
+            case _:
+                return {key: self.resolved(stack, one) for key, one in value.items()}
+        pseudo = {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT, "AWS::URLSuffix": "amazonaws.com"}
+        pseudo["AWS::StackId"] = f"arn:aws:cloudformation:{HERE}:stack/{self.spec.name}-{stack}/1"
+        if name in pseudo:
+            return pseudo[name]
+        resource = self.templates[stack]["Resources"][name]
+        properties = resource.get("Properties", {})
+        own = properties.get("Name") or properties.get("LogGroupName") or f"{self.spec.name}-{stack}-{name}"
+        return NAMES[resource["Type"]].format(own)
 
 
 @functools.cache
 def _variant(name: str) -> Built:
-    return Built(ClusterSpec.load(FILES[name]))
+    if name in FILES:
+        return Built(ClusterSpec.load(FILES[name]))
+    return _built(VARIANTS / "locks" if name == "otherwise" else None, **TABLE["settings"][name])
 
 
 def _built(locks: Path | None = None, **settings: Any) -> Built:
@@ -80,7 +124,7 @@ def project() -> Path:
 
 @pytest.fixture(scope="session")
 def variant() -> Callable[[str], Built]:
-    """A settings file of tests/aws/variants (or `shipped`), synthesized once."""
+    """A settings file of tests/aws/variants (or `shipped`), or settings of templates.yaml, synthesized once."""
     return _variant
 
 
@@ -96,21 +140,18 @@ def shipped() -> Built:
 
 
 @pytest.fixture(scope="session")
-def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def otherwise() -> Built:
     """Settings that no variant has, and a lock of add-ons, together in one synth: each costs a quarter of a second."""
-    locks = tmp_path_factory.mktemp("locks")
-    images = {"AL2023_x86_64_STANDARD": "1.35.0-locked", "AL2023_x86_64_NVIDIA": "1.35.0-with-gpus"}
-    named = {"coredns": "v1.0.0-locked", "vpc-cni": "v2.0.0-locked"}
-    versions = {"1.35": {**named, **images}, "1.34": {"kube-proxy": "v0.0.0-of-another"}}
-    (locks / "add-ons.json").write_text(json.dumps({"read": "2026-01-02", "source": "a test", "versions": versions}))
-    return _built(
-        locks,
-        tags={"cost-center": "42"},
-        network={"nat_gateways": 2, "flow_log_days": 0},
-        file_system={"infrequent_access_after_days": 0, "backup": True},
-        cluster={"log_days": 0, "addons": {"vpc-cni": "v3.0.0-eksbuild.3"}},
-        budget={"monthly_usd": 10, "emails": ["a@b.de"]},
-    )
+    return _variant("otherwise")
+
+
+@pytest.fixture(scope="session")
+def types() -> set[str]:
+    """AWS's types of all that the variants make."""
+    found = {
+        one["Type"] for name in FILES for each in _variant(name).templates.values() for one in each.get("Resources", {}).values()
+    }
+    return {kind for kind in found if not kind.startswith(("Custom::", "AWS::CloudFormation::", "AWS::CDK::"))}
 
 
 @pytest.fixture(params=list(FILES))

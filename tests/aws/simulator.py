@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .conftest import ACCOUNT
+
 ALLOWED, REFUSED, DENIED = "Allowed", "ImplicitlyDenied", "ExplicitlyDenied"
-ACCOUNT = "000000000000"
 
 Statements = list[dict[str, Any]]
 
@@ -31,39 +32,35 @@ def decisions(
     statements: Statements,
     requests: Iterable[Request],
     boundary: Statements | None = None,
-    resource_policy: Statements | None = None,
+    key_policy: Statements | None = None,
 ) -> list[str]:
-    """For each request: `Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied`. AssertionError for one that AWS would not know."""
+    """For each request: `Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied`. AssertionError for one that AWS would not know.
+
+    `key_policy`: what the policy of a key says, which counts for what is asked of it.
+    """
 
     def document(these: Statements) -> dict[str, Any]:
         return {"Version": "2012-10-17", "Statement": these}
 
-    simulations = [
-        {
-            "request": {
-                "principal": request.principal,
-                "action": request.action,
-                "resource": {"accountId": ACCOUNT, "resource": request.resource},
-                "contextVariables": dict(request.context),
-            },
-            "identityPolicies": [{"name": "identity", "policy": document(statements)}],
-            "serviceControlPolicies": [],
-            "resourceControlPolicies": [],
-            **(
-                {"permissionBoundaryPolicies": [{"name": "boundary", "policy": document(boundary)}]}
-                if boundary is not None
-                else {}
-            ),
-            **({"resourcePolicy": document(resource_policy)} if resource_policy is not None else {}),
+    simulations: list[dict[str, Any]] = []
+    for request in requests:
+        asked = {
+            "principal": request.principal,
+            "action": request.action,
+            "resource": {"accountId": ACCOUNT, "resource": request.resource},
+            "contextVariables": dict(request.context),
         }
-        for request in requests
-    ]
+        simulation = {"request": asked, "identityPolicies": [{"name": "identity", "policy": document(statements)}]}
+        simulation |= {"serviceControlPolicies": [], "resourceControlPolicies": []}
+        if boundary is not None:
+            simulation["permissionBoundaryPolicies"] = [{"name": "boundary", "policy": document(boundary)}]
+        if key_policy is not None and request.action.startswith("kms:") and request.resource != "*":
+            simulation["resourcePolicy"] = document(key_policy)
+        simulations.append(simulation)
     program = Path(__file__).with_name("simulate.mjs")
     run = subprocess.run(["node", program], input=json.dumps(simulations), capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     answers: list[str] = json.loads(run.stdout)
-    errors = [
-        f"{simulation['request']}: {answer}" for simulation, answer in zip(simulations, answers, strict=True) if "error" in answer
-    ]
-    assert not errors, "\n".join(errors)
+    asked_and_said = zip((one["request"] for one in simulations), answers, strict=True)
+    assert not (errors := [f"{asked}: {said}" for asked, said in asked_and_said if "error" in said]), "\n".join(errors)
     return answers

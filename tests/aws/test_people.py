@@ -2,43 +2,19 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
-from operations.account.account_checks import TUNNEL_DISK
 from operations.main import app
-from stacks.cluster_spec import TUNNEL_TYPE
 
-from .conftest import Built
+from .conftest import NAMES, Built, listed
 from .rights import COMMANDS, TABLE, TEAMS, cluster_rights, row
-from .simulator import ACCOUNT, ALLOWED, Request, Statements, decisions
+from .simulator import ALLOWED, Request, Statements, decisions
 
 pytestmark = pytest.mark.slow
-
-KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
-LOCK = {name: f"tests/aws/variants/distribution{file}" for name, file in (("lock", "/lock.json"), ("files", ""))}
-CHECKED = {"ssm:SessionDocumentAccessCheck": "true"}
-ME = {"aws:userid": "AROAEXAMPLE:me"}
-
-
-def _resolved(value: Any) -> Any:
-    """A template's value as it would be in the account; of what the stacks make, the bucket and the key have an ARN."""
-    if isinstance(value, list):
-        return [_resolved(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    if set(value) == {"Fn::Join"}:
-        return "".join(_resolved(part) for part in value["Fn::Join"][1])
-    if set(value) == {"Ref"}:
-        return {"AWS::Partition": "aws", "AWS::AccountId": ACCOUNT}.get(value["Ref"], value["Ref"])
-    if set(value) & {"Fn::ImportValue", "Fn::GetAtt"}:
-        named = json.dumps(value)
-        return KEY if "Key961" in named else "key-0123456789abcdef0" if "KeyPair" in named else "arn:aws:s3:::the-bucket"
-    return {name: _resolved(one) for name, one in value.items()}
 
 
 def _policies(cluster: Built) -> dict[str, Statements]:
@@ -47,37 +23,33 @@ def _policies(cluster: Built) -> dict[str, Statements]:
         for name, policy in cluster.whole("AWS::IAM::ManagedPolicy", stack).items():
             for team in found:
                 if f"{team.title()}Policy" in name:
-                    found[team] += _resolved(policy["Properties"]["PolicyDocument"]["Statement"])
+                    found[team] += cluster.resolved(stack, policy["Properties"]["PolicyDocument"]["Statement"])
     return found
 
 
-@pytest.fixture(scope="module")
-def private(built: Callable[..., Built]) -> Built:
-    """A self-managed cluster with a private endpoint."""
-    return built(name="own", cluster={"kind": "self-managed", "distribution": LOCK, "ssh": {"allowed_from": ["10.0.0.0/16"]}})
+@pytest.fixture(params=["shipped", "own_private"])
+def cluster(request: pytest.FixtureRequest, variant: Any) -> Any:
+    return variant(request.param)
 
 
-@pytest.fixture(params=["eks", "self-managed"])
-def cluster(request: pytest.FixtureRequest, shipped: Built) -> Built:
-    made: Built = shipped if request.param == "eks" else request.getfixturevalue("private")
-    return made
+def _bucket(cluster: Built) -> str:
+    [found] = [id for id in cluster.whole("AWS::S3::Bucket") if "Logs" not in id]
+    return str(cluster.resolved("storage", {"Ref": found})).rpartition(":")[2]
 
 
-def _requests(kind: str, name: str, team: str, command: str) -> list[Request]:
-    known = {"name": name, "team": team, "bucket": "the-bucket", "key": KEY, "qualifier": name}
-    asked = [
-        call["ask"]
-        for part in COMMANDS[command]["calls"]
-        for call in TABLE["calls"].get(part, ())
-        if call.get("only", kind) == kind
-    ]
+def _requests(cluster: Built, team: str, calls: list[dict[str, Any]]) -> list[Request]:
+    kind, name = cluster.spec.cluster.kind, cluster.spec.name
+    known = {"name": name, "team": team, "bucket": _bucket(cluster), "qualifier": name, "key": NAMES["AWS::KMS::Key"]}
     return [
         Request(
             action,
-            TABLE["resources"][resource].format(**known),
-            {**ME, **{key: value.format(**known) for key, value in (context[0] if context else {}).items()}},
+            TABLE["resources"].get(resource, resource).format(**known),
+            {
+                "aws:userid": "AROAEXAMPLE:me",
+                **{key: value.format(**known) for key, value in (context[0] if context else {}).items()},
+            },
         )
-        for action, resource, *context in asked
+        for action, resource, *context in (call["ask"] for call in calls if call.get("only", kind) == kind)
     ]
 
 
@@ -85,21 +57,15 @@ def _requests(kind: str, name: str, team: str, command: str) -> list[Request]:
 def test_each_team_may_run_its_commands_and_no_other(cluster: Built, team: str) -> None:
     kind, statements = cluster.spec.cluster.kind, _policies(cluster)[team]
     asked = {
-        command: _requests(kind, cluster.spec.name, team, command)
+        command: _requests(cluster, team, [call for part in known["calls"] for call in TABLE["calls"].get(part, ())])
         for command, known in COMMANDS.items()
         if known.get("only", kind) == kind
     }
     [key] = cluster.resources("AWS::KMS::Key")
-    sealed, flat = [], []
-    for requests in asked.values():
-        for request in requests:
-            (sealed if request.action.startswith("kms:") and request.resource != "*" else flat).append(request)
-    answers = dict(zip(map(id, flat), decisions(statements, flat), strict=True))
-    # What a key's policy says counts too.
-    of_key = decisions(statements, sealed, resource_policy=_resolved(key["KeyPolicy"]["Statement"]))
-    answers |= dict(zip(map(id, sealed), of_key, strict=True))
+    of_key = cluster.resolved("access", key["KeyPolicy"]["Statement"])
+    answers = iter(decisions(statements, [one for requests in asked.values() for one in requests], key_policy=of_key))
     for command, requests in asked.items():
-        refused = [request for request in requests if answers[id(request)] != ALLOWED]
+        refused = [request for request, answer in zip(requests, answers, strict=False) if answer != ALLOWED]
         if team[0] in COMMANDS[command]["teams"]:
             assert not refused, command
         elif requests:
@@ -136,86 +102,18 @@ def test_every_command_of_the_pages_is_in_the_table(project: Path) -> None:
             assert row(command.split()).split()[:2] == command.split()[:2] or command.startswith("make"), command
 
 
-# What no team may do.
-
-THEIRS = {"ssm:resourceTag/cluster": "paddle", **CHECKED}
-# The simulator knows no document without an account, as AWS's own are.
-AWS = f"arn:aws:ssm:us-west-2:{ACCOUNT}:document/"
-MACHINE = TABLE["resources"]["machine"]
-TUNNEL = {"ssm:resourceTag/paddle-aws/tunnel": "paddle-tunnel"}
-
-
 @pytest.mark.parametrize("team", TEAMS.values())
-def test_nobody_tunnels_anywhere_else(shipped: Built, team: str) -> None:
-    asked = [
-        Request("ssm:StartSession", f"{AWS}AWS-StartPortForwardingSessionToRemoteHost", CHECKED),
-        Request("ssm:StartSession", f"{AWS}AWS-StartSSHSession", CHECKED),
-        Request("ssm:StartSession", f"{AWS}SSM-SessionManagerRunShell", CHECKED),
-        Request("ssm:StartSession", f"{AWS}other-tunnel", CHECKED),
-        # A node, the tunnel of another cluster; and a session without a document that anybody checked.
-        Request("ssm:StartSession", MACHINE, THEIRS),
-        Request("ssm:StartSession", MACHINE, {"ssm:resourceTag/paddle-aws/tunnel": "other-tunnel", **CHECKED}),
-        Request("ssm:StartSession", MACHINE, {"ssm:SessionDocumentAccessCheck": "false", **TUNNEL}),
-        Request("ssm:TerminateSession", TABLE["resources"]["session"], {"aws:userid": "AROAEXAMPLE:you"}),
-        Request("ssm:SendCommand", MACHINE, TUNNEL),
-    ]
-    assert set(decisions(_policies(shipped)[team], asked)) == {"ImplicitlyDenied"}
+def test_what_no_command_needs_is_refused(cluster: Built, team: str) -> None:
+    asked = _requests(cluster, team, [call for call in TABLE["refused"] if team[0] in call["teams"]])
+    answers = decisions(_policies(cluster)[team], asked)
+    assert [request for request, answer in zip(asked, answers, strict=True) if answer == ALLOWED] == []
 
 
-def test_a_public_endpoint_has_no_tunnel(built: Callable[..., Built]) -> None:
-    public = built(cluster={"public_access_from": ["203.0.113.7/32"]})
-    assert public.whole("AWS::SSM::Document") == {} == public.whole("AWS::AutoScaling::AutoScalingGroup")
-    assert "TunnelCommand" not in public.templates["cluster"]["Outputs"]
-    for statements in _policies(public).values():
-        assert "ssm:StartSession" not in json.dumps(statements)
-
-
-def test_the_tunnels_machine_takes_no_connection(cluster: Built) -> None:
-    machines = [one["LaunchTemplateData"] for one in cluster.resources("AWS::EC2::LaunchTemplate", "cluster")]
-    [machine] = [one for one in machines if one.get("InstanceType") == TUNNEL_TYPE]
-    [disk] = [one["Ebs"] for one in machine["BlockDeviceMappings"]]
-    assert (disk["VolumeSize"], disk["Encrypted"], machine["MetadataOptions"]["HttpTokens"]) == (TUNNEL_DISK, True, "required")
-    assert machine["NetworkInterfaces"][0]["AssociatePublicIpAddress"] is False and "KeyName" not in machine
-    [document] = cluster.resources("AWS::SSM::Document")
-    properties = document["Content"]["properties"]
-    assert list(document["Content"]["parameters"]) == ["localPortNumber"]
-    assert properties["portNumber"] == ("443" if cluster.spec.cluster.kind == "eks" else "6443")
-    assert "{{" not in json.dumps([properties["host"], properties["portNumber"]])
-    [group] = [name for name in cluster.whole("AWS::EC2::SecurityGroup", "cluster") if name.startswith("Tunnel")]
-    assert "SecurityGroupIngress" not in cluster.whole("AWS::EC2::SecurityGroup", "cluster")[group]["Properties"]
-    rules = cluster.resources("AWS::EC2::SecurityGroupIngress", "cluster")
-    assert not [rule for rule in rules if group in json.dumps(rule["GroupId"])]
-    [into] = [rule for rule in rules if group in json.dumps(rule.get("SourceSecurityGroupId"))]
-    assert str(into["FromPort"]) == properties["portNumber"]
-
-
-@pytest.mark.parametrize("team", ["trainer", "reader"])
-def test_who_trains_writes_below_sources_and_who_looks_writes_nothing(cluster: Built, team: str) -> None:
-    outside = ("cluster/snapshots/x", "output/model", "sources")
-    asked = [Request("s3:PutObject", f"arn:aws:s3:::the-bucket/{key}", ME) for key in outside]
-    asked += [Request("s3:DeleteObject", f"arn:aws:s3:::the-bucket/{key}", ME) for key in outside]
-    asked += [
-        Request("ecr:BatchDeleteImage", TABLE["resources"]["repository"].format(name=cluster.spec.name), ME),
-        Request("ecr:PutImage", TABLE["resources"]["repository"].format(name="theirs"), ME),
-        Request("secretsmanager:GetSecretValue", TABLE["resources"]["operators"].format(name=cluster.spec.name), ME),
-        Request("ssm:GetParameter", TABLE["resources"]["key_pair"], ME),
-    ]
-    statements = _policies(cluster)[team]
-    if team == "reader":
-        asked.append(Request("s3:PutObject", "arn:aws:s3:::the-bucket/sources/x", ME))
-        actions = {
-            action for one in statements for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
-        }
-        changes = {"ssm:StartSession", "ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"}
-        verbs = ("Describe", "List", "Get", "Filter", "Decrypt", "StartQuery", "StopQuery")
-        assert all(action.partition(":")[2].startswith(verbs) for action in actions - changes)
-    assert ALLOWED not in decisions(statements, asked)
-
-
-@pytest.mark.parametrize("team", TEAMS.values())
-def test_no_team_reads_a_snapshot_of_etcd(private: Built, team: str) -> None:
-    asked = [Request("s3:GetObject", "arn:aws:s3:::the-bucket/cluster/snapshots/etcd-1", ME)]
-    assert decisions(_policies(private)[team], asked) == ["ExplicitlyDenied"]
+def test_a_reader_changes_nothing(cluster: Built) -> None:
+    actions = {action for one in _policies(cluster)["reader"] for action in listed(one["Action"])}
+    sessions = {"ssm:StartSession", "ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"}
+    verbs = ("Describe", "List", "Get", "Filter", "Decrypt", "StartQuery", "StopQuery")
+    assert all(action.partition(":")[2].startswith(verbs) for action in actions - sessions)
 
 
 def test_stars_stand_for_what_has_no_resource_of_its_own(cluster: Built) -> None:
@@ -229,8 +127,3 @@ def test_groups_and_roles_hold_the_same_policies(shipped: Built) -> None:
             if any(f"{team.title()}Policy" in name for team in TEAMS.values()):
                 assert len(policy["Properties"]["Groups"]) == len(policy["Properties"]["Roles"]) == 1
                 assert len(json.dumps(policy["Properties"]["PolicyDocument"])) < 6144
-
-
-def test_a_tunnel_to_a_public_endpoint_is_refused(built: Callable[..., Built]) -> None:
-    with pytest.raises(ValueError, match="tunnel is true: allowed with a private endpoint only"):
-        built(cluster={"public_access_from": ["203.0.113.7/32"], "tunnel": True})

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -54,60 +55,47 @@ def test_no_explanation_is_left_over(reviews: dict[str, dict[str, Any]]) -> None
     assert idle == []
 
 
-def test_explanations_of_one_scope_add_up() -> None:
-    from aws_cdk import App, CfnResource, Stack
-
-    from constructs_lib.acknowledged import acknowledge
-
-    stack = Stack(App(), "Some")
-    resource = CfnResource(stack, "Resource", type="Some::Kind::Of")
-    for scope in (stack, resource):
-        acknowledge(scope, "one reason", "cfn-lint:W1")
-        acknowledge(scope, "another reason", "cfn-lint:W2")
-    for metadata in (stack.template_options.metadata, {"cfn-lint": resource.get_metadata("cfn-lint")}):
-        assert metadata is not None
-        assert metadata["cfn-lint"] == {"config": {"ignore_checks": ["W1", "W2"]}}
+Places = set[tuple[str, str, str]]
+"""(file, resource or nothing for the whole template, rule)."""
 
 
-def test_cfn_lint_has_nothing_to_say(variant: Any, tmp_path: Path) -> None:
-    """One run over every template twice, as checkov's below."""
-    explained = set()
+def _written(variant: Any, folder: Path, tool: str) -> Places:
+    """Writes every template as it is and without its explanations for `tool`, and returns these."""
+    explained: Places = set()
     for name in FILES:
         for stack, template in variant(name).templates.items():
-            bare = json.loads(json.dumps(template))
+            file, bare = f"{name}-{stack}.json", json.loads(json.dumps(template))
             for place, holder in (("", bare), *bare.get("Resources", {}).items()):
-                ignored = holder.get("Metadata", {}).pop("cfn-lint", {}).get("config", {}).get("ignore_checks", [])
-                explained |= {(f"{name}-{stack}.json", place, rule) for rule in ignored}
-            _write(tmp_path, f"{name}-{stack}.json", template, bare)
+                said = holder.get("Metadata", {}).pop(tool, {})
+                rules = [*said.get("config", {}).get("ignore_checks", []), *(skip["id"] for skip in said.get("skip", []))]
+                explained |= {(file, place, rule) for rule in rules}
+            for kind, document in (("as-is", template), ("bare", bare)):
+                (folder / kind).mkdir(exist_ok=True)
+                (folder / kind / file).write_text(json.dumps(document))
+    return explained
+
+
+def _compare(found: Iterable[tuple[Path, str, str]], explained: Places) -> None:
+    by_kind: dict[str, Places] = {"as-is": set(), "bare": set()}
+    for file, place, rule in found:
+        by_kind[file.parent.name].add((file.name, place, rule))
+    assert by_kind["as-is"] == set(), "explain it next to its construct (constructs_lib/acknowledged.py), or mend it"
+    assert explained - by_kind["bare"] == set(), "nothing needs these explanations any more"
+
+
+def test_cfn_lint_finds_what_is_explained_and_nothing_else(variant: Any, tmp_path: Path) -> None:
+    explained = _written(variant, tmp_path, "cfn-lint")
     options = ["--regions", "us-west-2", "--format", "json", "--"]
     command = [str(Path(sys.executable).with_name("cfn-lint")), *options, *map(str, tmp_path.glob("*/*.json"))]
-    ran = subprocess.run(command, capture_output=True, text=True)
-    found: dict[str, set[tuple[str, str, str]]] = {"as-is": set(), "bare": set()}
-    for finding in json.loads(ran.stdout):
-        file, path = Path(finding["Filename"]), finding["Location"]["Path"]
-        found[file.parent.name].add((file.name, path[1] if path[0] == "Resources" else "", finding["Rule"]["Id"]))
-    assert found["as-is"] == set(), "explain it next to its construct (constructs_lib/acknowledged.py), or mend it"
-    assert explained - found["bare"] == set(), "nothing needs these explanations any more"
-
-
-def _write(folder: Path, file: str, template: dict[str, Any], bare: dict[str, Any]) -> None:
-    """A template as it is, and without its explanations where it has any."""
-    for kind, document in (("as-is", template), *([("bare", bare)] if bare != template else [])):
-        (folder / kind).mkdir(exist_ok=True)
-        (folder / kind / file).write_text(json.dumps(document))
+    findings = [
+        (Path(one["Filename"]), one["Location"]["Path"], one["Rule"]["Id"])
+        for one in json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+    ]
+    _compare(((file, path[1] if path[0] == "Resources" else "", rule) for file, path, rule in findings), explained)
 
 
 def test_checkov_finds_what_is_explained_and_nothing_else(variant: Any, tmp_path: Path) -> None:
-    """One run over every template twice: as it is, and without its explanations, which shows those that nothing needs."""
-    explained: set[tuple[str, str, str]] = set()
-    for name in FILES:
-        for stack, template in variant(name).templates.items():
-            file = f"{name}-{stack}.json"
-            bare = json.loads(json.dumps(template))
-            for logical_id, resource in bare.get("Resources", {}).items():
-                for skip in resource.get("Metadata", {}).pop("checkov", {}).get("skip", []):
-                    explained.add((file, f"{resource['Type']}.{logical_id}", skip["id"]))
-            _write(tmp_path, file, template, bare)
+    explained = _written(variant, tmp_path, "checkov")
     options = ["--framework", "cloudformation", "--skip-download", "--compact", "--quiet", "--output", "json"]
     command = [str(PROJECT / ".venv-checkov" / "bin" / "checkov"), "--directory", str(tmp_path), *options]
     ran = subprocess.run(command, capture_output=True, text=True)
@@ -115,12 +103,8 @@ def test_checkov_finds_what_is_explained_and_nothing_else(variant: Any, tmp_path
     report = json.loads(ran.stdout)
     assert report["summary"]["parsing_errors"] == 0
     assert report["summary"]["passed"] > 1000
-    found: dict[str, set[tuple[str, str, str]]] = {"as-is": set(), "bare": set()}
-    for failed in report["results"]["failed_checks"]:
-        _, kind, file = failed["file_path"].split("/")
-        found[kind].add((file, failed["resource"], failed["check_id"]))
-    assert found["as-is"] == set(), "explain it next to its construct (constructs_lib/acknowledged.py), or mend it"
-    assert explained - found["bare"] == set(), "nothing needs these explanations any more"
+    failed = report["results"]["failed_checks"]
+    _compare(((Path(one["file_path"]), one["resource"].rpartition(".")[2], one["check_id"]) for one in failed), explained)
 
 
 def test_the_shipped_app_passes_the_cdks_strict_validation(project: Path, tmp_path: Path) -> None:

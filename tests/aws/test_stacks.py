@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from stacks.cluster_spec import ClusterSpec
+from stacks.cluster_spec import NO_BUDGETS, ClusterSpec
 from stacks.part import removal_summary
-from stacks.people_settings import NO_BUDGETS
 
-FILES = ["shipped", *sorted(file.stem for file in Path(__file__).parent.glob("variants/*.yaml"))]
 LIVES = ["access", "network", "storage", "cluster", "nodes", "watch"]
 
 
@@ -29,39 +28,6 @@ def test_who_imports_a_value_depends_on_who_exports_it(each_variant: Any) -> Non
     for stack in each_variant.assembly.stacks:
         imported = set(re.findall(r'"Fn::ImportValue": "([^:"]+):', json.dumps(stack.template)))
         assert imported <= {dependency.id for dependency in stack.dependencies}, stack.stack_name
-
-
-def test_data_knows_nothing_of_compute(shipped: Any) -> None:
-    (storage,) = [s for s in shipped.assembly.stacks if s.stack_name == "paddle-storage"]
-    assert {d.id for d in storage.dependencies if not d.id.endswith("assets")} == {"paddle-access", "paddle-network"}
-
-
-def test_outputs_are_what_charts_and_people_read(shipped: Any) -> None:
-    outputs = {
-        stack: {name for name in template["Outputs"] if not name.startswith("Exports")}
-        for stack, template in shipped.templates.items()
-    }
-    people = {f"{team}{what}" for team in ("Operator", "Trainer", "Reader") for what in ("Group", "RoleArn")}
-    assert outputs == {
-        "access": {"KeyArn", "OperatorPolicyArn", *people},
-        "network": {"VpcId", "ZoneId", "ZoneName"},
-        "storage": {"BucketName", "FileSystemId", "FileSystemDnsName", "AccessPointId", "RepositoryUri"},
-        "cluster": {
-            *("ClusterName", "ClusterEndpoint", "EndpointDnsName", "Region", "KubeconfigCommand", "TunnelCommand"),
-            "KubernetesVersion",
-        },
-        "nodes": {"NodeGroupNames"},
-    }
-
-
-def test_names_of_outputs_are_the_same_in_every_variant(each_variant: Any) -> None:
-    names = {
-        name
-        for template in each_variant.templates.values()
-        for name in template.get("Outputs", {})
-        if not name.startswith("Exports")
-    }
-    assert {"FileSystemId", "AccessPointId", "BucketName", "ClusterName", "KubeconfigCommand", "RepositoryUri"} <= names
 
 
 # Types that CloudFormation gives no tags, or that are no thing of their own.
@@ -91,11 +57,6 @@ def test_everything_carries_the_four_tags(each_variant: Any) -> None:
             assert found == wanted - ({"KubernetesCluster"} if group else set()), (resource["Type"], name)
 
 
-def test_tags_of_ones_own(otherwise: Any) -> None:
-    (vpc,) = otherwise.resources("AWS::EC2::VPC")
-    assert {"Key": "cost-center", "Value": "42"} in vpc["Tags"]
-
-
 def test_synth_leaves_no_context_and_has_no_asset(shipped: Any, project: Path) -> None:
     assert not (project / "cdk.context.json").exists()
     files = {path.name for path in Path(shipped.assembly.directory).iterdir()}
@@ -103,33 +64,9 @@ def test_synth_leaves_no_context_and_has_no_asset(shipped: Any, project: Path) -
     assert [name for name in files if name.startswith("asset.")] == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        (
-            {"retain": False},
-            "paddle: retain is false: a destroy deletes everything, file system, bucket, key "
-            "and image repository with all they hold",
-        ),
-        (
-            {"retain": True},
-            "paddle: retain is true: a destroy keeps file system, bucket, key and image repository, with all they hold; "
-            "everything else goes",
-        ),
-        (
-            {"bucket": {"existing_name": "theirs"}, "file_system": {"backup": True}},
-            "paddle: retain is false: a destroy deletes everything, file system, key and image repository with all they hold, "
-            "but for its backups",
-        ),
-        (
-            {"retain": True, "cluster": {"kind": "self-managed"}},
-            "paddle: retain is true: a destroy keeps file system, bucket, key, image repository and a snapshot of the control "
-            "plane's state, with all they hold; everything else goes",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("settings", "line"), yaml.safe_load(Path(__file__).with_name("kept_or_lost.yaml").read_text()))
 def test_one_line_says_what_a_destroy_keeps_and_loses(settings: dict[str, Any], line: str) -> None:
-    assert removal_summary(ClusterSpec.model_validate({"retain": False, **settings})) == line
+    assert removal_summary(ClusterSpec.model_validate(settings)) == f"paddle: retain is {line}"
 
 
 def test_adding_a_group_touches_nothing_else(built: Any) -> None:
@@ -145,29 +82,14 @@ def test_adding_a_group_touches_nothing_else(built: Any) -> None:
 
 
 @pytest.mark.slow
-def test_every_type_exists_in_every_region(variant: Any) -> None:
+def test_every_type_exists_in_every_region(types: set[str]) -> None:
     """But for budgets, which are refused there. The source is AWS's list of types by region, which cfn-lint brings along."""
-    used = {
-        resource["Type"]
-        for name in FILES
-        for template in variant(name).templates.values()
-        for resource in template.get("Resources", {}).values()
-        if not resource["Type"].startswith(("Custom::", "AWS::CloudFormation::", "AWS::CDK::"))
-    }
     cfnlint = find_spec("cfnlint")
     assert cfnlint is not None and cfnlint.origin is not None
     missing = {}
     for file in (Path(cfnlint.origin).parent / "data" / "schemas" / "providers").glob("*.json"):
         if re.fullmatch(r"(us-gov|af|ap|ca|cn|eu|il|me|mx|sa|us)-[a-z]+-\d", file.stem):
-            missing[file.stem] = used - set(json.loads(file.read_text()))
+            missing[file.stem] = types - set(json.loads(file.read_text()))
     assert {region for region, types in missing.items() if types == {"AWS::Budgets::Budget"}} == set(NO_BUDGETS)
     assert [types for region, types in missing.items() if region not in NO_BUDGETS and types] == []
     assert len(missing) > len(NO_BUDGETS)
-
-
-@pytest.mark.slow
-def test_where_there_are_no_budgets_alarms_come_alone(built: Any) -> None:
-    zones = {"availability_zones": ["eu-north-1a", "eu-north-1b"]}
-    north = built(region="eu-north-1", network=zones, budget={"emails": ["a@b.de"]})
-    assert north.resources("AWS::Budgets::Budget") == []
-    assert len(north.resources("AWS::CloudWatch::Alarm")) >= 3

@@ -1,0 +1,64 @@
+"""What settings come to in the templates: templates.yaml, and what a query does not say."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import jmespath
+import pytest
+
+from constructs_lib.network.endpoint_tunnel import DISK_GIB
+from constructs_lib.storage.bucket import HANDLER
+from operations.account.account_checks import TUNNEL_DISK
+from stacks.cluster_spec import TUNNEL_TYPE
+
+from .conftest import FILES, TABLE, Built
+
+CASES = [
+    pytest.param(name, row["ask"], row.get(name, row.get("each")), id=f"{row['says']} ({name})")
+    for row in TABLE["rows"]
+    for name in (FILES if "each" in row else [name for name in row if name not in ("says", "ask")])
+]
+
+
+def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
+    """By stack and by type, with all stacks under `all`."""
+    found: dict[str, Any] = {"all": {}, "outputs": {}, "after": {}}
+    for stack in assembly.stacks:
+        part = stack.stack_name.removeprefix(prefix)
+        found["after"][part] = [one.id for one in stack.dependencies if not one.id.endswith("assets")]
+        for id, one in stack.template.get("Resources", {}).items():
+            whole = {"Id": id, "Deletion": one.get("DeletionPolicy"), "DependsOn": one.get("DependsOn", [])}
+            for place in (found["all"], found.setdefault(part, {})):
+                kind = one["Type"].removeprefix("AWS::").replace("::", "")
+                place.setdefault(kind, []).append({**whole, **one.get("Properties", {})})
+        outputs = {name: one["Value"] for name, one in stack.template.get("Outputs", {}).items()}
+        found["outputs"][part] = {name: value for name, value in outputs.items() if not name.startswith("Exports")}
+    return found
+
+
+@pytest.mark.parametrize(("name", "ask", "answer"), CASES)
+def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any, project: Path) -> None:
+    if name == "stranger":
+        asked = laid_out(runpy.run_path(str(project / "examples" / "stranger_stack" / "app.py"))["app"]().synth(), "")
+    else:
+        built = variant(name)
+        asked = {**laid_out(built.assembly, f"{built.spec.name}-"), "spec": built.spec.model_dump(mode="json")}
+    assert jmespath.search(ask, asked) == answer
+
+
+def test_the_cost_of_a_tunnel_is_that_of_its_machine() -> None:
+    assert (TUNNEL_TYPE, TUNNEL_DISK) == ("t4g.nano", DISK_GIB)
+
+
+def test_the_emptier_is_the_reviewed_program(shipped: Built) -> None:
+    (function,) = shipped.resources("AWS::Lambda::Function")
+    assert function["Code"]["ZipFile"] == HANDLER.read_text()
+    assert len(function["Code"]["ZipFile"]) <= 4096
+    for resource in shipped.whole("Custom::EmptyBucket").values():
+        assert set(resource["DependsOn"]) & set(shipped.whole("AWS::S3::BucketPolicy")), "emptied before its policy goes"
+
+
+def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
+    said = (Path(variant("self-managed").assembly.directory) / "self-storage.metadata.json").read_text()
+    assert "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear" in said
