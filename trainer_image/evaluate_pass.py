@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory
 from paddle_node import environment
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data import data_manifest
-from paddle_node.failure import BadData, Failure, SettingError
-from paddle_node.fleet import Evaluated
+from paddle_node.failure import BadData, Failure, Finished, SettingError
 from paddle_node.training import passes
 
 
@@ -49,8 +48,8 @@ def main() -> int:
         sys.argv = [str(program), *sys.argv[1:]]
         sys.path.insert(0, str(program.parent))
         runpy.run_path(str(program), run_name="__main__")
-    except Evaluated as evaluated:
-        print(json.dumps(evaluated.result), file=answer, flush=True)
+    except Finished as finished:
+        print(json.dumps(finished.result), file=answer, flush=True)
         return ExitCode.DONE
     except Failure as failure:
         print(failure.sentence, file=sys.stderr)

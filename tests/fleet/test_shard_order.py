@@ -1,3 +1,4 @@
+import contextlib
 from collections import Counter
 from pathlib import Path
 
@@ -78,25 +79,24 @@ def test_a_count_other_than_the_manifests_fails(tmp_path):
     data = Source("s3://b/k", 1, "")
     stated = DataManifest(data, "lines", None, 0, (ManifestShard(0, files),), (), "", 3)
     durable.write(folder.data_manifest, stated.as_json())
-    own = shard.of_trainer(folder, 0)
-    own.check(3, 3)
+    own, parsed = shard.of_trainer(folder, 0), Parser(str)
     for read, used, sentence in (
-        (2, 2, "has 2 records, and the data manifest says 3"),
+        (3, 3, None),
+        (2, 2, "has 2 records, the data manifest says 3"),
         (3, 0, "left out all 3"),
         (0, 0, "no rec"),
     ):
-        with pytest.raises(Failure, match=sentence) as failure:
-            own.check(read, used)
-        assert failure.value.code == 65
+        parsed.read, parsed.used = read, used
+        with pytest.raises(Failure, match=sentence) if sentence else contextlib.nullcontext() as failure:
+            own.check(parsed)
+        assert failure is None or failure.value.code == 65
 
 
 def test_odd_records_are_tolerated_up_to_one_in_a_hundred(tmp_path, capsys):
-    def parse(text: str) -> int | None:
-        return int(text) if text else None
-
-    good = shard_of(tmp_path, "7\n" * 199 + "seven\n" + "\n")
-    assert list(Parser(parse).stream(good, "shard")) == [7] * 199
+    good, bad = (Parser(lambda text: int(text) if text else None) for _ in range(2))
+    assert list(good.values(shard_of(tmp_path, "7\n" * 199 + "seven\n" + "\n"))) == [7] * 199
+    good.check("shard")
     assert "1 of 201 records cannot be read and are left out; the first is record 200 of part-00000" in capsys.readouterr().out
-    bad = shard_of(tmp_path, "7\n" * 97 + "seven\n" * 2)
+    assert list(bad.values(shard_of(tmp_path, "7\n" * 97 + "seven\n" * 2))) == [7] * 97
     with pytest.raises(Failure, match=r"2 of 99 records cannot be read, at most 1% .* record 98 of part-00000 .*: 'seven'"):
-        list(Parser(parse).stream(bad, "shard"))
+        bad.check("shard")

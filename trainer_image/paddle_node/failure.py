@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from paddle_node.contract import ExitCode
 
@@ -32,6 +32,14 @@ class BadData(Failure):
 
     def __init__(self, sentence: str) -> None:
         super().__init__(ExitCode.BAD_DATA, sentence)
+
+
+class Finished(BaseException):
+    """The end of an evaluated or tried program, past everything that it may catch."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        super().__init__(result)
+        self.result = result
 
 
 def leave(code: int) -> NoReturn:

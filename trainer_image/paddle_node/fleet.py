@@ -12,8 +12,8 @@ import contextlib
 import json
 import sys
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -23,16 +23,15 @@ from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
 from paddle_node.data import data_manifest
 from paddle_node.environment import ProgramEnvironment
-from paddle_node.failure import BadData, Failure, SettingError, leave
-from paddle_node.staging.program_copy import copy_files
+from paddle_node.failure import BadData, Failure, Finished, SettingError, leave
 from paddle_node.training import passes, shard
 from paddle_node.training.agreement import Agreement
 from paddle_node.training.backends.backend import Backend, Sample
-from paddle_node.training.backends.network import BadSample, Model, embedding, ids, label, number, pooled
-from paddle_node.training.shard import Parser, Reader, Record, lines
+from paddle_node.training.backends.network import BadSample, Model, checked, embedding, ids, label, number, pooled
+from paddle_node.training.shard import Parser, Reader, lines
 from paddle_node.training.timeline import Timeline
 
-__all__ = ["Evaluated", "Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
+__all__ = ["Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
 
 Parse = Callable[[str], Any]
 """From a record to what it says. None leaves the record out; ValueError means that it cannot be read: a few such
@@ -40,79 +39,36 @@ records are left out and counted, too many end the job with the first one's plac
 Sampler = Callable[[Any], Sample]
 """From what a record says to {input: value}."""
 
-TRIAL = "TRIAL"
-"""TRAINING_ROLE in `paddle_node.training.trial`."""
-
-
-class Evaluated(BaseException):
-    """How `Job.run` hands its result to evaluate_pass.py, past everything that a program may catch."""
-
-    def __init__(self, result: dict[str, Any]) -> None:
-        super().__init__(result)
-        self.result = result
-
 
 def start(parse: Parse = str, reader: Reader = lines) -> "Job":
     """`reader` makes records of a file, `parse` makes sense of a record. From here on a `Failure` ends the process."""
     sys.excepthook = _report
     program = ProgramEnvironment.read()
-    if program.role == TRIAL:
-        from paddle_node.training.trial import Trial
+    if program.role == "TRIAL":
+        from paddle_node.training.tried_job import TriedJob
 
-        return Trial(parse, reader)  # type: ignore[return-value]  # A Job without what needs a pod.
-    return Job(program, parse, reader)
+        return TriedJob(parse, reader)
+    if program.role not in ("PSERVER", "TRAINER", "EVALUATOR"):
+        raise SettingError(
+            f"{Path(sys.argv[0]).name} is run by hand: name its folder in a job file (`program: {{folder: ./my_program}}`), "
+            "then `paddle-aws try job.yaml` runs it on a few records, and `make rehearse JOB=job.yaml` as a whole job"
+        )
+    return (EvaluatedJob if program.role == "EVALUATOR" else PodJob)(program, parse, reader)
 
 
-class Job:
+class Job(ABC):
     """This process's part in the job."""
 
-    def __init__(self, program: ProgramEnvironment, parse: Parse, reader: Reader) -> None:
-        self.timeline = Timeline()
-        self.timeline.mark("the peers came and the program was loaded")
-        self.parse = parse
-        self._reader = reader
-        self.role = program.role
-        if self.role not in ("PSERVER", "TRAINER", "EVALUATOR"):
-            raise SettingError(
-                f"{Path(sys.argv[0]).name} is run by hand: name its folder in a job file (`program: {{folder: ./my_program}}`), "
-                "then `paddle-aws try job.yaml` runs it on a few records, and `make rehearse JOB=job.yaml` as a whole job"
-            )
-        self.node = environment.parse()
-        self.folder = self.node.folder
-        resumed = program.resumed
-        self.resume_pass = int(resumed["pass"]) if "pass" in resumed else None
-        self.resume_folder = self.folder.output / resumed["folder"] if "folder" in resumed else None
-        self.interrupted = self.folder.output / resumed["interrupted"] if "interrupted" in resumed else None
-        """The newest checkpoint inside the pass behind that one."""
-        self.resume_from = self.interrupted or self.resume_folder
-        """The folder whose parameters this attempt begins with; None: new ones."""
-        self.trainer_id = program.trainer_id
-        self.attempt = program.attempt
-        self.place = self.folder.attempt(self.node.run_id, self.attempt)
-        """Where this attempt saves, and no other."""
-        self._evaluated = Path(program.evaluated_pass)
-        self._program = Path(sys.argv[0]).resolve().parent
-        self._session = coordination.join() if self.role == "TRAINER" else None
-        self._agreed: dict[str, str] = {}
-        """As JSON: what the attempt resumed from may be removed before the next pass is saved."""
+    def __init__(self, parse: Parse, runtime: str, seed: int) -> None:
+        self.parse, self._runtime, self._seed = parse, runtime, seed
 
+    @abstractmethod
     def agree(self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]) -> Any:
         """A JSON value that every process has alike: `merge` of what `count` finds in each trainer's shard.
 
         `count` gets what `parse` made of the records. `merge` must not depend on the shards' order or number; what
         it returns is kept with each pass.
         """
-        kept = self._evaluated if self.role == "EVALUATOR" else self.resume_from
-        if kept is not None and (kept / f"{name}.json").is_file():
-            self._agreed[name] = (kept / f"{name}.json").read_text()
-            return json.loads(self._agreed[name])
-        agreement = Agreement(self.folder, self.node.identity, self.node.home, self.attempt, name)
-        if self._session is None:
-            return agreement.wait()
-        value = agreement.reach(self._session, lambda: count(self._checked()), merge)
-        self._agreed[name] = json.dumps(value)
-        self.timeline.mark(f"{name} was agreed")
-        return value
 
     def run(
         self,
@@ -132,21 +88,10 @@ class Job:
         """
         import paddle
 
-        static_mode(self.node.runtime, self.node.seed)
-        if self.role == "EVALUATOR":
-            from paddle_node.training.local_model import LocalModel
-
-            self._evaluate(lambda samples: LocalModel(self._evaluated, network).evaluate(samples), sample)
-        from paddle_node.training.backends.parameter_servers import ParameterServers
-
+        static_mode(self._runtime, self._seed)
         with paddle.base.unique_name.guard():
-            model = checked(network(), network)
-            chosen = optimizer or paddle.optimizer.Adam(learning_rate)
-            backend = ParameterServers(network, model, chosen, self.node.trainers, self.resume_from, sync)
-        if self.role == "PSERVER":
-            backend.serve()
-            leave(ExitCode.DONE)
-        self._train(backend, sample, batch)
+            backend = self._static(network, optimizer or paddle.optimizer.Adam(learning_rate), sync)
+        self._use(backend, sample, batch)
 
     def run_collective(
         self,
@@ -165,39 +110,60 @@ class Job:
         """
         import paddle
 
-        expect(self.node.runtime, "collective", "run")
-        from paddle_node.training.backends import collective
+        expect(self._runtime, "collective", "run")
+        from paddle_node.training.backends.collective import Collective
 
-        paddle.seed(self.node.seed)
+        paddle.seed(self._seed)
         made = layer()
-        if self.role == "EVALUATOR":
-            self._evaluate(lambda samples: collective.evaluate(self._evaluated, made, forward, samples), sample)
         parameters = made.parameters()
         chosen = optimizer(parameters) if optimizer else paddle.optimizer.Adam(learning_rate, parameters=parameters)
-        self._train(collective.Collective(made, forward, chosen), sample, batch)
+        self._use(Collective(made, forward, chosen), sample, batch)
 
-    @property
-    def session(self) -> coordination.Session:
-        if self._session is None:
-            raise RuntimeError(f"a {self.role} has no session")
-        return self._session
+    @abstractmethod
+    def _static(self, network: Callable[[], Model], optimizer: Any, sync: bool) -> Any:
+        """The network with its parameters, where this process has them."""
 
-    def facts(self, directory: Path) -> dict[str, Any]:
-        """Whose this attempt's save in `directory` is, for its record; to be called after `keep_beside`."""
-        return {
-            "attempt": self.attempt,
-            "run": self.node.run_id,
-            **asdict(self.node.identity),
-            "agreed": {name: passes.checksum(directory / f"{name}.json") for name in self._agreed},
-        }
+    @abstractmethod
+    def _use(self, backend: Any, sample: Sampler, batch: int) -> NoReturn:
+        """Trains or evaluates what `_static` made, or a `Collective`, to the end of the process."""
 
-    def keep_beside(self, directory: Path, *, program: bool) -> None:
-        """The agreed values, and what a pass needs to be understood later: the whole program folder and its path."""
-        if program:
-            copy_files(self._program, directory / "program")
-            (directory / "path.txt").write_text(f"program/{Path(sys.argv[0]).name}\n")
-        for name, text in self._agreed.items():
-            (directory / f"{name}.json").write_text(text)
+
+class PodJob(Job):
+    """A trainer's or a pserver's part."""
+
+    def __init__(self, program: ProgramEnvironment, parse: Parse, reader: Reader) -> None:
+        self.timeline = Timeline()
+        self.timeline.mark("the peers came and the program was loaded")
+        self._reader = reader
+        self._role = program.role
+        self.node = environment.parse()
+        super().__init__(parse, self.node.runtime, self.node.seed)
+        self.folder = self.node.folder
+        resumed = program.resumed
+        self.resume_pass = int(resumed["pass"]) if "pass" in resumed else None
+        self.resume_folder = self.folder.output / resumed["folder"] if "folder" in resumed else None
+        self.interrupted = self.folder.output / resumed["interrupted"] if "interrupted" in resumed else None
+        """The newest checkpoint inside the pass behind that one."""
+        self.resume_from = self.interrupted or self.resume_folder
+        """The folder whose parameters this attempt begins with; None: new ones."""
+        self.trainer_id = program.trainer_id
+        self.attempt = program.attempt
+        self.agreed: dict[str, str] = {}
+        """As JSON: what the attempt resumed from may be removed before the next pass is saved."""
+        if self._role == "TRAINER":
+            self.session = coordination.join()
+
+    def agree(self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]) -> Any:
+        if self.resume_from is not None and (kept := self.resume_from / f"{name}.json").is_file():
+            self.agreed[name] = kept.read_text()
+            return json.loads(self.agreed[name])
+        agreement = Agreement(self.folder, self.node.identity, self.node.home, self.attempt, name)
+        if self._role == "PSERVER":
+            return agreement.wait()
+        value = agreement.reach(self.session, lambda: count(self._checked()), merge)
+        self.agreed[name] = json.dumps(value)
+        self.timeline.mark(f"{name} was agreed")
+        return value
 
     def _shard(self) -> shard.Shard:
         staged = JobFolder(self.node.local_disk.folder) if self.node.local_disk else None
@@ -205,24 +171,24 @@ class Job:
 
     def _checked(self) -> Iterator[Any]:
         """What this trainer's records say. Raises `Failure` behind the last where the shard is not as the manifest says."""
-        own = self._shard()
-        read = used = 0
-
-        def counted() -> Iterator[Record]:
-            nonlocal read
-            for record in own:
-                read += 1
-                if read % 4096 == 0:
-                    # The health probe must see that a large shard moves, too.
-                    self.session.progress(0 if self.resume_pass is None else self.resume_pass + 1, 0)
-                yield record
-
-        for value in Parser(self.parse).stream(counted(), own.name):
-            used += 1
+        own, parser = self._shard(), Parser(self.parse)
+        for value in parser.values(own):
+            # The health probe must see that a large shard moves, too.
+            self.session.progress(0 if self.resume_pass is None else self.resume_pass + 1, 0)
             yield value
-        own.check(read, used)
+        own.check(parser)
 
-    def _train(self, backend: Backend, sample: Sampler, batch: int) -> NoReturn:
+    def _static(self, network: Callable[[], Model], optimizer: Any, sync: bool) -> Backend:
+        from paddle_node.training.backends.parameter_servers import ParameterServers
+
+        model = checked(network(), network)
+        backend = ParameterServers(network, model, optimizer, self.node.trainers, self.resume_from, sync)
+        if self._role == "PSERVER":
+            backend.serve()
+            leave(ExitCode.DONE)
+        return backend
+
+    def _use(self, backend: Backend, sample: Sampler, batch: int) -> NoReturn:
         from paddle_node.training.loop import Training
 
         self.timeline.mark("the network was built")
@@ -235,13 +201,32 @@ class Job:
             Training(self, backend, sample, batch, self._shard()).run()
         leave(ExitCode.DONE)
 
-    def _evaluate(self, evaluate: Callable[[Iterable[Sample]], dict[str, Any]], sample: Sampler) -> NoReturn:
-        held_out = shard.held_out(self.folder, self._reader)
+
+class EvaluatedJob(Job):
+    """A pass is measured on the held-out records."""
+
+    def __init__(self, program: ProgramEnvironment, parse: Parse, reader: Reader) -> None:
+        node = environment.parse()
+        super().__init__(parse, node.runtime, node.seed)
+        self._pass = Path(program.evaluated_pass)
+        self._held_out = shard.held_out(node.folder, reader)
+
+    def agree(self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]) -> Any:
+        return json.loads((self._pass / f"{name}.json").read_text())
+
+    def _static(self, network: Callable[[], Model], optimizer: Any, sync: bool) -> Any:
+        from paddle_node.training.local_model import LocalModel
+
+        return LocalModel(network)
+
+    def _use(self, backend: Any, sample: Sampler, batch: int) -> NoReturn:
+        parser = Parser(self.parse)
         with naming(sample):
-            found = evaluate(map(sample, Parser(self.parse).stream(held_out, held_out.name)))
+            found = backend.evaluate(self._pass, map(sample, parser.values(self._held_out)))
+        parser.check(self._held_out.name)
         if not found:
-            raise BadData(f"{held_out.name} has no records: hold some out when the data is split")
-        raise Evaluated({"pass": passes.record(self._evaluated)["pass"], **found})
+            raise BadData(f"{self._held_out.name} has no records: hold some out when the data is split")
+        raise Finished({"pass": passes.record(self._pass)["pass"], **found})
 
 
 def expect(found: str, runtime: str, otherwise: str) -> None:
@@ -268,13 +253,6 @@ def static_mode(runtime: str, seed: int) -> None:
     seed = seed % (2**31 - 1) + 1
     paddle.static.default_startup_program().random_seed = seed
     paddle.static.default_main_program().random_seed = seed
-
-
-def checked(made: Any, maker: Callable[..., Any]) -> Model:
-    """What the program's function made, if it is a Model. Raises `SettingError`."""
-    if not isinstance(made, Model):
-        raise SettingError(f"{own_code.place(maker)}: it returns {type(made).__name__}, a fleet.Model is needed")
-    return made
 
 
 @contextlib.contextmanager

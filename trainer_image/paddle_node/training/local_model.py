@@ -25,25 +25,30 @@ LARGEST_EXPORT = 2**30
 
 
 class LocalModel:
-    """The network that `build` describes, with the parameters of a pass. Raises `DamagedPass`."""
+    """The network that `build` describes."""
 
-    def __init__(self, directory: Path, build: Callable[[], network.Model]) -> None:
-        self._program, startup = static.Program(), static.Program()
+    def __init__(self, build: Callable[[], network.Model]) -> None:
+        self._program, self._startup = static.Program(), static.Program()
         self._scope = static.Scope()
         # Names as in the training process, where this network was the first, too.
-        with unique_name.guard(), static.program_guard(self._program, startup), network.local():
+        with unique_name.guard(), static.program_guard(self._program, self._startup), network.local():
             self._model = build()
         self._executor = static.Executor(paddle.CPUPlace())
+        self._pruned = self._program.clone(for_test=True)._prune(targets=[self._model.prediction.name])
+
+    def _load(self, directory: Path) -> None:
+        """The parameters of a pass. Raises `DamagedPass`."""
         arrays = tables.read(directory)
         with static.scope_guard(self._scope):
-            self._executor.run(startup)
+            self._executor.run(self._startup)
             for parameter in self._program.all_parameters():
                 if parameter.name not in arrays or tuple(parameter.shape) != arrays[parameter.name].shape:
                     raise DamagedPass(f"{directory} has no parameter {parameter.name} of shape {tuple(parameter.shape)}")
                 self._scope.find_var(parameter.name).get_tensor().set(arrays[parameter.name], paddle.CPUPlace())
-        self._pruned = self._program.clone(for_test=True)._prune(targets=[self._model.prediction.name])
 
-    def evaluate(self, samples: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    def evaluate(self, directory: Path, samples: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """How good the pass in `directory` is on `samples`; see `metrics.evaluate`. Raises `DamagedPass`."""
+        self._load(directory)
         feeder = network.Feeder(self._pruned, _inputs(self._pruned))
 
         def predict(batch: list[Mapping[str, Any]]) -> tuple[Sequence[str], Any, Any]:
@@ -56,8 +61,9 @@ class LocalModel:
 
         return metrics.evaluate(samples, predict)
 
-    def export(self, target: Path) -> None:
+    def export(self, directory: Path, target: Path) -> None:
         """`model.pdmodel` and `.pdiparams`, which any Paddle loads, and the few lines of Python that predict with them."""
+        self._load(directory)
         variables = self._pruned.global_block().vars
         feed = [variables[name] for name in sorted(_inputs(self._pruned))]
         with static.scope_guard(self._scope):

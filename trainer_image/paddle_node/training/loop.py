@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -20,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure, SettingError, leave
 from paddle_node.retry import naming
+from paddle_node.staging.program_copy import copy_files
 from paddle_node.training import pass_metrics, passes
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.passes import Position
 from paddle_node.training.shard import Parser, Record, Shard
 
 if TYPE_CHECKING:
-    from paddle_node.fleet import Job
+    from paddle_node.fleet import PodJob
 
 TELL = 10.0
 """Seconds between two lines of trainer 0 that say how far the pass is."""
@@ -35,9 +37,12 @@ TELL = 10.0
 class Training:
     """One trainer in one attempt."""
 
-    def __init__(self, job: Job, backend: Backend, sample: Callable[[Any], Sample], batch: int, shard: Shard) -> None:
+    def __init__(self, job: PodJob, backend: Backend, sample: Callable[[Any], Sample], batch: int, shard: Shard) -> None:
         self._job, self._node, self._folder, self._session = job, job.node, job.folder, job.session
         self._backend, self._sample, self._batch, self._shard = backend, sample, batch, shard
+        self._program = Path(sys.argv[0]).resolve()
+        self._place = self._folder.attempt(self._node.run_id, job.attempt)
+        """Where this attempt saves, and no other."""
         self._first = self._session.trainer_id == 0
         self._told_to_stop = False
         self._stepped = False
@@ -86,33 +91,31 @@ class Training:
         """The records of a pass behind `begin`: it is saved, on every trainer, when this returns."""
         began, cpu_began = time.monotonic(), time.process_time()
         order = islice(self._shard.shuffled(self._node.seed, number, self._session.trainer_id), begin.read, None)
-        parser = Parser(self._job.parse, begin.odd)
-        read, trained, total = begin.read, begin.trained, begin.total
+        parser = Parser(self._job.parse, begin.read, begin.trained, begin.odd)
+        total = begin.total
 
         def position() -> Position:
-            seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu_began
-            return Position(read, trained, total, begin.seconds + seconds, begin.cpu_seconds + cpu_seconds, parser.odd)
+            spent = begin.seconds + time.monotonic() - began, begin.cpu_seconds + time.process_time() - cpu_began
+            return Position(parser.read, parser.used, total, *spent, parser.odd)
 
         for records in self._batches(order, begin.read):
             if self._backend.any_stops(self._told_to_stop or time.monotonic() - self._saved >= self._node.checkpoint):
                 self._meet(number, position(), through=False)
             samples = [self._sample(value) for value in parser.values(records)]
             if samples or self._backend.lockstep:
-                total += len(samples) * self._step(samples, number, read)
-            read, trained = read + len(records), trained + len(samples)
+                total += len(samples) * self._step(samples, number, parser.read)
             # A pass of less than a batch has made a step, too.
-            step = max(1, read // self._batch)
+            step = max(1, parser.read // self._batch)
             self._session.progress(number, step)
-            if self._first and trained and time.monotonic() - self._told >= TELL:
+            if self._first and parser.used and time.monotonic() - self._told >= TELL:
                 self._told = time.monotonic()
                 far = {"step": step, "shard": self._shard.expected or 0}
                 print(pass_metrics.formatted({**self._metrics(number, position()), **far}), flush=True)
-        parser.check(read, self._shard.name)
+        self._shard.check(parser)
         own = position()
         # A trainer that is through the pass meets the others at their checkpoints, too.
         while not (positions := self._meet(number, own, through=True)):
             pass
-        self._shard.check(read, trained)
         self._save(number, positions)
         self._record(number, own, self._session.attempt, self._session.trainers)
 
@@ -132,7 +135,7 @@ class Training:
         loss = self._backend.step(samples)
         if not math.isfinite(loss):
             raise SettingError(
-                f"the loss is {loss} in pass {number}, behind {read} records: training diverged; lower the learning rate"
+                f"the loss is {loss} in pass {number}, after {read} records: training diverged; lower the learning rate"
             )
         if not self._stepped:
             self._stepped = True
@@ -167,7 +170,7 @@ class Training:
     def _save(self, number: int, positions: Sequence[Position]) -> None:
         """The pass is sealed when this returns, on every trainer."""
         if self._first:
-            self._newest = self._job.place / f"pass-{number:05d}"
+            self._newest = self._place / f"pass-{number:05d}"
             self._seal(self._newest, {"pass": number, "trainers": [asdict(each) for each in positions]}, self._backend.save)
             self._forget_checkpoints(number)
             passes.keep_newest(self._folder, self._node.identity, self._node.keep_passes, self._good)
@@ -180,8 +183,16 @@ class Training:
             with naming(directory):
                 directory.mkdir(parents=True)
                 fill(directory)
-                self._job.keep_beside(directory, program=program)
-                passes.seal(directory, {**facts, **self._job.facts(directory)})
+                if program:
+                    # All that a pass needs to be understood later.
+                    copy_files(self._program.parent, directory / "program")
+                    (directory / "path.txt").write_text(f"program/{self._program.name}\n")
+                agreed = {}
+                for name, text in self._job.agreed.items():
+                    (directory / f"{name}.json").write_text(text)
+                    agreed[name] = passes.checksum(directory / f"{name}.json")
+                whose = {"attempt": self._job.attempt, "run": self._node.run_id, **asdict(self._node.identity)}
+                passes.seal(directory, {**facts, **whose, "agreed": agreed})
         except (OSError, Failure):
             # On a full volume, the attempt's end needs the room to be written down.
             if not (directory / passes.DONE).exists():
@@ -200,7 +211,7 @@ class Training:
             "trainers": [asdict(each) for each in positions],
         }
         self._checkpoints += 1
-        directory = self._job.place / f"interrupted-{self._checkpoints:05d}"
+        directory = self._place / f"interrupted-{self._checkpoints:05d}"
         at = f"in pass {number} at step {max(1, positions[0].read // self._batch)}"
         try:
             self._seal(directory, facts, self._backend.save, program=False)
@@ -256,5 +267,5 @@ class Training:
         for made in passes.find(self._folder, passes.INFERENCE):
             if (made.identity, made.record["saved"]) == (identity, facts["saved"]) and passes.fault(made.folder) is None:
                 return
-        self._seal(self._job.place / passes.INFERENCE, facts, lambda directory: self._backend.export(newest, directory))
+        self._seal(self._place / passes.INFERENCE, facts, lambda directory: self._backend.export(newest, directory))
         passes.keep_newest(self._folder, identity, 1, self._good, passes.INFERENCE)

@@ -116,14 +116,15 @@ class Shard:
             for number, text in enumerate(texts, start=1):
                 yield Record(text, file, number, begin)
 
-    def check(self, read: int, used: int) -> None:
-        """Raises `BadData` where a pass has not read what the shard must have, or could use none of it."""
-        if read == 0:
+    def check(self, parser: "Parser") -> None:
+        """Raises `BadData` where a pass has not read what the shard must have, or could not use it."""
+        parser.check(self.name)
+        if parser.read == 0:
             raise BadData(f"{self.name} has no records, and a trainer needs one: split at least one record for each trainer")
-        if self.expected is not None and read != self.expected:
-            raise BadData(f"{self.name} has {read} records, and the data manifest says {self.expected}: split the data again")
-        if used == 0:
-            raise BadData(f"{self.name}: the program left out all {read} records: nothing is left to train on")
+        if self.expected is not None and parser.read != self.expected:
+            raise BadData(f"{self.name} has {parser.read} records, the data manifest says {self.expected}: split the data again")
+        if parser.used == 0:
+            raise BadData(f"{self.name}: the program left out all {parser.read} records: nothing is left to train on")
 
     def check_answers(self, answers: Sequence[str], trainers: int) -> None:
         """Raises `BadData` where no model can learn the program's classes from the trainers' shards."""
@@ -138,32 +139,27 @@ class Shard:
 
 
 class Parser:
-    """Turns records into what the program's `parse` makes of them, and counts those it cannot read."""
+    """Turns records into what the program's `parse` makes of them, and counts them."""
 
-    def __init__(self, parse: Callable[[str], Any], odd: int = 0) -> None:
-        """`odd` were found by an earlier attempt."""
+    def __init__(self, parse: Callable[[str], Any], read: int = 0, used: int = 0, odd: int = 0) -> None:
+        """Counts on behind what an earlier attempt has read."""
         self._parse = parse
         self._first: str | None = "in an earlier attempt's log" if odd else None
-        self.odd = odd
+        self.read, self.used, self.odd = read, used, odd
 
-    def values(self, records: Iterable[Record]) -> list[Any]:
+    def values(self, records: Iterable[Record]) -> Iterator[Any]:
         """Without odd records, and those that `parse` leaves out by None."""
-        return [value for value in map(self._value, records) if value is not None]
-
-    def stream(self, records: Iterable[Record], name: str) -> Iterator[Any]:
-        """As `values`, for any number of records; checks behind the last."""
-        read = 0
         for record in records:
-            read += 1
+            self.read += 1
             value = self._value(record)
             if value is not None:
+                self.used += 1
                 yield value
-        self.check(read, name)
 
-    def check(self, read: int, name: str) -> None:
-        """Raises `BadData` where more of the `read` records were odd than a good file has."""
-        said = f"{name}: {self.odd} of {read} records cannot be read"
-        if self.odd > read * ODD:
+    def check(self, name: str) -> None:
+        """Raises `BadData` where more of the records were odd than a good file has."""
+        said = f"{name}: {self.odd} of {self.read} records cannot be read"
+        if self.odd > self.read * ODD:
             raise BadData(f"{said}, at most {ODD:.0%} may be so; the first is {self._first}")
         if self.odd:
             print(f"{said} and are left out; the first is {self._first}", flush=True)

@@ -19,7 +19,7 @@ from paddle_node.coordination import Session
 from paddle_node.environment import ProgramEnvironment
 from paddle_node.training import metrics
 from paddle_node.training.backends.backend import Backend, Sample
-from paddle_node.training.backends.network import Model
+from paddle_node.training.backends.network import Model, checked
 from paddle_node.training.passes import PREDICT
 
 Forward = Callable[[Any, Sequence[Sample]], Model]
@@ -44,6 +44,8 @@ class Collective(Backend):
         self._layer = layer
         self._forward = forward
         self._optimizer = optimizer
+        self._session: Session | None = None
+        """None: this trainer is alone."""
         self._inputs: list[Any] = []
         """Specifications of the layer's tensors in its first step; empty: it takes other things."""
         layer.register_forward_pre_hook(self._look)
@@ -64,17 +66,19 @@ class Collective(Backend):
     def step(self, samples: Sequence[Sample]) -> float:
         loss = 0.0
         if samples:
-            found = self._forward(self._layer, samples)
+            found = checked(self._forward(self._layer, samples), self._forward)
             self.answers = found.answers
             found.loss.backward()
             loss = found.loss.numpy().item()
-        self._average_gradients(len(samples))
+        if self._session is not None:
+            self._average_gradients(self._session, len(samples))
         self._optimizer.step()
         self._optimizer.clear_grad()
         return loss
 
     def any_stops(self, stop: bool) -> bool:
-        return bool(self._sum(paddle.to_tensor([float(stop)]))[0] > 0)
+        assert self._session is not None
+        return bool(_sum(self._session, paddle.to_tensor([float(stop)]))[0] > 0)
 
     def save(self, directory: Path) -> None:
         paddle.save(self._layer.state_dict(), str(directory / PARAMETERS))
@@ -97,6 +101,18 @@ class Collective(Backend):
         example = ", ".join(f'paddle.zeros({shape}, "{kind}")' for shape, kind in zip(shapes, kinds, strict=True))
         (target / PREDICT).write_text(_PREDICT.format(example))
 
+    def evaluate(self, directory: Path, samples: Iterable[Sample]) -> dict[str, Any]:
+        """How good the pass in `directory` is on `samples`; see `metrics.evaluate`."""
+        self._layer.set_state_dict(paddle.load(str(directory / PARAMETERS)))
+        self._layer.eval()
+
+        def predict(batch: list[Sample]) -> tuple[Sequence[str], Any, Any]:
+            with paddle.no_grad():
+                model = self._forward(self._layer, batch)
+            return model.answers, model.answer, model.prediction.numpy()
+
+        return metrics.evaluate(samples, predict)
+
     def _look(self, layer: Any, inputs: Sequence[Any]) -> None:
         """Shapes without the batch's size and the lengths of integers, which differ from batch to batch."""
         if not self._inputs and all(isinstance(each, paddle.Tensor) for each in inputs):
@@ -106,24 +122,25 @@ class Collective(Backend):
                 for each, many in zip(inputs, free, strict=True)
             ]
 
-    def _sum(self, tensor: Any) -> Any:
-        with self._session.meeting("step"):
-            distributed.all_reduce(tensor)
-            return tensor.numpy()
-
-    def _average_gradients(self, records: int) -> None:
+    def _average_gradients(self, session: Session, records: int) -> None:
         """One message a step: all gradients, and behind them the number of their records."""
         parameters = [parameter for parameter in self._layer.parameters() if not parameter.stop_gradient]
         pieces = [
             (paddle.zeros_like(parameter) if parameter.grad is None else parameter.grad).reshape([-1]) * float(records)
             for parameter in parameters
         ]
-        values = self._sum(paddle.concat([*pieces, paddle.to_tensor([float(records)])]))
+        values = _sum(session, paddle.concat([*pieces, paddle.to_tensor([float(records)])]))
         average, begin = values[:-1] / max(values[-1], 1.0), 0
         for parameter in parameters:
             size = int(np.prod(parameter.shape))
             parameter.grad = paddle.to_tensor(average[begin : begin + size].reshape(parameter.shape))
             begin += size
+
+
+def _sum(session: Session, tensor: Any) -> Any:
+    with session.meeting("step"):
+        distributed.all_reduce(tensor)
+        return tensor.numpy()
 
 
 def _await_rendezvous() -> None:
@@ -133,16 +150,3 @@ def _await_rendezvous() -> None:
         with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=1):
             return
         time.sleep(0.02)
-
-
-def evaluate(directory: Path, layer: Any, forward: Forward, samples: Iterable[Sample]) -> dict[str, Any]:
-    """How good the pass in `directory` is on `samples`; see `metrics.evaluate`."""
-    layer.set_state_dict(paddle.load(str(directory / PARAMETERS)))
-    layer.eval()
-
-    def predict(batch: list[Sample]) -> tuple[Sequence[str], Any, Any]:
-        with paddle.no_grad():
-            model = forward(layer, batch)
-        return model.answers, model.answer, model.prediction.numpy()
-
-    return metrics.evaluate(samples, predict)

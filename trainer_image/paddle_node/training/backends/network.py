@@ -4,7 +4,7 @@ The same `network()` builds the training program, where an embedding's rows live
 evaluation and inference, where they are one parameter of that name.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ import numpy as np
 import paddle
 from paddle import static
 
+from paddle_node import own_code
 from paddle_node.failure import SettingError
 
 _local: ContextVar[bool] = ContextVar("local", default=False)
@@ -32,6 +33,13 @@ class Model:
     """The input that holds the right answer."""
     answers: Sequence[str] = ()
     """Names of the classes, for a classifier; empty: the answer is a number."""
+
+
+def checked(made: Any, maker: Callable[..., Any]) -> Model:
+    """What the program's function made, if it is a Model. Raises `SettingError`."""
+    if not isinstance(made, Model):
+        raise SettingError(f"{own_code.place(maker)}: it returns {type(made).__name__}, a fleet.Model is needed")
+    return made
 
 
 def ids(name: str) -> Any:

@@ -140,7 +140,7 @@ class ParameterServers(Backend):
         if size > LARGEST_EXPORT:
             print(f"no inference model: its parameters have {size} bytes, and at most {LARGEST_EXPORT} are exported", flush=True)
             return
-        LocalModel(directory, self._network).export(target)
+        LocalModel(self._network).export(directory, target)
 
     def close(self) -> None:
         if self._session.trainer_id == 0:
