@@ -52,15 +52,6 @@ def _bucket_configured(name: str, old: Properties, new: Properties) -> None:
     if rules := (new.get("BucketEncryption") or {}).get("ServerSideEncryptionConfiguration"):
         told = [{f"Apply{key}" if key.startswith("Server") else key: value for key, value in rule.items()} for rule in rules]
         put("encryption", ServerSideEncryptionConfiguration={"Rules": told})
-    if rules := (new.get("LifecycleConfiguration") or {}).get("Rules"):
-        put("lifecycle_configuration", LifecycleConfiguration={"Rules": [_lifecycle(rule) for rule in rules]})
-    elif old.get("LifecycleConfiguration"):
-        client("s3").delete_bucket_lifecycle(Bucket=name)
-    if logging := new.get("LoggingConfiguration"):
-        target = {"TargetBucket": logging.get("DestinationBucketName", name), "TargetPrefix": logging.get("LogFilePrefix", "")}
-        put("logging", BucketLoggingStatus={"LoggingEnabled": target})
-    if controls := new.get("OwnershipControls"):
-        put("ownership_controls", OwnershipControls=controls)
     if tags := new.get("Tags"):
         put("tagging", Tagging={"TagSet": tags})
 
@@ -78,15 +69,6 @@ def _with_default_key(resolve: Callable[[dict[str, str], str], Any]) -> Callable
         return resolve(headers, bucket)
 
     return resolved
-
-
-def _lifecycle(rule: Properties) -> dict[str, Any]:
-    """A template's rule in the API's members."""
-    names = {"ExpirationInDays": "Days", "ExpiredObjectDeleteMarker": "ExpiredObjectDeleteMarker"}
-    expiration = {names[key]: value for key, value in rule.items() if key in names}
-    same = ("Status", "NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload")
-    told = {"Filter": {"Prefix": rule.get("Prefix", "")}, **{key: rule[key] for key in same if key in rule}}
-    return told | ({"Expiration": expiration} if expiration else {})
 
 
 def _bucket_delete(delete: Call, bucket: str, props: Properties) -> None:
