@@ -1,7 +1,7 @@
 """Waiting for a job's end, while lines tell what happens; the wait never ends the job.
 
-The job is looked at anew every two seconds: no watch can be cut, or forget what it missed. A server that is away for minutes is
-waited for. A hundred pods that wait for the same reason are one line; nothing is said twice.
+The job is looked at anew every two seconds (ten for a thousand pods): no watch can be cut, or forget what it missed. A server
+that is away for minutes is waited for. A hundred pods that wait for the same reason are one line; nothing is said twice.
 """
 
 import time
@@ -14,8 +14,8 @@ from operations.errors import Failed, JobFailed
 from operations.jobs.job_objects import seconds_old
 from operations.jobs.job_view import JobView, look
 
-GLANCE = 2.0
-"""Seconds between two looks."""
+GLANCE, PODS_A_SECOND = 2.0, 100
+"""Seconds between two looks, more for a job of more than 200 pods: the API server lists so many of them a second."""
 
 
 class Follower:
@@ -39,7 +39,7 @@ class Follower:
                 return
             began = seen.training is not None
             yield seen
-            time.sleep(GLANCE)
+            time.sleep(max(GLANCE, len(seen.pods) / PODS_A_SECOND))
 
     def until(self, enough: Callable[[JobView], bool], seconds: float | None = None) -> JobView:
         """Follows a job that is there until `enough` or until `seconds` are over, and returns its last view.
