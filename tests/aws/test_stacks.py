@@ -37,7 +37,7 @@ UNTAGGED = {
     *("AWS::IAM::ManagedPolicy", "AWS::IAM::Group", "AWS::IAM::InstanceProfile", "AWS::Route53::RecordSet"),
     *("AWS::SNS::Subscription", "AWS::SNS::TopicPolicy", "AWS::CloudWatch::Dashboard", "AWS::Budgets::Budget"),
     *("AWS::EC2::EIPAssociation", "AWS::EC2::VPCDHCPOptionsAssociation"),
-    # A change of its tags would make a new pair under a name that is taken (constructs_lib/ec2/ssh_key.py).
+    # A change of its tags would make a new pair under a name that is taken.
     "AWS::EC2::KeyPair",
     *("Custom::EmptyBucket", "AWS::CDK::Metadata", "AWS::CloudFormation::WaitConditionHandle"),
 }
