@@ -19,8 +19,6 @@ from operations.account.aws import client, every
 from operations.errors import OperationError, translated
 from stacks.cluster_spec import TUNNEL_TYPE, ClusterSpec
 
-SERVICES = ("cloudformation", "ec2", "ecr", "efs", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
-OF_KIND = {"eks": ("eks",), "self-managed": ("autoscaling", "secretsmanager")}
 LEAST_BOOTSTRAP = 6
 """The bootstrap version from which cdk can deploy what this app synthesizes."""
 NO_EKS_ZONES = ("use1-az3", "usw1-az2", "cac1-az3")
@@ -35,10 +33,6 @@ EIP_QUOTA = "L-0263D0A3"
 VPC_QUOTA = "L-F678F1CE"
 ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
 """How AWS's codes say that nothing is there under a name."""
-LIST = "/aws/service/global-infrastructure"
-"""Where Parameter Store has AWS's list of regions and services."""
-AT_ONCE = 10
-"""Names that GetParameters takes."""
 ROOT_DISK, TUNNEL_DISK = 30, 8
 """GiB that a self-managed control plane boots from beside its volume, and the machine of a tunnel."""
 BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
@@ -84,7 +78,6 @@ class AccountChecks:
         """In the order in which they are shown."""
         return [
             ("credentials", self.credentials),
-            ("region", self.region),
             ("zones", self.zones),
             ("instance types", self.instance_types),
             ("quotas: vCPUs", self.vcpus),
@@ -125,24 +118,6 @@ class AccountChecks:
         except OperationError as error:
             # No warning as of other checks: without an account nothing can be deployed.
             yield "problem", str(error)
-
-    def region(self) -> Found:
-        services = [*SERVICES, *OF_KIND[self.spec.cluster.kind]]
-        here, anywhere = f"{LIST}/regions/{self.spec.region}/services/", f"{LIST}/services/"
-        names, found = [prefix + service for prefix in (here, anywhere) for service in services], set[str]()
-        for start in range(0, len(names), AT_ONCE):
-            answer = self.client("ssm").get_parameters(Names=names[start : start + AT_ONCE])
-            found |= {one["Name"] for one in answer["Parameters"]}
-        # A name that AWS's list has nowhere is spelled another way there: it says nothing about the region.
-        unlisted = [one for one in services if anywhere + one not in found]
-        lacks = [one for one in services if one not in unlisted and here + one not in found]
-        source = "by AWS's list of today" + (f", which has no {', '.join(unlisted)}" if unlisted else "")
-        if lacks:
-            yield "problem", f"{self.spec.region} does not offer {', '.join(lacks)} ({source}): take another region"
-        elif unlisted == services:
-            yield "warning", "not checked: AWS's list of each region's services is empty here"
-        else:
-            yield "ok", f"{self.spec.region} offers every service that is used ({source})"
 
     def zones(self) -> Found:
         known = {zone["ZoneName"]: zone for zone in self.client("ec2").describe_availability_zones()["AvailabilityZones"]}

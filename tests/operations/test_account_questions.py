@@ -1,4 +1,4 @@
-"""`doctor`'s questions that no emulator answers: quotas, instance types, simulated policies, a region's services, budgets."""
+"""`doctor`'s questions that no emulator answers: quotas, instance types, simulated policies, budgets."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_without_an_account_nothing_is_well(run: Run, monkeypatch: pytest.Monkey
     assert done.out.splitlines()[1].split(maxsplit=2)[:2] == ["credentials", "problem"] and words in done.out
     # Of several checks that say the same the one line.
     (same,) = [line for line in done.out.splitlines() if "not checked: " + words in line]
-    assert ("(protection, load balancers, network" if destroy else "(region, zones, instance types, quotas: vCPUs") in same
+    assert ("(protection, load balancers, network" if destroy else "(zones, instance types, quotas: vCPUs") in same
     left = run("leftovers", CONFIG)
     assert left.code == 3 and left.err.startswith(words) and len(left.err.splitlines()) == 1
 
@@ -113,23 +113,3 @@ def test_what_the_caller_may_not_is_named(run: Run, aws_api: AwsApi) -> None:
     ]
     simulated(aws_api, "sts:AssumeRole")
     assert "deploy-role" in said(run, OWN)["permissions"][0]["problem"]
-
-
-@pytest.mark.parametrize(
-    ("here", "anywhere", "says"),
-    [
-        ("", "", {"ok": "us-west-2 offers every service that is used (by AWS's list of today)"}),
-        ("efs", "", {"problem": "us-west-2 does not offer efs (by AWS's list of today): take another region"}),
-        # A service that AWS's list spells otherwise is no missing one.
-        ("logs", "logs", {"ok": "us-west-2 offers every service that is used (by AWS's list of today, which has no logs)"}),
-    ],
-)
-def test_a_regions_services_by_awss_own_list(run: Run, aws_api: AwsApi, here: str, anywhere: str, says: dict[str, str]) -> None:
-    """`here` and `anywhere`: what the list lacks of the region's services, and of all."""
-
-    def answer(asked: Parameters) -> dict[str, Any]:
-        lacks = {name: here if "/regions/us-west-2/" in name else anywhere for name in asked["Names"]}
-        return {"Parameters": [{"Name": name} for name, lack in lacks.items() if name.rpartition("/")[2] != lack]}
-
-    aws_api.answer("ssm", "GetParameters", answer)
-    assert said(run, CONFIG)["region"] == [says]

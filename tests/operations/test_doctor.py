@@ -30,8 +30,6 @@ def test_an_empty_account(run: Run, aws: Cloud) -> None:
     assert done.code == 1
     found = states(done)
     assert found["credentials"] == found["zones"] == found["stacks"] == {"ok"}
-    # The emulator's list of each region's services is empty.
-    assert found["region"] == {"warning"}
     assert found["bootstrap"] == {"problem"}
     # What this account does not answer is unchecked, and the rest is checked all the same.
     assert found["instance types"] == {"warning"}
