@@ -263,6 +263,8 @@ class _Handler(BaseHTTPRequestHandler):
         path, resources = self.parts.path.strip("/").split("/"), self.api.resources
         if path == ["api"]:
             return self._json(200, {"kind": "APIVersions", "versions": ["v1"]})
+        if path == ["version"]:
+            return self._json(200, {"gitVersion": "v1.35.0"})
         if path == ["apis"]:
             versions = [one for one, _ in resources if "/" in one]
             served = {one.partition("/")[0]: {"groupVersion": one, "version": one.partition("/")[2]} for one in versions}

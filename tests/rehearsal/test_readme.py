@@ -22,6 +22,7 @@ sys.path += [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / room)
 from kubelet import Kubelet
 from test_build_and_push import ENGINE
 from test_cost import DATA, SERVICES, PriceFiles
+from test_lock_distribution import DATA as K3S
 from test_lock_distribution import Publisher
 
 from rehearsal import account
@@ -113,7 +114,7 @@ def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
         State(tmp_path / "state") as state,
         Kubelet(clone, state, identity) as cluster,
         PriceFiles() as prices,
-        Publisher() as k3s,
+        Publisher(K3S["values"], {}) as k3s,
     ):
         for service in SERVICES:
             prices.offer(service, DATA["machines"] if service == "AmazonEC2" else [])
