@@ -82,13 +82,8 @@ def order(data: str, seed: int, trainers: int) -> str:
     return hashlib.sha256(json.dumps([seed, trainers, data]).encode()).hexdigest()
 
 
-def find(folder: JobFolder, kind: str = PASS) -> list[Saved]:
-    """All that attempts have sealed, the newest first."""
-    return list(newest_first(folder, kind))
-
-
 def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None) -> Iterator[Saved]:
-    """As `find`, one record read at a time; an unreadable one is reported and left out."""
+    """All that attempts have sealed, one record read at a time; an unreadable one is reported and left out."""
     for directory in reversed(_folders(folder, kind)):
         try:
             found = _read(directory)
@@ -129,7 +124,7 @@ def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Pat
     """
     if not count:
         return []
-    surplus = [one for one in find(folder, kind) if one.identity == identity and _is_good(one.folder, good)][count:]
+    surplus = [one for one in newest_first(folder, kind) if one.identity == identity and _is_good(one.folder, good)][count:]
     for one in surplus:
         remove(folder, one)
     return surplus
