@@ -216,4 +216,4 @@ class TrainingJob:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
-        self._block.close()
+        self._block.__exit__()

@@ -188,7 +188,7 @@ class Pods:
             if pod.poll() is None:
                 pod.kill()
                 pod.wait()
-        self.block.close()
+        self.block.__exit__()
 
 
 def runs(pid: int) -> bool:
