@@ -27,7 +27,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(PROJECT / "tests/node"), str(PROJECT / "trainer_image")]
 
 from node_pods import Pods  # noqa: E402
-from paddle_node.training.timeline import LINE  # noqa: E402
+from paddle_node.training.pass_metrics import FIRST_BATCH  # noqa: E402
 
 PYTHON = PROJECT / ".venv-image/bin/python"
 PROGRAM = PROJECT / "examples/quick_start"
@@ -82,7 +82,7 @@ def run() -> dict[str, float]:
 
 def start(log: Path) -> dict[str, float]:
     """What a trainer says with its first batch."""
-    found: dict[str, float] = json.loads(log.read_text().partition(LINE)[2].splitlines()[0])
+    found: dict[str, float] = json.loads(log.read_text().partition(FIRST_BATCH)[2].splitlines()[0])
     return found
 
 

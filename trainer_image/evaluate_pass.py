@@ -6,10 +6,8 @@ answer gets. Ends with 65 and a sentence where any part of the pass is missing o
 
 import json
 import os
-import runpy
 import shutil
 import sys
-import zlib  # noqa: F401  Before Paddle: see paddle_node.training.program.
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +16,7 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_node.data import data_manifest
 from paddle_node.failure import BadData, Failure, Finished, SettingError
 from paddle_node.training import passes
+from paddle_node.training.program import run
 
 
 def main() -> int:
@@ -46,8 +45,7 @@ def main() -> int:
         os.environ |= {Variable.ROLE: "EVALUATOR", Variable.EVALUATED_PASS: str(directory)}
         os.environ[Variable.MANIFEST] = "" if manifest is None else str(manifest.relative_to(node.folder.root))
         sys.argv = [str(program), *sys.argv[1:]]
-        sys.path.insert(0, str(program.parent))
-        runpy.run_path(str(program), run_name="__main__")
+        run()
     except Finished as finished:
         print(json.dumps(finished.result), file=answer, flush=True)
         return ExitCode.DONE

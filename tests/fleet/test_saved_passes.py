@@ -45,7 +45,7 @@ def damage(directory: Path) -> None:
 
 
 def names(folder: JobFolder) -> list[str]:
-    return [one.name.removeprefix("attempts/run-") for one in passes.find(folder)][::-1]
+    return [one.name.removeprefix("attempts/run-") for one in passes.newest_first(folder)][::-1]
 
 
 def begin(folder: JobFolder, unloadable=(), identity: Identity = OURS, **variables: str) -> tuple[Resumption, list[str]]:

@@ -61,10 +61,10 @@ def test_nfs_a_record_whose_creation_is_asked_for_twice_is_its_creators(volume: 
 def test_nfs_a_pass_is_seen_whole_or_not_at_all_through_a_client_that_has_just_looked(volume: Volume) -> None:
     folder = saved(volume.a)
     there = JobFolder(volume.b)
-    assert passes.find(there) == []
+    assert not list(passes.newest_first(there))
     assert not (volume.b / folder.relative_to(volume.a) / passes.DONE).exists()
     passes.seal(folder, FACTS)
-    (found,) = passes.find(there)
+    (found,) = passes.newest_first(there)
     assert found.number == 3
     passes.verify(found.folder)
     assert json.loads((found.folder / passes.DONE).read_text()) == json.loads((folder / passes.DONE).read_text())
@@ -74,12 +74,12 @@ def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_that_try_at_once
     for round_ in range(10):
         folder = saved(volume.a / str(round_))
         there = JobFolder(volume.b / str(round_))
-        assert passes.find(there) == []
+        assert not list(passes.newest_first(there))
         sealing, giving_up = at_once(partial(passes.seal, folder, FACTS), partial(passes.discard_incomplete, there))
         assert isinstance(sealing.exception(), (Failure, FileNotFoundError, type(None)))
         sealed = sealing.exception() is None
         assert sealed != bool(giving_up.result())
-        found = passes.find(JobFolder(volume.c / str(round_)))
+        found = list(passes.newest_first(JobFolder(volume.c / str(round_))))
         assert len(found) == sealed
         for one in found:
             passes.verify(one.folder)

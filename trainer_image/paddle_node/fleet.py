@@ -28,8 +28,8 @@ from paddle_node.training import passes, shard
 from paddle_node.training.agreement import Agreement
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.backends.network import BadSample, Model, checked, embedding, ids, label, number, pooled
+from paddle_node.training.pass_metrics import Timeline
 from paddle_node.training.shard import Parser, Reader, lines
-from paddle_node.training.timeline import Timeline
 
 __all__ = ["Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
 

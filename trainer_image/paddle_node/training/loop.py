@@ -227,7 +227,7 @@ class Training:
     def _forget_checkpoints(self, number: int, but: Path | None = None) -> None:
         """Removes those of this data and program that a complete pass, or the checkpoint `but`, has replaced."""
         self._unsaved = 0
-        for found in passes.find(self._folder, passes.INTERRUPTED):
+        for found in passes.newest_first(self._folder, passes.INTERRUPTED):
             if found.identity == self._node.identity and found.number <= number and found.folder != but:
                 passes.remove(self._folder, found)
 
@@ -264,7 +264,7 @@ class Training:
         assert self._newest is not None  # There is no job without a pass.
         newest, identity = self._newest, self._node.identity
         facts = {"pass": passes.record(newest)["pass"], "saved": f"{newest.parent.name}/{newest.name}"}
-        for made in passes.find(self._folder, passes.INFERENCE):
+        for made in passes.newest_first(self._folder, passes.INFERENCE):
             if (made.identity, made.record["saved"]) == (identity, facts["saved"]) and passes.fault(made.folder) is None:
                 return
         self._seal(self._place / passes.INFERENCE, facts, lambda directory: self._backend.export(newest, directory))

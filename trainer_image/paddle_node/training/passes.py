@@ -82,13 +82,8 @@ def order(data: str, seed: int, trainers: int) -> str:
     return hashlib.sha256(json.dumps([seed, trainers, data]).encode()).hexdigest()
 
 
-def find(folder: JobFolder, kind: str = PASS) -> list[Saved]:
-    """All that attempts have sealed, the newest first."""
-    return list(newest_first(folder, kind))
-
-
 def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None) -> Iterator[Saved]:
-    """As `find`, one record read at a time; an unreadable one is reported and left out."""
+    """All that attempts have sealed, one record read at a time; an unreadable one is reported and left out."""
     for directory in reversed(_folders(folder, kind)):
         try:
             found = _read(directory)
@@ -129,7 +124,7 @@ def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Pat
     """
     if not count:
         return []
-    surplus = [one for one in find(folder, kind) if one.identity == identity and _is_good(one.folder, good)][count:]
+    surplus = [one for one in newest_first(folder, kind) if one.identity == identity and _is_good(one.folder, good)][count:]
     for one in surplus:
         remove(folder, one)
     return surplus
@@ -181,17 +176,13 @@ def lead(folder: JobFolder, name: str) -> None:
 
 def verify(directory: Path) -> None:
     """Reads every byte of a sealed folder against its record. Raises `DamagedPass` with a sentence."""
-    found = fault(directory)
-    for entry in () if found else (_read(directory) or {}).get("files", ()):
-        if checksum(directory / entry["name"]) != entry["checksum"]:
-            found = f"{entry['name']} was changed after it was saved"
-            break
-    if found:
+    # Names and sizes first: they cost no reading.
+    if found := fault(directory) or fault(directory, every_byte=True):
         raise DamagedPass(f"{directory} cannot be loaded: {found}; restore the file, or remove the whole pass")
 
 
-def fault(directory: Path) -> str | None:
-    """Why a folder is not complete as far as its record, names and sizes tell; None: it is."""
+def fault(directory: Path, *, every_byte: bool = False) -> str | None:
+    """Why a folder is not complete as far as its record, names and sizes, or `every_byte`, tell; None: it is."""
     try:
         record = _read(directory)
     except DamagedPass as damaged:
@@ -205,6 +196,8 @@ def fault(directory: Path) -> str | None:
             return f"{entry['name']} is missing"
         if size != entry["bytes"]:
             return f"{entry['name']} has {size} bytes, and {entry['bytes']} were saved"
+        if every_byte and checksum(directory / entry["name"]) != entry["checksum"]:
+            return f"{entry['name']} was changed after it was saved"
     return None
 
 

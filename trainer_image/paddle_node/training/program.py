@@ -9,13 +9,12 @@ import zlib  # noqa: F401  Paddle 2.6.2 brings its own zlib: Python's crashes (i
 from pathlib import Path
 
 
-def main() -> None:
-    """`sys.argv[1]` is the program."""
-    program = Path(sys.argv[1])
-    sys.argv = sys.argv[1:]
-    sys.path.insert(0, str(program.parent))
-    runpy.run_path(str(program), run_name="__main__")
+def run() -> None:
+    """`sys.argv[0]` is the program."""
+    sys.path.insert(0, str(Path(sys.argv[0]).parent))
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 if __name__ == "__main__":
-    main()
+    sys.argv = sys.argv[1:]
+    run()

@@ -10,15 +10,14 @@ are looked for. Only the working directory, the caller's scratch, is written to.
 import ast
 import importlib.util
 import os
-import runpy
 import sys
-import zlib  # noqa: F401  Before Paddle: see paddle_node.training.program.
 from collections.abc import Sequence
 from pathlib import Path
 
 from paddle_node import command_line, environment, own_code
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import Failure, Finished, SettingError, leave
+from paddle_node.training.program import run
 
 
 def _command(words: Sequence[str], folder: Path) -> None:
@@ -47,8 +46,7 @@ def main() -> int:
         if command := environment.Reader().words(Variable.COMMAND):
             _command(command, program.parent)
             return ExitCode.DONE
-        sys.path.insert(0, str(program.parent))
-        runpy.run_path(str(program), run_name="__main__")
+        run()
         sentence = f"{program.name} ended without a call of job.run or job.run_collective"
     except Finished:
         return ExitCode.DONE
