@@ -77,12 +77,13 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
     try:
         # Before the state is begun anew: a mistake in a setting must not cost the last run's model.
         rehearsal = Rehearsal(_PROJECT, config, job_file, lambda text: console.print(text, style="yellow", markup=False))
-        with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
+        with interruption.caught(), State(_PROJECT / ".rehearsal", begin=False) as state:
             try:
                 with Screen(console) as screen:
                     results = rehearsal.run(state, screen, trial_first=not arguments.no_try, verbose=arguments.verbose)
             except KeyboardInterrupt:
-                state.empty()
+                if state.begun:
+                    state.empty()
                 raise
             state.tidy()
             console.print(summary(results, screen.finished, time.monotonic() - started))

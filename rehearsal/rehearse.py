@@ -80,10 +80,12 @@ class Rehearsal:
         """
         self.screen, self._verbose, job = screen, verbose, self.job
         self._prepare_python()
-        self._recorder = Recorder(job, state.folder, self._interpreter)
         if trial_first and job.controller == "job":
             with screen.phase("try") as phase:
                 phase.result = trial.before(job, self.job_file, bucket=False).removeprefix("tried: ")
+        # Not before: a mistake in the program must not cost the last run's model.
+        state.begin()
+        self._recorder = Recorder(job, state.folder, self._interpreter)
         with ExitStack() as stack:
             addresses = stack.enter_context(AddressBlock())
             addresses.check(_ports(job))

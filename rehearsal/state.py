@@ -19,7 +19,7 @@ class State:
 
     def __init__(self, folder: Path, *, begin: bool = True) -> None:
         """`begin`: anew; else what the last rehearsal left is looked at."""
-        self.folder, self._begin = folder, begin
+        self.folder, self._begin, self.begun = folder, begin, False
         self.volume = folder / "volume"
         """What the pods mount: stays for a look until the next rehearsal."""
         self.logs = folder / "logs"
@@ -44,10 +44,15 @@ class State:
             self._lock.close()
             raise BadInput(f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a second clone") from None
         if self._begin:
-            self.empty()
-            self.volume.mkdir()
-            self.logs.mkdir()
+            self.begin()
         return self
+
+    def begin(self) -> None:
+        """Removes what the last rehearsal left."""
+        self.begun = True
+        self.empty()
+        self.volume.mkdir()
+        self.logs.mkdir()
 
     def __exit__(self, *error: object) -> None:
         self._lock.close()

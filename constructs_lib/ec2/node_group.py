@@ -61,7 +61,16 @@ class NodeGroup(Construct):
         super().__init__(scope, id)
         self._cluster, self._vpc, self._props = cluster, vpc, props
         self.shape = props.get("shape") or NodeShape()
-        self.sizes = (props.get("min_size", 1), props.get("desired_size", 3), props.get("max_size", 6))
+        if unknown := props.keys() - NodeGroupProps.__annotations__.keys():
+            raise TypeError(f"{self.node.path} has no {', '.join(sorted(unknown))}")
+        least = props.get("min_size", 1)
+        most = props.get("max_size", max(6, least))
+        wanted = props.get("desired_size", min(max(3, least), most))
+        if not least <= wanted <= most:
+            raise ValueError(
+                f"{self.node.path}: desired_size is {wanted}, from min_size ({least}) to max_size ({most}) is allowed"
+            )
+        self.sizes = (least, wanted, most)
         self._depends_on = props.get("depends_on", ())
 
     @property

@@ -88,6 +88,10 @@ def _own(path: Path) -> MachineFile:
     return MachineFile(path, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
+LONGEST_USER_DATA = 15_500
+"""Characters: EC2 takes 16,384, and what the deploy fills in is longer than its placeholder."""
+
+
 def boot_user_data(stack: Stack, variables: Mapping[str, str], k3s: Mapping[str, Any]) -> ec2.UserData:
     """User data with a machine's `variables`, settings of k3s and small files: systemd boots it by boot.sh, now and later."""
     for name, value in variables.items():
@@ -105,4 +109,9 @@ def boot_user_data(stack: Stack, variables: Mapping[str, str], k3s: Mapping[str,
         for path, text in files.items()
     ]
     start = "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service paddle-cluster.timer\n"
-    return ec2.UserData.custom("".join(["#!/bin/bash\nset -euo pipefail\n", *written, start]))
+    text = "".join(["#!/bin/bash\nset -euo pipefail\n", *written, start])
+    if len(text) > LONGEST_USER_DATA:
+        raise ValueError(
+            f"the machine's user data has {len(text)} characters, EC2 takes 16,384: give fewer labels, taints or names"
+        )
+    return ec2.UserData.custom(text)

@@ -23,6 +23,10 @@ class FieldPath(str):
     """A variable's value that the pod learns of itself (downward API)."""
 
 
+LEAST_KEPT = 60
+"""Seconds that a finished Job stays: those who follow it look every few."""
+
+
 def literal(value: str) -> str:
     """A value that the kubelet's expansion gives back unchanged.
 
@@ -160,7 +164,7 @@ def job_document(job: TrainingJob, template: Object, pods: int, *, indexed: bool
         # A replacement starts when its predecessor is gone: two pods of one index would do the same work twice.
         "podReplacementPolicy": "Failed",
         "activeDeadlineSeconds": int(job.limits.hours * 3600),
-        "ttlSecondsAfterFinished": int(job.limits.keep_finished_hours * 3600),
+        "ttlSecondsAfterFinished": max(LEAST_KEPT, int(job.limits.keep_finished_hours * 3600)),
         "suspend": suspend,
         **({"backoffLimitPerIndex": retries, "maxFailedIndexes": 0} if indexed else {"backoffLimit": retries}),
     }

@@ -41,7 +41,7 @@ def _credential_program(name: str, region: str) -> dict[str, Any]:
     if shutil.which("aws"):
         command, arguments = "aws", ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
     else:
-        command, arguments = sys.executable, ["-m", "operations.main", "eks-token", name, region]
+        command, arguments = sys.executable, ["-P", "-m", "operations.main", "eks-token", name, region]
     program: dict[str, Any] = {"apiVersion": EXEC, "command": command, "args": arguments, "interactiveMode": "IfAvailable"}
     if profile := os.environ.get("AWS_PROFILE"):
         program["env"] = [{"name": "AWS_PROFILE", "value": profile}]

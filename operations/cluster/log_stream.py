@@ -159,14 +159,14 @@ def follow_job(
     show = show or printer()
     one_by_one, over = threading.Lock(), threading.Event()
     readers: dict[str, threading.Thread] = {}
-    failures: list[Exception] = []
+    failures: list[BaseException] = []
 
     def read(pod: PodState) -> None:
         try:
             for line in _of_pod(job.cluster, job.namespace, pod, tail, over):
                 with one_by_one:
                     show(line)
-        except Exception as error:
+        except BaseException as error:  # Also the end that rich asks for where nobody reads any more.
             failures.append(error)
 
     seen = JobView(job.name, job.namespace, None, None, ())

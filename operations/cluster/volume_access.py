@@ -10,7 +10,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,7 +21,7 @@ from paddle_node.contract import DATA_MANIFEST
 from operations.cluster.cluster import TRIES, ApiError, Cluster, Object
 from operations.cluster.pod_words import states
 from operations.cluster.volume_server import METHODS
-from operations.errors import BadInput, Failed, OperationError
+from operations.errors import BadInput, Failed, OperationError, Unreachable
 from operations.jobs.job_objects import INSTANCE, PADDLE_JOB, component, created, pods, runs, selector, template
 from operations.jobs.removal import remove
 from operations.jobs.submission import Submission
@@ -29,8 +29,6 @@ from operations.jobs.submission import Submission
 PORT = 8080
 READY = 300.0
 """Seconds until the pod has to answer; pulling the image is part of it."""
-STARTS = 10
-"""How often the pod's program is asked until it listens, a moment after its container runs: for two minutes."""
 BLOCK = 4 << 20
 """Bytes of one request."""
 VOLUME = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
@@ -132,8 +130,9 @@ def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None
             raise Failed(f"the inspection pod {access.pod} was deleted")
         (state,), _ = states(cluster, namespace, [pod])
         if state.phase == "running":
-            access.ask("files", DATA_MANIFEST, tries=STARTS)
-            return
+            with suppress(Unreachable):  # It runs, and may not listen yet.
+                access.ask("files", DATA_MANIFEST, tries=1)
+                return
         if state.phase in ("failed", "done"):
             raise Failed(f"the inspection pod ended at once: {state.reason or 'see kubectl logs ' + access.pod}")
         if state.phase == "waiting" and state.reason != told:

@@ -56,7 +56,7 @@ class Folder:
             for name in names:
                 file = Path(folder, name)
                 try:
-                    facts = file.stat()
+                    facts = inside(self.root, str(file)).stat()
                 except OSError:
                     continue
                 found.append({"name": file.relative_to(top).as_posix(), "bytes": facts.st_size, "time": facts.st_mtime})
@@ -80,7 +80,7 @@ class Folder:
 
     def write(self, path: str, body: bytes, offset: int) -> None:
         """Into a part beside the file to be, whose gaps are filled by later requests."""
-        part = _part(inside(self.root, path))
+        part = _part(self._below(path))
         part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("r+b" if part.exists() else "wb") as stream:
             stream.seek(offset)
@@ -88,7 +88,7 @@ class Folder:
 
     def commit(self, path: str, size: int) -> None:
         """Makes the part the file. Twice, where the answer got lost: then the file is there, and its part is not."""
-        file = inside(self.root, path)
+        file = self._below(path)
         part = _part(file)
         if part.exists() or not file.is_file() or file.stat().st_size != size:
             with part.open("r+b") as stream:
@@ -98,11 +98,17 @@ class Folder:
 
     def set_aside(self, path: str) -> str:
         """Renames a folder out of the way; returns its new name."""
-        folder, number = inside(self.root, path), 1
+        folder, number = self._below(path), 1
         while (target := folder.with_name(f"{folder.name}.set-aside-{number}")).exists():
             number += 1
         folder.rename(target)
         return target.name
+
+    def _below(self, path: str) -> Path:
+        """What a name means that is not the folder itself."""
+        if (found := inside(self.root, path)) == Path(os.path.realpath(self.root)):
+            raise FileNotFoundError(errno.ENOENT, "the job's folder itself", path)
+        return found
 
 
 def _part(path: Path) -> Path:

@@ -27,15 +27,18 @@ class Follower:
 
     def looks(self) -> Iterator[JobView]:
         """The job every two seconds, until it, or its training, is there no more. Raises what waiting does not mend."""
-        outage, began = Outage(self.cluster), False
+        outage, began, seen = Outage(self.cluster), False, None
         while True:
             try:
                 seen = look(self.cluster, self.name, self.namespace)
             except Exception as error:
                 outage.wait(error)
+                if seen is not None:
+                    yield seen  # Who waits has a deadline of his own.
                 continue
             outage.over()
-            if seen.gone or (began and seen.training is None):
+            split = seen.data is not None and not seen.data.ended
+            if seen.gone or (began and seen.training is None and not split):
                 return
             began = seen.training is not None
             yield seen
@@ -122,6 +125,8 @@ def verdict(found: JobView) -> str:
     job = found.training or found.data
     if job is None:
         raise Failed(f"job {found.name} is not there")
+    if not job.ended:
+        raise Failed(f"job {found.name} was deleted or cancelled before it ended")
     if job.phase == "failed":
         what = "training" if found.training is not None else "the data split"
         raise JobFailed(f"job {found.name}: {what} failed: {found.reason or 'no reason given'}")

@@ -119,7 +119,7 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name).resolve()
         program.write(scratch / "program.tar")
-        shutil.unpack_archive(scratch / "program.tar", scratch / "program", filter="data")
+        shutil.unpack_archive(scratch / "program.tar", scratch / "program")
         home = scratch / "home"
         home.mkdir()
         # paddle_node alone: what lies beside it here must not be seen by that Python.

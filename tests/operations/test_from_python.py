@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROJECT
 from job_controller import JobController, Script
 from paddle_node.contract import JobFolder
 from paddle_node.training import passes
 from saved_pass import save_model
 
 import paddle_aws
+
+PROJECT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
 

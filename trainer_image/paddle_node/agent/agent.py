@@ -114,7 +114,11 @@ class Agent:
         while True:
             await asyncio.sleep(ASK_VOLUME)
             if self._client is None:
-                await self._end_with(self._discovery.run_id)
+                try:
+                    await self._end_with(self._discovery.run_id)
+                except (OSError, background.NoAnswer):
+                    if self._client is None:
+                        raise
 
     async def _end_with(self, run_id: str) -> None:
         """Ends this pod as that run has ended, if it has."""

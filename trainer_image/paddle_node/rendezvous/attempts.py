@@ -116,8 +116,13 @@ class Record:
         # Numbers order the passes: where this record was removed, those of the folders count.
         number = 1 + max(passes.last_attempt(self._folder), *(attempt.number for attempt in self._attempts[-1:]), 0)
         began = Ended(number, self._run_id, time.time(), resumption.resume, passed_over=resumption.passed_over)
-        self._attempts.append(replace(began, data=identity.data, program=identity.program))
-        self._write()
+        known = self._attempts
+        self._attempts = [*known, replace(began, data=identity.data, program=identity.program)]
+        try:
+            self._write()
+        except OSError:
+            self._attempts = known
+            raise
         return number
 
     def unfinished(self) -> bool:

@@ -89,5 +89,5 @@ def find(folder: JobFolder, wanted: str) -> Path | None:
 def _files(folder: Path) -> list[str]:
     """Links to folders are followed."""
     top = folder.resolve()
-    found = below(top, lambda name: name == "__pycache__" or name.startswith("..") or name.endswith((".pyc", ".tmp")))
-    return sorted(str(path.relative_to(top)) for path in found if path.is_file())
+    found = below(top, lambda name: name == "__pycache__" or name.startswith(".."))
+    return sorted(str(path.relative_to(top)) for path in found if path.is_file() and path.suffix not in (".pyc", ".tmp"))
