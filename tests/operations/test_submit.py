@@ -121,6 +121,20 @@ def test_a_followed_submission_shows_each_line_once_and_ends_with_the_jobs_code(
     assert sorted(done.out.splitlines()) == sorted(texts)
 
 
+def test_a_followed_job_that_somebody_deletes_is_no_success(run: Run, api: JobController, folder: Path) -> None:
+    api.scripts["trainer"] = Script(code=None)
+
+    def delete() -> None:
+        for job in api.of("trainer"):
+            api.remove("jobs", job["metadata"]["name"])
+        for pod in list(api.logs):
+            api.end_log(pod[1])
+
+    api.faults = [Fault("follow", skip=2, then=delete)]
+    done = run("submit", "--follow")
+    assert done.code == 1 and "job words was deleted or cancelled before it ended" in done.err
+
+
 def test_a_job_that_waits_says_why_and_outlives_ctrl_c(run: Run, api: JobController, folder: Path) -> None:
     api.scripts["trainer"] = Script(status={"phase": "Pending", "conditions": [UNSCHEDULABLE]})
     for command in (("submit", "--follow"), ("logs", "--follow"), ("wait",)):

@@ -108,3 +108,9 @@ def test_from_a_clone_to_a_prediction(clone: Path) -> None:
     plain = [clone / ".venv-image" / "bin" / "python", "-c", fetched.stdout]
     predicted = subprocess.run(plain, cwd=clone / "models" / "model", env={}, check=False, capture_output=True, text=True)
     assert re.fullmatch(r"\[\[ ?-?\d+\.\d*(e[-+]\d+)?\]\]\n", predicted.stdout), predicted.stdout + predicted.stderr
+
+    # A mistake costs a sentence, and not the model.
+    fix("import paddle\n", "import paddle(\n")
+    wrong = run("make", "rehearse", "JOB=job.yaml")
+    assert wrong.returncode == 2 and "SyntaxError" in wrong.stdout + wrong.stderr
+    assert "flats is done" in paddle_aws("status", "--rehearsal").stdout
