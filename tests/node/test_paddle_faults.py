@@ -2,9 +2,9 @@
 
 Asynchronous training is not the same twice, so "the same" means: accuracy and last pass's loss lie where one more
 undisturbed run of the same data and seed would lie with 99.99 % probability, judged by the mean and the standard
-deviation of five (Student's t); and every record of every shard was trained in every pass that counts. The loss is the
-sharp one of the two: a model that had lost a pass would be far outside, which is asserted, too. About four minutes on
-two cores.
+deviation of five (Student's t), or, of losses, a tenth of the way to the pass before: five may lie closer together by chance
+than ten do. Every record of every shard was trained in every pass that counts. The loss is the sharp one of the two: a model that
+had lost a pass would be far outside, which is asserted, too.
 """
 
 import json
@@ -114,18 +114,19 @@ def result(pods: Pods) -> list[float]:
     return [found["value"], *map(statistics.mean, zip(*losses, strict=True))]
 
 
-def fits(value: float, found: tuple[float, ...]) -> bool:
-    """Whether one more undisturbed run might come to it."""
-    return abs(value - statistics.mean(found)) <= WIDTH * statistics.stdev(found)
+def fits(value: float, found: tuple[float, ...], least: float = 0.0) -> bool:
+    """Whether one more undisturbed run might come to it; `least` is near enough in any case."""
+    return abs(value - statistics.mean(found)) <= max(least, WIDTH * statistics.stdev(found))
 
 
 @pytest.fixture(scope="module")
-def undisturbed(training) -> list[tuple[float, ...]]:
-    """Accuracies and last losses."""
+def undisturbed(training) -> list[tuple[tuple[float, ...], float]]:
+    """Accuracies and last losses, each with what is near enough."""
     accuracies, last, before, _ = zip(*(result(training("")) for _ in range(UNDISTURBED)), strict=True)
     print("undisturbed: accuracy", *accuracies, "loss", *last, "before", *before)
-    assert not any(fits(loss, last) for loss in before), "a lost pass would not be noticed"
-    return [accuracies, last]
+    near = (statistics.mean(before) - statistics.mean(last)) / 10
+    assert not any(fits(loss, last, near) for loss in before), "a lost pass would not be noticed"
+    return [(accuracies, 0.0), (last, near)]
 
 
 @pytest.mark.parametrize("moment", ["pass", "save"])
@@ -145,6 +146,6 @@ def test_kill_9(training, undisturbed, victim: str, moment: str) -> None:
     else:
         os.kill(pods.child(index, role), signal.SIGKILL)
     pods.wait_for((index + 1) % 3, "pass=1 attempt=2")
-    for value, found in zip(result(pods), undisturbed, strict=False):
-        assert fits(value, found), f"{value} is not within {found}"
+    for value, (found, near) in zip(result(pods), undisturbed, strict=False):
+        assert fits(value, found, near), f"{value} is not within {found}"
     assert len(pods.attempts()) == 2
