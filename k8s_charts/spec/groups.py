@@ -336,7 +336,7 @@ class Limits(Settings):
     grace_period_seconds: int = Field(default=120, ge=15, le=3600)
     """How long a pod may save after SIGTERM."""
     keep_finished_hours: float = Field(default=24.0, ge=0, le=8760)
-    """How long a finished job stays visible; its output stays on the volume."""
+    """How long a finished job stays visible, a minute at least; its output stays on the volume."""
 
 
 class NamespaceLimits(Settings):
