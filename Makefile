@@ -44,7 +44,7 @@ test-cluster: environments  ## manifests and commands against a real Kubernetes 
 	@TEST_CLUSTER=yes $(PYTEST) -m cluster tests/operations
 
 test-nfs: environments  ## what is on the volume, on NFS: a small machine with the kernel's own server and three clients
-	@MOUNT_OPTIONS=$$($(BIN)/python -c 'from k8s_charts.kinds.volume import TUTORIALS_MOUNT_OPTIONS as o; print(*o, sep=",")') && \
+	@MOUNT_OPTIONS=$$($(BIN)/python -c 'from k8s_charts.kinds.volume import MOUNT_OPTIONS; print(*MOUNT_OPTIONS["nfs"], sep=",")') && \
 		export MOUNT_OPTIONS && $(RUN) tests/nfs/machine env TEST_NFS=yes PYTHONDONTWRITEBYTECODE=yes pytest -q -p no:cacheprovider tests/nfs
 
 test-programs: environments  ## programs of others, unmodified, in two pods, also with a kill -9: PROGRAMS=/path/to/clones
