@@ -69,7 +69,7 @@ class AccessStack(ClusterPart):
         CfnOutput(self, "OperatorPolicyArn", value=policy.managed_policy_arn)
 
 
-def grant_work(scope: ClusterPart, access: AccessStack, storage: StorageStack, *, ssh_key: str | None = None) -> None:
+def grant_work(scope: ClusterPart, storage: StorageStack, *, ssh_key: str | None = None) -> None:
     """What each team does with a cluster: in the stack that knows bucket and cluster, which know nothing of people.
 
     Args:
@@ -77,7 +77,7 @@ def grant_work(scope: ClusterPart, access: AccessStack, storage: StorageStack, *
     """
     spec = scope.spec
     own = spec.cluster.self_managed
-    for name, team in access.teams.items():
+    for name, team in storage.network.access.teams.items():
         parts = ["data", "self-managed" if own else "eks"]
         parts += ["trainer"] if name != "reader" else []
         if name == "operator":

@@ -36,9 +36,7 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
     """Makes the stacks that `spec` asks for, below `scope`; `locks`: the folder that `paddle-aws lock` writes to."""
     # By context: jsii hands out the synthesizer that a stack is given before it is bound, and then it takes no file.
     scope.node.set_context("@aws-cdk/core:bootstrapQualifier", spec.qualifier)
-    access = AccessStack(scope, spec)
-    network = NetworkStack(scope, spec, access)
-    storage = StorageStack(scope, spec, network)
+    storage = StorageStack(scope, spec, NetworkStack(scope, spec, AccessStack(scope, spec)))
     if spec.cluster.self_managed:
         # Here, not above: like the budget's, its services' modules cost everybody else's synth time.
         from stacks.k3s_cluster import K3sClusterStack, release
@@ -46,8 +44,7 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
 
         # Before anything is made: without a lock there is one sentence and no template.
         runs = release(spec)
-        own = K3sClusterStack(scope, spec, release=runs, access=access, network=network, storage=storage)
-        nodes: Stack = K3sNodesStack(scope, spec, release=runs, home=own, access=access, network=network, storage=storage)
+        nodes: Stack = K3sNodesStack(scope, spec, K3sClusterStack(scope, spec, storage, runs), runs)
     else:
         locked = locked_versions(locks, spec.cluster.version) if locks else {}
         versions = {**locked, **spec.cluster.addons}

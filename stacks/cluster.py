@@ -15,6 +15,7 @@ from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, Endpoi
 from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
 from stacks.access import AccessStack, grant_work, may_read_data
 from stacks.cluster_spec import DATA_ACCOUNT, ClusterSpec
+from stacks.network import NetworkStack
 from stacks.part import ClusterPart
 from stacks.storage import StorageStack
 
@@ -33,13 +34,13 @@ class ClusterStack(ClusterPart):
         policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[data.role], description="Reads training data")
         policy.add_statements(*may_read_data(storage))
         acknowledge(policy, "training data may lie anywhere in this one bucket", *wildcards(self, f"{storage.bucket_arn}/*"))
-        grant_work(self, access, storage)
+        grant_work(self, storage)
         name = EndpointName(self, "EndpointName", zone=network.zone, cluster=self.cluster)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=name.name)
         group = ec2.SecurityGroup.from_security_group_id(self, "EndpointGroup", self.cluster.cluster_security_group_id)
-        make_tunnel(self, spec, access, network.vpc, (name.host, 443, group))
+        make_tunnel(self, network, name.host, 443, group)
         CfnOutput(self, "Region", value=self.region)
         if spec.cluster.existing is None:
             # Charts say only what this version knows; an existing cluster's is not ours to tell.
@@ -92,15 +93,12 @@ class ClusterStack(ClusterPart):
                 ClusterAccess(self, id, cluster=self.cluster, principal_arn=arn, level=level, namespaces=where)
 
 
-def make_tunnel(
-    stack: ClusterPart, spec: ClusterSpec, access: AccessStack, vpc: ec2.IVpc, where: tuple[str, int, ec2.ISecurityGroup]
-) -> None:
-    """The way to a private endpoint, where there is to be one; `where`: its host, its port, its security group."""
+def make_tunnel(stack: ClusterPart, network: NetworkStack, host: str, port: int, group: ec2.ISecurityGroup) -> None:
+    """The way to a private endpoint, where there is to be one; `group`: the endpoint's security group."""
+    spec, name, key = stack.spec, stack.spec.tunnel_document, network.access.node_volume_key
     if not spec.cluster.has_tunnel:
         return
-    (host, port, group), name = where, spec.tunnel_document
-    key = access.node_volume_key
-    tunnel = EndpointTunnel(stack, "Tunnel", vpc=vpc, host=host, port=port, document_name=name, encryption_key=key)
+    tunnel = EndpointTunnel(stack, "Tunnel", vpc=network.vpc, host=host, port=port, document_name=name, encryption_key=key)
     tunnel.connections.allow_to(group, ec2.Port.tcp(port), "Kubernetes API")
     tags = f"Name=tag:{TAG},Values={name} Name=instance-state-name,Values=running"
     find = f"aws ec2 describe-instances --region {spec.region} --filters {tags}"

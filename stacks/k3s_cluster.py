@@ -7,11 +7,10 @@ from constructs import Construct
 
 from constructs_lib.k3s.cluster import API_PORT, SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.release import MachineFile, Release
-from stacks.access import AccessStack, grant_work
+from stacks.access import grant_work
 from stacks.cluster import make_tunnel
 from stacks.cluster_spec import ClusterSpec
 from stacks.distribution_lock import DistributionLock
-from stacks.network import NetworkStack
 from stacks.part import ClusterPart
 from stacks.storage import StorageStack
 
@@ -29,17 +28,9 @@ def release(spec: ClusterSpec) -> Release:
 class K3sClusterStack(ClusterPart):
     """The self-managed cluster without nodes."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        spec: ClusterSpec,
-        *,
-        release: Release,
-        access: AccessStack,
-        network: NetworkStack,
-        storage: StorageStack,
-    ) -> None:
+    def __init__(self, scope: Construct, spec: ClusterSpec, storage: StorageStack, release: Release) -> None:
         super().__init__(scope, spec, "cluster", "self-managed control plane")
+        self.storage, network, access = storage, storage.network, storage.network.access
         settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
         ssh = settings.ssh
         key_name, ssh_key = ssh.key_pair if ssh else None, None
@@ -80,9 +71,8 @@ class K3sClusterStack(ClusterPart):
             group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
         )
-        grant_work(self, access, storage, ssh_key=ssh_key)
-        where = (self.cluster.private_address, API_PORT, self.cluster.firewall.control_plane)
-        make_tunnel(self, spec, access, vpc, where)
+        grant_work(self, storage, ssh_key=ssh_key)
+        make_tunnel(self, network, self.cluster.private_address, API_PORT, self.cluster.firewall.control_plane)
         self._names(spec, zone)
         self._outputs(spec, zone)
         # v1.35.2+k3s1 is Kubernetes 1.35: charts say only what it knows.

@@ -7,31 +7,19 @@ from constructs import Construct
 
 from constructs_lib.k3s.node_group import K3sNodeGroup, TokenNodeRole
 from constructs_lib.k3s.release import Release
-from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.k3s_cluster import K3sClusterStack
-from stacks.network import NetworkStack
 from stacks.node_settings import NodeGroup
 from stacks.nodes import props_of
 from stacks.part import ClusterPart
-from stacks.storage import StorageStack
 
 
 class K3sNodesStack(ClusterPart):
     """Node groups."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        spec: ClusterSpec,
-        *,
-        release: Release,
-        home: K3sClusterStack,
-        access: AccessStack,
-        network: NetworkStack,
-        storage: StorageStack,
-    ) -> None:
+    def __init__(self, scope: Construct, spec: ClusterSpec, home: K3sClusterStack, release: Release) -> None:
         super().__init__(scope, spec, "nodes", "worker nodes")
+        storage, network, access = home.storage, home.storage.network, home.storage.network.access
         # An upgrade replaces the control plane first: a node is never newer.
         self.add_stack_dependency(home)
         self.add_stack_dependency(storage)

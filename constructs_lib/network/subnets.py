@@ -5,15 +5,13 @@ from aws_cdk import aws_ec2 as ec2
 
 def chosen(vpc: ec2.IVpc, selection: ec2.SubnetSelection | None, *, one_per_az: bool | None = None) -> ec2.SubnetSelection:
     """`selection` of `vpc` as a list of subnets; without one, the private subnets (isolated ones where there is no NAT)."""
-    if selection is None:
-        selected = vpc.select_subnets(one_per_az=one_per_az)
-    else:
-        selected = vpc.select_subnets(
-            availability_zones=selection.availability_zones,
-            one_per_az=one_per_az or selection.one_per_az,
-            subnet_filters=selection.subnet_filters,
-            subnet_group_name=selection.subnet_group_name,
-            subnets=selection.subnets,
-            subnet_type=selection.subnet_type,
-        )
+    wanted = selection or ec2.SubnetSelection()
+    selected = vpc.select_subnets(
+        availability_zones=wanted.availability_zones,
+        one_per_az=one_per_az or wanted.one_per_az,
+        subnet_filters=wanted.subnet_filters,
+        subnet_group_name=wanted.subnet_group_name,
+        subnets=wanted.subnets,
+        subnet_type=wanted.subnet_type,
+    )
     return ec2.SubnetSelection(subnets=selected.subnets)
