@@ -60,7 +60,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def _handle(handler: Any) -> None:
     for number in _SIGNALS:
-        signal.signal(number, handler)
+        # What `nohup` has put aside stays so.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def _first(number: int, frame: FrameType | None) -> None:

@@ -61,6 +61,11 @@ class Rehearsal:
     def _check(self, say: Callable[[str], None]) -> Path | None:
         """The file to upload; None where the data job reads a place of its own. Raises BadInput."""
         job = self.job
+        for name, part in self._spec:
+            for field in getattr(type(part), "model_fields", ()):
+                if field.startswith("existing") and getattr(part, field) is not None:
+                    there = f"{self.config.name}: {name}.{field} names what is in your account"
+                    raise BadInput(f"{there}, and a rehearsal deploys into an empty one: leave it out here, or take another file")
         count = job.trainers + (job.parameter_servers or 0 if job.controller == "paddlejob" else 0)
         if count > ROOM:
             raise BadInput(f"trainers is {job.trainers}: here at most {ROOM} pods have an address each, and this job has {count}")

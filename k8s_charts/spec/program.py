@@ -43,23 +43,23 @@ class ProgramArchive:
     """SHA-256 of the archive."""
 
     @classmethod
-    def of_folder(cls, root: Path) -> Self:
-        """Reads the folder; of a checkout what git does not ignore. Raises SettingError."""
+    def of_folder(cls, root: Path, setting: str = "program.path") -> Self:
+        """Reads the folder, which `setting` names; of a checkout what git does not ignore. Raises SettingError."""
         if not root.is_dir():
-            raise SettingError(f"program.path is {root}: there is no such folder")
+            raise SettingError(f"{setting} is {root}: there is no such folder")
         root = root.resolve()
         try:
             names = tuple(sorted(_listed(root)))
             size = sum((root / name).lstat().st_size for name in names)
             if not 0 < size <= contract.PROGRAM_LIMIT:
                 raise SettingError(
-                    f"program.path is {root}: its files have {size:,} bytes, 1 to {contract.PROGRAM_LIMIT:,} are allowed; "
+                    f"{setting} is {root}: its files have {size:,} bytes, 1 to {contract.PROGRAM_LIMIT:,} are allowed; "
                     "let .gitignore leave out what is not the program"
                 )
             with TemporaryFile() as file:
                 return cls(root, names, size, _write(root, names, file))
         except OSError as error:
-            raise SettingError(f"program.path has {error.filename or root}, which cannot be read: {error.strerror}") from None
+            raise SettingError(f"{setting} has {error.filename or root}, which cannot be read: {error.strerror}") from None
 
     @classmethod
     def of_commit(cls, repository: str, commit: str, folder: str, *, fetch: bool) -> Self:
@@ -74,7 +74,7 @@ class ProgramArchive:
             _fetch(repository, commit, checkout)
         if not (checkout / folder).is_dir():
             raise SettingError(f"program.folder is {folder}: commit {commit} has no such folder")
-        return cls.of_folder(checkout / folder)
+        return cls.of_folder(checkout / folder, "program.folder")
 
     def texts(self) -> dict[str, str]:
         """The files by name, for a ConfigMap. Raises SettingError for what it cannot hold."""

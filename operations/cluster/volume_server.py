@@ -97,10 +97,12 @@ class Folder:
             part.replace(file)
 
     def set_aside(self, path: str) -> str:
-        """Renames a folder out of the way; returns its new name."""
+        """Renames a folder out of the way; returns its new name, also when asked twice, where the answer got lost."""
         folder, number = self._below(path), 1
         while (target := folder.with_name(f"{folder.name}.set-aside-{number}")).exists():
             number += 1
+        if number > 1 and not folder.exists():
+            return f"{folder.name}.set-aside-{number - 1}"
         folder.rename(target)
         return target.name
 
