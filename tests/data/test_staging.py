@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,9 +26,9 @@ def split_job(job: Job, source: Path) -> Job:
 PART = "part-00000-00000"
 
 
-def refused(job: Job, code: int = 65, trainers: int = 3, local: LocalDisk | None = None) -> str:
+def refused(job: Job, code: int = 65, local: LocalDisk | None = None) -> str:
     with pytest.raises(Failure) as caught:
-        stage(job.folder, 1, trainers, local=local)
+        stage(job.folder, 1, 3, local=local)
     assert caught.value.code == code
     return caught.value.sentence
 
@@ -43,11 +44,6 @@ def part_of(job: Job) -> Path:
     return (job.folder.shard(1) / PART).resolve()
 
 
-def test_another_number_of_trainers(split_job: Job) -> None:
-    sentence = f"{split_job.folder.data_manifest} lists 3 shards, but this job has 2 trainers: "
-    assert refused(split_job, trainers=2) == sentence + "split the data again with as many shards as trainers"
-
-
 def changed(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
@@ -58,6 +54,8 @@ DAMAGES = {
     "{part} is missing, though the manifest lists it: split the data again": lambda part, manifest: part.unlink(),
     "{part.parent} holds more, which the manifest does not list": lambda part, manifest: part.with_name("more").write_text("x"),
     "{manifest} is not valid JSON: delete it and split the data again": lambda part, manifest: manifest.write_text("{"),
+    "{manifest} cannot be read: ": lambda part, manifest: (manifest.unlink(), manifest.mkdir()),
+    "{manifest} is missing, though a data job has split here: run the data job again": lambda part, manifest: manifest.unlink(),
     "{part} has a checksum by 'blake9': this image knows xxh3_128": lambda part, manifest: changed(
         manifest, "xxh3_128:", "blake9:"
     ),
@@ -84,15 +82,7 @@ def test_a_volume_filled_by_hand_works_with_a_warning(job: Job, tmp_path: Path, 
     assert said == [f"warning: {job.folder.data_manifest} is missing, so {folder} is read unchecked"]
     local = stage(job.folder, 0, 3, said.append, LocalDisk(tmp_path / "local"))
     assert (local / "train.txt").read_text() == "1\n"
-
-
-def test_no_data_at_all(job: Job) -> None:
     assert refused(job).startswith(f"trainer 1 has no data: {job.folder.data_manifest} is missing, and neither ")
-
-
-def test_a_split_whose_manifest_is_gone_is_not_taken_for_a_volume_filled_by_hand(split_job: Job) -> None:
-    split_job.folder.data_manifest.unlink()
-    assert refused(split_job).endswith("is missing, though a data job has split here: run the data job again")
 
 
 def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_are_cut_safely(job: Job, tmp_path: Path) -> None:
@@ -111,7 +101,11 @@ def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_
     assert all(path.endswith(".txt") for path in found.keys() - {chinese})
 
 
-def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(job: Job, tmp_path: Path, small_pieces: None) -> None:
+@pytest.mark.parametrize("when", [local_disk.ALWAYS, local_disk.AUTO])
+def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None, when: str
+) -> None:
+    monkeypatch.setattr(local_disk, "SAMPLE", 10)
     job.split(lines_file(tmp_path / "in.txt", 60))
     local, said = staged(job, LocalDisk(tmp_path / "local"), 0)
     parts = sorted(local.iterdir())
@@ -120,7 +114,7 @@ def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(job: Jo
     parts[1].write_bytes(b"half")
     parts[2].unlink()
     (local / "of-another-job").write_text("x")
-    assert staged(job, LocalDisk(tmp_path / "local"), 0)[1].startswith(f"copied 2 of {len(parts)} files of ")
+    assert staged(job, LocalDisk(tmp_path / "local", when), 0)[1].startswith(f"copied 2 of {len(parts)} files of ")
     assert parts[0].stat().st_mtime_ns == kept
     assert b"".join(path.read_bytes() for path in sorted(local.iterdir())) == job.shard(0)
 
@@ -168,35 +162,23 @@ def test_more_than_the_pods_scratch_may_take_would_get_the_pod_evicted(split_job
     assert not (tmp_path / "local").exists()
 
 
-@pytest.fixture
-def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("room", "why"),
+    [
+        (40, "its 21 bytes are more than half of the 40 of local disk"),
+        (None, r"a copy would save nothing \(.*, 10 passes over 0 MB\)"),
+    ],
+    ids=["half of the pod's scratch stays the program's", "the volume is fast"],
+)
+def test_a_shard_that_is_not_worth_a_copy_is_read_where_it_is(
+    split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int | None, why: str
+) -> None:
     monkeypatch.setattr(local_disk, "SAMPLE", 10)
-
-
-def test_a_fast_volume_is_read_where_it_is_and_leaves_no_trial(split_job: Job, tmp_path: Path, small_sample: None) -> None:
-    local = tmp_path / "local"
-    (local / "1" / "data").mkdir(parents=True)
-    place, said = staged(split_job, LocalDisk(local, "auto", passes=10))
+    (tmp_path / "local" / "1" / "data").mkdir(parents=True)
+    place, said = staged(split_job, LocalDisk(tmp_path / "local", "auto", 10, room))
     assert place == split_job.folder.shard(1)
-    assert "is read where it lies: a copy would save nothing (" in said
-    assert said.endswith(" MB/s on local disk, 10 passes over 0 MB)")
-    assert [path.name for path in local.rglob("*")] == ["1"], "a trainer reads a copy wherever one is"
-
-
-def test_half_of_the_pods_scratch_stays_the_programs(split_job: Job, tmp_path: Path, small_sample: None) -> None:
-    _, said = staged(split_job, LocalDisk(tmp_path, "auto", passes=10, room=40))
-    assert said.endswith("is read where it lies: its 21 bytes are more than half of the 40 of local disk")
-
-
-def test_a_copy_that_was_begun_is_completed_and_damage_is_still_named(split_job: Job, tmp_path: Path, small_sample: None) -> None:
-    local, copy = LocalDisk(tmp_path / "local", "auto", passes=10), tmp_path / "local" / "1" / "data"
-    copy.mkdir(parents=True)
-    (copy / PART).write_text("half")
-    assert staged(split_job, local)[0] == copy
-    assert (copy / PART).read_bytes() == split_job.shard(1)
-    (copy / PART).write_text("half")
-    changed(part_of(split_job), "4", "5")
-    assert "is damaged: its checksum is not the manifest's" in refused(split_job, local=local)
+    assert re.search(f"is read where it lies: {why}$", said)
+    assert [path.name for path in (tmp_path / "local").rglob("*")] == ["1"], "a trainer reads a copy wherever one is"
 
 
 @pytest.mark.slow
