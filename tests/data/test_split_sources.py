@@ -7,17 +7,11 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job, table, tar, zipped
-from paddle_node.data.data_manifest import DataFile
 
 
 def words(job: Job) -> str:
     """All records, sorted."""
     return b" ".join(job.records()).decode()
-
-
-def short_names(files: tuple[DataFile, ...]) -> set[str]:
-    """Below the shard's folder."""
-    return {file.name.split("/", 4)[4] for file in files}
 
 
 @pytest.fixture
@@ -39,18 +33,6 @@ def test_a_folder_and_a_pattern_are_read_whole_and_a_new_file_is_noticed(job: Jo
     for pattern, found in (("", "a1 a2 b1 b2 c1 z1"), ("/[ab].txt*", "a1 a2 b1 b2"), ("/**/c.txt", "c1")):
         job.split(f"{folder}{pattern}", 1)
         assert words(job) == found
-
-
-def test_names_are_any_bytes(job: Job, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in (b"a\nb", b"\xff\xfe", b"c d'$(e)"):
-        Path(os.fsdecode(os.fsencode(source) + b"/" + name)).write_bytes(name.hex().encode() + b"\n")
-    job.split(source, 2)
-    assert len(job.records()) == 3
-    job.split(source, 1, DATA_FORMAT="files")
-    assert {os.fsencode(path.name) for path in job.folder.shard(0).iterdir()} == {b"a\nb", b"\xff\xfe", b"c d'$(e)"}
-    assert job.split(source, 1, DATA_FORMAT="files").records == 3
 
 
 def test_links_are_followed_and_none_is_passed_over(job: Job, tmp_path: Path, folder: Path) -> None:
@@ -91,27 +73,37 @@ def test_a_link_in_splits_leads_no_sweep_into_another_job(job: Job, folder: Path
 
 
 MEMBERS = [("inside/one.txt", b"1\n2"), ("two.txt", b"3\n")]
-NAMES = {"inside/one.txt", "two.txt"}
+PLAIN = {"a.txt": b"a1\na2", "b.txt.gz": gzip.compress(b"b1\nb2\n"), "c d'$(e)": b"c1\n"}
+# What a Mac adds to every archive.
+HIDDEN = [("__MACOSX/._two.txt", b"x\n"), (".DS_Store", b"x\n"), (".git/config", b"x\n"), ("./two.txt", b"3\n")]
+TWO = {"a.zip": zipped([("inside/", b""), *MEMBERS]), "b.tgz": gzip.compress(tar(MEMBERS))}
 
 
 # Names on the web often say nothing: what a file is, its content tells.
-@pytest.mark.parametrize("name", ["data.zip", "download of a zip", "data.tar.gz", "download of a tar"])
-def test_members_of_archives_are_lines_or_files(job: Job, tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(zipped(MEMBERS) if "zip" in name else gzip.compress(tar(MEMBERS)))
-    job.split(tmp_path / name, 2)
-    assert words(job) == "1 2 3"
-    first, second = (short_names(shard.files) for shard in job.split(tmp_path / name, 2, DATA_FORMAT="files").shards)
-    assert first | second == NAMES
-
-
-@pytest.mark.parametrize("pack", [zipped, tar])
-def test_hidden_members_are_no_data(job: Job, tmp_path: Path, pack) -> None:
-    """What a Mac adds to every archive."""
-    hidden = [(name, b"1\n") for name in ("__MACOSX/._one.txt", "./one.txt", ".DS_Store", ".git/config")]
-    (tmp_path / "in").write_bytes(pack(hidden))
-    assert job.split(tmp_path / "in", 1).records == 1
-    manifest = job.split(tmp_path / "in", 1, DATA_FORMAT="files")
-    assert short_names(manifest.shards[0].files) == {"one.txt"}
+@pytest.mark.parametrize(
+    ("given", "lines", "whole"),
+    [
+        (PLAIN | {".DS_Store": b"x\n"}, "a1 a2 b1 b2 c1", PLAIN),
+        ({"\udcff\udcfe": b"1\n", "a\nb": b"2\n"}, "1 2", {"\udcff\udcfe": b"1\n", "a\nb": b"2\n"}),
+        ({"data.zip": zipped(MEMBERS)}, "1 2 3", dict(MEMBERS)),
+        ({"download of a zip": zipped(HIDDEN)}, "3", {"two.txt": b"3\n"}),
+        ({"data.tar.gz": gzip.compress(tar(MEMBERS))}, "1 2 3", dict(MEMBERS)),
+        ({"download of a tar": tar(HIDDEN)}, "3", {"two.txt": b"3\n"}),
+        (TWO, "1 1 2 2 3 3", {f"{packed}/{name}": content for packed in TWO for name, content in MEMBERS}),
+    ],
+    ids=["plain", "names of any bytes", "zip", "hidden in a zip", "tar.gz", "hidden in a tar", "two archives"],
+)
+def test_folders_and_archives_are_lines_or_whole_files_under_their_names(
+    job: Job, tmp_path: Path, given: dict[str, bytes], lines: str, whole: dict[str, bytes]
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name, content in given.items():
+        (source / name).write_bytes(content)
+    job.split(source, 1)
+    assert words(job) == lines
+    job.split(source, 1, DATA_FORMAT="files")
+    assert job.data() == {f"0/data/{name}": content for name, content in whole.items()}
 
 
 def test_two_members_that_no_folder_can_hold_both(job: Job, tmp_path: Path) -> None:
@@ -139,31 +131,16 @@ def test_a_source_that_changes_while_it_is_read(job: Job, tmp_path: Path, packed
     assert not job.folder.data_manifest.exists()
 
 
-def test_each_whole_file_is_a_record_and_keeps_its_name_and_bytes(job: Job, folder: Path) -> None:
-    manifest = job.split(folder, 2, DATA_FORMAT="files")
-    first, second = (short_names(shard.files) for shard in manifest.shards)
-    assert first | second == {"a.txt", "b.txt.gz", "deep/c.txt"} and {len(first), len(second)} == {1, 2}
-    place = job.folder.shard(0 if "b.txt.gz" in first else 1)
-    assert (place / "b.txt.gz").read_bytes() == (folder / "b.txt.gz").read_bytes()
-
-
-def test_members_of_several_archives_keep_apart(job: Job, tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "a.zip").write_bytes(zipped([("inside/", b""), *MEMBERS]))
-    (tmp_path / "source" / "b.tgz").write_bytes(gzip.compress(tar(MEMBERS)))
-    manifest = job.split(tmp_path / "source", 1, DATA_FORMAT="files")
-    assert short_names(manifest.shards[0].files) == {f"{name}/{each}" for name in ("a.zip", "b.tgz") for each in NAMES}
-
-
 def test_whole_files_are_shuffled_and_held_out(job: Job, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     names = [f"{number:02d}" for number in range(50)]
     for name in names:
         (tmp_path / "source" / name).write_text(name)
-    manifest = job.split(tmp_path / "source", 3, DATA_FORMAT="files", HOLD_OUT=0.1, SHUFFLE_SEED=1)
-    found = [short_names(files) for files in (manifest.held_out, *(shard.files for shard in manifest.shards))]
-    assert sorted(name for each in found for name in each) == names and len(found[0]) == 5
-    assert {path.name for path in job.folder.held_out.iterdir()} == found[0]
+    job.split(tmp_path / "source", 3, DATA_FORMAT="files", HOLD_OUT=0.1, SHUFFLE_SEED=1)
+    assert sorted(content.decode() for content in job.data().values()) == names
+    places = (job.folder.held_out, *map(job.folder.shard, range(3)))
+    found = [sorted(path.name for path in place.iterdir()) for place in places]
+    assert list(map(len, found)) == [5, 15, 15, 15] and found[1] != names[::3]
 
 
 @pytest.fixture
