@@ -53,9 +53,9 @@ def check(small_pieces, lines, newline_at_end, packed, shards, hold_out, seed, p
             assert held == (max(1, round(len(lines) * hold_out)) if hold_out else 0)
             assert max(counts) - min(counts) <= 1
         if not seed and not hold_out and pods == 1 and len(content) < 100:
-            assert [job.shard(index) for index in range(shards)] == [
-                b"".join(line + b"\n" for line in lines[index::shards]) for index in range(shards)
-            ], "without a seed records go round in the source's order"
+            for index in range(shards):
+                round_by_round = b"".join(line + b"\n" for line in lines[index::shards])
+                assert job.shard(index) == round_by_round, "without a seed records go round in the source's order"
 
 
 test_every_record_goes_to_exactly_one_place = settings(max_examples=10, **RELAXED)(given(**CASES)(check))
@@ -76,15 +76,13 @@ def split_by(job: Job, pods: int, source: Path, shards: int = 3, **more: object)
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path, small_pieces: None) -> None:
     source = lines_file(tmp_path / "in.txt", 60)
-    outputs, digests = [], []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        job = Job(tmp_path / name)
+    jobs = [Job(tmp_path / name) for name in ("one", "equal", "other")]
+    for job, seed in zip(jobs, (1, 1, 2), strict=True):
         job.split(source, SHUFFLE_SEED=seed, HOLD_OUT=0.1)
-        outputs.append(job.data())
-        digests.append(data_manifest.digest(job.folder.data_manifest))
-    assert outputs[0] == outputs[1]
-    assert sorted(outputs[0].values()) != sorted(outputs[2].values())
-    assert digests[0] == digests[1] != digests[2], "equal data has an equal name, wherever its split lies"
+    one, equal, other = (job.data() for job in jobs)
+    assert one == equal and sorted(one.values()) != sorted(other.values())
+    one, equal, other = (data_manifest.digest(job.folder.data_manifest) for job in jobs)
+    assert one == equal != other, "equal data has an equal name, wherever its split lies"
 
 
 @pytest.mark.parametrize("labels", ["".join(label * 40 for label in "abcdef"), "abcdef" * 40], ids=["sorted", "periodic"])
@@ -105,11 +103,10 @@ def test_running_again_reads_the_files_and_makes_anew_what_is_damaged(
     job.split(source)
     assert stamps(job) == before
     assert "complete already: nothing to do (3 files, 63 bytes, verified in " in capsys.readouterr().out
-    for damage in (lambda path: path.write_bytes(path.read_bytes().replace(b"4", b"5")), lambda path: path.unlink()):
+    for damage in (lambda path: path.write_text("line 5\n"), Path.unlink):
         damage(job.folder.root / first.shards[1].files[0].name)
         second = job.split(source, PADDLE_NODE_RUN_ID="run")
-        assert second.split != first.split
-        assert job.data() == content
+        assert second.split != first.split and job.data() == content
         assert "split the data again: splitting anew" in capsys.readouterr().out
         first = second
     assert len(list(job.folder.splits.iterdir())) == 2, "the damaged one is gone"
