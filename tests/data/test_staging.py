@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from job_folder import IMAGE, Job, lines_file, tar
+from paddle_node import retry
 from paddle_node.failure import Failure
-from paddle_node.staging import local_disk
+from paddle_node.staging import local_disk, preparation
 from paddle_node.staging.local_disk import LocalDisk
 from paddle_node.staging.shard_copy import stage
 
@@ -135,23 +136,50 @@ def test_a_local_disk_that_is_too_small(
     assert said.endswith(" is read where it lies: its 466669 bytes are more than half of the 65536 of local disk")
 
 
-@pytest.mark.parametrize("fails", ["volume", "local"])
-def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(
-    split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`failing(is_meant, code, times)`: the first so many times such a file is not opened."""
+    opened = Path.open
+
+    def fail(is_meant: Callable[[Path], bool], code: int = errno.EIO, times: int = 1_000_000) -> None:
+        faults = iter(range(times))
+
+        def open_or_fail(path: Path, *more: object, **named: object) -> object:
+            if is_meant(path) and next(faults, None) is not None:
+                raise OSError(code, os.strerror(code), str(path))
+            return opened(path, *more, **named)
+
+        monkeypatch.setattr(Path, "open", open_or_fail)
+        monkeypatch.setattr(Path, "read_text", lambda path: open_or_fail(path).read())
+
+    return fail
+
+
+@pytest.mark.parametrize("name", ["data-manifest.json", PART])
+@pytest.mark.parametrize(("code", "times", "said"), [(errno.EIO, 3, 3), (errno.EIO, 1_000_000, None), (errno.ENOSPC, 1, 0)])
+def test_a_pod_outlasts_a_volume_that_fails_for_a_moment(
+    split_job: Job, failing: Callable, monkeypatch: pytest.MonkeyPatch, name: str, code: int, times: int, said: int | None
 ) -> None:
-    local, opened = tmp_path / "local", Path.open
-    place = local if fails == "local" else part_of(split_job)
-
-    def open_or_fail(path: Path, *more: object, **named: object) -> object:
-        if path.is_relative_to(place):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return opened(path, *more, **named)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(Path, "open", open_or_fail)
-    if fails == "volume":
-        with pytest.raises(OSError, match=f"Input/output error: '{place}'"):
-            stage(split_job.folder, 1, 3, local=LocalDisk(local))
+    monkeypatch.setattr(retry, "PAUSES", (0.001, 0.002))
+    if said is None:
+        monkeypatch.setattr(retry, "DEADLINE", 0.1)
+    node, lines = split_job.trainer(), []
+    failing(lambda path: path.name == name, code, times)
+    if said:
+        preparation.prepare(node, lines.append)
+        assert len(lines) == said and lines[0].endswith(f"{name}: Input/output error; trying again in 0.001 s")
         return
+    with pytest.raises(OSError, match=os.strerror(code)):
+        preparation.prepare(node, lines.append)
+    assert bool(lines) == (said is None)
+
+
+def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(split_job: Job, tmp_path: Path, failing: Callable) -> None:
+    local, part = tmp_path / "local", part_of(split_job)
+    failing(lambda path: path == part)
+    with pytest.raises(OSError, match=f"Input/output error: '{part}'"):
+        stage(split_job.folder, 1, 3, local=LocalDisk(local))
+    failing(lambda path: path.is_relative_to(local))
     sentence = f"the shard cannot be copied to {local}: Input/output error; set PADDLE_NODE_STAGE=never"
     assert refused(split_job, 1, local=LocalDisk(local)) == sentence
 
@@ -179,6 +207,37 @@ def test_a_shard_that_is_not_worth_a_copy_is_read_where_it_is(
     assert place == split_job.folder.shard(1)
     assert re.search(f"is read where it lies: {why}$", said)
     assert [path.name for path in (tmp_path / "local").rglob("*")] == ["1"], "a trainer reads a copy wherever one is"
+
+
+def unready(job: Job, data_job: str) -> str:
+    """What keeps trainer 1 from being ready; empty when nothing does."""
+    node = job.trainer(PADDLE_NODE_PEER_DEADLINE=0.003, PADDLE_NODE_DATA_JOB=data_job)
+    try:
+        preparation.prepare(node, lambda line: None)
+    except Failure as failure:
+        assert failure.code == 65
+        return failure.sentence
+    return ""
+
+
+def test_trainers_wait_for_the_manifest_of_their_own_data_job(job: Job, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "POLL", 0.001)
+    first = job.split(source, PADDLE_NODE_DATA_JOB="0ld")
+    before = job.data()
+    assert unready(job, "0ld") == ""
+    assert unready(job, "new") == (
+        f"{job.folder.data_manifest} of data job new did not come within 0 s, the one there is of data job 0ld: "
+        "let this job's own data job run to its end; where it has ended already, delete it and apply it again"
+    )
+    # A data job that finds its split done says that it is its own.
+    again = job.split(source, PADDLE_NODE_DATA_JOB="new")
+    assert (again.created, again.shards, job.data()) == (first.created, first.shards, before)
+    assert unready(job, "new") == ""
+    job.folder.data_manifest.write_text("{")
+    assert "no whole one is there" in unready(job, "new")
+    # Shards without a manifest, as if put there by hand.
+    job.folder.data_manifest.unlink()
+    assert "no whole one is there" in unready(job, "new")
 
 
 @pytest.mark.slow
