@@ -1,11 +1,16 @@
-"""The training program reaches the volume whole."""
+"""The training program reaches the volume whole; it and the split stay while a run trains with them."""
 
 import shutil
 from pathlib import Path
 
 import pytest
-from job_folder import Job
+from job_folder import Job, lines_file
+from paddle_node import contract
+from paddle_node.rendezvous import lease
+from paddle_node.rendezvous.attempts import STOPPED, Loss, Outcome, Record
+from paddle_node.runtimes import Resumption
 from paddle_node.staging.program_copy import copy_program
+from paddle_node.training.passes import Identity
 
 FILES = {"train.py": "one", "deep/more.py": "two"}
 
@@ -65,3 +70,27 @@ def test_links_are_followed_as_a_config_map_has_them_and_to_folders_but_not_in_c
 def test_no_such_program_names_those_there_are(job: Job, program: Path, source: Path) -> None:
     sentence = r"PROGRAM_FROM names .*/yours, which this image does not hold \(it holds: mine\)"
     job.refused(sentence, 2, source, PROGRAM_FROM=program.with_name("yours"))
+
+
+@pytest.mark.parametrize("run", ["trains", "waits for its data", "was killed", "has ended"])
+def test_a_run_keeps_its_split_and_program_while_it_trains_and_not_longer(
+    job: Job, program: Path, source: Path, monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    """What its trainer 0 writes to the volume; that later pods read the old ones is shown by those of tests/node."""
+    first = job.split(source, PROGRAM_FROM=program)
+    its_program, its_shard = job.folder.program("mine").resolve(), job.folder.shard(0).resolve()
+    record = Record(job.folder, "run-1", lease.acquire(job.folder.run_state, "run-1", "boot", 9.0).check)
+    if run != "waits for its data":
+        record.begin(Resumption(), Identity())
+    if run == "was killed":
+        monkeypatch.setattr(contract, "LEASE", -1.0)  # Any silence is too long.
+    if run == "has ended":
+        record.end(Loss("the job is done", STOPPED))
+        record.finish(Outcome(0, ""))
+    (program / "train.py").write_text("second")
+    assert job.split(lines_file(source, 12), PROGRAM_FROM=program).split != first.split
+    assert (job.folder.program("mine") / "train.py").read_text() == "second"
+    assert len(job.records()) == 12
+    assert its_program.exists() == its_shard.exists() == (run == "trains")
+    if run == "trains":
+        assert files(its_program) == FILES and list(its_shard.iterdir())
