@@ -1,7 +1,6 @@
 """Lines into shards: every record exactly once, counts within one, the same bytes each time."""
 
 import gzip
-import itertools
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -15,8 +14,6 @@ from paddle_node.failure import Failure
 
 # Any bytes but the marks by which archives are known: a file that begins like one is taken for one.
 LINE = st.binary(max_size=40).map(lambda line: line.replace(b"\n", b" ").replace(b"PK", b"").replace(b"\x1f\x8b", b""))
-RUNS = itertools.count()
-
 
 CASES = {
     "lines": st.lists(LINE, min_size=6, max_size=60),
@@ -38,8 +35,11 @@ def check(small_pieces, lines, newline_at_end, packed, shards, hold_out, seed, p
         content = b"\n".join(lines) + (b"\n" if newline_at_end else b"")
         source.write_bytes(gzip.compress(content) if packed else content)
         job = Job(Path(folder, "job"))
+        shared = {"SPLIT_PODS": pods, "PADDLE_NODE_RUN_ID": "run", "HOLD_OUT": hold_out, "SHUFFLE_SEED": seed}
         try:
-            whole = split_by(job, pods, source, shards, HOLD_OUT=hold_out, SHUFFLE_SEED=seed)
+            for index in range(pods):
+                whole = job.split_slice(source, shards, JOB_COMPLETION_INDEX=index, POD_UID=f"pod-{index}", **shared)
+                assert (whole is not None) == (index == pods - 1)
         except Failure as failure:
             # A pod with a few records alone may leave a shard without any.
             assert pods > 1 and "too few for" in failure.sentence
@@ -64,35 +64,22 @@ test_every_record_goes_to_exactly_one_place_many_times = pytest.mark.slow(
 )
 
 
-def split_by(job: Job, pods: int, source: Path, shards: int = 3, **more: object) -> data_manifest.DataManifest:
-    """By several indexes one after the other."""
-    settings = {"SPLIT_PODS": pods, "PADDLE_NODE_RUN_ID": f"run-{next(RUNS)}", **more}
-    for index in range(pods):
-        manifest = job.split_slice(source, shards, JOB_COMPLETION_INDEX=index, POD_UID=f"pod-{index}", **settings)
-        assert (manifest is not None) == (index == pods - 1)
-    assert manifest is not None
-    return manifest
-
-
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path, small_pieces: None) -> None:
-    source = lines_file(tmp_path / "in.txt", 60)
+@pytest.mark.parametrize("labels", ["".join(label * 40 for label in "abcdef"), "abcdef" * 40], ids=["sorted", "periodic"])
+def test_a_seed_spreads_a_sorted_and_a_periodic_source_evenly_and_in_the_same_way_again(
+    tmp_path: Path, small_pieces: None, labels: str
+) -> None:
+    """Of 240 lines a fair deal puts 13 of each of six labels into each shard, give or take, whatever their order."""
+    (tmp_path / "in").write_text("".join(f"{label}\t{number}\n" for number, label in enumerate(labels)))
     jobs = [Job(tmp_path / name) for name in ("one", "equal", "other")]
-    for job, seed in zip(jobs, (1, 1, 2), strict=True):
-        job.split(source, SHUFFLE_SEED=seed, HOLD_OUT=0.1)
+    for job, seed in zip(jobs, (3, 3, 4), strict=True):
+        job.split(tmp_path / "in", SHUFFLE_SEED=seed, HOLD_OUT=0.1)
+        for index in range(3):
+            found = Counter(line[:1] for line in job.shard(index).splitlines())
+            assert len(found) == 6 and all(4 <= count <= 25 for count in found.values()), found
     one, equal, other = (job.data() for job in jobs)
     assert one == equal and sorted(one.values()) != sorted(other.values())
     one, equal, other = (data_manifest.digest(job.folder.data_manifest) for job in jobs)
     assert one == equal != other, "equal data has an equal name, wherever its split lies"
-
-
-@pytest.mark.parametrize("labels", ["".join(label * 40 for label in "abcdef"), "abcdef" * 40], ids=["sorted", "periodic"])
-def test_a_seed_spreads_a_sorted_and_a_periodic_source_evenly(job: Job, tmp_path: Path, small_pieces: None, labels: str) -> None:
-    """Of 240 lines a fair deal puts 13 of each of six labels into each shard, give or take, whatever their order."""
-    (tmp_path / "in").write_text("".join(f"{label}\t{number}\n" for number, label in enumerate(labels)))
-    job.split(tmp_path / "in", SHUFFLE_SEED=3)
-    for index in range(3):
-        found = Counter(line[:1] for line in job.shard(index).splitlines())
-        assert len(found) == 6 and all(4 <= count <= 25 for count in found.values()), found
 
 
 def test_running_again_reads_the_files_and_makes_anew_what_is_damaged(

@@ -1,6 +1,9 @@
 """A trainer reads its shard only when it is exactly what the split wrote."""
 
 import errno
+import functools
+import json
+import operator
 import os
 import re
 import shutil
@@ -10,8 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job_folder import IMAGE, Job, lines_file, tar
-from paddle_node import retry
+import xxhash
+from job_folder import IMAGE, Job, lines_file, table, tar
+from paddle_node import durable, retry
+from paddle_node.data import data_manifest
 from paddle_node.failure import Failure
 from paddle_node.staging import local_disk, preparation
 from paddle_node.staging.local_disk import LocalDisk
@@ -71,6 +76,52 @@ def test_damage_is_named_before_any_training(split_job: Job, tmp_path: Path, sen
     local = LocalDisk(tmp_path / "local") if copied else None
     assert refused(split_job, local=local).startswith(sentence.format(part=part, manifest=manifest))
     assert not list((tmp_path / "local").rglob("part*"))
+
+
+@pytest.mark.parametrize("wrong", table("manifests.yaml"), ids=lambda wrong: wrong["sentence"])
+def test_what_is_not_right_in_a_manifest_is_refused_by_name(split_job: Job, wrong: dict) -> None:
+    file = split_job.folder.data_manifest
+    document = json.loads(file.read_text())
+    *path, last = wrong["at"]
+    functools.reduce(operator.getitem, path, document)[last] = wrong["is"]
+    file.write_text(json.dumps(document))
+    assert refused(split_job) == f"{file} cannot be trusted: {wrong['sentence']}"
+
+
+@pytest.mark.parametrize("change", [("{", "[" * 100_000), ("0.0", "9" * 400), ("1/part", r"0/\ud800")])
+def test_what_json_cannot_hold_is_refused_and_blocks_no_other_split(split_job: Job, change: tuple[str, str]) -> None:
+    folder = split_job.folder
+    whole = folder.data_manifest.read_text()
+    folder.data_manifest.write_text(whole.replace(*change))
+    refused(split_job)
+    folder.data_manifest.write_text(whole)
+    durable.write(folder.splits / "0/manifest.json", whole.replace(*change))
+    (folder.splits / "1/manifest.json").mkdir(parents=True)
+    found = data_manifest.find(folder, data_manifest.digest(folder.data_manifest))
+    assert found is not None and found.read_text() == whole
+
+
+def test_its_layout_is_the_contract_of_tools_and_people(job: Job, tmp_path: Path) -> None:
+    source = lines_file(tmp_path / "in", 4)
+    job.split(source, SHUFFLE_SEED="1", HOLD_OUT="0.1", PADDLE_NODE_RUN_ID="one", POD_UID="pod")
+    document = json.loads(job.folder.data_manifest.read_text())
+    files = [{"name": f"splits/one/0.pod/{place}/part-00000-00000", "records": 1, "bytes": 7} for place in (0, 1, 2, "held-out")]
+    for file in files:
+        file["checksum"] = (
+            data_manifest.CHECKSUM + ":" + xxhash.xxh3_128((job.folder.root / str(file["name"])).read_bytes()).hexdigest()
+        )
+    assert document == {
+        "version": 2,
+        "source": {"uri": str(source), "size": 28, "etag": document["source"]["etag"]},
+        "format": "lines",
+        "seed": "1",
+        "hold_out": 0.1,
+        "shards": [{"index": index, "files": [files[index]]} for index in range(3)],
+        "held_out": {"files": [files[3]]},
+        "records": 3,
+        "indexes": 1,
+        "created": document["created"],
+    }
 
 
 @pytest.mark.parametrize("layout", ["0/data", "data/0"])
