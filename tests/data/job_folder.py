@@ -81,7 +81,7 @@ class Job:
 
     def trainer(self, **more: object) -> pod_environment.NodeEnvironment:
         """Trainer 1 of 3 on this folder, whose program is the folder `words`."""
-        (self.folder.root / "words").mkdir(exist_ok=True)
+        (self.folder.root / "words").mkdir(parents=True, exist_ok=True)
         basic = {
             "JOB_NAME": self.folder.root.name,
             "JOB_PATH": str(self.folder.root.parent),
