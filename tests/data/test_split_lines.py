@@ -38,7 +38,7 @@ def check(small_pieces, lines, newline_at_end, packed, shards, hold_out, seed, p
         shared = {"SPLIT_PODS": pods, "PADDLE_NODE_RUN_ID": "run", "HOLD_OUT": hold_out, "SHUFFLE_SEED": seed}
         try:
             for index in range(pods):
-                whole = job.split_slice(source, shards, JOB_COMPLETION_INDEX=index, POD_UID=f"pod-{index}", **shared)
+                whole = job.split(source, shards, JOB_COMPLETION_INDEX=index, POD_UID=f"pod-{index}", **shared)
                 assert (whole is not None) == (index == pods - 1)
         except Failure as failure:
             # A pod with a few records alone may leave a shard without any.
@@ -157,7 +157,7 @@ def test_too_few_records_end_with_a_sentence_and_hold_out_is_read_to_its_last_di
 @pytest.mark.parametrize("refused", table("refused.yaml"), ids=lambda refused: refused["sentence"])
 def test_bad_settings_end_with_one_sentence_without_a_secret(job: Job, source: Path, refused: dict) -> None:
     with pytest.raises(Failure) as caught:
-        job.split_slice(source, **refused["set"])
+        job.split(source, **refused["set"])
     assert caught.value.code == 2 and caught.value.sentence.startswith(refused["sentence"])
     assert "CRET" not in caught.value.sentence
     assert not job.folder.root.exists()

@@ -33,15 +33,6 @@ def s3(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Any:
     return cloud.client("s3")
 
 
-@pytest.fixture
-def bucket(s3: Any, request: pytest.FixtureRequest) -> str:
-    name = f"b{abs(hash(request.node.name))}"
-    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name})
-    for key, content in OBJECTS.items():
-        s3.put_object(Bucket=name, Key=key, Body=content)
-    return name
-
-
 OBJECTS = {
     "sources/a.txt": b"a1\na2",
     "sources/b.txt.gz": gzip.compress(b"b1\nb2\n"),
@@ -49,6 +40,15 @@ OBJECTS = {
     "sources/deep/": b"",
     "sources.txt": b"other\n",
 }
+
+
+@pytest.fixture
+def bucket(s3: Any, request: pytest.FixtureRequest) -> str:
+    name = f"b{abs(hash(request.node.name))}"
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name})
+    for key, content in OBJECTS.items():
+        s3.put_object(Bucket=name, Key=key, Body=content)
+    return name
 
 
 @pytest.mark.parametrize(

@@ -260,35 +260,28 @@ def test_a_shard_that_is_not_worth_a_copy_is_read_where_it_is(
     assert [path.name for path in (tmp_path / "local").rglob("*")] == ["1"], "a trainer reads a copy wherever one is"
 
 
-def unready(job: Job, data_job: str) -> str:
-    """What keeps trainer 1 from being ready; empty when nothing does."""
-    node = job.trainer(PADDLE_NODE_PEER_DEADLINE=0.003, PADDLE_NODE_DATA_JOB=data_job)
-    try:
-        preparation.prepare(node, lambda line: None)
-    except Failure as failure:
-        assert failure.code == 65
-        return failure.sentence
-    return ""
-
-
 def test_trainers_wait_for_the_manifest_of_their_own_data_job(job: Job, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparation, "POLL", 0.001)
-    first = job.split(source, PADDLE_NODE_DATA_JOB="0ld")
+    old, new = ({"PADDLE_NODE_DATA_JOB": name} for name in ("0ld", "new"))
+    waiting = {"PADDLE_NODE_PEER_DEADLINE": 0.003, **new}
+    first = job.split(source, **old)
     before = job.data()
-    assert unready(job, "0ld") == ""
-    assert unready(job, "new") == (
-        f"{job.folder.data_manifest} of data job new did not come within 0 s, the one there is of data job 0ld: "
-        "let this job's own data job run to its end; where it has ended already, delete it and apply it again"
-    )
+    preparation.prepare(job.trainer(**old), print)
+    late = f"{job.folder.data_manifest} of data job new did not come within 0 s, "
+    with pytest.raises(
+        Failure, match=f"^{late}the one there is of data job 0ld: let this job's own data job run to its end; "
+    ) as end:
+        preparation.prepare(job.trainer(**waiting), print)
+    assert end.value.code == 65
     # A data job that finds its split done says that it is its own.
-    again = job.split(source, PADDLE_NODE_DATA_JOB="new")
+    again = job.split(source, **new)
     assert (again.created, again.shards, job.data()) == (first.created, first.shards, before)
-    assert unready(job, "new") == ""
-    job.folder.data_manifest.write_text("{")
-    assert "no whole one is there" in unready(job, "new")
-    # Shards without a manifest, as if put there by hand.
-    job.folder.data_manifest.unlink()
-    assert "no whole one is there" in unready(job, "new")
+    preparation.prepare(job.trainer(**waiting), print)
+    # Half a manifest, and shards without one, as if put there by hand.
+    for damage in (lambda: job.folder.data_manifest.write_text("{"), job.folder.data_manifest.unlink):
+        damage()
+        with pytest.raises(Failure, match=f"^{late}no whole one is there"):
+            preparation.prepare(job.trainer(**waiting), print)
 
 
 @pytest.mark.slow
