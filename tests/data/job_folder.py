@@ -53,23 +53,18 @@ class Job:
         self.folder = JobFolder(root)
 
     def environment(self, source: Path | str, shards: int = 3, **more: object) -> dict[str, str]:
-        basic = {"OUT_DIR": str(self.folder.root), "SPLIT_COUNT": str(shards), "DATA_SOURCE": str(source)}
-        return basic | {name: str(value) for name, value in more.items()}
+        settings = {"OUT_DIR": self.folder.root, "SPLIT_COUNT": shards, "DATA_SOURCE": source, **more}
+        return {name: str(value) for name, value in settings.items()}
 
-    def split(self, source: Path | str, shards: int = 3, **more: object) -> DataManifest:
-        """In this process; raises what the data job would end with."""
-        manifest = self.split_slice(source, shards, **more)
-        assert manifest is not None
-        return manifest
-
-    def split_slice(self, source: Path | str, shards: int = 3, **more: object) -> DataManifest | None:
+    def split(self, source: Path | str, shards: int = 3, **more: object) -> DataManifest | None:
+        """In this process; raises what the data job would end with. None: other indexes are not done."""
         environ = self.environment(source, shards, **more)
         return job.split(SplitSettings.from_environment(environ), environ)
 
     def refused(self, sentence: str, code: int, source: Path | str, shards: int = 3, **more: object) -> None:
         """The split fails so; `sentence` is a pattern."""
         with pytest.raises(Failure, match=sentence) as caught:
-            self.split_slice(source, shards, **more)
+            self.split(source, shards, **more)
         assert caught.value.code == code
 
     def start(self, source: Path | str, shards: int = 3, words: tuple[str, ...] = ("-c", STOPPING), **more: object) -> "Split":
@@ -81,18 +76,19 @@ class Job:
 
     def trainer(self, **more: object) -> pod_environment.NodeEnvironment:
         """Trainer 1 of 3 on this folder, whose program is the folder `words`."""
-        (self.folder.root / "words").mkdir(exist_ok=True)
-        basic = {
+        (self.folder.root / "words").mkdir(parents=True, exist_ok=True)
+        settings = {
             "JOB_NAME": self.folder.root.name,
-            "JOB_PATH": str(self.folder.root.parent),
+            "JOB_PATH": self.folder.root.parent,
             "TRAIN_CONFIG_DIR": "words",
             "CONF_PADDLE_GRADIENT_NUM": "3",
             "JOB_COMPLETION_INDEX": "1",
             "PADDLE_NODE_RUN_ID": "run",
             "PADDLE_NODE_SERVICE": "service",
             "POD_IP": "127.0.0.1",
+            **more,
         }
-        return pod_environment.parse(basic | {name: str(value) for name, value in more.items()})
+        return pod_environment.parse({name: str(value) for name, value in settings.items()})
 
     def shard(self, index: int) -> bytes:
         """All bytes of a shard, in the order of its files' names."""
@@ -100,16 +96,14 @@ class Job:
 
     def data(self, linked: bool = True) -> dict[str, bytes]:
         """Every file that the manifest lists, checked against it, by its name in its shard; `linked`: as the links lead to it."""
-        manifest = data_manifest.read(self.folder.data_manifest)
-        assert manifest is not None
-        found = {}
+        manifest, found = data_manifest.read(self.folder.data_manifest), {}
         shards = {f"{shard.index}/data": shard.files for shard in manifest.shards} | {"held-out/data": manifest.held_out}
         for place, files in shards.items():
             for file in files:
-                verify_file(self.folder.root / file.name, file)
-                content = (self.folder.root / file.name).read_bytes()
-                found[f"{place}/{below(file.name)}"] = content
-                assert not linked or (self.folder.root / place / below(file.name)).samefile(self.folder.root / file.name)
+                path, name = self.folder.root / file.name, f"{place}/{below(file.name)}"
+                verify_file(path, file)
+                found[name] = path.read_bytes()
+                assert not linked or path.samefile(self.folder.root / name)
         return found
 
     def records(self, linked: bool = True) -> list[bytes]:

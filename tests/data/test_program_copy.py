@@ -1,28 +1,27 @@
-"""The training program reaches the volume whole."""
+"""The training program reaches the volume whole; it and the split stay while a run trains with them."""
 
 import shutil
 from pathlib import Path
 
 import pytest
-from job_folder import Job
-from paddle_node.contract import JobFolder
-from paddle_node.staging import program_copy
+from job_folder import Job, lines_file
+from paddle_node import contract
+from paddle_node.rendezvous import lease
+from paddle_node.rendezvous.attempts import STOPPED, Loss, Outcome, Record
+from paddle_node.runtimes import Resumption
 from paddle_node.staging.program_copy import copy_program
+from paddle_node.training.passes import Identity
+
+FILES = {"train.py": "one", "deep/more.py": "two"}
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     folder = tmp_path / "programs" / "mine"
     (folder / "deep" / "__pycache__").mkdir(parents=True)
-    (folder / "train.py").write_text("one")
-    (folder / "deep" / "more.py").write_text("two")
-    (folder / "deep" / "__pycache__" / "more.pyc").write_text("left behind")
+    for name, content in (FILES | {"deep/__pycache__/more.pyc": "left behind"}).items():
+        (folder / name).write_text(content)
     return folder
-
-
-@pytest.fixture
-def folder(job: Job) -> JobFolder:
-    return job.folder
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -30,29 +29,11 @@ def files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_it_is_copied_once_and_a_copy_is_never_written_again(program: Path, folder: JobFolder) -> None:
-    assert copy_program(program, folder, "mine")
-    assert files(folder.program("mine")) == {"train.py": "one", "deep/more.py": "two"}
-    assert not copy_program(program, folder, "mine")
-    first = folder.program("mine").resolve()
-    assert first.parent == folder.programs.resolve()
-    assert program_copy.digest(program) == program_copy.digest(folder.program("mine")) == program_copy.digest(first)
-
-    (program / "train.py").write_text("newer")
-    (program / "deep" / "more.py").unlink()
-    assert copy_program(program, folder, "mine")
-    assert files(folder.program("mine")) == {"train.py": "newer"}
-    assert files(first) == {"train.py": "one", "deep/more.py": "two"}, "a run may read it still"
-    program_copy.sweep(folder, "mine")
-    assert not first.exists()
-    assert list(folder.programs.iterdir()) == [folder.program("mine").resolve()], "nothing else stays"
-
-
 def test_the_data_job_repairs_a_damaged_copy(job: Job, program: Path, source: Path) -> None:
     copy = job.folder.program("mine")
     for _ in range(2):
         job.split(source, PROGRAM_FROM=program)
-        assert files(copy) == {"train.py": "one", "deep/more.py": "two"}
+        assert files(copy) == FILES
         assert [path.name for path in job.folder.programs.glob("*/")] == [copy.resolve().name], "the damaged one is removed"
         (copy / "train.py").write_text("damaged")
         (copy / "deep" / "more.py").unlink()
@@ -68,35 +49,48 @@ def test_a_persons_program_stays(job: Job, program: Path, source: Path) -> None:
     assert (own / "train.py").read_text() == "my changes" and not own.is_symlink()
 
 
-def test_a_config_map_is_links_to_a_folder_that_hides(tmp_path: Path, folder: JobFolder) -> None:
+def test_links_are_followed_as_a_config_map_has_them_and_to_folders_but_not_in_circles(job: Job, program: Path) -> None:
     """Kubernetes mounts each key of a ConfigMap as a link into ..data, itself a link to a dated folder."""
-    mount = tmp_path / "own"
-    dated = mount / "..2026_11_21"
-    dated.mkdir(parents=True)
-    (dated / "train.py").write_text("from a ConfigMap")
-    (mount / "..data").symlink_to("..2026_11_21")
-    (mount / "train.py").symlink_to("..data/train.py")
-    assert copy_program(mount, folder, "own")
-    copy = folder.program("own")
-    assert [path.name for path in copy.iterdir()] == ["train.py"]
-    assert not (copy / "train.py").is_symlink()
-    assert not copy_program(mount, folder, "own")
-    assert program_copy.digest(mount) == program_copy.digest(copy)
-
-
-def test_a_link_to_a_folder_is_followed_but_not_in_circles(program: Path, folder: JobFolder) -> None:
-    library = program.parent / "library"
-    library.mkdir()
-    (library / "words.py").write_text("three")
+    for folder, name in ((program / "..2026_11_21", "own.py"), (program.parent / "library", "words.py")):
+        folder.mkdir()
+        (folder / name).write_text("three")
+    (program / "..data").symlink_to("..2026_11_21")
+    (program / "own.py").symlink_to("..data/own.py")
     (program / "library").symlink_to("../library")
-    assert copy_program(program, folder, "mine")
-    assert files(folder.program("mine"))["library/words.py"] == "three"
-    assert not copy_program(program, folder, "mine")
+    assert copy_program(program, job.folder, "mine")
+    copy = job.folder.program("mine").resolve()
+    assert files(copy) == FILES | {"own.py": "three", "library/words.py": "three"}
+    assert not any(path.is_symlink() for path in copy.rglob("*"))
+    assert not copy_program(program, job.folder, "mine"), "it is there already"
     (program / "up").symlink_to("..")
     with pytest.raises(OSError, match="a link to a folder in which it lies"):
-        copy_program(program, folder, "mine")
+        copy_program(program, job.folder, "mine")
 
 
 def test_no_such_program_names_those_there_are(job: Job, program: Path, source: Path) -> None:
     sentence = r"PROGRAM_FROM names .*/yours, which this image does not hold \(it holds: mine\)"
     job.refused(sentence, 2, source, PROGRAM_FROM=program.with_name("yours"))
+
+
+@pytest.mark.parametrize("run", ["trains", "waits for its data", "was killed", "has ended"])
+def test_a_run_keeps_its_split_and_program_while_it_trains_and_not_longer(
+    job: Job, program: Path, source: Path, monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    """What its trainer 0 writes to the volume; that later pods read the old ones is shown by those of tests/node."""
+    first = job.split(source, PROGRAM_FROM=program)
+    its_program, its_shard = job.folder.program("mine").resolve(), job.folder.shard(0).resolve()
+    record = Record(job.folder, "run-1", lease.acquire(job.folder.run_state, "run-1", "boot", 9.0).check)
+    if run != "waits for its data":
+        record.begin(Resumption(), Identity())
+    if run == "was killed":
+        monkeypatch.setattr(contract, "LEASE", -1.0)  # Any silence is too long.
+    if run == "has ended":
+        record.end(Loss("the job is done", STOPPED))
+        record.finish(Outcome(0, ""))
+    (program / "train.py").write_text("second")
+    assert job.split(lines_file(source, 12), PROGRAM_FROM=program).split != first.split
+    assert (job.folder.program("mine") / "train.py").read_text() == "second"
+    assert len(job.records()) == 12
+    assert its_program.exists() == its_shard.exists() == (run == "trains")
+    if run == "trains":
+        assert files(its_program) == FILES and list(its_shard.iterdir())

@@ -49,8 +49,7 @@ def assert_read(job: Job) -> Path:
     assert place is not None and place.is_relative_to(job.folder.root.parent / SHARED)
     assert {file.relative_to(place).as_posix(): file.read_bytes() for file in place.rglob("*") if file.is_file()} == CONTENT
     addresses = [f"127.0.0.{index + 1}" for index in range(3)]
-    runtime, node = runtimes.by_name("collective"), job.trainer(PADDLE_NODE_RUNTIME="collective")
-    (process,) = runtime.processes(preparation.replace(node, folder=reading.folder), addresses, Attempt(1))
+    (process,) = runtimes.by_name("collective").processes(reading, addresses, Attempt(1))
     assert process.environ["PADDLE_NODE_DATA"] == str(place)
     return place
 

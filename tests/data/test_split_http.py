@@ -23,70 +23,57 @@ CONTENT = b"".join(b"line %d\n" % number for number in range(50_000))
 CHANGED = "changed while it was being read: run the split again"
 
 
-class Server:
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: "Server"
+
+    def do_GET(self) -> None:
+        self.server.requests.append(self.headers.get("Range", ""))
+        self.server.faults.get(len(self.server.requests), self.server.always)(self)
+
+    def head(self, status: int, **headers: object) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+Answer = Callable[[Handler], object]
+
+
+class Server(ThreadingHTTPServer):
     """A good server, but for the answers to request number `n` in `faults[n]`, and to all others in `always`."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
         self.requests: list[str] = []
         self.content = CONTENT
-        self.etag = '"v1"'
         self.faults: dict[int, Answer] = {}
         self.always: Answer = good()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            server_of_test = outer
-
-            def do_GET(self) -> None:
-                outer.requests.append(self.headers.get("Range", ""))
-                outer.faults.get(len(outer.requests), outer.always)(self)
-
-            def head(self, status: int, **headers: object) -> None:
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name.replace("_", "-"), str(value))
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer((host, 0), Handler)
-        self.address = f"http://{host}:{self._server.server_address[1]}/some/data.txt"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-
-    def secure(self) -> None:
-        """Over TLS, with a certificate of an authority that nobody knows by itself."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(CERTIFICATES / "server.pem")
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        self.address = self.address.replace("http:", "https:")
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self.address = f"http://127.0.0.1:{self.server_address[1]}/some/data.txt"
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
 
-Answer = Callable[..., object]
+def good(ranges: bool = True, cut: int | None = None, begin: int | None = None, etag: str = '"v1"', content=b"") -> Answer:
+    """What is asked for, or from `begin` on; cut off after so many bytes."""
 
-
-def good(ranges: bool = True, cut: int | None = None, begin: int | None = None, then: Answer = lambda server: None) -> Answer:
-    """What is asked for, or from `begin` on; cut off after so many bytes, and `then` the server changes."""
-
-    def answer(handler) -> None:
-        server, body = handler.server_of_test, handler.server_of_test.content
+    def answer(handler: Handler) -> None:
+        body = content or handler.server.content
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", "")) if ranges else None
-        headers, status = {"ETag": server.etag}, 200
+        headers, status = {"ETag": etag}, 200
         if wanted:
             first, last = int(wanted[1]) if begin is None else begin, int(wanted[2] or len(body) - 1)
             if first >= len(body):
-                return handler.head(416, Content_Length=0)
+                handler.head(416, Content_Length=0)
+                return
             status, headers["Content_Range"] = 206, f"bytes {first}-{min(last, len(body) - 1)}/{len(body)}"
             body = body[first : last + 1]
         handler.head(status, Content_Length=len(body), **headers)
         handler.wfile.write(body[:cut])
         handler.close_connection = cut is not None
-        then(server)
 
     return answer
 
@@ -102,7 +89,7 @@ def redirect(to: str) -> Answer:
 def unmeasured(body: bytes, chunked: bool, end: bytes = b"0\r\n\r\n") -> Answer:
     """An answer that tells neither length nor mark: in chunks, or until the connection ends."""
 
-    def answer(handler) -> None:
+    def answer(handler: Handler) -> None:
         handler.head(200, **({"Transfer_Encoding": "chunked"} if chunked else {}))
         handler.wfile.write(b"%x\r\n%s\r\n%s" % (len(body), body, end) if chunked else body)
         handler.close_connection = True
@@ -113,9 +100,9 @@ def unmeasured(body: bytes, chunked: bool, end: bytes = b"0\r\n\r\n") -> Answer:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(resumed, "FIRST_WAIT", 0.001)
-    server = Server()
-    yield server
-    server.close()
+    with Server() as server:
+        yield server
+        server.shutdown()
 
 
 def whole(job: Job, content: bytes = CONTENT) -> bool:
@@ -136,19 +123,22 @@ def refused(server: Server, sentence: str, code: int) -> None:
     assert caught.value.code == code and "SECRET" not in caught.value.sentence
 
 
-def test_a_good_server_is_asked_for_one_byte_to_see_whether_the_source_has_changed(job: Job, server: Server) -> None:
-    manifest = job.split(server.address)
+def test_a_good_server_is_asked_for_one_byte_the_second_time_and_an_addresss_query_is_told_to_nobody(
+    job: Job, server: Server
+) -> None:
+    said = [job.run(server.address + "?X-Amz-Signature=SECRET") for _ in range(2)]
     assert whole(job)
-    assert manifest.source.size == len(CONTENT)
-    requests = len(server.requests)
-    job.split(server.address)
-    assert len(server.requests) == requests + 1
+    assert server.requests == ["bytes=0-0", "", "bytes=0-0"]
+    written = [path.read_text(errors="replace") for path in job.folder.root.rglob("*.json")]
+    assert server.address in "".join(written) and "SECRET" not in "".join([*said, *written])
 
 
 FROM = "bytes=100000-"
 CUT = good(cut=100_000)
+UNMARKED, UNMARKED_CUT = good(etag=""), good(etag="", cut=100_000)
 CUT_IN_CHUNKS = unmeasured(CONTENT[:100_000], chunked=True, end=b"")
 NOWHERE = lambda handler: (handler.head(206, Content_Length=5, ETag='"v1"'), handler.wfile.write(b"wrong"))  # noqa: E731
+SIGNED = redirect("?signed")
 
 
 @pytest.mark.parametrize(
@@ -161,8 +151,11 @@ NOWHERE = lambda handler: (handler.head(206, Content_Length=5, ETag='"v1"'), han
         ({2: CUT, 3: good(begin=150_000)}, good(), ["", FROM, FROM]),
         ({2: CUT, 3: NOWHERE}, good(), ["", FROM, FROM]),
         ({2: CUT_IN_CHUNKS}, unmeasured(CONTENT, chunked=True), ["", ""]),
+        ({1: SIGNED, 3: SIGNED, 4: CUT, 5: SIGNED}, good(), ["bytes=0-0", "", "", FROM, FROM]),
+        # Only from the beginning can it be seen to be the same.
+        ({2: UNMARKED_CUT}, UNMARKED, ["", ""]),
     ],
-    ids=["cut", "no ranges", "fails now and then", "from the beginning", "a hole", "206 of nowhere", "chunks"],
+    ids=["cut", "no ranges", "some fail", "from the beginning", "a hole", "206 of nowhere", "chunks", "redirects", "no mark"],
 )
 def test_whatever_servers_do_the_content_comes_whole(server: Server, faults: dict, always: Answer, requests: list[str]) -> None:
     server.faults, server.always = faults, always
@@ -170,8 +163,17 @@ def test_whatever_servers_do_the_content_comes_whole(server: Server, faults: dic
     assert server.requests == ["bytes=0-0", *requests]
 
 
-def test_a_tar_that_is_cut_before_its_mark_is_known_all_the_same(job: Job, server: Server) -> None:
-    server.content, server.faults = tar([("a", CONTENT)]), {2: good(cut=100)}
+HALF = CONTENT.index(b"\n", 200_000) + 1
+ZIP = zipped([("a", CONTENT[:HALF]), ("b", CONTENT[HALF:])])
+
+
+@pytest.mark.parametrize(
+    ("packed", "faults", "always"),
+    [(tar([("a", CONTENT)]), {2: good(cut=100)}, good()), (ZIP, {}, good()), (ZIP, {}, good(ranges=False))],
+    ids=["tar, cut before its mark", "zip", "zip, by way of the pod's scratch"],
+)
+def test_an_archive_on_the_web(job: Job, server: Server, packed: bytes, faults: dict, always: Answer) -> None:
+    server.content, server.faults, server.always = packed, faults, always
     job.split(server.address)
     assert whole(job)
 
@@ -181,7 +183,7 @@ def test_an_object_of_s3_is_resumed_by_range_too(server: Server, monkeypatch: py
         monkeypatch.setenv(name, "us-west-2")
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
     server.faults = {1: CUT, 2: CUT}
-    source, thing = S3Source("s3://bucket/key"), Object("key", len(CONTENT), server.etag, "key")
+    source, thing = S3Source("s3://bucket/key"), Object("key", len(CONTENT), '"v1"', "key")
     assert source.open(thing).read() == CONTENT
     assert server.requests == ["", FROM, "bytes=200000-"]
     server.faults = {4: CUT, 5: status(412)}
@@ -190,7 +192,11 @@ def test_an_object_of_s3_is_resumed_by_range_too(server: Server, monkeypatch: py
 
 
 def test_https_is_resumed_by_range_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.secure()
+    """The certificate is of an authority that nobody knows by itself."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATES / "server.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    server.address = server.address.replace("http:", "https:")
     refused(server, f"DATA_SOURCE is {server.address}, whose certificate cannot be trusted: ", 2)
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "ca.pem"))
     server.faults = {2: CUT}
@@ -200,12 +206,11 @@ def test_https_is_resumed_by_range_too(server: Server, monkeypatch: pytest.Monke
     refused(server, r"leads to http://127\.0\.0\.1:9/x, which is not followed: https is allowed, and http from http", 2)
 
 
-def another(server: Server) -> None:
-    server.content = CONTENT.replace(b"line", b"LINE")
-
-
+ANOTHER = CONTENT.replace(b"line", b"LINE")
 FURTHER = {number: good(ranges=False, cut=1000 * number) for number in range(1, 8)}
 """Each time it comes a little further, and the beginning is read again."""
+NO_LENGTH = "sends neither Content-Length nor chunks: a cut answer could not be seen"
+NOT_FOLLOWED = "leads to ftp://127.0.0.1/x, which is not followed: https is allowed, and"
 
 
 @pytest.mark.parametrize(
@@ -215,21 +220,12 @@ FURTHER = {number: good(ranges=False, cut=1000 * number) for number in range(1, 
         ({}, status(404), 2, r"DATA_SOURCE is http://127.0.0.1:\d+/some/data.txt, which answered 404 Not Found"),
         ({}, status(500), 68, "data.txt cannot be read after 6 tries: it answered 500 Internal Server Error"),
         ({1: good(), 2: good(cut=123_456)}, status(502), 68, "cannot be read after 6 tries: it answered 502 Bad Gateway"),
-        ({2: good(cut=100_000, then=lambda server: setattr(server, "etag", '"v2"'))}, good(), 65, CHANGED),
+        ({1: good(), 2: CUT}, good(etag='"v2"'), 65, CHANGED),
+        ({1: UNMARKED, 2: UNMARKED_CUT}, good(etag="", content=ANOTHER), 65, CHANGED),
         (FURTHER, good(), 68, r"cannot be read after 6 tries: it ended after 7000 of \d+ bytes"),
-        (
-            {},
-            unmeasured(CONTENT[:99], chunked=False),
-            2,
-            "sends neither Content-Length nor chunks: a cut answer could not be seen",
-        ),
+        ({}, unmeasured(CONTENT[:99], chunked=False), 2, NO_LENGTH),
         ({}, redirect("file:///etc/passwd"), 2, "which answered 302 Found"),
-        (
-            {},
-            redirect("ftp://me:SECRET@127.0.0.1/x"),
-            2,
-            "leads to ftp://127.0.0.1/x, which is not followed: https is allowed, and",
-        ),
+        ({}, redirect("ftp://me:SECRET@127.0.0.1/x"), 2, NOT_FOLLOWED),
     ],
 )
 def test_a_server_that_refuses_or_cannot_be_trusted(
@@ -240,49 +236,20 @@ def test_a_server_that_refuses_or_cannot_be_trusted(
     assert len(server.requests) <= 7
 
 
-def test_without_a_mark_of_its_content_it_is_never_joined_of_two_halves_and_every_run_splits_anew(
-    job: Job, server: Server
-) -> None:
-    """The server sends neither ETag nor Last-Modified, and the file becomes another of the same size."""
-    server.etag = ""
-    server.faults = {2: CUT}
-    assert read(server) == CONTENT
-    assert server.requests == ["bytes=0-0", "", ""], "only from the beginning can it be seen to be the same"
-    server.faults = {5: good(cut=100_000, then=another)}
-    refused(server, CHANGED, 65)
-    server.content = CONTENT
-    job.split(server.address)
-    another(server)
-    job.split(server.address)
-    assert whole(job, server.content)
-
-
 def test_an_address_of_nobody_and_an_empty_file(job: Job, server: Server) -> None:
     server.content = b""
     job.refused("has 0 records: too few for 3 shards", 65, server.address)
-    server.close()
+    server.server_close()
     refused(server, "cannot be read after 6 tries: ", 68)
 
 
-def test_another_query_is_another_source(job: Job, server: Server) -> None:
-    """The same path and no mark: nothing is known to be the same."""
-    for letter in ("A", "B"):
-        server.always = unmeasured(f"{letter}\n".encode() * 6, chunked=True)
-        manifest = job.split(f"{server.address}?set={letter}")
-        assert whole(job, b"%c\n" % ord(letter) * 6)
-        assert manifest.source.etag == ""
+def test_another_query_is_another_source_and_without_a_mark_every_run_splits_anew(job: Job, server: Server) -> None:
+    for query, letter in (("A", b"1"), ("B", b"2"), ("B", b"3")):
+        server.always = unmeasured((letter + b"\n") * 6, chunked=True)
+        assert job.split(f"{server.address}?set={query}").source.etag == ""
+        assert whole(job, (letter + b"\n") * 6)
     server.always = good()
     assert job.split(f"{server.address}?set=A").source != job.split(f"{server.address}?set=B").source
-
-
-@pytest.mark.parametrize("ranges", [True, False])
-def test_a_zip_on_the_web(job: Job, server: Server, ranges: bool) -> None:
-    """Its directory is at the end: by ranges, or by way of the pod's scratch."""
-    half = CONTENT.index(b"\n", 200_000) + 1
-    packed = zipped([("a", CONTENT[:half]), ("b", CONTENT[half:])])
-    server.content, server.always = packed, good(ranges)
-    job.split(server.address)
-    assert whole(job)
 
 
 LINK_LOCAL = {
@@ -305,46 +272,21 @@ def test_where_ec2_and_eks_hand_out_credentials_is_no_source_and_no_redirect_is_
 
 
 def test_a_redirect_from_another_host_to_this_pod_is_not_followed(server: Server) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # Sends nothing.
-        except OSError:
-            pytest.skip("this machine has no address but its loopback")
-        other = Server(probe.getsockname()[0])
-    try:
-        other.always = redirect(server.address)
-        refused(other, r"leads to 127\.0\.0\.1, which is the pod's own or its node's", 2)
-        assert server.requests == []
-    finally:
-        other.close()
-
-
-def test_a_redirect_is_followed_with_the_range(server: Server) -> None:
-    there = redirect(server.address + "?signed")
-    server.faults = {1: there, 3: there, 4: CUT, 5: there}
-    assert read(server) == CONTENT
-    assert server.requests == ["bytes=0-0", "bytes=0-0", "", "", FROM, FROM]
+    server.always = redirect(server.address)
+    server.address = server.address.replace("127.0.0.1", "localhost")
+    refused(server, r"leads to 127\.0\.0\.1, which is the pod's own or its node's", 2)
+    assert server.requests == ["bytes=0-0"]
 
 
 def test_the_connection_goes_to_the_address_that_was_checked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that resolves to another address the second time. Names are the one thing played here."""
-    asked: list[str] = []
+    answers = iter(("127.0.0.1", "169.254.169.254"))
     really = socket.getaddrinfo
 
     def resolve(host, *arguments, **options):
-        if host == "source.test":
-            asked.append(host)
-            host = "127.0.0.1" if len(asked) == 1 else "169.254.169.254"
-        return really(host, *arguments, **options)
+        return really(next(answers) if host == "source.test" else host, *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     server.address = server.address.replace("127.0.0.1", "source.test")
     refused(server, r"leads to 169\.254\.169\.254, which is the pod's own or its node's", 2)
-    assert server.requests == ["bytes=0-0"]
-    assert len(asked) == 2, "once for each connection"
-
-
-def test_a_query_stays_out_of_the_manifest_and_of_what_is_printed(job: Job, server: Server) -> None:
-    said = job.run(server.address + "?X-Amz-Signature=SECRET")
-    everything = said + "".join(path.read_text(errors="replace") for path in job.folder.root.rglob("*.json"))
-    assert server.address in everything and "SECRET" not in everything
+    assert server.requests == ["bytes=0-0"] and not list(answers), "it was asked once for each connection"

@@ -1,7 +1,6 @@
 """Lines into shards: every record exactly once, counts within one, the same bytes each time."""
 
 import gzip
-import itertools
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -15,8 +14,6 @@ from paddle_node.failure import Failure
 
 # Any bytes but the marks by which archives are known: a file that begins like one is taken for one.
 LINE = st.binary(max_size=40).map(lambda line: line.replace(b"\n", b" ").replace(b"PK", b"").replace(b"\x1f\x8b", b""))
-RUNS = itertools.count()
-
 
 CASES = {
     "lines": st.lists(LINE, min_size=6, max_size=60),
@@ -38,8 +35,11 @@ def check(small_pieces, lines, newline_at_end, packed, shards, hold_out, seed, p
         content = b"\n".join(lines) + (b"\n" if newline_at_end else b"")
         source.write_bytes(gzip.compress(content) if packed else content)
         job = Job(Path(folder, "job"))
+        shared = {"SPLIT_PODS": pods, "PADDLE_NODE_RUN_ID": "run", "HOLD_OUT": hold_out, "SHUFFLE_SEED": seed}
         try:
-            whole = split_by(job, pods, source, shards, HOLD_OUT=hold_out, SHUFFLE_SEED=seed)
+            for index in range(pods):
+                whole = job.split(source, shards, JOB_COMPLETION_INDEX=index, POD_UID=f"pod-{index}", **shared)
+                assert (whole is not None) == (index == pods - 1)
         except Failure as failure:
             # A pod with a few records alone may leave a shard without any.
             assert pods > 1 and "too few for" in failure.sentence
@@ -53,9 +53,9 @@ def check(small_pieces, lines, newline_at_end, packed, shards, hold_out, seed, p
             assert held == (max(1, round(len(lines) * hold_out)) if hold_out else 0)
             assert max(counts) - min(counts) <= 1
         if not seed and not hold_out and pods == 1 and len(content) < 100:
-            assert [job.shard(index) for index in range(shards)] == [
-                b"".join(line + b"\n" for line in lines[index::shards]) for index in range(shards)
-            ], "without a seed records go round in the source's order"
+            for index in range(shards):
+                round_by_round = b"".join(line + b"\n" for line in lines[index::shards])
+                assert job.shard(index) == round_by_round, "without a seed records go round in the source's order"
 
 
 test_every_record_goes_to_exactly_one_place = settings(max_examples=10, **RELAXED)(given(**CASES)(check))
@@ -64,37 +64,22 @@ test_every_record_goes_to_exactly_one_place_many_times = pytest.mark.slow(
 )
 
 
-def split_by(job: Job, pods: int, source: Path, shards: int = 3, **more: object) -> data_manifest.DataManifest:
-    """By several indexes one after the other."""
-    settings = {"SPLIT_PODS": pods, "PADDLE_NODE_RUN_ID": f"run-{next(RUNS)}", **more}
-    for index in range(pods):
-        manifest = job.split_slice(source, shards, JOB_COMPLETION_INDEX=index, POD_UID=f"pod-{index}", **settings)
-        assert (manifest is not None) == (index == pods - 1)
-    assert manifest is not None
-    return manifest
-
-
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path, small_pieces: None) -> None:
-    source = lines_file(tmp_path / "in.txt", 60)
-    outputs, digests = [], []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        job = Job(tmp_path / name)
-        job.split(source, SHUFFLE_SEED=seed, HOLD_OUT=0.1)
-        outputs.append(job.data())
-        digests.append(data_manifest.digest(job.folder.data_manifest))
-    assert outputs[0] == outputs[1]
-    assert sorted(outputs[0].values()) != sorted(outputs[2].values())
-    assert digests[0] == digests[1] != digests[2], "equal data has an equal name, wherever its split lies"
-
-
 @pytest.mark.parametrize("labels", ["".join(label * 40 for label in "abcdef"), "abcdef" * 40], ids=["sorted", "periodic"])
-def test_a_seed_spreads_a_sorted_and_a_periodic_source_evenly(job: Job, tmp_path: Path, small_pieces: None, labels: str) -> None:
+def test_a_seed_spreads_a_sorted_and_a_periodic_source_evenly_and_in_the_same_way_again(
+    tmp_path: Path, small_pieces: None, labels: str
+) -> None:
     """Of 240 lines a fair deal puts 13 of each of six labels into each shard, give or take, whatever their order."""
     (tmp_path / "in").write_text("".join(f"{label}\t{number}\n" for number, label in enumerate(labels)))
-    job.split(tmp_path / "in", SHUFFLE_SEED=3)
-    for index in range(3):
-        found = Counter(line[:1] for line in job.shard(index).splitlines())
-        assert len(found) == 6 and all(4 <= count <= 25 for count in found.values()), found
+    jobs = [Job(tmp_path / name) for name in ("one", "equal", "other")]
+    for job, seed in zip(jobs, (3, 3, 4), strict=True):
+        job.split(tmp_path / "in", SHUFFLE_SEED=seed, HOLD_OUT=0.1)
+        for index in range(3):
+            found = Counter(line[:1] for line in job.shard(index).splitlines())
+            assert len(found) == 6 and all(4 <= count <= 25 for count in found.values()), found
+    one, equal, other = (job.data() for job in jobs)
+    assert one == equal and sorted(one.values()) != sorted(other.values())
+    one, equal, other = (data_manifest.digest(job.folder.data_manifest) for job in jobs)
+    assert one == equal != other, "equal data has an equal name, wherever its split lies"
 
 
 def test_running_again_reads_the_files_and_makes_anew_what_is_damaged(
@@ -105,11 +90,10 @@ def test_running_again_reads_the_files_and_makes_anew_what_is_damaged(
     job.split(source)
     assert stamps(job) == before
     assert "complete already: nothing to do (3 files, 63 bytes, verified in " in capsys.readouterr().out
-    for damage in (lambda path: path.write_bytes(path.read_bytes().replace(b"4", b"5")), lambda path: path.unlink()):
+    for damage in (lambda path: path.write_text("line 5\n"), Path.unlink):
         damage(job.folder.root / first.shards[1].files[0].name)
         second = job.split(source, PADDLE_NODE_RUN_ID="run")
-        assert second.split != first.split
-        assert job.data() == content
+        assert second.split != first.split and job.data() == content
         assert "split the data again: splitting anew" in capsys.readouterr().out
         first = second
     assert len(list(job.folder.splits.iterdir())) == 2, "the damaged one is gone"
@@ -173,7 +157,33 @@ def test_too_few_records_end_with_a_sentence_and_hold_out_is_read_to_its_last_di
 @pytest.mark.parametrize("refused", table("refused.yaml"), ids=lambda refused: refused["sentence"])
 def test_bad_settings_end_with_one_sentence_without_a_secret(job: Job, source: Path, refused: dict) -> None:
     with pytest.raises(Failure) as caught:
-        job.split_slice(source, **refused["set"])
+        job.split(source, **refused["set"])
     assert caught.value.code == 2 and caught.value.sentence.startswith(refused["sentence"])
     assert "CRET" not in caught.value.sentence
     assert not job.folder.root.exists()
+
+
+LABELLED = [f"{'sport' if number % 3 else 'arts'}\tword{number} and more" for number in range(60)]
+NUMBERS = [f"{number},{number * 7 % 50},{1 + number % 5}.5" for number in range(60)]
+HEADER = "line 1 of source looks like a header, which a program reads as a record: "
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (LABELLED, ""),
+        ([f"{number} {number}" for number in range(60)], ""),
+        (["label\ttext", *LABELLED], f"{HEADER}'label\\ttext'"),
+        (["user,movie,rating", *NUMBERS], f"{HEADER}'user,"),
+        ([*LABELLED[:9], "arts\tcafé", *LABELLED], "line 10 of source is not UTF-8 (byte 0xe9): 'arts\\tcaf\ufffd'"),
+    ],
+)
+def test_a_doubtful_line_is_said(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], said: str
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode("latin-1")))
+    job.split(source)
+    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("split: warning: ")]
+    assert len(warnings) == bool(said) and all(said in line for line in warnings)
+    assert len(job.records()) == len(lines)

@@ -3,11 +3,11 @@
 import errno
 import gzip
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from job_folder import Job, table, tar, zipped
-from paddle_node.data.data_manifest import DataFile
 
 
 def words(job: Job) -> str:
@@ -15,21 +15,20 @@ def words(job: Job) -> str:
     return b" ".join(job.records()).decode()
 
 
-def short_names(files: tuple[DataFile, ...]) -> set[str]:
-    """Below the shard's folder."""
-    return {file.name.split("/", 4)[4] for file in files}
+def lay(root: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    return root
+
+
+PLAIN = {"a.txt": b"a1\na2", "b.txt.gz": gzip.compress(b"b1\nb2\n"), "deep/c.txt": b"c1\n"}
+"""The first without a last newline."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two plain files (the first without a last newline), one compressed, one that hides."""
-    root = tmp_path / "source"
-    (root / "deep").mkdir(parents=True)
-    (root / "a.txt").write_bytes(b"a1\na2")
-    (root / "b.txt.gz").write_bytes(gzip.compress(b"b1\nb2\n"))
-    (root / "deep" / "c.txt").write_bytes(b"c1\n")
-    (root / ".DS_Store").write_bytes(b"no data\n")
-    return root
+    return lay(tmp_path / "source", PLAIN)
 
 
 def test_a_folder_and_a_pattern_are_read_whole_and_a_new_file_is_noticed(job: Job, folder: Path) -> None:
@@ -39,18 +38,6 @@ def test_a_folder_and_a_pattern_are_read_whole_and_a_new_file_is_noticed(job: Jo
     for pattern, found in (("", "a1 a2 b1 b2 c1 z1"), ("/[ab].txt*", "a1 a2 b1 b2"), ("/**/c.txt", "c1")):
         job.split(f"{folder}{pattern}", 1)
         assert words(job) == found
-
-
-def test_names_are_any_bytes(job: Job, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in (b"a\nb", b"\xff\xfe", b"c d'$(e)"):
-        Path(os.fsdecode(os.fsencode(source) + b"/" + name)).write_bytes(name.hex().encode() + b"\n")
-    job.split(source, 2)
-    assert len(job.records()) == 3
-    job.split(source, 1, DATA_FORMAT="files")
-    assert {os.fsencode(path.name) for path in job.folder.shard(0).iterdir()} == {b"a\nb", b"\xff\xfe", b"c d'$(e)"}
-    assert job.split(source, 1, DATA_FORMAT="files").records == 3
 
 
 def test_links_are_followed_and_none_is_passed_over(job: Job, tmp_path: Path, folder: Path) -> None:
@@ -91,27 +78,34 @@ def test_a_link_in_splits_leads_no_sweep_into_another_job(job: Job, folder: Path
 
 
 MEMBERS = [("inside/one.txt", b"1\n2"), ("two.txt", b"3\n")]
-NAMES = {"inside/one.txt", "two.txt"}
+ODD = {"\udcff\udcfe": b"1\n", "a\nb": b"2\n", "c d'$(e)": b"3\n"}
+# What a Mac adds to every archive.
+HIDDEN = [("__MACOSX/._two.txt", b"x\n"), (".DS_Store", b"x\n"), (".git/config", b"x\n"), ("./two.txt", b"3\n")]
+TWO = {"a.zip": zipped([("inside/", b""), *MEMBERS]), "b.tgz": gzip.compress(tar(MEMBERS))}
 
 
 # Names on the web often say nothing: what a file is, its content tells.
-@pytest.mark.parametrize("name", ["data.zip", "download of a zip", "data.tar.gz", "download of a tar"])
-def test_members_of_archives_are_lines_or_files(job: Job, tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(zipped(MEMBERS) if "zip" in name else gzip.compress(tar(MEMBERS)))
-    job.split(tmp_path / name, 2)
-    assert words(job) == "1 2 3"
-    first, second = (short_names(shard.files) for shard in job.split(tmp_path / name, 2, DATA_FORMAT="files").shards)
-    assert first | second == NAMES
-
-
-@pytest.mark.parametrize("pack", [zipped, tar])
-def test_hidden_members_are_no_data(job: Job, tmp_path: Path, pack) -> None:
-    """What a Mac adds to every archive."""
-    hidden = [(name, b"1\n") for name in ("__MACOSX/._one.txt", "./one.txt", ".DS_Store", ".git/config")]
-    (tmp_path / "in").write_bytes(pack(hidden))
-    assert job.split(tmp_path / "in", 1).records == 1
-    manifest = job.split(tmp_path / "in", 1, DATA_FORMAT="files")
-    assert short_names(manifest.shards[0].files) == {"one.txt"}
+@pytest.mark.parametrize(
+    ("given", "lines", "whole"),
+    [
+        (PLAIN | {".DS_Store": b"x\n"}, "a1 a2 b1 b2 c1", PLAIN),
+        (ODD, "1 2 3", ODD),
+        ({"data.zip": zipped(MEMBERS)}, "1 2 3", dict(MEMBERS)),
+        ({"download of a zip": zipped(HIDDEN)}, "3", {"two.txt": b"3\n"}),
+        ({"data.tar.gz": gzip.compress(tar(MEMBERS))}, "1 2 3", dict(MEMBERS)),
+        ({"download of a tar": tar(HIDDEN)}, "3", {"two.txt": b"3\n"}),
+        (TWO, "1 1 2 2 3 3", {f"{packed}/{name}": content for packed in TWO for name, content in MEMBERS}),
+    ],
+    ids=["plain", "names of any bytes", "zip", "hidden in a zip", "tar.gz", "hidden in a tar", "two archives"],
+)
+def test_folders_and_archives_are_lines_or_whole_files_under_their_names(
+    job: Job, tmp_path: Path, given: dict[str, bytes], lines: str, whole: dict[str, bytes]
+) -> None:
+    source = lay(tmp_path / "source", given)
+    job.split(source, 1)
+    assert words(job) == lines
+    job.split(source, 1, DATA_FORMAT="files")
+    assert job.data() == {f"0/data/{name}": content for name, content in whole.items()}
 
 
 def test_two_members_that_no_folder_can_hold_both(job: Job, tmp_path: Path) -> None:
@@ -124,57 +118,17 @@ def test_nothing_there(job: Job, tmp_path: Path, name: str) -> None:
     job.refused("is no file, no folder, and no pattern that matches one in this container", 2, tmp_path / name)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_source_that_changes_while_it_is_read(job: Job, tmp_path: Path, packed: bool) -> None:
-    """A reader of the user's writes to the file that it reads."""
-    source = tmp_path / "in.txt"
-    source.write_bytes(gzip.compress(b"1\n") if packed else b"1\n2\n3\n")
-    program = tmp_path / "program"
-    program.mkdir()
-    (program / "changing.py").write_text(
-        f"def lines(stream, name):\n    yield stream.readline()\n    open({str(source)!r}, 'ab').write(b'more')\n"
-    )
-    said = job.run(source, 1, ends=65, DATA_FORMAT="changing:lines", PROGRAM_FROM=program)
-    assert said.endswith("\nsplit: in.txt changed while it was being read: run the split again\n")
-    assert not job.folder.data_manifest.exists()
-
-
-def test_each_whole_file_is_a_record_and_keeps_its_name_and_bytes(job: Job, folder: Path) -> None:
-    manifest = job.split(folder, 2, DATA_FORMAT="files")
-    first, second = (short_names(shard.files) for shard in manifest.shards)
-    assert first | second == {"a.txt", "b.txt.gz", "deep/c.txt"} and {len(first), len(second)} == {1, 2}
-    place = job.folder.shard(0 if "b.txt.gz" in first else 1)
-    assert (place / "b.txt.gz").read_bytes() == (folder / "b.txt.gz").read_bytes()
-
-
-def test_members_of_several_archives_keep_apart(job: Job, tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "a.zip").write_bytes(zipped([("inside/", b""), *MEMBERS]))
-    (tmp_path / "source" / "b.tgz").write_bytes(gzip.compress(tar(MEMBERS)))
-    manifest = job.split(tmp_path / "source", 1, DATA_FORMAT="files")
-    assert short_names(manifest.shards[0].files) == {f"{name}/{each}" for name in ("a.zip", "b.tgz") for each in NAMES}
-
-
 def test_whole_files_are_shuffled_and_held_out(job: Job, tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
     names = [f"{number:02d}" for number in range(50)]
-    for name in names:
-        (tmp_path / "source" / name).write_text(name)
-    manifest = job.split(tmp_path / "source", 3, DATA_FORMAT="files", HOLD_OUT=0.1, SHUFFLE_SEED=1)
-    found = [short_names(files) for files in (manifest.held_out, *(shard.files for shard in manifest.shards))]
-    assert sorted(name for each in found for name in each) == names and len(found[0]) == 5
-    assert {path.name for path in job.folder.held_out.iterdir()} == found[0]
+    source = lay(tmp_path / "source", {name: name.encode() for name in names})
+    job.split(source, 3, DATA_FORMAT="files", HOLD_OUT=0.1, SHUFFLE_SEED=1)
+    assert sorted(content.decode() for content in job.data().values()) == names
+    places = (job.folder.held_out, *map(job.folder.shard, range(3)))
+    found = [sorted(path.name for path in place.iterdir()) for place in places]
+    assert list(map(len, found)) == [5, 15, 15, 15] and found[1] != names[::3]
 
 
-@pytest.fixture
-def reader(tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, str]:
-    """A module of its own for each test, as Python keeps what it has imported: the settings that name its function `read`."""
-    program, module = tmp_path / "mine", f"reader_{abs(hash(request.node.name))}"
-    program.mkdir()
-    (program / f"{module}.py").write_text(BLOCKS)
-    return {"DATA_FORMAT": f"{module}:read", "PROGRAM_FROM": str(program)}
-
-
+Reader = Callable[[str], dict[str, str]]
 BLOCKS = """
 def read(stream, name):
     for block in stream.read().split(b"--"):
@@ -182,11 +136,31 @@ def read(stream, name):
 """
 
 
+@pytest.fixture
+def reader(tmp_path: Path, request: pytest.FixtureRequest) -> Reader:
+    """`reader(code)`: settings with the code's `read`. A module of its own for each test, as Python keeps what it imported."""
+    module = f"reader_{abs(hash(request.node.name))}"
+
+    def write(code: str) -> dict[str, str]:
+        program = lay(tmp_path / "mine", {f"{module}.py": code.encode()})
+        return {"DATA_FORMAT": f"{module}:read", "PROGRAM_FROM": str(program)}
+
+    return write
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b"1\n"), b"1\n2\n3\n"], ids=["packed", "plain"])
+def test_a_source_that_changes_while_it_is_read(job: Job, tmp_path: Path, reader: Reader, content: bytes) -> None:
+    source = lay(tmp_path, {"in.txt": content}) / "in.txt"
+    changing = f"def read(stream, name):\n    yield stream.readline()\n    open({str(source)!r}, 'ab').write(b'more')\n"
+    job.refused("^in.txt changed while it was being read: run the split again$", 65, source, 1, **reader(changing))
+    assert not job.folder.data_manifest.exists()
+
+
 @pytest.mark.parametrize("seed", ["", "5"])
-def test_records_of_several_lines_stay_whole(job: Job, tmp_path: Path, reader: dict[str, str], seed: str) -> None:
+def test_records_of_several_lines_stay_whole(job: Job, tmp_path: Path, reader: Reader, seed: str) -> None:
     records = [f"record {number}\nof two lines" for number in range(40)]
     (tmp_path / "in.gz").write_bytes(gzip.compress("--".join(records).encode()))
-    job.split(tmp_path / "in.gz", 3, SHUFFLE_SEED=seed, HOLD_OUT=0.1, **reader)
+    job.split(tmp_path / "in.gz", 3, SHUFFLE_SEED=seed, HOLD_OUT=0.1, **reader(BLOCKS))
     found = [*job.folder.held_out.iterdir()], *([*job.folder.shard(index).iterdir()] for index in range(3))
     pieces = [[piece for path in sorted(paths) for piece in path.read_text().split("--")[:-1]] for paths in found]
     assert sorted(record for piece in pieces for record in piece) == sorted(records)
@@ -196,21 +170,17 @@ def test_records_of_several_lines_stay_whole(job: Job, tmp_path: Path, reader: d
 
 
 @pytest.mark.slow
-def test_other_code_is_another_split(job: Job, tmp_path: Path, reader: dict[str, str]) -> None:
+def test_other_code_is_another_split(job: Job, tmp_path: Path, reader: Reader) -> None:
     """By processes of their own, which import what is there: what the reader imports is its code as well."""
     (tmp_path / "in.txt").write_text("1--2--3--4")
-    job.run(tmp_path / "in.txt", 1, **reader)
-    assert "nothing to do" in job.run(tmp_path / "in.txt", 1, **reader)
-    (module,) = Path(reader["PROGRAM_FROM"]).glob("reader*.py")
-    module.write_text("import ends\n" + module.read_text().replace('b"--"\n', "ends.END\n"))
+    job.run(tmp_path / "in.txt", 1, **reader(BLOCKS))
+    assert "nothing to do" in job.run(tmp_path / "in.txt", 1, **reader(BLOCKS))
     for end in (":", ";"):
-        module.with_name("ends.py").write_text(f"END = b'{end}'\n")
-        job.run(tmp_path / "in.txt", 1, **reader)
+        lay(tmp_path / "mine", {"ends.py": f"END = b'{end}'\n".encode()})
+        job.run(tmp_path / "in.txt", 1, **reader("import ends\n" + BLOCKS.replace('b"--"\n', "ends.END\n")))
     assert job.shard(0) == b"1;2;3;4;"
 
 
 @pytest.mark.parametrize("case", table("readers.yaml"), ids=lambda case: case["sentence"])
-def test_a_readers_faults_are_told_with_its_own_line(job: Job, source: Path, reader: dict[str, str], case: dict) -> None:
-    (module,) = Path(reader["PROGRAM_FROM"]).glob("reader*.py")
-    module.write_text(case["code"])
-    job.refused(case["sentence"], case["ends"], source, **reader | case.get("set", {}))
+def test_a_readers_faults_are_told_with_its_own_line(job: Job, source: Path, reader: Reader, case: dict) -> None:
+    job.refused(case["sentence"], case["ends"], source, **reader(case["code"]) | case.get("set", {}))

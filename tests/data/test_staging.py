@@ -1,7 +1,11 @@
 """A trainer reads its shard only when it is exactly what the split wrote."""
 
 import errno
+import functools
+import json
+import operator
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,9 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job_folder import IMAGE, Job, lines_file, tar
+import xxhash
+from job_folder import IMAGE, Job, lines_file, table, tar
+from paddle_node import durable, retry
+from paddle_node.data import data_manifest
 from paddle_node.failure import Failure
-from paddle_node.staging import local_disk
+from paddle_node.staging import local_disk, preparation
 from paddle_node.staging.local_disk import LocalDisk
 from paddle_node.staging.shard_copy import stage
 
@@ -25,9 +32,9 @@ def split_job(job: Job, source: Path) -> Job:
 PART = "part-00000-00000"
 
 
-def refused(job: Job, code: int = 65, trainers: int = 3, local: LocalDisk | None = None) -> str:
+def refused(job: Job, code: int = 65, local: LocalDisk | None = None) -> str:
     with pytest.raises(Failure) as caught:
-        stage(job.folder, 1, trainers, local=local)
+        stage(job.folder, 1, 3, local=local)
     assert caught.value.code == code
     return caught.value.sentence
 
@@ -43,11 +50,6 @@ def part_of(job: Job) -> Path:
     return (job.folder.shard(1) / PART).resolve()
 
 
-def test_another_number_of_trainers(split_job: Job) -> None:
-    sentence = f"{split_job.folder.data_manifest} lists 3 shards, but this job has 2 trainers: "
-    assert refused(split_job, trainers=2) == sentence + "split the data again with as many shards as trainers"
-
-
 def changed(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
@@ -58,6 +60,8 @@ DAMAGES = {
     "{part} is missing, though the manifest lists it: split the data again": lambda part, manifest: part.unlink(),
     "{part.parent} holds more, which the manifest does not list": lambda part, manifest: part.with_name("more").write_text("x"),
     "{manifest} is not valid JSON: delete it and split the data again": lambda part, manifest: manifest.write_text("{"),
+    "{manifest} cannot be read: ": lambda part, manifest: (manifest.unlink(), manifest.mkdir()),
+    "{manifest} is missing, though a data job has split here: run the data job again": lambda part, manifest: manifest.unlink(),
     "{part} has a checksum by 'blake9': this image knows xxh3_128": lambda part, manifest: changed(
         manifest, "xxh3_128:", "blake9:"
     ),
@@ -74,6 +78,52 @@ def test_damage_is_named_before_any_training(split_job: Job, tmp_path: Path, sen
     assert not list((tmp_path / "local").rglob("part*"))
 
 
+@pytest.mark.parametrize("wrong", table("manifests.yaml"), ids=lambda wrong: wrong["sentence"])
+def test_what_is_not_right_in_a_manifest_is_refused_by_name(split_job: Job, wrong: dict) -> None:
+    file = split_job.folder.data_manifest
+    document = json.loads(file.read_text())
+    *path, last = wrong["at"]
+    functools.reduce(operator.getitem, path, document)[last] = wrong["is"]
+    file.write_text(json.dumps(document))
+    assert refused(split_job) == f"{file} cannot be trusted: {wrong['sentence']}"
+
+
+@pytest.mark.parametrize("change", [("{", "[" * 100_000), ("0.0", "9" * 400), ("1/part", r"0/\ud800")])
+def test_what_json_cannot_hold_is_refused_and_blocks_no_other_split(split_job: Job, change: tuple[str, str]) -> None:
+    folder = split_job.folder
+    whole = folder.data_manifest.read_text()
+    folder.data_manifest.write_text(whole.replace(*change))
+    refused(split_job)
+    folder.data_manifest.write_text(whole)
+    durable.write(folder.splits / "0/manifest.json", whole.replace(*change))
+    (folder.splits / "1/manifest.json").mkdir(parents=True)
+    found = data_manifest.find(folder, data_manifest.digest(folder.data_manifest))
+    assert found is not None and found.read_text() == whole
+
+
+def test_its_layout_is_the_contract_of_tools_and_people(job: Job, tmp_path: Path) -> None:
+    source = lines_file(tmp_path / "in", 4)
+    job.split(source, SHUFFLE_SEED="1", HOLD_OUT="0.1", PADDLE_NODE_RUN_ID="one", POD_UID="pod")
+    document = json.loads(job.folder.data_manifest.read_text())
+    files = [{"name": f"splits/one/0.pod/{place}/part-00000-00000", "records": 1, "bytes": 7} for place in (0, 1, 2, "held-out")]
+    for file in files:
+        file["checksum"] = (
+            data_manifest.CHECKSUM + ":" + xxhash.xxh3_128((job.folder.root / str(file["name"])).read_bytes()).hexdigest()
+        )
+    assert document == {
+        "version": 2,
+        "source": {"uri": str(source), "size": 28, "etag": document["source"]["etag"]},
+        "format": "lines",
+        "seed": "1",
+        "hold_out": 0.1,
+        "shards": [{"index": index, "files": [files[index]]} for index in range(3)],
+        "held_out": {"files": [files[3]]},
+        "records": 3,
+        "indexes": 1,
+        "created": document["created"],
+    }
+
+
 @pytest.mark.parametrize("layout", ["0/data", "data/0"])
 def test_a_volume_filled_by_hand_works_with_a_warning(job: Job, tmp_path: Path, layout: str) -> None:
     folder = job.folder.root / layout
@@ -84,15 +134,7 @@ def test_a_volume_filled_by_hand_works_with_a_warning(job: Job, tmp_path: Path, 
     assert said == [f"warning: {job.folder.data_manifest} is missing, so {folder} is read unchecked"]
     local = stage(job.folder, 0, 3, said.append, LocalDisk(tmp_path / "local"))
     assert (local / "train.txt").read_text() == "1\n"
-
-
-def test_no_data_at_all(job: Job) -> None:
     assert refused(job).startswith(f"trainer 1 has no data: {job.folder.data_manifest} is missing, and neither ")
-
-
-def test_a_split_whose_manifest_is_gone_is_not_taken_for_a_volume_filled_by_hand(split_job: Job) -> None:
-    split_job.folder.data_manifest.unlink()
-    assert refused(split_job).endswith("is missing, though a data job has split here: run the data job again")
 
 
 def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_are_cut_safely(job: Job, tmp_path: Path) -> None:
@@ -111,7 +153,11 @@ def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_
     assert all(path.endswith(".txt") for path in found.keys() - {chinese})
 
 
-def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(job: Job, tmp_path: Path, small_pieces: None) -> None:
+@pytest.mark.parametrize("when", [local_disk.ALWAYS, local_disk.AUTO])
+def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None, when: str
+) -> None:
+    monkeypatch.setattr(local_disk, "SAMPLE", 10)
     job.split(lines_file(tmp_path / "in.txt", 60))
     local, said = staged(job, LocalDisk(tmp_path / "local"), 0)
     parts = sorted(local.iterdir())
@@ -120,7 +166,7 @@ def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(job: Jo
     parts[1].write_bytes(b"half")
     parts[2].unlink()
     (local / "of-another-job").write_text("x")
-    assert staged(job, LocalDisk(tmp_path / "local"), 0)[1].startswith(f"copied 2 of {len(parts)} files of ")
+    assert staged(job, LocalDisk(tmp_path / "local", when), 0)[1].startswith(f"copied 2 of {len(parts)} files of ")
     assert parts[0].stat().st_mtime_ns == kept
     assert b"".join(path.read_bytes() for path in sorted(local.iterdir())) == job.shard(0)
 
@@ -141,23 +187,50 @@ def test_a_local_disk_that_is_too_small(
     assert said.endswith(" is read where it lies: its 466669 bytes are more than half of the 65536 of local disk")
 
 
-@pytest.mark.parametrize("fails", ["volume", "local"])
-def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(
-    split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`failing(is_meant, code, times)`: the first so many times such a file is not opened."""
+    opened = Path.open
+
+    def fail(is_meant: Callable[[Path], bool], code: int = errno.EIO, times: int = 1_000_000) -> None:
+        faults = iter(range(times))
+
+        def open_or_fail(path: Path, *more: object, **named: object) -> object:
+            if is_meant(path) and next(faults, None) is not None:
+                raise OSError(code, os.strerror(code), str(path))
+            return opened(path, *more, **named)
+
+        monkeypatch.setattr(Path, "open", open_or_fail)
+        monkeypatch.setattr(Path, "read_text", lambda path: open_or_fail(path).read())
+
+    return fail
+
+
+@pytest.mark.parametrize("name", ["data-manifest.json", PART])
+@pytest.mark.parametrize(("code", "times", "said"), [(errno.EIO, 3, 3), (errno.EIO, 1_000_000, None), (errno.ENOSPC, 1, 0)])
+def test_a_pod_outlasts_a_volume_that_fails_for_a_moment(
+    split_job: Job, failing: Callable, monkeypatch: pytest.MonkeyPatch, name: str, code: int, times: int, said: int | None
 ) -> None:
-    local, opened = tmp_path / "local", Path.open
-    place = local if fails == "local" else part_of(split_job)
-
-    def open_or_fail(path: Path, *more: object, **named: object) -> object:
-        if path.is_relative_to(place):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return opened(path, *more, **named)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(Path, "open", open_or_fail)
-    if fails == "volume":
-        with pytest.raises(OSError, match=f"Input/output error: '{place}'"):
-            stage(split_job.folder, 1, 3, local=LocalDisk(local))
+    monkeypatch.setattr(retry, "PAUSES", (0.001, 0.002))
+    if said is None:
+        monkeypatch.setattr(retry, "DEADLINE", 0.1)
+    node, lines = split_job.trainer(), []
+    failing(lambda path: path.name == name, code, times)
+    if said:
+        preparation.prepare(node, lines.append)
+        assert len(lines) == said and lines[0].endswith(f"{name}: Input/output error; trying again in 0.001 s")
         return
+    with pytest.raises(OSError, match=os.strerror(code)):
+        preparation.prepare(node, lines.append)
+    assert bool(lines) == (said is None)
+
+
+def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(split_job: Job, tmp_path: Path, failing: Callable) -> None:
+    local, part = tmp_path / "local", part_of(split_job)
+    failing(lambda path: path == part)
+    with pytest.raises(OSError, match=f"Input/output error: '{part}'"):
+        stage(split_job.folder, 1, 3, local=LocalDisk(local))
+    failing(lambda path: path.is_relative_to(local))
     sentence = f"the shard cannot be copied to {local}: Input/output error; set PADDLE_NODE_STAGE=never"
     assert refused(split_job, 1, local=LocalDisk(local)) == sentence
 
@@ -168,35 +241,47 @@ def test_more_than_the_pods_scratch_may_take_would_get_the_pod_evicted(split_job
     assert not (tmp_path / "local").exists()
 
 
-@pytest.fixture
-def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("room", "why"),
+    [
+        (40, "its 21 bytes are more than half of the 40 of local disk"),
+        (None, r"a copy would save nothing \(.*, 10 passes over 0 MB\)"),
+    ],
+    ids=["half of the pod's scratch stays the program's", "the volume is fast"],
+)
+def test_a_shard_that_is_not_worth_a_copy_is_read_where_it_is(
+    split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int | None, why: str
+) -> None:
     monkeypatch.setattr(local_disk, "SAMPLE", 10)
-
-
-def test_a_fast_volume_is_read_where_it_is_and_leaves_no_trial(split_job: Job, tmp_path: Path, small_sample: None) -> None:
-    local = tmp_path / "local"
-    (local / "1" / "data").mkdir(parents=True)
-    place, said = staged(split_job, LocalDisk(local, "auto", passes=10))
+    (tmp_path / "local" / "1" / "data").mkdir(parents=True)
+    place, said = staged(split_job, LocalDisk(tmp_path / "local", "auto", 10, room))
     assert place == split_job.folder.shard(1)
-    assert "is read where it lies: a copy would save nothing (" in said
-    assert said.endswith(" MB/s on local disk, 10 passes over 0 MB)")
-    assert [path.name for path in local.rglob("*")] == ["1"], "a trainer reads a copy wherever one is"
+    assert re.search(f"is read where it lies: {why}$", said)
+    assert [path.name for path in (tmp_path / "local").rglob("*")] == ["1"], "a trainer reads a copy wherever one is"
 
 
-def test_half_of_the_pods_scratch_stays_the_programs(split_job: Job, tmp_path: Path, small_sample: None) -> None:
-    _, said = staged(split_job, LocalDisk(tmp_path, "auto", passes=10, room=40))
-    assert said.endswith("is read where it lies: its 21 bytes are more than half of the 40 of local disk")
-
-
-def test_a_copy_that_was_begun_is_completed_and_damage_is_still_named(split_job: Job, tmp_path: Path, small_sample: None) -> None:
-    local, copy = LocalDisk(tmp_path / "local", "auto", passes=10), tmp_path / "local" / "1" / "data"
-    copy.mkdir(parents=True)
-    (copy / PART).write_text("half")
-    assert staged(split_job, local)[0] == copy
-    assert (copy / PART).read_bytes() == split_job.shard(1)
-    (copy / PART).write_text("half")
-    changed(part_of(split_job), "4", "5")
-    assert "is damaged: its checksum is not the manifest's" in refused(split_job, local=local)
+def test_trainers_wait_for_the_manifest_of_their_own_data_job(job: Job, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "POLL", 0.001)
+    old, new = ({"PADDLE_NODE_DATA_JOB": name} for name in ("0ld", "new"))
+    waiting = {"PADDLE_NODE_PEER_DEADLINE": 0.003, **new}
+    first = job.split(source, **old)
+    before = job.data()
+    preparation.prepare(job.trainer(**old), print)
+    late = f"{job.folder.data_manifest} of data job new did not come within 0 s, "
+    with pytest.raises(
+        Failure, match=f"^{late}the one there is of data job 0ld: let this job's own data job run to its end; "
+    ) as end:
+        preparation.prepare(job.trainer(**waiting), print)
+    assert end.value.code == 65
+    # A data job that finds its split done says that it is its own.
+    again = job.split(source, **new)
+    assert (again.created, again.shards, job.data()) == (first.created, first.shards, before)
+    preparation.prepare(job.trainer(**waiting), print)
+    # Half a manifest, and shards without one, as if put there by hand.
+    for damage in (lambda: job.folder.data_manifest.write_text("{"), job.folder.data_manifest.unlink):
+        damage()
+        with pytest.raises(Failure, match=f"^{late}no whole one is there"):
+            preparation.prepare(job.trainer(**waiting), print)
 
 
 @pytest.mark.slow

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,33 +28,29 @@ class Volume:
 
 
 @contextmanager
-def cut_off(client: str) -> Iterator[None]:
+def _between(begin: Sequence[str | Path], end: Sequence[str | Path]) -> Iterator[None]:
+    subprocess.run(begin, check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(end, check=True)
+
+
+def cut_off(client: str) -> AbstractContextManager[None]:
     """The client's cable is pulled."""
-    subprocess.run(["ip", "link", "set", f"to-{client}", "down"], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["ip", "link", "set", f"to-{client}", "up"], check=True)
+    link = ["ip", "link", "set", f"to-{client}"]
+    return _between([*link, "down"], [*link, "up"])
 
 
-@contextmanager
-def slow_answers(client: str, seconds: float) -> Iterator[None]:
+def slow_answers(client: str, seconds: float) -> AbstractContextManager[None]:
     """What the client asks arrives and is done at once; the answers come so many seconds later."""
-    subprocess.run(["tc", "qdisc", "add", "dev", f"to-{client}", "root", "netem", "delay", f"{seconds}s"], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["tc", "qdisc", "del", "dev", f"to-{client}", "root"], check=True)
+    place = ["dev", f"to-{client}", "root"]
+    return _between(["tc", "qdisc", "add", *place, "netem", "delay", f"{seconds}s"], ["tc", "qdisc", "del", *place])
 
 
-@contextmanager
-def server_down() -> Iterator[None]:
+def server_down() -> AbstractContextManager[None]:
     """Afterwards it gives its clients `GRACE` seconds, or until the last one of them has come back, to claim what they held."""
-    subprocess.run([SERVER, "stop"], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run([SERVER, "start"], check=True)
+    return _between([SERVER, "stop"], [SERVER, "start"])
 
 
 def at_once(*works: Callable[[], T]) -> list[Future[T]]:
