@@ -290,3 +290,14 @@ def test_the_connection_goes_to_the_address_that_was_checked(server: Server, mon
     server.address = server.address.replace("127.0.0.1", "source.test")
     refused(server, r"leads to 169\.254\.169\.254, which is the pod's own or its node's", 2)
     assert server.requests == ["bytes=0-0"] and not list(answers), "it was asked once for each connection"
+
+
+def test_a_scratch_that_is_too_small_for_a_zip_is_told_from_the_volume(
+    job: Job, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_disk: Callable[[Path, str], Path]
+) -> None:
+    scratch = small_disk(tmp_path / "scratch", "64k")
+    monkeypatch.chdir(scratch)
+    server.content, server.always = ZIP, good(ranges=False)
+    said = job.run(server.address, ends=74, TMPDIR=scratch)
+    monkeypatch.undo()  # A working folder is not unmounted.
+    assert said.endswith(f"split: {scratch} is full: nothing that was complete before has changed; make room and run again\n")

@@ -15,10 +15,12 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, Self, cast
 
 from paddle_node.data.sources.registry import BUFFER, Object, Source, hidden, inside
 from paddle_node.failure import BadData, Failure
+from paddle_node.retry import naming
 
 BLOCK = 1 << 20
 LONGEST_EXTENSION = 1 << 20
@@ -155,7 +157,8 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     """The directory is at the end: read by ranges, or from a copy on the pod's scratch where the source has none."""
     if not raw.seekable():
         with tempfile.TemporaryFile() as copy:
-            shutil.copyfileobj(raw, copy, BLOCK)
+            with naming(Path(tempfile.gettempdir())):
+                shutil.copyfileobj(raw, copy, BLOCK)
             yield from _zip(cast(BinaryIO, copy), name)
         return
     with zipfile.ZipFile(raw) as archive:
