@@ -53,6 +53,7 @@ class Life:
         self.config.write_text(yaml.safe_dump(self.settings))
 
     def deploy(self) -> None:
+        self.write()
         outputs_file = self.config.with_name("outputs.json")
         self.cloud.deploy(self.config, outputs_file)
         self.outputs = {key: value for stack in json.loads(outputs_file.read_text()).values() for key, value in stack.items()}
@@ -109,9 +110,11 @@ def node_groups(cloud: Cloud, cluster: str) -> dict[str, Any]:
     return {name: eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"] for name in names}
 
 
-def group_of(groups: dict[str, Any], word: str) -> Any:
-    [found] = [group for name, group in groups.items() if word in name]
-    return found
+def scaling_group(cloud: Cloud, word: str) -> dict[str, Any]:
+    """The Auto Scaling group with this word in its name."""
+    groups = cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    [found] = [group for group in groups if word in group["AutoScalingGroupName"]]
+    return dict(found)
 
 
 def template_of(cloud: Cloud, owner: dict[str, Any]) -> dict[str, Any]:
@@ -274,7 +277,6 @@ def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
         "key": {"existing_arn": keys[0]["KeyArn"]},
         "images": {"existing": True},
     }
-    life.write()
     life.deploy()
     for output in ("FileSystemId", "BucketName", "RepositoryUri"):
         assert life.outputs[output] == made[output]
@@ -297,7 +299,6 @@ def test_an_update_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
     eks.create_access_entry(**entry)
     life.settings["cluster"]["administrators"] = [entry["principalArn"]]
     life.settings["file_system"] = {"throughput": "bursting"}
-    life.write()
     with pytest.raises(CloudError, match="Access entry already exists"):
         life.deploy()
     assert life.stacks()[f"{cluster}-cluster"] == "UPDATE_ROLLBACK_COMPLETE"
@@ -314,23 +315,18 @@ def test_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) ->
     life = begin(PROJECT / "cluster.yaml")
     shipped = json.dumps(life.settings)
     life.settings["zone"] = {"name": "other"}
-    life.write()
     with pytest.raises(CloudError, match=r"Update canceled\. Cannot update export"):
         life.deploy()
     assert life.stacks()["paddle-network"] == "UPDATE_ROLLBACK_COMPLETE"
     life.settings = json.loads(shipped)
     life.settings["nodes"]["workers"]["kind"] = "self-managed"
-    life.write()
     life.deploy()
     assert node_groups(life.cloud, life.outputs["ClusterName"]) == {}
-    groups = life.cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-    assert len([group for group in groups if group["AutoScalingGroupName"].startswith("paddle-nodes-")]) == 1
+    assert scaling_group(life.cloud, "paddle-nodes-")
     life.settings = json.loads(shipped) | {"budget": {"emails": ["a@b.de"]}}
-    life.write()
     life.deploy()
     assert len(node_groups(life.cloud, life.outputs["ClusterName"])) == 1
     del life.settings["budget"]
-    life.write()
     life.deploy()
     life.cloud.client("cloudformation").delete_stack(StackName="paddle-watch")
     assert life.end() == set()
@@ -397,15 +393,14 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     """
     life = begin(VARIANTS / "self-managed-cluster.yaml")
     cloud, outputs = life.cloud, life.outputs
-    ec2, autoscaling, secrets, s3 = (cloud.client(name) for name in ("ec2", "autoscaling", "secretsmanager", "s3"))
+    ec2, secrets, s3 = (cloud.client(name) for name in ("ec2", "secretsmanager", "s3"))
     allowed = rights(cloud, outputs["BucketName"])
     assert {word: sorted(found) for word, found in allowed.items()} == {word: sorted(row) for word, row in RIGHTS.items()}
 
     [address] = [one for one in ec2.describe_addresses()["Addresses"] if one.get("NetworkInterfaceId")]
     assert outputs["ClusterEndpoint"] == f"https://{address['PublicIp']}:6443"
     [volume] = volumes(cloud)
-    groups = {group["AutoScalingGroupName"]: group for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]}
-    control_plane, workers = (group_of(groups, word) for word in ("control-plane", "workers"))
+    control_plane, workers = (scaling_group(cloud, word) for word in ("control-plane", "workers"))
     user_data = template_of(cloud, control_plane)["UserData"]
     assert f"STATE_VOLUME='{volume['VolumeId']}'" in user_data
 
@@ -443,8 +438,7 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
 
     change = {"nodes": {"workers": {"desired": 4}}, "cluster": {"volume_gib": 40}, "owner": "somebody-else"}
     life.change(**merged(change, {"cluster": {"distribution": another_release(life, "v1.36.0+k3s0")}}))
-    groups = {group["AutoScalingGroupName"]: group for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]}
-    running = {**machines(cloud, group_of(groups, "control-plane")), **machines(cloud, group_of(groups, "workers"))}
+    running = machines(cloud, scaling_group(cloud, "control-plane")) | machines(cloud, scaling_group(cloud, "workers"))
     assert len(running) == 1 + 4 and after not in running
     assert all("DISTRIBUTION_VERSION='v1.36.0+k3s0'" in machine["UserData"] for machine in running.values())
     [same] = volumes(cloud)
