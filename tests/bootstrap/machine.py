@@ -7,6 +7,7 @@ device that outlives machines. `inside.py` says what is real and what is not.
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import yaml
 PROJECT = Path(__file__).parents[2]
 SCRIPTS = PROJECT / "constructs_lib/k3s/bootstrap"
 HERE = Path(__file__).parent
+K3S_SETTINGS = yaml.safe_load((HERE / "k3s_settings.yaml").read_text())
 
 SERVER_TOKEN = "S3rverT0ken" * 4
 NODE_TOKEN = "N0deT0ken" * 4
@@ -98,10 +100,8 @@ class Account:
 
     def asset(self, path: str) -> Path:
         """What the bucket has for a file of the control plane's."""
-        line = next(
-            line for line in self.user_data["control-plane"].splitlines() if line.removeprefix("FILES='").startswith(path)
-        )
-        return self.folder / "bucket" / line.split()[1].removeprefix("s3://")
+        key = re.search(rf"{path} s3://(\S+)", self.user_data["control-plane"])[1]
+        return self.folder / "bucket" / key
 
     def called(self, *words: str) -> int:
         """How often a recorded program was called with these."""
@@ -127,17 +127,23 @@ class Machine:
         (self.local / "bin").mkdir(parents=True)
         for name in ("etc", "var/lib/cloud/data", "opt"):
             (self.root / name).mkdir(parents=True)
-        for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache", "mke2fs.conf", "e2scrub.conf"):
-            if Path("/etc", name).exists():
-                shutil.copy(Path("/etc", name), self.root / "etc" / name)
-        for name in ("alternatives", "ssl"):
-            if Path("/etc", name).exists():
-                private = shutil.ignore_patterns("private")
-                shutil.copytree(Path("/etc", name), self.root / "etc" / name, symlinks=True, ignore=private)
+        for name in (
+            "passwd",
+            "group",
+            "nsswitch.conf",
+            "ld.so.cache",
+            "mke2fs.conf",
+            "e2scrub.conf",
+            "alternatives",
+            "ssl/certs",
+        ):
+            if (given := Path("/etc", name)).exists():
+                (self.root / "etc" / name).parent.mkdir(exist_ok=True)
+                subprocess.run(["cp", "-r", "--no-dereference", given, self.root / "etc" / name], check=True)
         (self.root / "etc/fstab").write_text("LABEL=root / xfs defaults 0 0\n")
         (self.root / "var/lib/cloud/data/instance-id").write_text(f"{instance}\n")
         for name in ("aws", "systemctl", "dnf", "journalctl", "udevadm"):
-            recorder = name if name in ("aws", "systemctl") else "quiet"
+            recorder = "aws" if name == "aws" else "systemctl"
             path = self.local / "bin" / name
             path.write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -IS /recorders/{recorder}.py {name} "$@"\n')
             path.chmod(0o755)

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
-from machine import ADDRESS, NODE_TOKEN, SERVER_TOKEN, VERSION, Account, Boot, Machine, sha256
+from machine import ADDRESS, K3S_SETTINGS, NODE_TOKEN, SERVER_TOKEN, VERSION, Account, Boot, Machine, sha256
 
 pytestmark = pytest.mark.slow
 
 STATE = "/var/lib/rancher/k3s/server"
+NEVER = yaml.safe_load((Path(__file__).parent / "refused_boots.yaml").read_text())
+"""What never comes, or is wrong: what the account has, the machine's metadata, and what is said."""
 Running = tuple[Account, Machine]
 
 
@@ -51,39 +53,7 @@ def test_first_boot(account: Account, control_plane: Machine, rendered: Any) -> 
     [[group, *signal]] = account.state["signals"]
     assert signal == ["i-0000000000000000a", "SUCCESS"]
     assert rendered.resources[group]["Type"] == "AWS::AutoScaling::AutoScalingGroup"
-    assert control_plane.k3s_settings() == {
-        "cluster-init": True,
-        "node-name": "control-plane",
-        "node-ip": ADDRESS,
-        "advertise-address": ADDRESS,
-        "flannel-backend": "vxlan",
-        "cluster-cidr": "10.42.0.0/16",
-        "service-cidr": "10.43.0.0/16",
-        "token-file": "/run/paddle-cluster/server-token",
-        "agent-token-file": "/run/paddle-cluster/node-token",
-        "write-kubeconfig-mode": "600",
-        "secrets-encryption": True,
-        "protect-kernel-defaults": True,
-        "disable-helm-controller": True,
-        "etcd-snapshot-schedule-cron": "0 */6 * * *",
-        "etcd-snapshot-retention": 28,
-        "etcd-snapshot-compress": True,
-        "etcd-s3": True,
-        "etcd-s3-endpoint": "s3.us-west-2.amazonaws.com",
-        "etcd-s3-region": "us-west-2",
-        "etcd-s3-bucket": "data",
-        "etcd-s3-folder": "cluster/snapshots",
-        "etcd-s3-retention": 28,
-        # A certificate for every alternate name.
-        "tls-san": [ADDRESS, "paddle", "api.paddle", "203.0.113.7"],
-        "disable": ["traefik", "servicelb", "local-storage"],
-        "node-taint": ["node-role.kubernetes.io/control-plane=true:NoSchedule"],
-        "node-label": [
-            "topology.kubernetes.io/region=us-west-2",
-            "topology.kubernetes.io/zone=us-west-2a",
-            "node.kubernetes.io/instance-type=m5.large",
-        ],
-    }
+    assert control_plane.k3s_settings() == K3S_SETTINGS["control-plane"]
 
     # What others need of it.
     secrets = account.state["secrets"]
@@ -182,10 +152,6 @@ def test_what_comes_late_is_waited_for(account: Account, control_plane: Machine,
     boot = control_plane.first_boot()
     assert boot.code == 0, boot.console
     assert len(account.state["secrets"]["paddle/ca-hash"]) == 64
-
-
-# What never comes, or is wrong: what the account has, the machine's metadata, and what is said.
-NEVER = yaml.safe_load((Path(__file__).parent / "refused_boots.yaml").read_text())
 
 
 @pytest.mark.parametrize("case", NEVER)

@@ -1,7 +1,7 @@
 """A node's boots, run for real: joining, and the control planes that it does not join."""
 
 import pytest
-from machine import CA, NODE_TOKEN, VERSION, Account, Machine, sha256
+from machine import CA, K3S_SETTINGS, NODE_TOKEN, VERSION, Account, Machine, sha256
 
 pytestmark = pytest.mark.slow
 
@@ -14,20 +14,7 @@ def test_joins_the_control_plane_that_the_cluster_names(account: Account, node: 
     assert boot.sentence == f"{node.instance} is a node of paddle ({VERSION})"
     assert [signal[1:] for signal in account.state["signals"]] == [[node.instance, "SUCCESS"]]
     assert (account.folder / "joined").read_text() == f"K10{HASH}::node:{NODE_TOKEN}"
-    assert node.k3s_settings() == {
-        "server": "https://172.20.0.9:6443",
-        "token-file": "/run/paddle-cluster/join-token",
-        "node-name": node.instance,
-        "protect-kernel-defaults": True,
-        "node-label": [
-            "eks.amazonaws.com/capacityType=SPOT",
-            "pool=workers",
-            "topology.kubernetes.io/region=us-west-2",
-            "topology.kubernetes.io/zone=us-west-2a",
-            "node.kubernetes.io/instance-type=m5.large",
-        ],
-        "node-taint": ["dedicated=training:NoSchedule"],
-    }
+    assert node.k3s_settings() == K3S_SETTINGS["node"]
     assert NODE_TOKEN not in account.written_down() + boot.console
     assert account.called("systemctl", "restart", "systemd-modules-load.service") == 1, "what the pod network needs of the kernel"
     downloads = account.called("cp")

@@ -1,6 +1,5 @@
 """What can be said of the boot scripts without booting: tools find nothing wrong, and README.md names every variable."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -13,7 +12,6 @@ from machine import SCRIPTS
 
 README = (SCRIPTS / "README.md").read_text()
 OPTIONS = yaml.safe_load((Path(__file__).parent / "k3s_options.yaml").read_text())
-PLACES = json.loads((SCRIPTS / "files.json").read_text())
 
 
 @pytest.mark.slow
@@ -34,13 +32,6 @@ def test_readme_has_every_variable_for_its_role(rendered: Any) -> None:
         assert len(text.encode()) < 12000, "EC2 takes 16 KB, and names and ARNs may be longer"
         given = set(re.findall(r"^([A-Z_]+)='", text, re.MULTILINE)) | waits
         assert given == {name for name, of in roles.items() if of in ("both", role)}
-
-
-def test_each_file_has_its_place_and_nothing_else_is_fetched() -> None:
-    placed = {name for how in PLACES.values() for role in how.values() for name in role}
-    there = {str(path.relative_to(SCRIPTS)) for path in SCRIPTS.rglob("*") if path.is_file()}
-    assert there - placed == {"README.md", "files.json"}
-    assert placed - there == {"k3s", "k3s-airgap-images-amd64.tar.zst"}
 
 
 def test_restore_uses_options_of_k3s() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
+Deploy = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -23,34 +23,25 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def stack(cloud: Cloud) -> Iterator[Callable[..., dict[str, Any]]]:
-    """`stack({logical id: resource})` deploys a template by boto3 and returns its outputs; deleted afterwards."""
-    cloudformation = cloud.client("cloudformation")
+def deploy(cloud: Cloud) -> Iterator[Deploy]:
+    """`deploy(name, template)` makes or changes a stack by boto3, and returns it as it then is, with what its events and outputs
+    say; deleted afterwards, the last one first."""
+    api = cloud.client("cloudformation")
     made: list[str] = []
 
-    def deploy(resources: dict[str, Any], outputs: dict[str, Any] | None = None, name: str | None = None) -> dict[str, Any]:
-        template = {"Resources": resources, "Outputs": {key: {"Value": value} for key, value in (outputs or {}).items()}}
+    def deployed(name: str, template: dict[str, Any]) -> dict[str, Any]:
         given = {"TemplateBody": json.dumps(template), "Capabilities": ["CAPABILITY_NAMED_IAM"]}
-        if name is None:
-            name = f"test-{uuid.uuid4().hex[:8]}"
-            cloudformation.create_stack(StackName=name, **given, Tags=[{"Key": "owner", "Value": "tests"}])
-            made.append(name)
-        else:
-            cloudformation.update_stack(StackName=name, **given, Tags=[{"Key": "owner", "Value": "tests"}])
-        found = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
-        if found["StackStatus"] not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
-            events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-            reasons = [event["ResourceStatusReason"] for event in events if event["ResourceStatus"].endswith("_FAILED")]
-            raise AssertionError("; ".join(reasons))
-        return {"StackName": name} | {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
+        (api.update_stack if name in made else api.create_stack)(StackName=name, **given)
+        made.append(name)
+        found = settled(api, name)
+        events = api.describe_stack_events(StackName=name)["StackEvents"]
+        outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
+        return {**found, "reasons": [event.get("ResourceStatusReason", "") for event in events], "outputs": outputs}
 
-    yield deploy
-    for name in made:
-        cloudformation.delete_stack(StackName=name)
-        try:
-            cloudformation.describe_stacks(StackName=name)
-        except cloudformation.exceptions.ClientError:
-            continue
+    yield deployed
+    for name in dict.fromkeys(reversed(made)):
+        api.delete_stack(StackName=name)
+        assert settled(api, name) == {}
 
 
 def settled(api: Any, name: str) -> dict[str, Any]:

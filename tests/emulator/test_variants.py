@@ -19,7 +19,8 @@ import jmespath
 import pytest
 import yaml
 
-from rehearsal.account import node_role, record_image
+from operations.account import tunnel
+from rehearsal.account import record_image
 from rehearsal.cloud import ACCOUNT, Cloud, CloudError
 from rehearsal.inventory import Inventory
 
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[2]
 VARIANTS = PROJECT / "tests" / "aws" / "variants"
 LIVES = yaml.safe_load(Path(__file__).with_name("lives.yaml").read_text())
+RIGHTS: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("rights.yaml").read_text())
 
 Settings = dict[str, Any]
 
@@ -51,6 +53,7 @@ class Life:
         self.config.write_text(yaml.safe_dump(self.settings))
 
     def deploy(self) -> None:
+        self.write()
         outputs_file = self.config.with_name("outputs.json")
         self.cloud.deploy(self.config, outputs_file)
         self.outputs = {key: value for stack in json.loads(outputs_file.read_text()).values() for key, value in stack.items()}
@@ -107,9 +110,11 @@ def node_groups(cloud: Cloud, cluster: str) -> dict[str, Any]:
     return {name: eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"] for name in names}
 
 
-def group_of(groups: dict[str, Any], word: str) -> Any:
-    [found] = [group for name, group in groups.items() if word in name]
-    return found
+def scaling_group(cloud: Cloud, word: str) -> dict[str, Any]:
+    """The Auto Scaling group with this word in its name."""
+    groups = cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    [found] = [group for group in groups if word in group["AutoScalingGroupName"]]
+    return dict(found)
 
 
 def template_of(cloud: Cloud, owner: dict[str, Any]) -> dict[str, Any]:
@@ -137,6 +142,18 @@ def machines(cloud: Cloud, group: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def tunnels(cloud: Cloud, cluster: str) -> list[dict[str, Any]]:
+    """The machines that `paddle-aws kubeconfig` goes through to a private endpoint, each with the rules of who may reach it."""
+    ec2 = cloud.client("ec2")
+    found = [ec2.describe_instances(InstanceIds=[one]) for one in tunnel.machines(ec2, f"{cluster}-tunnel")]
+    groups = ec2.describe_security_groups()["SecurityGroups"]
+    ingress = {group["GroupId"]: group["IpPermissions"] for group in groups}
+    return [
+        one | {"Ingress": [ingress[group["GroupId"]] for group in one["SecurityGroups"]]}
+        for one in jmespath.search("[].Reservations[].Instances[]", found)
+    ]
+
+
 KEPT = {("s3", "bucket"), ("efs", "file system"), ("kms", "key"), ("ecr", "repository")}
 """What `retain: true` keeps, and nothing else."""
 
@@ -158,6 +175,7 @@ def seen(life: Life) -> dict[str, Any]:
         "access": [eks.describe_access_entry(clusterName=cluster, principalArn=one)["accessEntry"] for one in entries],
         "file_systems": efs.describe_file_systems()["FileSystems"],
         "mount_targets": efs.describe_mount_targets(FileSystemId=outputs["FileSystemId"])["MountTargets"],
+        "tunnels": tunnels(cloud, cluster),
         "subnets": ec2.describe_subnets(Filters=in_vpc)["Subnets"],
         "nat_gateways": ec2.describe_nat_gateways()["NatGateways"],
         "internet_gateways": ec2.describe_internet_gateways(Filters=attached)["InternetGateways"],
@@ -259,7 +277,6 @@ def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
         "key": {"existing_arn": keys[0]["KeyArn"]},
         "images": {"existing": True},
     }
-    life.write()
     life.deploy()
     for output in ("FileSystemId", "BucketName", "RepositoryUri"):
         assert life.outputs[output] == made[output]
@@ -282,7 +299,6 @@ def test_an_update_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
     eks.create_access_entry(**entry)
     life.settings["cluster"]["administrators"] = [entry["principalArn"]]
     life.settings["file_system"] = {"throughput": "bursting"}
-    life.write()
     with pytest.raises(CloudError, match="Access entry already exists"):
         life.deploy()
     assert life.stacks()[f"{cluster}-cluster"] == "UPDATE_ROLLBACK_COMPLETE"
@@ -299,23 +315,18 @@ def test_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) ->
     life = begin(PROJECT / "cluster.yaml")
     shipped = json.dumps(life.settings)
     life.settings["zone"] = {"name": "other"}
-    life.write()
     with pytest.raises(CloudError, match=r"Update canceled\. Cannot update export"):
         life.deploy()
     assert life.stacks()["paddle-network"] == "UPDATE_ROLLBACK_COMPLETE"
     life.settings = json.loads(shipped)
     life.settings["nodes"]["workers"]["kind"] = "self-managed"
-    life.write()
     life.deploy()
     assert node_groups(life.cloud, life.outputs["ClusterName"]) == {}
-    groups = life.cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-    assert len([group for group in groups if group["AutoScalingGroupName"].startswith("paddle-nodes-")]) == 1
+    assert scaling_group(life.cloud, "paddle-nodes-")
     life.settings = json.loads(shipped) | {"budget": {"emails": ["a@b.de"]}}
-    life.write()
     life.deploy()
     assert len(node_groups(life.cloud, life.outputs["ClusterName"])) == 1
     del life.settings["budget"]
-    life.write()
     life.deploy()
     life.cloud.client("cloudformation").delete_stack(StackName="paddle-watch")
     assert life.end() == set()
@@ -347,35 +358,54 @@ def another_release(life: Life, version: str) -> dict[str, str]:
     return {"lock": str(folder / "lock.json"), "files": str(folder)}
 
 
+def rights(cloud: Cloud, bucket: str) -> dict[str, list[str]]:
+    """What the machines' and the people's policies let them do of what is asked, by the account's own simulation."""
+    asked = {f"delete {one['VolumeId']}": ("ec2:DeleteVolume", one["VolumeId"]) for one in volumes(cloud)}
+    for one in cloud.client("secretsmanager").list_secrets()["SecretList"]:
+        name = one["Name"].removeprefix("tutorial/")
+        asked[f"read {name}"] = ("secretsmanager:GetSecretValue", one["ARN"])
+        asked[f"write {name}"] = ("secretsmanager:PutSecretValue", one["ARN"])
+    for name in ("cluster/snapshots/etcd-1", "sources/data.txt"):
+        asked[f"read {name}"] = ("s3:GetObject", f"arn:aws:s3:::{bucket}/{name}")
+        asked[f"write {name}"] = ("s3:PutObject", f"arn:aws:s3:::{bucket}/{name}")
+    iam = cloud.client("iam")
+    found = {}
+    for word in RIGHTS:
+        held = [one for one in iam.list_policies(Scope="Local")["Policies"] if word in one["PolicyName"]]
+        versions = [iam.get_policy_version(PolicyArn=one["Arn"], VersionId=one["DefaultVersionId"]) for one in held]
+        documents = [json.dumps(one["PolicyVersion"]["Document"]) for one in versions]
+        found[word] = []
+        for what, (action, on) in asked.items():
+            said = iam.simulate_custom_policy(PolicyInputList=documents, ActionNames=[action], ResourceArns=[on])
+            if said["EvaluationResults"][0]["EvalDecision"] == "allowed":
+                found[word].append(what)
+    return found
+
+
+def volumes(cloud: Cloud) -> list[dict[str, Any]]:
+    return list(cloud.client("ec2").describe_volumes()["Volumes"])
+
+
 def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
-    """The tutorials' own kind: control plane, nodes, an upgrade, and nothing left of volume, interface, address and secrets."""
+    """The tutorials' own kind: control plane, nodes, an upgrade, and nothing left of volume, interface, address and secrets.
+
+    (What its templates say by themselves: tests/aws/test_self_managed_cluster.py.)
+    """
     life = begin(VARIANTS / "self-managed-cluster.yaml")
     cloud, outputs = life.cloud, life.outputs
-    ec2, autoscaling, secrets, s3 = (cloud.client(name) for name in ("ec2", "autoscaling", "secretsmanager", "s3"))
-    [vpc] = ec2.describe_vpcs(VpcIds=[outputs["VpcId"]])["Vpcs"]
-    assert vpc["CidrBlock"] == "172.20.0.0/16"
-    [options] = ec2.describe_dhcp_options(DhcpOptionsIds=[vpc["DhcpOptionsId"]])["DhcpOptions"]
-    told = {one["Key"]: [value["Value"] for value in one["Values"]] for one in options["DhcpConfigurations"]}
-    assert told["domain-name"] == ["us-west-2.compute.internal"]
+    ec2, secrets, s3 = (cloud.client(name) for name in ("ec2", "secretsmanager", "s3"))
+    allowed = rights(cloud, outputs["BucketName"])
+    assert {word: sorted(found) for word, found in allowed.items()} == {word: sorted(row) for word, row in RIGHTS.items()}
 
-    [interface] = ec2.describe_network_interfaces()["NetworkInterfaces"]
-    assert interface["PrivateIpAddress"] == outputs["ControlPlaneAddress"] == "172.20.0.9"
     [address] = [one for one in ec2.describe_addresses()["Addresses"] if one.get("NetworkInterfaceId")]
-    assert address["NetworkInterfaceId"] == interface["NetworkInterfaceId"]
     assert outputs["ClusterEndpoint"] == f"https://{address['PublicIp']}:6443"
-    [volume] = ec2.describe_volumes()["Volumes"]
-    assert (volume["AvailabilityZone"], volume["Encrypted"], volume["KmsKeyId"]) == ("us-west-2a", True, outputs["KeyArn"])
-
-    groups = {group["AutoScalingGroupName"]: group for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]}
-    control_plane, workers = (group_of(groups, word) for word in ("control-plane", "workers"))
-    first = template_of(cloud, control_plane)
-    assert first["NetworkInterfaces"] == [{"DeviceIndex": 0, "NetworkInterfaceId": interface["NetworkInterfaceId"]}]
-    user_data = first["UserData"]
+    [volume] = volumes(cloud)
+    control_plane, workers = (scaling_group(cloud, word) for word in ("control-plane", "workers"))
+    user_data = template_of(cloud, control_plane)["UserData"]
     assert f"STATE_VOLUME='{volume['VolumeId']}'" in user_data
 
     # A terminated node is replaced by one that joins as it did.
     ended, *kept = machines(cloud, workers)
-    assert len(kept) == 2
     ec2.terminate_instances(InstanceIds=[ended])
     now = machines(cloud, workers)
     assert len(now) == 3 and ended not in now and set(kept) < set(now)
@@ -389,7 +419,7 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     [(after, machine)] = machines(cloud, control_plane).items()
     assert after != before and machine["PrivateIpAddress"] == "172.20.0.9"
     assert {"Key": "paddle-aws/control-plane", "Value": "tutorial"} in machine["Tags"], "by which its role may attach"
-    assert ec2.describe_volumes(VolumeIds=[volume["VolumeId"]])["Volumes"][0]["State"] == "available"
+    assert volumes(cloud)[0]["State"] == "available"
     ec2.attach_volume(VolumeId=volume["VolumeId"], InstanceId=after, Device="/dev/sdf")
 
     # Each file that a machine is to fetch is in the bucket, and is the one whose checksum it is told.
@@ -400,32 +430,18 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
         assert hashlib.sha256(s3.get_object(Bucket=bucket, Key=key)["Body"].read()).hexdigest() == checksum
 
     token = secrets.get_secret_value(SecretId="tutorial/server-token")["SecretString"]
-    assert len(token) == 48
-    assert token.isalnum()
-    assert token not in user_data
-    for empty in ("tutorial/ca-hash", "tutorial/kubeconfig/operator"):
-        with pytest.raises(secrets.exceptions.ResourceNotFoundException, match="secret value"):
-            secrets.get_secret_value(SecretId=empty)
+    assert len(token) == 48 and token.isalnum() and token not in user_data
     [pair] = ec2.describe_key_pairs()["KeyPairs"]
-    assert pair["KeyName"] == "tutorial"
     assert cloud.client("ssm").get_parameter(Name=f"/ec2/keypair/{pair['KeyPairId']}")["Parameter"]["Type"] == "SecureString"
-
-    # The data job's pod has the nodes' role, as the rehearsal plays it; the others have none.
-    as_account = node_role(cloud, "paddle-data")
-    assert "AWS_ENDPOINT_URL" in as_account("paddle", "paddle-data")
-    assert as_account("paddle", "default") == {}
-
     # What the control plane has written by then must outlive every later deploy.
     secrets.put_secret_value(SecretId="tutorial/ca-hash", SecretString="a" * 64)
 
     change = {"nodes": {"workers": {"desired": 4}}, "cluster": {"volume_gib": 40}, "owner": "somebody-else"}
     life.change(**merged(change, {"cluster": {"distribution": another_release(life, "v1.36.0+k3s0")}}))
-    groups = {group["AutoScalingGroupName"]: group for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]}
-    assert group_of(groups, "workers")["DesiredCapacity"] == 4
-    running = {**machines(cloud, group_of(groups, "control-plane")), **machines(cloud, group_of(groups, "workers"))}
+    running = machines(cloud, scaling_group(cloud, "control-plane")) | machines(cloud, scaling_group(cloud, "workers"))
     assert len(running) == 1 + 4 and after not in running
     assert all("DISTRIBUTION_VERSION='v1.36.0+k3s0'" in machine["UserData"] for machine in running.values())
-    [same] = ec2.describe_volumes()["Volumes"]
+    [same] = volumes(cloud)
     assert (same["VolumeId"], same["Size"], same["State"]) == (volume["VolumeId"], 40, "available"), "the state stays where it is"
     assert secrets.get_secret_value(SecretId="tutorial/server-token")["SecretString"] == token
     assert secrets.get_secret_value(SecretId="tutorial/ca-hash")["SecretString"] == "a" * 64

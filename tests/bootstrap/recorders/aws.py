@@ -76,7 +76,9 @@ def answer(state: dict, call: list[str]) -> None:
                 refuse("IncorrectState", f"{volume['id']} is {volume['state']}, not available")
             volume["state"], volume["holder"] = "in-use", option(rest, "--instance-id")
             if not state.get("device_hidden"):
-                show_device(volume)
+                link = Path("/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + volume["id"].replace("-", ""))
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(volume["device"])
             print("{}")
         case ["ec2", "describe-instances", *rest]:
             wanted = next(each for each in rest if each.startswith("Name=instance-id,Values=")).split("Values=")[1].split(",")
@@ -89,12 +91,6 @@ def answer(state: dict, call: list[str]) -> None:
             print("a-password-of-ecr")
         case _:
             refuse("Unknown", f"the recorder does not know {call}")
-
-
-def show_device(volume: dict) -> None:
-    link = Path("/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + volume["id"].replace("-", ""))
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(volume["device"])
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""A recorder for systemctl on a machine under test: it notes each call, and runs what a k3s unit starts.
+"""A recorder for systemctl on a machine under test: it notes each call, and runs what a k3s unit starts. As udevadm, dnf or
+journalctl it says yes.
 
 Limits: no systemd. Of a k3s unit it honours ExecStart and AssertPathIsMountPoint, in the foreground; the boot's own unit is left
 to `Machine`; timers never come due; nothing shows that Amazon Linux's kernel has the modules.
@@ -14,16 +15,18 @@ UNITS = Path("/etc/systemd/system")
 with Path("/account/calls").open("a") as calls:
     calls.write(json.dumps({"argv": sys.argv[1:]}) + "\n")
 
-match sys.argv[2:]:
-    case ["start", "--no-block", unit]:
+match sys.argv[1:]:
+    case ["journalctl", *_]:
+        print("the last line of the log")
+    case ["systemctl", "start", "--no-block", unit]:
         text = (UNITS / unit).read_text()
         for path in re.findall(r"^AssertPathIsMountPoint=(.*)$", text, re.MULTILINE):
             if subprocess.run(["mountpoint", "-q", path], check=False).returncode != 0:
                 sys.exit(f"Assertion failed for {unit}")
         command = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE).group(1)
         subprocess.run(command.split(), env={"PATH": "/usr/bin:/usr/sbin"}, check=False)
-    case ["stop", *_]:
+    case ["systemctl", "stop", *_]:
         Path("/run/k3s-runs").unlink(missing_ok=True)
-    case ["enable", *words]:
+    case ["systemctl", "enable", *words]:
         for unit in words:
             assert unit.startswith("--") or (UNITS / unit).exists(), f"{unit} is enabled but not there"
