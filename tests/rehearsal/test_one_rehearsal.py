@@ -37,16 +37,6 @@ def test_a_clone_in_a_path_that_a_shell_takes_apart(tmp_path, monkeypatch, capsy
     assert f"this clone lies in {clone}: parameter servers save through a shell" in capsys.readouterr().err
 
 
-def test_one_rehearsal_at_a_time_holds_the_folder(tmp_path):
-    with State(tmp_path / ".rehearsal") as state:
-        (state.volume / "old").touch()
-        with pytest.raises(BadInput, match="another rehearsal runs in this clone"), State(tmp_path / ".rehearsal"):
-            pass
-        assert (state.volume / "old").exists()
-    with State(tmp_path / ".rehearsal") as state:
-        assert list(state.volume.iterdir()) == []
-
-
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match=r"file is no folder that can be written \(File exists\)"), State(tmp_path / "file"):

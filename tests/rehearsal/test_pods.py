@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import os
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -62,27 +61,6 @@ def test_command_arguments_and_environment_are_the_kubelets(machine):
     assert lines[1:4] == ["$(GREETING)", "$(UNKNOWN)", "two words"]
     assert seen["JOB_COMPLETION_INDEX"] == "0" and seen["HOSTNAME"] == "train-0"
     assert "OF_THIS_MACHINE" not in seen
-
-
-def test_the_image_is_what_the_dockerfile_copies(machine, tmp_path):
-    (tmp_path / "context").mkdir()
-    (tmp_path / "context" / "hello.sh").write_text('#!/bin/sh\necho "hello $1 from $COLOUR"\npwd\n')
-    (tmp_path / "context" / "hello.sh").chmod(0o755)
-    dockerfile = textwrap.dedent("""\
-        FROM base AS build
-        COPY nothing /from/an/older/stage
-        FROM base
-        ENV COLOUR=blue
-        COPY --chown=1000 --from=build /opt/venv /opt/venv
-        # a comment \\
-        COPY --chmod=755 context/hello.sh \\
-             /usr/local/bin/
-        WORKDIR /home/paddle
-    """)
-    docs = documents("", container={"command": ["/usr/local/bin/hello.sh", "$(HOSTNAME_)"], "args": []})
-    assert machine.run(docs, dockerfile).succeeded
-    first, folder = machine.log().splitlines()
-    assert first == "hello $(HOSTNAME_) from blue" and folder.endswith("/home/paddle")
 
 
 @pytest.mark.parametrize("row", WRITTEN["ends"], ids=lambda row: row["name"])

@@ -141,7 +141,7 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
     )
     code, said = second_clone.run("--no-try", "--job", str(tmp_path / "job.yaml"))
     assert code == 1, said
-    assert "training failed: Job bad-" in said and "label<TAB>text" in said.split("training failed")[1]
+    assert "✗ train" in said and "training failed: Job bad-" in said and "label<TAB>text" in said.split("training failed")[1]
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["refused"])
