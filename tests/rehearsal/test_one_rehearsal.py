@@ -1,9 +1,6 @@
-"""The frame of a rehearsal: the machine it needs, the signals that end it once, and its last words."""
+"""The frame of a rehearsal: the machine it needs, and its last words."""
 
-import asyncio
 import io
-import os
-import signal
 import socket
 from pathlib import Path
 
@@ -12,7 +9,6 @@ from rich.console import Console
 
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput
-from rehearsal import interruption
 from rehearsal.__main__ import main
 from rehearsal.paddle_job import Measured
 from rehearsal.pods.addresses import AddressBlock
@@ -56,31 +52,6 @@ def test_a_port_that_a_program_of_this_machine_holds_everywhere_is_said_before_a
         assert unfit.value.code == 2 and "\n" not in str(unfit.value)
         taken.close()
         addresses.check([port])
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(number):
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    ended = []
-
-    async def work():
-        asyncio.get_running_loop().call_later(0.02, os.kill, os.getpid(), number)
-        try:
-            await asyncio.sleep(10)
-        finally:
-            os.kill(os.getpid(), number)
-            await asyncio.sleep(0.05)
-            ended.append("in order")
-
-    with pytest.raises(KeyboardInterrupt), interruption.caught():
-        try:
-            interruption.run(work())
-        finally:
-            os.kill(os.getpid(), number)
-    os.kill(os.getpid(), number)
-    assert ended == ["in order"]
-    for one, handler in before.items():
-        signal.signal(one, handler)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents as charts
 from k8s_charts.spec import TrainingJob
-from operations.errors import BadInput
 from rehearsal.pods import job
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.container import private_mounts_work
@@ -123,13 +122,6 @@ def test_a_jobs_pods_see_no_other_jobs_folder(kind, machine):
     root = machine.volume / KINDS[kind].get("folder", "")
     assert [path.relative_to(root).as_posix() for path in sorted(root.rglob("note"))] == ["alpha/note", "beta/note"]
     assert not (root / "stray").exists()
-
-
-def test_a_folder_that_only_the_kubelet_would_make_is_refused(machine):
-    docs = written("true", kind="nfs")
-    del docs[-1]["spec"]["template"]["spec"]["initContainers"]
-    with pytest.raises(BadInput, match="words is not on the volume: the kubelet would make it as root"):
-        machine.run(docs)
 
 
 @pytest.mark.parametrize("source", ["corpora/a.txt", "corpora", "corpora/*.txt", "*/a.txt", "words/mine.txt"])

@@ -40,10 +40,15 @@ def read_until(process, marker: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("after", "during"),
-    [("✓ emulator", "bootstrap"), ("✓ bootstrap", "deploy"), ("✓ split", "train"), ("✓ measure", "destroy")],
+    ("after", "during", "number"),
+    [
+        ("✓ emulator", "bootstrap", signal.SIGTERM),
+        ("✓ bootstrap", "deploy", signal.SIGINT),
+        ("✓ split", "train", signal.SIGINT),
+        ("✓ measure", "destroy", signal.SIGINT),
+    ],
 )
-def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
+def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during, number):
     for _ in range(3):
         rehearsal = clone.start()
         read_until(rehearsal, after)
@@ -52,7 +57,7 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
         # An impatient user presses it twice.
         for _ in range(2):
             if rehearsal.poll() is None:
-                os.killpg(rehearsal.pid, signal.SIGINT)
+                os.killpg(rehearsal.pid, number)
                 time.sleep(0.1)
         said, _ = rehearsal.communicate()
         if rehearsal.returncode:
