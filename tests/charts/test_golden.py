@@ -116,16 +116,11 @@ def valid(document: str, version: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_each_fits_the_strict_schema_of_each_version_that_eks_supports(path: Path) -> None:
-    for document in yaml.safe_load_all(path.read_text()):
+def test_documents_fit_each_other_and_the_strict_schema_of_each_version_that_eks_supports(path: Path) -> None:
+    documents = list(yaml.safe_load_all(path.read_text()))
+    for document in documents:
         if document["kind"] not in CUSTOM:
             assert all(valid(json.dumps(document), version) for version in ("1.34", "1.35", "1.36"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_documents_fit_each_other(path: Path) -> None:
-    documents = list(yaml.safe_load_all(path.read_text()))
     trainings = [d for d in documents if d["kind"] == "Job" and d["metadata"]["labels"][COMPONENT] == "trainer"]
     # And the Job that `paddle-aws evaluate` makes from it.
     documents += [evaluation.job(d, f"{d['metadata']['name']}-evaluate") for d in trainings]
