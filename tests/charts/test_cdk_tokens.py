@@ -8,7 +8,7 @@ from itertools import pairwise
 import aws_cdk as cdk
 import cdk8s
 import pytest
-from aws_cdk import assertions, aws_ec2, aws_efs, aws_eks_v2, aws_lambda, aws_s3
+from aws_cdk import assertions, aws_efs, aws_eks_v2, aws_lambda, aws_s3
 
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.kinds.data_job import DataChart
@@ -26,20 +26,18 @@ def manifests(job: TrainingJob, *, more: bool = False) -> str:
     stack = cdk.Stack(cdk.App(), "Stranger")
     if more:
         aws_s3.Bucket(stack, "Other").bucket_name  # noqa: B018
-    vpc = aws_ec2.Vpc(stack, "Vpc", max_azs=2)
     layer = aws_lambda.LayerVersion.from_layer_version_arn(
         stack, "Layer", "arn:aws:lambda:eu-central-1:000000000000:layer:kubectl:1"
     )
     cluster = aws_eks_v2.Cluster(
         stack,
         "Cluster",
-        vpc=vpc,
         version=aws_eks_v2.KubernetesVersion.of("1.35"),
         default_capacity_type=aws_eks_v2.DefaultCapacityType.NODEGROUP,
         default_capacity=0,
         kubectl_provider_options=aws_eks_v2.KubectlProviderOptions(kubectl_layer=layer),
     )
-    files = aws_efs.FileSystem(stack, "Files", vpc=vpc)
+    files = aws_efs.FileSystem(stack, "Files", vpc=cluster.vpc)
     outputs = ClusterOutputs(
         file_system_id=files.file_system_id,
         access_point_id=files.add_access_point("Point").access_point_id,

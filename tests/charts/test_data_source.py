@@ -14,7 +14,6 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.kinds.data_job import source
 from k8s_charts.spec import TrainingJob
-from settings.errors import SettingError
 
 Job = Callable[..., TrainingJob]
 Made = Callable[..., list[dict[str, Any]]]
@@ -37,13 +36,6 @@ def test_the_data_jobs_network_policy_lets_it_reach_its_source(given: str, ports
     policy = only(made(data={"source": given}), "NetworkPolicy", component="data")
     anywhere = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
     assert [[port["port"] for port in rule["ports"]] for rule in anywhere] == [ports]
-
-
-@pytest.mark.parametrize("given", TABLES["refused"])
-def test_what_cannot_be_read_is_refused(given: str, job: Job) -> None:
-    with pytest.raises(SettingError, match=r"data\.source") as refusal:
-        job(data={"source": given})
-    assert "secret" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("volume", "given", "mounted", "made"), TABLES["mounted"])
@@ -100,13 +92,6 @@ def test_who_makes_the_jobs_folder_says_why_it_cannot(mode: int, there: list[str
         done = subprocess.run(command, cwd=root, user=1000, group=1000, extra_groups=[], capture_output=True, text=True)
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr
         assert (volume / "team" / "words").is_dir() == (code == 0 or "team/words" in there or "data.source" in said)
-
-
-@pytest.mark.parametrize(("given", "told"), [(0.9999999, "0.9999999"), (0.1, "0.1"), (0, "0")])
-def test_hold_out_is_handed_on_exactly(given: float, told: str, made: Made, only: Only) -> None:
-    data = only(made(data={"source": "s3://corpus/words", "hold_out": given}), "Job", component="data")
-    environment = {v["name"]: v.get("value") for v in data["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert environment["HOLD_OUT"] == told and float(told) == given
 
 
 @pytest.mark.parametrize(("image", "policy"), TABLES["pulled"])

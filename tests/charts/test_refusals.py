@@ -77,14 +77,6 @@ def test_every_wrong_setting_is_said_at_once(job: Callable[..., TrainingJob]) ->
     ]
 
 
-def test_yaml_may_share_a_mapping(tmp_path: Path) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(
-        "name: x\ntrainers: 1\ndata: {source: a}\nresources: &small {cpu: 1}\ndata_resources: {<<: *small, memory: 1Gi}\n"
-    )
-    assert TrainingJob.load(path).data_resources.cpu == "1"
-
-
 CLOSED = "the nodes of this self-managed cluster let only the pod network through, so leave it"
 PADDLEJOB = {"controller": "paddlejob", "parameter_servers": 2, "image": "demo:v1", "paddlejob": {"intranet": "Host"}}
 TUTORIALS = {"ports": {"host_ports": True}, "discovery": "pod-list"}

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from paddle_node.contract import FAIL_JOB, RESTART_IN_PLACE, ExitCode
 
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
@@ -16,12 +15,9 @@ def test_containers_start_again_in_place_where_the_version_is_known_to_do_it(
 ) -> None:
     found = documents(job(), outputs.model_copy(update={"kubernetes_version": version}), "image")
     data, trainer = (d["spec"]["template"]["spec"]["containers"][0] for d in found if d["kind"] == "Job")
+    # Neither a code that the agent chooses nor the one that the kubelet's SIGTERM leaves: without its sandbox the pod would stay
+    # Running for ever.
     rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [137]}}
     assert trainer.get("restartPolicyRules") == ([rule] if in_place else None) and ("restartPolicy" in trainer) == in_place
     # A data job that runs out of memory does so again: it is the Job that counts.
     assert "restartPolicyRules" not in data
-
-
-def test_no_code_that_the_agent_chooses_starts_its_container_again() -> None:
-    """Nor the one that the kubelet's SIGTERM leaves: without its sandbox the pod would stay Running for ever."""
-    assert not set(RESTART_IN_PLACE) & {*FAIL_JOB, *ExitCode}

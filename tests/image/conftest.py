@@ -45,16 +45,11 @@ def build(podman: Podman, *arguments: str) -> None:
 
 
 @pytest.fixture
-def collective_cluster(podman: Podman, tmp_path: Path) -> Iterator[Cluster]:
-    """Of the Dockerfile's other set of arguments."""
-    build(podman, "--tag", COLLECTIVE, "--requirements", "trainer_image/requirements-collective.lock")
-    cluster = Cluster(podman, tmp_path / "volume", COLLECTIVE)
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
-def cluster(podman: Podman, tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(podman, tmp_path / "volume")
+def cluster(request: pytest.FixtureRequest, podman: Podman, tmp_path: Path) -> Iterator[Cluster]:
+    """Of the image, or (as parameter COLLECTIVE) of the Dockerfile's other set of arguments."""
+    image = getattr(request, "param", IMAGE)
+    if image == COLLECTIVE:
+        build(podman, "--tag", COLLECTIVE, "--requirements", "trainer_image/requirements-collective.lock")
+    cluster = Cluster(podman, tmp_path / "volume", image)
     yield cluster
     cluster.close()

@@ -5,7 +5,6 @@ are not set (a test calls the probe's command itself), and the network policy ha
 leads nowhere else.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -42,9 +41,8 @@ def missing() -> str:
     """Why nothing can be built here; empty when it can."""
     if os.getuid() != 0:
         return "containers are run as root"
-    absent = [
-        name for name in ("podman", "runc", "debootstrap") if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None
-    ]
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    absent = [name for name in ("podman", "runc", "debootstrap") if shutil.which(name, path=path) is None]
     return f"{', '.join(absent)} not installed: apt-get install podman runc netavark aardvark-dns debootstrap" if absent else ""
 
 
@@ -148,10 +146,6 @@ class Cluster:
     def logs(self, name: str) -> str:
         done = self.podman.run("logs", name)
         return done.stdout + done.stderr
-
-    def address(self, name: str) -> str:
-        networks = json.loads(self.podman.run("inspect", name).stdout)[0]["NetworkSettings"]["Networks"]
-        return str(networks[self.network]["IPAddress"])
 
     def close(self) -> None:
         for name in self.pods:

@@ -56,46 +56,36 @@ OUTPUTS = json.dumps(
 
 
 class Machine:
-    """A PATH of its own, with the engines that a test asks for."""
+    """The test's folder, with nothing on the PATH but git and the engines that a test asks for; no AWS is configured."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.bin = folder / "bin"
-        self.bin.mkdir()
-        (self.bin / "git").symlink_to("/usr/bin/git")
-        self.environ = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | {
-            "PATH": str(self.bin),
-            "CALLS": str(folder / "calls"),
-            "ALIVE": "docker podman",
-            "HOME": str(folder),
-            "PYTHONPATH": str(PROJECT),
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.folder, self.set = folder, patch.setenv
+        (folder / "bin").mkdir()
+        (folder / "bin" / "git").symlink_to("/usr/bin/git")
+        patch.chdir(folder)
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        own = {"PATH": folder / "bin", "HOME": folder, "CALLS": folder / "calls", "PYTHONPATH": PROJECT}
+        for name, value in {**own, "ALIVE": "docker podman", "AWS_EC2_METADATA_DISABLED": "true"}.items():
+            patch.setenv(name, str(value))
 
     def install(self, *engines: str) -> None:
         for name in engines:
-            (self.bin / name).write_text(ENGINE.format(python=sys.executable))
-            (self.bin / name).chmod(0o755)
+            (self.folder / "bin" / name).write_text(ENGINE.format(python=sys.executable))
+            (self.folder / "bin" / name).chmod(0o755)
 
     def run(self, *arguments: str) -> Result:
-        """In this process, for speed; in the machine's folder and with nothing but its environment."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(self.folder)
-            for name in os.environ:
-                if name not in self.environ:
-                    patch.delenv(name)
-            for name, value in self.environ.items():
-                patch.setenv(name, value)
-            return CliRunner().invoke(image.app, arguments)
+        return CliRunner().invoke(image.app, arguments)
 
-    def calls(self) -> list[list[str]]:
-        path = self.folder / "calls"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    def calls(self, of: str) -> list[list[str]]:
+        """How the engines were called for that command."""
+        calls = map(json.loads, (self.folder / "calls").read_text().splitlines())
+        return [call for call in calls if call[1] == of]
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
 
 
 NO_RUNTIME = "neither docker nor podman answers (`docker info`, `podman info`): install one of them, or start it\n"
@@ -113,7 +103,8 @@ NO_RUNTIME = "neither docker nor podman answers (`docker info`, `podman info`): 
 ])  # fmt: skip
 def test_what_is_missing_is_one_sentence(machine: Machine, command, engines, environ, outputs, code, sentence) -> None:
     machine.install(*engines.split())
-    machine.environ |= environ
+    for name, value in environ.items():
+        machine.set(name, value)
     if outputs is not None:
         (machine.folder / "outputs.json").write_text(outputs)
     done = machine.run(*command.split())
@@ -123,11 +114,11 @@ def test_what_is_missing_is_one_sentence(machine: Machine, command, engines, env
 @pytest.mark.parametrize("engine", ["docker", "podman"])
 def test_build(machine: Machine, engine: str) -> None:
     machine.install("docker", "podman")
-    machine.environ["ALIVE"] = engine
+    machine.set("ALIVE", engine)
     done = machine.run("build", "--base", "my/base:1", "--requirements", "trainer_image/requirements-collective.lock")
     assert done.exit_code == 0, done.stderr
     assert done.stdout == "built paddle-aws-trainer:0.1.0: 839 MB unpacked\n"
-    build = next(call for call in machine.calls() if call[1] == "build")
+    (build,) = machine.calls("build")
     assert build[0] == engine
     assert "BASE=my/base:1" in build
     assert "REQUIREMENTS=trainer_image/requirements-collective.lock" in build
@@ -150,14 +141,14 @@ def test_a_jobs_own_packages_are_one_layer_on_the_image_with_its_paddle(machine:
     (machine.folder / "job.yaml").write_text(JOB)
     done = machine.run("build", "--job", "job.yaml")
     assert done.exit_code == 0, done.stderr
-    (layer,) = [call for call in machine.calls() if call[1] == "build"]
+    (layer,) = machine.calls("build")
     assert {"BASE=paddle-aws-trainer:0.1.0-paddle3.3", "REQUIREMENTS=six>=1.16", "PACKAGES=libgl1"} <= set(layer)
     assert layer[layer.index("--file") + 1] == str(PROJECT / "trainer_image" / "Dockerfile.program")
     assert re.search(r"^built paddle-aws-trainer:0.1.0-3.3-[0-9a-f]{12}-0123456789ab: ", done.stdout, re.M)
 
-    machine.environ["NO_IMAGE"] = "1"
+    machine.set("NO_IMAGE", "1")
     assert machine.run("build", "--job", "job.yaml").exit_code == 0
-    image, _ = [call for call in machine.calls() if call[1] == "build"][1:]
+    _, image, _ = machine.calls("build")
     assert "REQUIREMENTS=trainer_image/requirements-collective.lock" in image, "the image with Paddle 3.3 comes first"
 
 
@@ -174,7 +165,7 @@ def test_a_jobs_own_packages_are_one_layer_on_the_image_with_its_paddle(machine:
 def test_packages_that_do_not_fit(machine: Machine, said: str, code: int, sentence: str) -> None:
     machine.install("docker")
     (machine.folder / "job.yaml").write_text(JOB)
-    machine.environ["PIP_SAYS"] = said
+    machine.set("PIP_SAYS", said)
     done = machine.run("build", "--job", "job.yaml")
     assert done.exit_code == code and re.fullmatch(sentence + "\n", done.stderr)
 
@@ -190,7 +181,8 @@ class TestAgainstAnEmulatedRegistry:
         machine.install("docker")
         (machine.folder / "outputs.json").write_text(OUTPUTS)
         with Cloud(PROJECT, tmp_path / "state") as cloud:
-            machine.environ |= {name: value for name, value in cloud.environment.items() if name.startswith("AWS_")}
+            for name in [name for name in cloud.environment if name.startswith("AWS_")]:
+                machine.set(name, cloud.environment[name])
             self.ecr = cloud.client("ecr")
             self.ecr.create_repository(repositoryName="paddle-trainer", imageTagMutability="IMMUTABLE")
             yield machine
@@ -201,12 +193,12 @@ class TestAgainstAnEmulatedRegistry:
         digest = self.ecr.describe_images(repositoryName="paddle-trainer")["imageDetails"][0]["imageDigest"]
         image = f"000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer@{digest}"
         assert json.loads((deployed.folder / "image.json").read_text()) == {"image": image}
-        tags = [call[-1] for call in deployed.calls() if call[1] == "push"]
-        assert tags == ["000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer:0.1.0-0123456789ab"]
+        (pushed,) = deployed.calls("push")
+        assert pushed[-1] == "000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer:0.1.0-0123456789ab"
 
         again = deployed.run("push")
         assert again.exit_code == 0, again.stderr
-        assert len([call for call in deployed.calls() if call[1] == "push"]) == 1, "its tag is immutable, and it is there"
+        assert deployed.calls("push") == [pushed], "its tag is immutable, and it is there"
 
     def test_a_jobs_image_stands_beside_the_one_that_it_was_made_of(self, deployed: Machine) -> None:
         file, outputs = deployed.folder / "job.yaml", ClusterOutputs.placeholder().model_copy(update={"placeholders": False})
@@ -226,7 +218,7 @@ class TestAgainstAnEmulatedRegistry:
             chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json")
 
     def test_a_login_that_is_refused_and_a_repository_that_is_gone(self, deployed: Machine) -> None:
-        deployed.environ["REFUSED"] = "1"
+        deployed.set("REFUSED", "1")
         done = deployed.run("push")
         host = "000000000000.dkr.ecr.us-west-2.amazonaws.com"
         assert (done.exit_code, done.stderr) == (1, f"docker could not log in to {host}: Error: denied: token expired\n")

@@ -129,15 +129,6 @@ def whole_model(cluster: Cluster, pods: list[str], folder: JobFolder) -> None:
     assert owners == {contract.UID}
 
 
-def test_three_containers_train_together(cluster: Cluster, tmp_path: Path, job_file: Path) -> None:
-    folder, training = split(cluster, tmp_path, job_file)
-    pods = [cluster.start(training, index) for index in range(3)]
-    assert len({cluster.address(pod) for pod in pods}) == 3
-    probe = ("exec", pods[1], contract.PROBE_ENTRY_POINT)
-    cluster.until(lambda: cluster.podman.run(*probe, check=False).returncode == 0, *pods)
-    whole_model(cluster, pods, folder)
-
-
 WAITING = """
 import os, time
 
@@ -150,7 +141,9 @@ def sample(labelled):
 """
 
 
-def test_a_container_that_is_killed_is_replaced_and_nothing_is_lost(cluster: Cluster, tmp_path: Path, job_file: Path) -> None:
+def test_three_containers_train_together_and_one_that_is_killed_is_replaced(
+    cluster: Cluster, tmp_path: Path, job_file: Path
+) -> None:
     # The trainers of the first attempt wait behind their first pass for the kill.
     folder = JobFolder(cluster.volume / "quick-start")
     program = folder.program("waiting")
@@ -162,6 +155,8 @@ def test_a_container_that_is_killed_is_replaced_and_nothing_is_lost(cluster: Clu
     job_file.write_text(yaml.safe_dump(job))
     _, training = split(cluster, tmp_path, job_file)
     pods = [cluster.start(training, index) for index in range(3)]
+    probe = ("exec", pods[1], contract.PROBE_ENTRY_POINT)
+    cluster.until(lambda: cluster.podman.run(*probe, check=False).returncode == 0, *pods)
     cluster.until(lambda: len(list(folder.root.glob("waits-*"))) == 3, *pods)
     assert folder.done(0).exists() and not folder.done(1).exists()
     cluster.podman.run("kill", "--signal", "KILL", pods[1])
@@ -173,10 +168,8 @@ def test_a_container_that_is_killed_is_replaced_and_nothing_is_lost(cluster: Clu
     )
 
 
-def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(
-    collective_cluster: Cluster, tmp_path: Path, job_file: Path
-) -> None:
-    cluster = collective_cluster
+@pytest.mark.parametrize("cluster", [COLLECTIVE], indirect=True)
+def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(cluster: Cluster, tmp_path: Path, job_file: Path) -> None:
     found = json.loads(cluster.podman.run("image", "inspect", COLLECTIVE).stdout)[0]
     assert found["Labels"]["dev.paddle-aws.requirements"] == "trainer_image/requirements-collective.lock"
     print(f"collective image: {found['Size'] / 1e6:.0f} MB unpacked")

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,17 +26,15 @@ _MADE = (".venv", ".venv-image", ".venv-emulator", "node_modules")
 _NOT_CLONED = (*_MADE, ".git", ".rehearsal", "dist", "cdk.out", "tests", "__pycache__", ".*_cache", "*.egg-info")
 
 
-def processes() -> Iterator[tuple[int, bytes, bytes]]:
-    """Every live process but this one and its parent: its id, environment and command line."""
+def processes_of(folder: Path) -> list[int]:
+    """The live processes but this one and its parent whose environment or command line names `folder`."""
+    found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and int(process.name) not in (os.getpid(), os.getppid()):
             with suppress(OSError):
-                yield int(process.name), (process / "environ").read_bytes(), (process / "cmdline").read_bytes()
-
-
-def processes_of(folder: Path) -> list[int]:
-    """Those whose environment or command line names `folder`."""
-    return [number for number, variables, command in processes() if str(folder).encode() in variables + command]
+                if str(folder).encode() in (process / "environ").read_bytes() + (process / "cmdline").read_bytes():
+                    found.append(int(process.name))
+    return found
 
 
 def borrow_environments(folder: Path) -> None:

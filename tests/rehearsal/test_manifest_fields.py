@@ -30,20 +30,6 @@ def changed(path: str, value: object, of: str = "Job") -> list[dict]:
     return documents
 
 
-def test_the_shipped_job_is_read_whole():
-    read = manifests.read(READ["Job"])
-    data, training = read.jobs
-    assert training.indexed and training.completions == training.parallelism == 3
-    assert [container.name for container in training.template.containers] == ["trainer"]
-    assert training.failure_rules[0].matches({"trainer": 65}) and not training.failure_rules[0].matches({"trainer": 1})
-    assert training.template.containers[0].liveness.command == ("/usr/local/bin/healthy.sh",)
-    assert training.template.containers[0].restart_codes == {137}
-    assert data.template.service_account == "paddle-data"
-    reasons = dict(name for reason, names in read.without_effect for name in [(n, reason) for n in names])
-    assert reasons["securityContext"] == "processes run as you"
-    assert reasons["NetworkPolicy"] == "loopback traffic is not filtered"
-
-
 @pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_golden_manifest_is_read_or_refused_by_name(golden):
     documents = [document for document in yaml.safe_load_all(golden.read_text()) if document]

@@ -1,50 +1,41 @@
-"""The frame of a rehearsal: the machine it needs, the folder it holds alone, the signals that end it once."""
+"""The frame of a rehearsal: the machine it needs, and its last words."""
 
-import asyncio
-import os
-import signal
+import io
 import socket
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput
-from rehearsal import interruption
 from rehearsal.__main__ import main
+from rehearsal.paddle_job import Measured
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.state import State
+from rehearsal.summary import Results, summary
 
 
-@pytest.mark.parametrize(("system", "processor"), [("Darwin", "arm64"), ("Linux", "aarch64")])
-def test_a_machine_that_cannot_rehearse(monkeypatch, capsys, system, processor):
+@pytest.mark.parametrize(
+    ("system", "processor", "clone", "sentence"),
+    [
+        ("Darwin", "arm64", "clone", "this machine is Darwin arm64: a rehearsal needs Linux on x86-64"),
+        ("Linux", "aarch64", "clone", "this machine is Linux aarch64: a rehearsal needs Linux on x86-64"),
+        ("Linux", "x86_64", "my clone", "this clone lies in {}: parameter servers save through a shell"),
+    ],
+)
+def test_a_machine_or_a_clone_that_cannot_rehearse(tmp_path, monkeypatch, capsys, system, processor, clone, sentence):
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: processor)
+    for environment in (".venv-image", ".venv-emulator"):
+        (tmp_path / clone / environment / "bin").mkdir(parents=True)
+        (tmp_path / clone / environment / "bin/python").touch()
+    monkeypatch.setattr("rehearsal.__main__._PROJECT", tmp_path / clone)
     monkeypatch.setattr("sys.argv", ["rehearsal"])
     with pytest.raises(SystemExit, match="2"):
         main()
     said = capsys.readouterr().err
-    assert said.startswith(f"this machine is {system} {processor}: a rehearsal needs Linux on x86-64") and said.count("\n") == 1
-
-
-def test_a_clone_in_a_path_that_a_shell_takes_apart(tmp_path, monkeypatch, capsys):
-    clone = tmp_path / "my clone"
-    for environment in (".venv-image", ".venv-emulator"):
-        (clone / environment / "bin").mkdir(parents=True)
-        (clone / environment / "bin/python").touch()
-    monkeypatch.setattr("rehearsal.__main__._PROJECT", clone)
-    monkeypatch.setattr("sys.argv", ["rehearsal"])
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert f"this clone lies in {clone}: parameter servers save through a shell" in capsys.readouterr().err
-
-
-def test_one_rehearsal_at_a_time_holds_the_folder(tmp_path):
-    with State(tmp_path / ".rehearsal") as state:
-        (state.volume / "old").touch()
-        with pytest.raises(BadInput, match="another rehearsal runs in this clone"), State(tmp_path / ".rehearsal"):
-            pass
-        assert (state.volume / "old").exists()
-    with State(tmp_path / ".rehearsal") as state:
-        assert list(state.volume.iterdir()) == []
+    assert said.startswith(sentence.format(tmp_path / clone)) and said.count("\n") == 1
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
@@ -63,26 +54,14 @@ def test_a_port_that_a_program_of_this_machine_holds_everywhere_is_said_before_a
         addresses.check([port])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_ends_the_work_and_the_second_cannot_break_its_end(number):
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    ended = []
-
-    async def work():
-        asyncio.get_running_loop().call_later(0.02, os.kill, os.getpid(), number)
-        try:
-            await asyncio.sleep(10)
-        finally:
-            os.kill(os.getpid(), number)
-            await asyncio.sleep(0.05)
-            ended.append("in order")
-
-    with pytest.raises(KeyboardInterrupt), interruption.caught():
-        try:
-            interruption.run(work())
-        finally:
-            os.kill(os.getpid(), number)
-    os.kill(os.getpid(), number)
-    assert ended == ["in order"]
-    for one, handler in before.items():
-        signal.signal(one, handler)
+@pytest.mark.parametrize(
+    ("value", "said", "colour"),
+    [(0.9, "trained and gone again", "\x1b[32m"), (0.5, "trained, but no better than a constant guess", "\x1b[33m")],
+)
+def test_a_model_that_learned_nothing_is_not_all_green(value, said, colour):
+    job = TrainingJob.parse({"name": "mine", "trainers": 1, "data": {"source": "a"}})
+    measured = Measured("accuracy", value, baseline=0.5, first_loss=1.0, last_loss=0.9)
+    console = Console(width=100, force_terminal=True, color_system="standard", file=io.StringIO())
+    console.print(summary(Results.of_program(job, measured, Path("logs")), [], 1.0))
+    frame = next(line for line in console.file.getvalue().splitlines() if said in line)
+    assert frame.startswith(colour)

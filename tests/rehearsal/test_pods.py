@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import os
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents as charts
 from k8s_charts.spec import TrainingJob
-from operations.errors import BadInput
 from rehearsal.pods import job
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.container import private_mounts_work
@@ -62,27 +60,6 @@ def test_command_arguments_and_environment_are_the_kubelets(machine):
     assert lines[1:4] == ["$(GREETING)", "$(UNKNOWN)", "two words"]
     assert seen["JOB_COMPLETION_INDEX"] == "0" and seen["HOSTNAME"] == "train-0"
     assert "OF_THIS_MACHINE" not in seen
-
-
-def test_the_image_is_what_the_dockerfile_copies(machine, tmp_path):
-    (tmp_path / "context").mkdir()
-    (tmp_path / "context" / "hello.sh").write_text('#!/bin/sh\necho "hello $1 from $COLOUR"\npwd\n')
-    (tmp_path / "context" / "hello.sh").chmod(0o755)
-    dockerfile = textwrap.dedent("""\
-        FROM base AS build
-        COPY nothing /from/an/older/stage
-        FROM base
-        ENV COLOUR=blue
-        COPY --chown=1000 --from=build /opt/venv /opt/venv
-        # a comment \\
-        COPY --chmod=755 context/hello.sh \\
-             /usr/local/bin/
-        WORKDIR /home/paddle
-    """)
-    docs = documents("", container={"command": ["/usr/local/bin/hello.sh", "$(HOSTNAME_)"], "args": []})
-    assert machine.run(docs, dockerfile).succeeded
-    first, folder = machine.log().splitlines()
-    assert first == "hello $(HOSTNAME_) from blue" and folder.endswith("/home/paddle")
 
 
 @pytest.mark.parametrize("row", WRITTEN["ends"], ids=lambda row: row["name"])
@@ -145,13 +122,6 @@ def test_a_jobs_pods_see_no_other_jobs_folder(kind, machine):
     root = machine.volume / KINDS[kind].get("folder", "")
     assert [path.relative_to(root).as_posix() for path in sorted(root.rglob("note"))] == ["alpha/note", "beta/note"]
     assert not (root / "stray").exists()
-
-
-def test_a_folder_that_only_the_kubelet_would_make_is_refused(machine):
-    docs = written("true", kind="nfs")
-    del docs[-1]["spec"]["template"]["spec"]["initContainers"]
-    with pytest.raises(BadInput, match="words is not on the volume: the kubelet would make it as root"):
-        machine.run(docs)
 
 
 @pytest.mark.parametrize("source", ["corpora/a.txt", "corpora", "corpora/*.txt", "*/a.txt", "words/mine.txt"])

@@ -40,10 +40,15 @@ def read_until(process, marker: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("after", "during"),
-    [("✓ emulator", "bootstrap"), ("✓ bootstrap", "deploy"), ("✓ split", "train"), ("✓ measure", "destroy")],
+    ("after", "during", "number"),
+    [
+        ("✓ emulator", "bootstrap", signal.SIGTERM),
+        ("✓ bootstrap", "deploy", signal.SIGINT),
+        ("✓ split", "train", signal.SIGINT),
+        ("✓ measure", "destroy", signal.SIGINT),
+    ],
 )
-def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
+def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during, number):
     for _ in range(3):
         rehearsal = clone.start()
         read_until(rehearsal, after)
@@ -52,7 +57,7 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during):
         # An impatient user presses it twice.
         for _ in range(2):
             if rehearsal.poll() is None:
-                os.killpg(rehearsal.pid, signal.SIGINT)
+                os.killpg(rehearsal.pid, number)
                 time.sleep(0.1)
         said, _ = rehearsal.communicate()
         if rehearsal.returncode:
@@ -141,20 +146,16 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
     )
     code, said = second_clone.run("--no-try", "--job", str(tmp_path / "job.yaml"))
     assert code == 1, said
-    assert "training failed: Job bad-" in said and "label<TAB>text" in said.split("training failed")[1]
+    assert "✗ train" in said and "training failed: Job bad-" in said and "label<TAB>text" in said.split("training failed")[1]
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["refused"])
 def test_bad_input_is_one_sentence(clone, tmp_path, row):
     (tmp_path / "job.yaml").write_text(yaml.safe_dump({"name": "x", **row["job"]}))
-    code, said = clone.run("--job", str(tmp_path / "job.yaml"))
-    assert code == 2 and row["refused"] in said
-    assert len(said.strip().splitlines()) == 2 and said.startswith("rehearsal of job.yaml")
-
-
-def test_a_settings_file_that_is_not_there(clone):
-    code, said = clone.run("--config", "nowhere.yaml")
-    assert code == 2 and said.startswith("nowhere.yaml does not exist") and len(said.splitlines()) == 1
+    code, said = clone.run("--job", str(tmp_path / "job.yaml"), "--config", row.get("config", "cluster.yaml"))
+    *begun, sentence = said.splitlines()
+    assert code == 2 and row["refused"] in sentence
+    assert len(begun) <= 1 and all(line.startswith("rehearsal of job.yaml") for line in begun)
 
 
 def corpus(file, lines: int) -> None:
