@@ -1,5 +1,6 @@
 """What settings come to in the templates: templates.yaml, and what a query does not say."""
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
         part = stack.stack_name.removeprefix(prefix)
         found["after"][part] = [one.id for one in stack.dependencies if not one.id.endswith("assets")]
         for id, one in stack.template.get("Resources", {}).items():
-            whole = {"Id": id, "Deletion": one.get("DeletionPolicy"), "DependsOn": one.get("DependsOn", [])}
+            policies = {"Deletion": one.get("DeletionPolicy"), "Update": one.get("UpdatePolicy")}
+            whole = {"Id": id, "DependsOn": one.get("DependsOn", []), **policies}
             for place in (found["all"], found.setdefault(part, {})):
                 kind = one["Type"].removeprefix("AWS::").replace("::", "")
                 place.setdefault(kind, []).append({**whole, **one.get("Properties", {})})
@@ -62,3 +64,40 @@ def test_the_emptier_is_the_reviewed_program(shipped: Built) -> None:
 def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
     said = (Path(variant("self-managed").assembly.directory) / "self-storage.metadata.json").read_text()
     assert "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear" in said
+
+
+def test_machines_keep_their_role_seal_their_disks_and_carry_the_budgets_tags(each_variant: Any) -> None:
+    # Pods reach it on the nodes of a self-managed cluster alone, whose data job has no other (NetworkPolicy keeps the rest away).
+    nodes = 2 if each_variant.spec.cluster.self_managed else 1
+    for stack, hops in (("cluster", 1), ("nodes", nodes)):
+        for template in each_variant.resources("AWS::EC2::LaunchTemplate", stack):
+            options = template["LaunchTemplateData"]["MetadataOptions"]
+            assert (options["HttpTokens"], options["HttpPutResponseHopLimit"]) == ("required", hops)
+    for template in each_variant.resources("AWS::EC2::LaunchTemplate"):
+        (disk,) = template["LaunchTemplateData"]["BlockDeviceMappings"]
+        assert (disk["Ebs"]["Encrypted"], disk["Ebs"]["DeleteOnTermination"]) == (True, True)
+        for specification in template["LaunchTemplateData"]["TagSpecifications"]:
+            tags = {tag["Key"]: tag["Value"] for tag in specification["Tags"]}
+            assert tags["cluster"] == each_variant.spec.name, specification["ResourceType"]
+
+
+def test_self_managed_nodes_join_by_nodeadm_and_one_access_entry(variant: Any) -> None:
+    own = variant("self-managed")
+    (entry,) = own.resources("AWS::EKS::AccessEntry", "nodes")
+    assert entry["Type"] == "EC2_LINUX"
+    templates = own.whole("AWS::EC2::LaunchTemplate", "nodes").items()
+    [data] = [one["Properties"]["LaunchTemplateData"] for name, one in templates if name.startswith("workers")]
+    image = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    assert data["ImageId"] == f"resolve:ssm:{image}"
+    parts = data["UserData"]["Fn::Base64"]["Fn::Join"][1]
+    text = "".join(part if isinstance(part, str) else "TOKEN" for part in parts)
+    head, _, body = text.partition("Content-Type: application/node.eks.aws\n\n")
+    assert head.startswith("MIME-Version: 1.0\nContent-Type: multipart/mixed; ")
+    assert json.loads(body.partition("\n\n--")[0]) == {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {
+            "cluster": {"name": "TOKEN", "apiServerEndpoint": "TOKEN", "certificateAuthority": "TOKEN", "cidr": "172.20.0.0/16"},
+            "kubelet": {"flags": ["--node-labels=team=speech", "--register-with-taints=batch=only:NoSchedule"]},
+        },
+    }
