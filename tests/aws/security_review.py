@@ -45,17 +45,14 @@ def review(file: Path) -> dict[str, Any]:
             if "ValidationFailed" not in str(error):
                 raise
         report = json.loads((Path(out) / "validation-report.json").read_text())
-    findings = [
-        (construct["constructPath"], _id(plugin["pluginName"].replace(" ", "-"), violation["ruleName"]))
-        for plugin in report["pluginReports"]
-        for violation in plugin["violations"]
-        for construct in violation["violatingConstructs"]
-    ]
+    findings = []
+    for plugin in report["pluginReports"]:
+        for violation in plugin["violations"]:
+            rule = violation["ruleName"]
+            if "::" not in rule.partition("[")[0]:
+                rule = f"{plugin['pluginName'].replace(' ', '-')}::{rule}"
+            findings += [(construct["constructPath"], rule) for construct in violation["violatingConstructs"]]
     return {"findings": findings, "acknowledged": list(made)}
-
-
-def _id(plugin: str, rule: str) -> str:
-    return rule if "::" in rule.partition("[")[0] else f"{plugin}::{rule}"
 
 
 if __name__ == "__main__":

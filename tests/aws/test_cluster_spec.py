@@ -1,7 +1,5 @@
 """cluster.yaml: what is refused, and in which words."""
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,13 +82,3 @@ def test_reading_settings_needs_no_cdk(project: Path) -> None:
         "import sys, stacks.cluster_spec; print([m for m in sys.modules if m.split('.')[0] in ('aws_cdk', 'jsii', 'constructs')])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=project).stdout.strip() == "[]"
-
-
-@pytest.mark.slow
-def test_the_app_says_it_in_one_line_and_exits_2(tmp_path: Path, project: Path) -> None:
-    file = tmp_path / "bad.yaml"
-    file.write_text("retain: false\nnodes: {workers: {desired: 9}}")
-    environment = {**os.environ, "CDK_CONTEXT_JSON": json.dumps({"config": str(file)})}
-    ran = subprocess.run([sys.executable, "app.py"], capture_output=True, text=True, cwd=project, env=environment)
-    assert ran.returncode == 2
-    assert ran.stderr == "bad.yaml: nodes.workers.desired is 9: allowed is nodes.workers.min (1) to nodes.workers.max (6)\n"
