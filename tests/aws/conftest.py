@@ -106,20 +106,15 @@ class Built:
         return NAMES[resource["Type"]].format(own)
 
 
+def _built(locks: Path | None = None, **settings: Any) -> Built:
+    return Built(ClusterSpec.model_validate({"retain": False, **settings}), locks)
+
+
 @functools.cache
 def _variant(name: str) -> Built:
     if name in FILES:
         return Built(ClusterSpec.load(FILES[name]))
     return _built(VARIANTS / "locks" if name == "otherwise" else None, **TABLE["settings"][name])
-
-
-def _built(locks: Path | None = None, **settings: Any) -> Built:
-    return Built(ClusterSpec.model_validate({"retain": False, **settings}), locks)
-
-
-@pytest.fixture(scope="session")
-def project() -> Path:
-    return PROJECT
 
 
 @pytest.fixture(scope="session")
@@ -137,12 +132,6 @@ def built() -> Callable[..., Built]:
 @pytest.fixture(scope="session")
 def shipped() -> Built:
     return _variant("shipped")
-
-
-@pytest.fixture(scope="session")
-def otherwise() -> Built:
-    """Settings that no variant has, and a lock of add-ons, together in one synth: each costs a quarter of a second."""
-    return _variant("otherwise")
 
 
 @pytest.fixture(scope="session")

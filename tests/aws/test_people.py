@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from typer.main import get_command
 
 from operations.main import app
 
-from .conftest import NAMES, Built, listed
+from .conftest import NAMES, PROJECT, Built, listed
 from .rights import COMMANDS, TABLE, TEAMS, cluster_rights, row
 from .simulator import ALLOWED, Request, Statements, decisions
 
@@ -80,8 +79,8 @@ def test_the_cluster_agrees(team: str) -> None:
             assert ((resource, verb) in rights) == (team[0] in known["teams"]), command
 
 
-def test_docs_people_has_this_table(project: Path) -> None:
-    lines = (project / "docs" / "people.md").read_text().splitlines()
+def test_docs_people_has_this_table() -> None:
+    lines = (PROJECT / "docs" / "people.md").read_text().splitlines()
     told = {}
     for names, *marks in (line.split("|")[1:-1] for line in lines if line.startswith("| `") and line.count("|") == 5):
         teams = "".join(team for team, mark in zip(TEAMS, marks, strict=True) if mark.strip())
@@ -89,8 +88,8 @@ def test_docs_people_has_this_table(project: Path) -> None:
     assert told == {name: known["teams"] for name, known in COMMANDS.items()}
 
 
-def test_every_command_of_the_pages_is_in_the_table(project: Path) -> None:
-    text = (project / "README.md").read_text() + (project / "docs" / "commands.md").read_text()
+def test_every_command_of_the_pages_is_in_the_table() -> None:
+    text = (PROJECT / "README.md").read_text() + (PROJECT / "docs" / "commands.md").read_text()
     code = "\n".join(re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.M | re.S))
     lines = [part.strip() for line in code.splitlines() for part in line.lstrip("$ ").split("#")[0].split("&&")]
     cli = get_command(app)

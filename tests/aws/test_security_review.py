@@ -101,4 +101,5 @@ def test_the_shipped_app_passes_the_cdks_strict_validation(tmp_path: Path) -> No
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "paddle: retain is false: a destroy deletes everything" in ran.stderr
     assert "WARNING" not in ran.stderr
-    assert not (PROJECT / "cdk.context.json").exists()
+    assert not (PROJECT / "cdk.context.json").exists(), "nothing is looked up"
+    assert [*(tmp_path / "out").glob("asset.*")] == []

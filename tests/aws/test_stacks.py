@@ -57,13 +57,6 @@ def test_everything_carries_the_four_tags(each_variant: Any) -> None:
             assert found == wanted - ({"KubernetesCluster"} if group else set()), (resource["Type"], name)
 
 
-def test_synth_leaves_no_context_and_has_no_asset(shipped: Any, project: Path) -> None:
-    assert not (project / "cdk.context.json").exists()
-    files = {path.name for path in Path(shipped.assembly.directory).iterdir()}
-    assert "missing" not in json.loads((Path(shipped.assembly.directory) / "manifest.json").read_text())
-    assert [name for name in files if name.startswith("asset.")] == []
-
-
 @pytest.mark.parametrize(("settings", "line"), yaml.safe_load(Path(__file__).with_name("kept_or_lost.yaml").read_text()))
 def test_one_line_says_what_a_destroy_keeps_and_loses(settings: dict[str, Any], line: str) -> None:
     assert removal_summary(ClusterSpec.model_validate(settings)) == f"paddle: retain is {line}"

@@ -1,6 +1,8 @@
 """What settings come to in the templates: templates.yaml, and what a query does not say."""
 
 import json
+import os
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from constructs_lib.storage.bucket import HANDLER
 from operations.account.account_checks import TUNNEL_DISK
 from stacks.cluster_spec import TUNNEL_TYPE
 
-from .conftest import FILES, TABLE, Built
+from .conftest import FILES, PROJECT, TABLE, Built
 
 CASES = [
     pytest.param(name, row["ask"], row.get(name, row.get("each")), id=f"{row['says']} ({name})")
@@ -40,9 +42,9 @@ def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "ask", "answer"), CASES)
-def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any, project: Path) -> None:
+def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any) -> None:
     if name == "stranger":
-        asked = laid_out(runpy.run_path(str(project / "examples" / "stranger_stack" / "app.py"))["app"]().synth(), "")
+        asked = laid_out(runpy.run_path(str(PROJECT / "examples" / "stranger_stack" / "app.py"))["app"]().synth(), "")
     else:
         built = variant(name)
         asked = {**laid_out(built.assembly, f"{built.spec.name}-"), "spec": built.spec.model_dump(mode="json")}
@@ -101,3 +103,24 @@ def test_self_managed_nodes_join_by_nodeadm_and_one_access_entry(variant: Any) -
             "kubelet": {"flags": ["--node-labels=team=speech", "--register-with-taints=batch=only:NoSchedule"]},
         },
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "stack"),
+    [
+        *(("shipped", stack) for stack in ("access", "network", "storage", "cluster", "nodes")),
+        *(("self-managed-cluster", stack) for stack in ("cluster", "nodes")),
+    ],
+)
+def test_the_templates_are_as_reviewed(variant: Any, name: str, stack: str) -> None:
+    """What a change of the code changes on AWS is seen in the diff, but for the scripts' checksums: these have their own tests.
+
+    Update them with `UPDATE_SNAPSHOTS=1 pytest tests/aws/test_templates.py`, and read the diff before you commit it.
+    """
+    built = variant(name)
+    whole = json.dumps(built.templates[stack], indent=1, sort_keys=True) + "\n"
+    text = re.sub(r"[0-9a-f]{64}(\.\w+)?", "<sha256>", whole) if name != "shipped" else whole
+    file = Path(__file__).with_name("snapshots") / f"{built.spec.name}-{stack}.json"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        file.write_text(text)
+    assert json.loads(file.read_text()) == json.loads(text), "update with UPDATE_SNAPSHOTS=1 if this is what you want"
