@@ -10,6 +10,7 @@ import functools
 import json
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from aws_cdk import aws_ec2 as ec2
 from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
 
+CFNLINT = Path(str(find_spec("cfnlint").origin)).parent / "data"  # type: ignore[union-attr]
+"""AWS's resource schemas, types by region and service reference, which cfn-lint brings along."""
 VARIANTS = Path(__file__).parent / "variants"
 TABLE = yaml.safe_load((PROJECT / "tests" / "aws" / "templates.yaml").read_text())
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
@@ -49,6 +52,16 @@ NAMES = {
 def listed(value: Any) -> list[Any]:
     """A list, which AWS's documents may write as its only member."""
     return value if isinstance(value, list) else [value]
+
+
+def by_type(resources: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What queries are asked of: each resource's properties, with what stands beside them."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for id, one in resources.items():
+        beside = {"Id": id, "Deletion": one.get("DeletionPolicy"), "Update": one.get("UpdatePolicy")}
+        whole = {**beside, "DependsOn": one.get("DependsOn", []), **one.get("Properties", {})}
+        found.setdefault(one["Type"].removeprefix("AWS::").replace("::", ""), []).append(whole)
+    return found
 
 
 class Built:

@@ -22,7 +22,7 @@ import stacks.watch  # noqa: F401
 from constructs_lib import acknowledged
 from stacks.cluster_spec import ClusterSpec
 
-from .conftest import FILES, PROJECT, Built, listed
+from .conftest import FILES, PROJECT, Built, by_type, listed
 
 pytestmark = pytest.mark.slow
 
@@ -39,14 +39,6 @@ def told(action: str) -> dict[str, Any]:
     known = {} if "*" in name else json.loads((ACTIONS / f"{service}.json").read_text())[name]
     reads, on = known.get("accessLevel") in ("List", "Read"), bool(known.get("resourceTypes", [True]))
     return {"Name": action, "Reads": reads, "OnResource": on, "Session": bool(SESSION.fullmatch(action))}
-
-
-def by_type(resources: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for id, one in resources.items():
-        kind = one["Type"].removeprefix("AWS::").replace("::", "")
-        found.setdefault(kind, []).append({"Id": id, **one.get("Properties", {})})
-    return found
 
 
 def statements(resources: dict[str, Any]) -> list[dict[str, Any]]:

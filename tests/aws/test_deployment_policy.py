@@ -9,7 +9,6 @@ import json
 import os
 import re
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,12 @@ from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 from stacks.deployment_policy import LIMIT, WRITTEN, documents, main, size, statements
 
-from .conftest import FILES, PROJECT, Built, listed
+from .conftest import CFNLINT, FILES, PROJECT, Built, listed
 from .simulator import ACCOUNT, ALLOWED, DENIED, REFUSED, Request, decisions
 
 pytestmark = pytest.mark.slow
 
 ACTIONS = PROJECT / "stacks" / "deployment_actions.json"
-_CFNLINT = find_spec("cfnlint")
-assert _CFNLINT is not None and _CFNLINT.origin is not None
-AWS = Path(_CFNLINT.origin).parent / "data"
 
 
 class Restricted(Built):
@@ -56,12 +52,12 @@ def each(request: pytest.FixtureRequest) -> Restricted:
 
 def from_aws(reviewed: dict[str, Any], types: set[str]) -> dict[str, Any]:
     """What cfn-lint's copies of AWS's resource schemas and service reference say of `types`."""
-    files = json.loads((AWS / "schemas" / "providers" / "us-east-1.json").read_text())
-    reference = json.loads((AWS / "AdditionalSpecs" / "Policies.json").read_text())
+    files = json.loads((CFNLINT / "schemas" / "providers" / "us-east-1.json").read_text())
+    reference = json.loads((CFNLINT / "AdditionalSpecs" / "Policies.json").read_text())
     handlers: dict[str, dict[str, str]] = {}
     names: dict[str, str] = {"AWS::Budgets::Budget": "BudgetName"}
     for kind in sorted(types):
-        schema = json.loads((AWS / "schemas" / "resources" / f"{files[kind]}.json").read_text()) if kind in files else {}
+        schema = json.loads((CFNLINT / "schemas" / "resources" / f"{files[kind]}.json").read_text()) if kind in files else {}
         called, also = schema.get("handlers", {}), reviewed["also"].get(kind, {})
         unused = set(reviewed["unused"].get(kind, "").split())
         handlers[kind] = {}

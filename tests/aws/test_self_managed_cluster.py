@@ -1,4 +1,4 @@
-"""A self-managed cluster: one test for each step of the documents' "For experts" lists and of the issue that asked for it."""
+"""A self-managed cluster: one test for each step of the documents, which docs/self-managed.md lists."""
 
 import json
 import re
@@ -52,9 +52,6 @@ def statements(own: Any, stack: str, word: str) -> dict[str, Any]:
     return {statement["Sid"]: statement for statement in policy["Properties"]["PolicyDocument"]["Statement"]}
 
 
-# Create an S3 bucket for binaries and scripts.
-
-
 def test_machines_fetch_their_files_from_the_bucket_and_know_each_checksum(own: Any) -> None:
     locked = json.loads((PROJECT / "tests/aws/variants/distribution/lock.json").read_text())["files"]
     for template in own.whole("AWS::EC2::LaunchTemplate").values():
@@ -90,18 +87,12 @@ def test_without_its_lock_one_sentence_names_the_command(own: Any, settings: dic
     assert release(fitting).version == VERSION
 
 
-# Create two IAM roles.
-
-
 def test_two_roles_in_two_profiles_each_with_what_it_needs_only(own: Any) -> None:
     roles = {**own.whole("AWS::IAM::Role", "cluster"), **own.whole("AWS::IAM::Role", "nodes")}
     assert len(roles) == 2
     for role in roles.values():
         assert json.dumps(role["Properties"]["ManagedPolicyArns"]).count("iam::aws:policy/") == 1
     assert len(own.resources("AWS::IAM::InstanceProfile")) == 3
-
-
-# Create an AWS SSH key.
 
 
 def test_a_key_pair_is_made_and_its_private_key_found_in_parameter_store(own: Any) -> None:
@@ -118,9 +109,6 @@ def test_ssh_is_open_to_the_named_range_alone_and_session_manager_to_all_who_may
     assert {rule["CidrIp"] for rule in rules if rule.get("FromPort") == 22} == {"203.0.113.7/32"}
     for stack, word in (("cluster", "ControlPlane"), ("nodes", "Joining")):
         assert "ssmmessages:OpenDataChannel" in statements(own, stack, word)["SessionManager"]["Action"]
-
-
-# Create a VPC, internet gateway, route table and subnet.
 
 
 def test_the_vpc_of_the_documents(own: Any) -> None:
@@ -154,9 +142,6 @@ def test_subnets_are_where_the_settings_expect_them(cidr: str, zones: int, nat_g
         expected = [spec.subnet(name, public=public) for name in names]
         made = [IPv4Network(subnet.ipv4_cidr_block) for subnet in found]
         assert (made or [None] * zones) == expected
-
-
-# Create and configure security groups for master and nodes.
 
 
 def _rules(own: Any, direction: str, other: str) -> list[tuple[str, str, str, int | None]]:
@@ -205,18 +190,12 @@ def test_the_exact_ports_out(own: Any) -> None:
     ]
 
 
-# Create an EBS volume for the master, attached after it is up.
-
-
 def test_the_state_is_on_a_sealed_volume_in_the_machines_zone(own: Any) -> None:
     volume = one(own.resources("AWS::EC2::Volume"))
     group = one(own.resources("AWS::AutoScaling::AutoScalingGroup", "cluster"))
     assert volume["Encrypted"] and "KmsKeyId" in volume
     assert group["AvailabilityZones"] == [volume["AvailabilityZone"]]
     assert variables(control_plane(own))["STATE_VOLUME"] != ""
-
-
-# Launch the master with a fixed address; certificates for every name; it starts by itself.
 
 
 def test_the_control_plane_is_at_172_20_0_9_whatever_machine_it_is(own: Any) -> None:
@@ -274,9 +253,6 @@ def test_there_is_one_control_plane_and_never_two(own: Any) -> None:
     assert (rolling["MinInstancesInService"], rolling["WaitOnResourceSignals"]) == (0, True)
 
 
-# Join tokens.
-
-
 def test_tokens_are_made_by_aws_and_in_no_template(own: Any) -> None:
     secrets = {secret["Name"]: secret for secret in own.resources("AWS::SecretsManager::Secret")}
     generated = {name for name, secret in secrets.items() if "GenerateSecretString" in secret}
@@ -284,9 +260,6 @@ def test_tokens_are_made_by_aws_and_in_no_template(own: Any) -> None:
     assert all("SecretString" not in secret and "KmsKeyId" in secret for secret in secrets.values())
     # A machine is told a secret's ARN, and asks for it as itself: nothing resolves one into a template.
     assert "resolve:secretsmanager" not in json.dumps(own.templates)
-
-
-# Create an Auto Scaling group with min and max; a node that ends is replaced.
 
 
 def test_groups_of_nodes_with_their_sizes_and_their_signal_come_after_the_control_plane(own: Any) -> None:
@@ -303,9 +276,6 @@ def test_groups_of_nodes_with_their_sizes_and_their_signal_come_after_the_contro
         word = next(word for word in ("workers", "spare", "ControlPlane") if word in name)
         assert variables(named(templates, word))["SIGNAL_RESOURCE"] == name
     assert spare["Properties"]["MixedInstancesPolicy"]["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == 0
-
-
-# Teardown.
 
 
 def test_nothing_is_made_that_only_the_cluster_itself_could_delete(own: Any) -> None:

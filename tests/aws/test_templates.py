@@ -15,7 +15,7 @@ from constructs_lib.storage.bucket import HANDLER
 from operations.account.account_checks import TUNNEL_DISK
 from stacks.cluster_spec import TUNNEL_TYPE
 
-from .conftest import FILES, PROJECT, TABLE, Built
+from .conftest import FILES, PROJECT, TABLE, Built, by_type
 
 CASES = [
     pytest.param(name, row["ask"], row.get(name, row.get("each")), id=f"{row['says']} ({name})")
@@ -30,12 +30,10 @@ def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
     for stack in assembly.stacks:
         part = stack.stack_name.removeprefix(prefix)
         found["after"][part] = [one.id for one in stack.dependencies if not one.id.endswith("assets")]
-        for id, one in stack.template.get("Resources", {}).items():
-            policies = {"Deletion": one.get("DeletionPolicy"), "Update": one.get("UpdatePolicy")}
-            whole = {"Id": id, "DependsOn": one.get("DependsOn", []), **policies}
-            for place in (found["all"], found.setdefault(part, {})):
-                kind = one["Type"].removeprefix("AWS::").replace("::", "")
-                place.setdefault(kind, []).append({**whole, **one.get("Properties", {})})
+        if made := by_type(stack.template.get("Resources", {})):
+            found[part] = made
+        for kind, resources in made.items():
+            found["all"].setdefault(kind, []).extend(resources)
         outputs = {name: one["Value"] for name, one in stack.template.get("Outputs", {}).items()}
         found["outputs"][part] = {name: value for name, value in outputs.items() if not name.startswith("Exports")}
     return found
