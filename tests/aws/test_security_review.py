@@ -21,8 +21,8 @@ ON_PURPOSE = {("self-storage/FileSystem", "Annotation::paddle-aws:plain-nfs")}
 @pytest.fixture(scope="module")
 def reviews(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     out = tmp_path_factory.mktemp("review") / "reviews.json"
-    program = Path(__file__).with_name("security_review.py")
-    subprocess.run([sys.executable, program, out], check=True)
+    command = [sys.executable, "-m", "tests.aws.security_review", out]
+    subprocess.run(command, check=True, cwd=PROJECT, env={**os.environ, "CDK_VALIDATION": "true"})
     found: dict[str, dict[str, Any]] = json.loads(out.read_text())
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import cdk8s
 import pytest
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
@@ -23,7 +23,6 @@ from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodes
 from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.node_group import K3sNodeGroup
-from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import SharedFileSystem
 from stacks.k3s_cluster import release
 
@@ -67,19 +66,6 @@ def test_nodes_start_when_their_volume_can_be_mounted_and_cdks_own_beside_them(s
     for name, group in found.items():
         assert name.startswith("TheirNodes") or targets <= set(group["DependsOn"])
     template.all_resources_properties("AWS::EKS::Nodegroup", {"Subnets": [{"Ref": Match.any_value()}] * 2})
-
-
-def test_storage_is_kept_or_emptied_by_one_function(stranger: tuple[Stack, ec2.Vpc]) -> None:
-    """Retained unless somebody says otherwise; no ACL without our feature flags."""
-    stack, vpc = stranger
-    SharedFileSystem(stack, "Data", vpc=vpc)
-    for id in ("Scratch", "More"):
-        DataBucket(stack, id, removal_policy=RemovalPolicy.DESTROY)
-    template = Template.from_stack(stack)
-    template.has_resource("AWS::EFS::FileSystem", {"DeletionPolicy": "Retain"})
-    template.resource_count_is("AWS::Lambda::Function", 1)
-    template.resource_count_is("Custom::EmptyBucket", 4)
-    assert "AccessControl" not in json.dumps(template.find_resources("AWS::S3::Bucket"))
 
 
 def test_snapshots_are_sealed_with_the_key_of_their_bucket(stranger: tuple[Stack, ec2.Vpc], variant: Any) -> None:
