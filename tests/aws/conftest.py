@@ -1,6 +1,6 @@
 """What the AWS tests share: one jsii process, no account, no look-up, and each settings file synthesized once.
 
-The CDK's own validation runs in one test (test_validation.py): it costs seconds each time.
+The CDK's own validation runs in test_security_review.py alone: it costs seconds each time.
 """
 
 # The environment has to be set before jsii starts Node.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack
 
+from constructs_lib.network.network import TrainingNetwork
 from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 from stacks.k3s_cluster import release
@@ -128,8 +129,6 @@ def test_the_vpc_of_the_documents(own: Any) -> None:
 @pytest.mark.parametrize("nat_gateways", [0, 1])
 def test_subnets_are_where_the_settings_expect_them(cidr: str, zones: int, nat_gateways: int) -> None:
     """The fixed address is checked against the subnet before there is a CDK: this compares the two."""
-    from constructs_lib.network.network import TrainingNetwork
-
     names = [f"us-west-2{letter}" for letter in "abc"[:zones]]
     network = TrainingNetwork(
         Stack(App(analytics_reporting=False), "S"), "N", availability_zones=names, cidr=cidr, nat_gateways=nat_gateways
@@ -139,9 +138,8 @@ def test_subnets_are_where_the_settings_expect_them(cidr: str, zones: int, nat_g
     spec = ClusterSpec.model_validate({"retain": False, "network": settings, "cluster": cluster}).network
     private = [*network.vpc.private_subnets, *network.vpc.isolated_subnets]
     for public, found in ((True, network.vpc.public_subnets), (False, private)):
-        expected = [spec.subnet(name, public=public) for name in names]
-        made = [IPv4Network(subnet.ipv4_cidr_block) for subnet in found]
-        assert (made or [None] * zones) == expected
+        made = [IPv4Network(subnet.ipv4_cidr_block) for subnet in found] or [None] * zones
+        assert made == [spec.subnet(name, public=public) for name in names]
 
 
 def _rules(own: Any, direction: str, other: str) -> list[tuple[str, str, str, int | None]]:
