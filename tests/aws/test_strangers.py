@@ -65,6 +65,7 @@ def test_nodes_start_when_their_volume_can_be_mounted_and_cdks_own_beside_them(s
     assert len(found) == 3
     for name, group in found.items():
         assert name.startswith("TheirNodes") or targets <= set(group["DependsOn"])
+    template.has_resource_properties("AWS::EKS::Cluster", {"ResourcesVpcConfig": {"EndpointPublicAccess": False}})
     template.all_resources_properties("AWS::EKS::Nodegroup", {"Subnets": [{"Ref": Match.any_value()}] * 2})
 
 
