@@ -1,6 +1,6 @@
 """What the AWS tests share: one jsii process, no account, no look-up, and each settings file synthesized once.
 
-The CDK's own validation runs in one test (test_validation.py): it costs seconds each time.
+The CDK's own validation runs in test_security_review.py alone: it costs seconds each time.
 """
 
 # The environment has to be set before jsii starts Node.
@@ -10,6 +10,7 @@ import functools
 import json
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from aws_cdk import aws_ec2 as ec2
 from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
 
+CFNLINT = Path(str(find_spec("cfnlint").origin)).parent / "data"  # type: ignore[union-attr]
+"""AWS's resource schemas, types by region and service reference, which cfn-lint brings along."""
 VARIANTS = Path(__file__).parent / "variants"
 TABLE = yaml.safe_load((PROJECT / "tests" / "aws" / "templates.yaml").read_text())
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
@@ -49,6 +52,16 @@ NAMES = {
 def listed(value: Any) -> list[Any]:
     """A list, which AWS's documents may write as its only member."""
     return value if isinstance(value, list) else [value]
+
+
+def by_type(resources: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What queries are asked of: each resource's properties, with what stands beside them."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for id, one in resources.items():
+        beside = {"Id": id, "Deletion": one.get("DeletionPolicy"), "Update": one.get("UpdatePolicy")}
+        whole = {**beside, "DependsOn": one.get("DependsOn", []), **one.get("Properties", {})}
+        found.setdefault(one["Type"].removeprefix("AWS::").replace("::", ""), []).append(whole)
+    return found
 
 
 class Built:
@@ -106,20 +119,15 @@ class Built:
         return NAMES[resource["Type"]].format(own)
 
 
+def _built(locks: Path | None = None, **settings: Any) -> Built:
+    return Built(ClusterSpec.model_validate({"retain": False, **settings}), locks)
+
+
 @functools.cache
 def _variant(name: str) -> Built:
     if name in FILES:
         return Built(ClusterSpec.load(FILES[name]))
     return _built(VARIANTS / "locks" if name == "otherwise" else None, **TABLE["settings"][name])
-
-
-def _built(locks: Path | None = None, **settings: Any) -> Built:
-    return Built(ClusterSpec.model_validate({"retain": False, **settings}), locks)
-
-
-@pytest.fixture(scope="session")
-def project() -> Path:
-    return PROJECT
 
 
 @pytest.fixture(scope="session")
@@ -137,12 +145,6 @@ def built() -> Callable[..., Built]:
 @pytest.fixture(scope="session")
 def shipped() -> Built:
     return _variant("shipped")
-
-
-@pytest.fixture(scope="session")
-def otherwise() -> Built:
-    """Settings that no variant has, and a lock of add-ons, together in one synth: each costs a quarter of a second."""
-    return _variant("otherwise")
 
 
 @pytest.fixture(scope="session")

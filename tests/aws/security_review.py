@@ -5,23 +5,19 @@ one run shows both what nobody explained and what is explained for nothing.
 """
 
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-os.environ["CDK_VALIDATION"] = "true"
-PROJECT = Path(__file__).parents[2]
-sys.path.insert(0, str(PROJECT))
+import cdk_nag
+from aws_cdk import App, Validations
+from constructs import IConstruct
 
-import cdk_nag  # noqa: E402
-from aws_cdk import App, Validations  # noqa: E402
-from constructs import IConstruct  # noqa: E402
-
-from constructs_lib import acknowledged  # noqa: E402
-from stacks.build import build  # noqa: E402
-from stacks.cluster_spec import ClusterSpec  # noqa: E402
+from constructs_lib import acknowledged
+from stacks.build import build
+from stacks.cluster_spec import ClusterSpec
+from tests.aws.conftest import CONTEXT, FILES
 
 made: list[tuple[str, str, str]] = []
 
@@ -32,9 +28,8 @@ def recorded(scope: IConstruct, rules: list[Any]) -> None:
 
 def review(file: Path) -> dict[str, Any]:
     made.clear()
-    context = json.loads((PROJECT / "cdk.json").read_text())["context"]
     with tempfile.TemporaryDirectory() as out:
-        app = App(context=context, analytics_reporting=False, outdir=out)
+        app = App(context=CONTEXT, analytics_reporting=False, outdir=out)
         Validations.of(app).add_plugins(
             cdk_nag.AwsSolutionsChecks(app, verbose=False), cdk_nag.NIST80053R5Checks(app, verbose=False)
         )
@@ -45,21 +40,16 @@ def review(file: Path) -> dict[str, Any]:
             if "ValidationFailed" not in str(error):
                 raise
         report = json.loads((Path(out) / "validation-report.json").read_text())
-    findings = [
-        (construct["constructPath"], _id(plugin["pluginName"].replace(" ", "-"), violation["ruleName"]))
-        for plugin in report["pluginReports"]
-        for violation in plugin["violations"]
-        for construct in violation["violatingConstructs"]
-    ]
+    findings = []
+    for plugin in report["pluginReports"]:
+        for violation in plugin["violations"]:
+            rule = violation["ruleName"]
+            if "::" not in rule.partition("[")[0]:
+                rule = f"{plugin['pluginName'].replace(' ', '-')}::{rule}"
+            findings += [(construct["constructPath"], rule) for construct in violation["violatingConstructs"]]
     return {"findings": findings, "acknowledged": list(made)}
-
-
-def _id(plugin: str, rule: str) -> str:
-    return rule if "::" in rule.partition("[")[0] else f"{plugin}::{rule}"
 
 
 if __name__ == "__main__":
     acknowledged.record = recorded
-    files = [PROJECT / "cluster.yaml", *sorted((Path(__file__).parent / "variants").glob("*.yaml"))]
-    reviews = {file.stem: review(file) for file in files}
-    Path(sys.argv[1]).write_text(json.dumps(reviews))
+    Path(sys.argv[1]).write_text(json.dumps({name: review(file) for name, file in FILES.items()}))

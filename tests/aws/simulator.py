@@ -42,6 +42,10 @@ def decisions(
     def document(these: Statements) -> dict[str, Any]:
         return {"Version": "2012-10-17", "Statement": these}
 
+    always = {"identityPolicies": [{"name": "identity", "policy": document(statements)}]}
+    always |= {"serviceControlPolicies": [], "resourceControlPolicies": []}
+    if boundary is not None:
+        always["permissionBoundaryPolicies"] = [{"name": "boundary", "policy": document(boundary)}]
     simulations: list[dict[str, Any]] = []
     for request in requests:
         asked = {
@@ -50,17 +54,13 @@ def decisions(
             "resource": {"accountId": ACCOUNT, "resource": request.resource},
             "contextVariables": dict(request.context),
         }
-        simulation = {"request": asked, "identityPolicies": [{"name": "identity", "policy": document(statements)}]}
-        simulation |= {"serviceControlPolicies": [], "resourceControlPolicies": []}
-        if boundary is not None:
-            simulation["permissionBoundaryPolicies"] = [{"name": "boundary", "policy": document(boundary)}]
+        simulations.append({"request": asked, **always})
         if key_policy is not None and request.action.startswith("kms:") and request.resource != "*":
-            simulation["resourcePolicy"] = document(key_policy)
-        simulations.append(simulation)
+            simulations[-1]["resourcePolicy"] = document(key_policy)
     program = Path(__file__).with_name("simulate.mjs")
     run = subprocess.run(["node", program], input=json.dumps(simulations), capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     answers: list[str] = json.loads(run.stdout)
-    asked_and_said = zip((one["request"] for one in simulations), answers, strict=True)
-    assert not (errors := [f"{asked}: {said}" for asked, said in asked_and_said if "error" in said]), "\n".join(errors)
+    for one, said in zip(simulations, answers, strict=True):
+        assert "error" not in said, f"{one['request']}: {said}"
     return answers

@@ -22,7 +22,7 @@ import stacks.watch  # noqa: F401
 from constructs_lib import acknowledged
 from stacks.cluster_spec import ClusterSpec
 
-from .conftest import FILES, PROJECT, Built, listed
+from .conftest import FILES, PROJECT, Built, by_type, listed
 
 pytestmark = pytest.mark.slow
 
@@ -41,19 +41,11 @@ def told(action: str) -> dict[str, Any]:
     return {"Name": action, "Reads": reads, "OnResource": on, "Session": bool(SESSION.fullmatch(action))}
 
 
-def by_type(resources: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for id, one in resources.items():
-        kind = one["Type"].removeprefix("AWS::").replace("::", "")
-        found.setdefault(kind, []).append({"Id": id, **one.get("Properties", {})})
-    return found
-
-
 def statements(resources: dict[str, Any]) -> list[dict[str, Any]]:
-    properties = [one.get("Properties", {}) for one in resources.values()]
-    found = [
-        one for each in properties for name in ("PolicyDocument", "KeyPolicy") for one in each.get(name, {}).get("Statement", [])
-    ]
+    found = []
+    for resource in resources.values():
+        for name in ("PolicyDocument", "KeyPolicy"):
+            found += resource.get("Properties", {}).get(name, {}).get("Statement", [])
     for one in found:
         one["Actions"], one["On"] = listed(one["Action"]), [acknowledged._spelled(each) for each in listed(one["Resource"])]
         one["Conditions"] = [key for keys in one.get("Condition", {}).values() for key in keys]
@@ -74,6 +66,7 @@ def laid_out(built: Built, scope: IConstruct, findings: tuple[str, ...]) -> dict
     assert named or not about, f"no statement is on {about}"
     places = [zone for one in own.values() for key in ("AvailabilityZone", "AvailabilityZones")
               for zone in listed(one.get("Properties", {}).get(key, []))]  # fmt: skip
+    ours = "|".join((spec.name, spec.qualifier, spec.cluster_name))
     roles = [arn for one in own.values() for arn in one.get("Properties", {}).get("ManagedPolicyArns", [])]
     writes = [one["Resource"] for one in statements(template["Resources"]) if "secretsmanager:PutSecretValue" in one["Actions"]]
     return {
@@ -84,9 +77,7 @@ def laid_out(built: Built, scope: IConstruct, findings: tuple[str, ...]) -> dict
         "said": said,
         "named": named,
         "actions": [told(action) for action in sorted({action for one in named for action in one["Actions"]})],
-        "findings": [
-            re.sub(rf"(?<=[/-])({spec.name}|{spec.qualifier}|{spec.cluster_name})(?=[/-])", "OURS", one) for one in findings
-        ],
+        "findings": [re.sub(rf"(?<=[/-])({ours})(?=[/-])", "OURS", one) for one in findings],
         "managed": sorted(acknowledged._spelled(arn).rpartition("/")[2] for arn in roles),
         "zones": {"here": places, "unnamed": [zone for zone in places if zone not in spec.network.zones]},
         "written": json.dumps(writes),

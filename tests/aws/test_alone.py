@@ -23,7 +23,6 @@ import constructs_lib
 from constructs_lib.eks.addon import PodIdentity
 from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import AccessLevel
-from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.release import MachineFile, Release
 from constructs_lib.storage.file_system import SharedFileSystem
@@ -156,24 +155,17 @@ def test_each_works_alone_and_twice(templates: dict[str, dict[str, Any]]) -> Non
         assert thing == other != [] or case.startswith("Production-"), case
 
 
-@pytest.mark.parametrize(
-    ("given", "fault", "sentence"),
-    [
-        ({"minimum_size": 4}, TypeError, "Theirs/Nodes has no minimum_size"),
-        ({"min_size": 4, "desired_size": 3}, ValueError, r"desired_size is 3, from min_size \(4\) to max_size \(6\) is allowed"),
-    ],
-)
-def test_settings_of_nodes_that_cannot_be(given: dict[str, Any], fault: type[Exception], sentence: str) -> None:
-    theirs = Theirs(App(), "Theirs")
-    with pytest.raises(fault, match=sentence):
-        ManagedNodes(theirs.stack, "Nodes", cluster=theirs.cluster, vpc=theirs.vpc, **given)
-
-
 def test_no_region_and_no_partition_is_wired_in(templates: dict[str, dict[str, Any]]) -> None:
     for name, template in templates.items():
         theirs = (*ZONES, "arn:aws:iam::111122223333:role/")
         text = functools.reduce(lambda text, each: text.replace(each, ""), theirs, json.dumps(template))
         assert not re.search(r"arn:aws|\b(us|eu)-[a-z]+-\d", text), name
+
+
+def test_buckets_share_what_empties_them_and_have_no_acl(templates: dict[str, dict[str, Any]]) -> None:
+    types = [one["Type"] for one in templates["DataBucket"]["Resources"].values()]
+    assert (types.count("AWS::Lambda::Function"), types.count("Custom::EmptyBucket")) == (1, 4)
+    assert "AccessControl" not in json.dumps(templates["DataBucket"])
 
 
 NODES = ("EndpointTunnel", "K3sNodeGroup", "ManagedNodes", "SelfManagedNodes")

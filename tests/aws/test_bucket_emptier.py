@@ -4,6 +4,7 @@ import io
 import json
 import urllib.request
 from typing import Any
+from unittest.mock import Mock
 
 import botocore.session
 import pytest
@@ -11,58 +12,37 @@ import pytest
 from constructs_lib.storage.bucket_emptier_handler import handler
 
 KNOWN = {"StackId": "stack", "RequestId": "request", "LogicalResourceId": "Empty"}
-
-
-class Account:
-    """AWS, as far as the handler asks it: a stack that goes, and buckets with two versions each."""
-
-    exceptions = type("exceptions", (), {"NoSuchBucket": KeyError})
-
-    def __init__(self) -> None:
-        self.buckets = {
-            name: [{"Key": "a", "VersionId": "1"}, {"Key": "a", "VersionId": "2"}] for name in ("old-name", "new-name")
-        }
-        self.refused: list[dict[str, str]] = []
-
-    def describe_stacks(self, StackName: str) -> dict[str, Any]:
-        return {"Stacks": [{"StackStatus": "DELETE_IN_PROGRESS"}]}
-
-    def put_bucket_policy(self, Bucket: str, Policy: str) -> None:
-        assert json.loads(Policy)["Statement"][0]["Effect"] == "Deny", "no new object while the old ones go"
-
-    def list_object_versions(self, Bucket: str, MaxKeys: int) -> dict[str, Any]:
-        return {"Versions": self.buckets[Bucket]}
-
-    def delete_objects(self, Bucket: str, Delete: dict[str, Any]) -> dict[str, Any]:
-        self.buckets[Bucket] = self.refused
-        return {"Errors": self.refused}
+LOCKED = {"Key": "a", "Message": "locked", "VersionId": "1"}
 
 
 @pytest.mark.parametrize(
-    ("refused", "milliseconds", "answer"),
+    ("refused", "milliseconds", "reason"),
     [
-        ([], 900_000, {"Status": "SUCCESS"}),
-        ([{"Key": "a", "Message": "locked"}], 900_000, {"Status": "FAILED", "Reason": "a: locked"}),
-        ([], 1, {"Status": "FAILED", "Reason": "it holds more objects than 15 minutes can delete"}),
+        ([], 900_000, ""),
+        ([LOCKED], 900_000, "a: locked"),
+        ([], 1, "it holds more objects than 15 minutes can delete"),
     ],
 )
 def test_the_bucket_it_was_made_for_is_emptied_or_a_sentence_says_why_not(
-    monkeypatch: pytest.MonkeyPatch, refused: list[dict[str, str]], milliseconds: int, answer: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch, refused: list[dict[str, str]], milliseconds: int, reason: str
 ) -> None:
     """After a replacement the properties name the new bucket: that one must not be touched. Silence would hold the stack."""
-    account, told = Account(), []
-    account.refused = refused
-    clients = type("Session", (), {"create_client": lambda self, service: account})
-    monkeypatch.setattr(botocore.session, "get_session", clients)
+    account, told = Mock(), []
+    account.exceptions.NoSuchBucket = KeyError
+    account.describe_stacks.return_value = {"Stacks": [{"StackStatus": "DELETE_IN_PROGRESS"}]}
+    account.list_object_versions.side_effect = [{"Versions": [LOCKED, {**LOCKED, "VersionId": "2"}]}, {}]
+    account.delete_objects.return_value = {"Errors": refused}
+    monkeypatch.setattr(botocore.session, "get_session", lambda: Mock(create_client=lambda service: account))
     monkeypatch.setattr(urllib.request, "urlopen", lambda request, timeout: told.append(request) or io.BytesIO())
-    context = type(
-        "Context", (), {"invoked_function_arn": "arn:aws:lambda", "get_remaining_time_in_millis": lambda: milliseconds}
-    )
+    context = Mock(invoked_function_arn="arn:aws:lambda", get_remaining_time_in_millis=lambda: milliseconds)
     event = {"RequestType": "Delete", "ResponseURL": "https://waits.example/", "PhysicalResourceId": "old-name"}
     handler({**KNOWN, **event, "ResourceProperties": {"BucketName": "new-name"}}, context)
-    said = json.loads(told[0].data)
-    if reason := answer.get("Reason"):
-        answer = {**answer, "Reason": f"bucket old-name was not emptied ({reason}): delete the stack again to go on"}
-    assert said == {**KNOWN, "PhysicalResourceId": "old-name", **answer}
-    assert len(account.buckets["new-name"]) == 2
-    assert answer["Status"] == "FAILED" or account.buckets["old-name"] == []
+    answer: dict[str, Any] = {**KNOWN, "PhysicalResourceId": "old-name", "Status": "FAILED" if reason else "SUCCESS"}
+    if reason:
+        answer["Reason"] = f"bucket old-name was not emptied ({reason}): delete the stack again to go on"
+    assert json.loads(told[0].data) == answer
+    _, first, *calls = account.method_calls
+    assert json.loads(first.kwargs["Policy"])["Statement"][0]["Effect"] == "Deny", "no new object while the old ones go"
+    assert {call.kwargs["Bucket"] for call in (first, *calls)} == {"old-name"}
+    deleted = [one["VersionId"] for call in account.delete_objects.mock_calls for one in call.kwargs["Delete"]["Objects"]]
+    assert deleted == ([] if milliseconds == 1 else ["1", "2"])

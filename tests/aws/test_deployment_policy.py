@@ -9,7 +9,6 @@ import json
 import os
 import re
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,12 @@ from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 from stacks.deployment_policy import LIMIT, WRITTEN, documents, main, size, statements
 
-from .conftest import FILES, Built, listed
+from .conftest import CFNLINT, FILES, PROJECT, Built, listed
 from .simulator import ACCOUNT, ALLOWED, DENIED, REFUSED, Request, decisions
 
 pytestmark = pytest.mark.slow
 
-PROJECT = Path(__file__).parents[2]
 ACTIONS = PROJECT / "stacks" / "deployment_actions.json"
-_CFNLINT = find_spec("cfnlint")
-assert _CFNLINT is not None and _CFNLINT.origin is not None
-AWS = Path(_CFNLINT.origin).parent / "data"
 
 
 class Restricted(Built):
@@ -57,20 +52,18 @@ def each(request: pytest.FixtureRequest) -> Restricted:
 
 def from_aws(reviewed: dict[str, Any], types: set[str]) -> dict[str, Any]:
     """What cfn-lint's copies of AWS's resource schemas and service reference say of `types`."""
-    files = json.loads((AWS / "schemas" / "providers" / "us-east-1.json").read_text())
-    reference = json.loads((AWS / "AdditionalSpecs" / "Policies.json").read_text())
+    files = json.loads((CFNLINT / "schemas" / "providers" / "us-east-1.json").read_text())
+    reference = json.loads((CFNLINT / "AdditionalSpecs" / "Policies.json").read_text())
     handlers: dict[str, dict[str, str]] = {}
     names: dict[str, str] = {"AWS::Budgets::Budget": "BudgetName"}
     for kind in sorted(types):
-        schema = json.loads((AWS / "schemas" / "resources" / f"{files[kind]}.json").read_text()) if kind in files else {}
+        schema = json.loads((CFNLINT / "schemas" / "resources" / f"{files[kind]}.json").read_text()) if kind in files else {}
         called, also = schema.get("handlers", {}), reviewed["also"].get(kind, {})
         unused = set(reviewed["unused"].get(kind, "").split())
-        handlers[kind] = {
-            operation: " ".join(
-                sorted({*called.get(operation, {}).get("permissions", []), *also.get(operation, "").split()} - unused)
-            )
-            for operation in ("create", "update", "delete", "read")
-        }
+        handlers[kind] = {}
+        for operation in ("create", "update", "delete", "read"):
+            calls = {*called.get(operation, {}).get("permissions", []), *also.get(operation, "").split()}
+            handlers[kind][operation] = " ".join(sorted(calls - unused))
         last = kind.rpartition(":")[2]
         known = (f"{last}Name", "GroupName", "KeyName", "AliasName", "Name")
         names.update((kind, one) for one in reversed(known) if one in schema.get("properties", {}))
@@ -169,12 +162,11 @@ def test_a_role_with_any_policy_stays_within_its_boundary() -> None:
 
 def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
     """Each action of each role's own policies, on the resource that the policy names."""
-    built = each
     limit = each.files[f"{each.spec.name}-boundary"]["Statement"]
     asked = [
-        (action, built.resolved(stack, on))
-        for stack in built.templates
-        for policy in built.resources("AWS::IAM::ManagedPolicy", stack)
+        (action, each.resolved(stack, on))
+        for stack in each.templates
+        for policy in each.resources("AWS::IAM::ManagedPolicy", stack)
         for one in policy["PolicyDocument"]["Statement"]
         for action in listed(one["Action"])
         for on in listed(one["Resource"])
@@ -183,20 +175,17 @@ def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
     assert len(asked) > 20
     owned = {action for action, on in asked if on.split(":")[2:3] == [action.partition(":")[0]]}
     for action, on in asked:
-        if action in owned and on != "*" and on.split(":")[2] != action.partition(":")[0]:
-            # What another action of the same statement is about.
-            continue
-        behind = [
-            one
-            for one in limit
-            if one["Effect"] == "Allow"
+        # What another action of the same statement is about.
+        others = action in owned and on != "*" and on.split(":")[2] != action.partition(":")[0]
+        assert others or any(
+            one["Effect"] == "Allow"
             and any(fnmatchcase(action, pattern) for pattern in one["Action"])
             and any(fnmatchcase(on, pattern) for pattern in one["Resource"])
-        ]
-        assert behind, (action, on)
+            for one in limit
+        ), (action, on)
     for kind in ("AWS::IAM::Role", "AWS::IAM::User"):
-        for role in built.resources(kind):
-            assert json.dumps(role["PermissionsBoundary"]).endswith(f':policy/deployment/{built.spec.name}-boundary"]]}}')
+        for role in each.resources(kind):
+            assert json.dumps(role["PermissionsBoundary"]).endswith(f':policy/deployment/{each.spec.name}-boundary"]]}}')
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """People: which command each team may run, asked of the synthesized policies; and what no team may do."""
 
+import itertools
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from operations.main import app
 
-from .conftest import NAMES, Built, listed
+from .conftest import NAMES, PROJECT, Built, listed
 from .rights import COMMANDS, TABLE, TEAMS, cluster_rights, row
 from .simulator import ALLOWED, Request, Statements, decisions
 
@@ -19,11 +19,13 @@ pytestmark = pytest.mark.slow
 
 def _policies(cluster: Built) -> dict[str, Statements]:
     found: dict[str, Statements] = {"operator": [], "trainer": [], "reader": []}
-    for stack in ("access", "cluster"):
+    for stack, team in itertools.product(("access", "cluster"), found):
         for name, policy in cluster.whole("AWS::IAM::ManagedPolicy", stack).items():
-            for team in found:
-                if f"{team.title()}Policy" in name:
-                    found[team] += cluster.resolved(stack, policy["Properties"]["PolicyDocument"]["Statement"])
+            if f"{team.title()}Policy" in name:
+                properties = policy["Properties"]
+                assert len(properties["Groups"]) == len(properties["Roles"]) == 1, "who takes the role, or is of the group"
+                assert len(json.dumps(properties["PolicyDocument"])) < 6144
+                found[team] += cluster.resolved(stack, properties["PolicyDocument"]["Statement"])
     return found
 
 
@@ -40,17 +42,12 @@ def _bucket(cluster: Built) -> str:
 def _requests(cluster: Built, team: str, calls: list[dict[str, Any]]) -> list[Request]:
     kind, name = cluster.spec.cluster.kind, cluster.spec.name
     known = {"name": name, "team": team, "bucket": _bucket(cluster), "qualifier": name, "key": NAMES["AWS::KMS::Key"]}
-    return [
-        Request(
-            action,
-            TABLE["resources"].get(resource, resource).format(**known),
-            {
-                "aws:userid": "AROAEXAMPLE:me",
-                **{key: value.format(**known) for key, value in (context[0] if context else {}).items()},
-            },
-        )
-        for action, resource, *context in (call["ask"] for call in calls if call.get("only", kind) == kind)
-    ]
+    found = []
+    for action, resource, *context in (call["ask"] for call in calls if call.get("only", kind) == kind):
+        keys = {key: value.format(**known) for given in context for key, value in given.items()}
+        on = TABLE["resources"].get(resource, resource).format(**known)
+        found.append(Request(action, on, {"aws:userid": "AROAEXAMPLE:me", **keys}))
+    return found
 
 
 @pytest.mark.parametrize("team", TEAMS.values())
@@ -82,8 +79,8 @@ def test_the_cluster_agrees(team: str) -> None:
             assert ((resource, verb) in rights) == (team[0] in known["teams"]), command
 
 
-def test_docs_people_has_this_table(project: Path) -> None:
-    lines = (project / "docs" / "people.md").read_text().splitlines()
+def test_docs_people_has_this_table() -> None:
+    lines = (PROJECT / "docs" / "people.md").read_text().splitlines()
     told = {}
     for names, *marks in (line.split("|")[1:-1] for line in lines if line.startswith("| `") and line.count("|") == 5):
         teams = "".join(team for team, mark in zip(TEAMS, marks, strict=True) if mark.strip())
@@ -91,8 +88,8 @@ def test_docs_people_has_this_table(project: Path) -> None:
     assert told == {name: known["teams"] for name, known in COMMANDS.items()}
 
 
-def test_every_command_of_the_pages_is_in_the_table(project: Path) -> None:
-    text = (project / "README.md").read_text() + (project / "docs" / "commands.md").read_text()
+def test_every_command_of_the_pages_is_in_the_table() -> None:
+    text = (PROJECT / "README.md").read_text() + (PROJECT / "docs" / "commands.md").read_text()
     code = "\n".join(re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.M | re.S))
     lines = [part.strip() for line in code.splitlines() for part in line.lstrip("$ ").split("#")[0].split("&&")]
     cli = get_command(app)
@@ -119,11 +116,3 @@ def test_a_reader_changes_nothing(cluster: Built) -> None:
 def test_stars_stand_for_what_has_no_resource_of_its_own(cluster: Built) -> None:
     stars = {one["Sid"] for statements in _policies(cluster).values() for one in statements if one["Resource"] == "*"}
     assert stars - {"LogAnswers"} == {"Look", "BudgetTag", "ImageLogin", "FindTunnel"}
-
-
-def test_groups_and_roles_hold_the_same_policies(shipped: Built) -> None:
-    for stack in ("access", "cluster"):
-        for name, policy in shipped.whole("AWS::IAM::ManagedPolicy", stack).items():
-            if any(f"{team.title()}Policy" in name for team in TEAMS.values()):
-                assert len(policy["Properties"]["Groups"]) == len(policy["Properties"]["Roles"]) == 1
-                assert len(json.dumps(policy["Properties"]["PolicyDocument"])) < 6144

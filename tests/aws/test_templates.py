@@ -1,5 +1,8 @@
 """What settings come to in the templates: templates.yaml, and what a query does not say."""
 
+import json
+import os
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from constructs_lib.storage.bucket import HANDLER
 from operations.account.account_checks import TUNNEL_DISK
 from stacks.cluster_spec import TUNNEL_TYPE
 
-from .conftest import FILES, TABLE, Built
+from .conftest import FILES, PROJECT, TABLE, Built, by_type
 
 CASES = [
     pytest.param(name, row["ask"], row.get(name, row.get("each")), id=f"{row['says']} ({name})")
@@ -27,20 +30,19 @@ def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
     for stack in assembly.stacks:
         part = stack.stack_name.removeprefix(prefix)
         found["after"][part] = [one.id for one in stack.dependencies if not one.id.endswith("assets")]
-        for id, one in stack.template.get("Resources", {}).items():
-            whole = {"Id": id, "Deletion": one.get("DeletionPolicy"), "DependsOn": one.get("DependsOn", [])}
-            for place in (found["all"], found.setdefault(part, {})):
-                kind = one["Type"].removeprefix("AWS::").replace("::", "")
-                place.setdefault(kind, []).append({**whole, **one.get("Properties", {})})
+        if made := by_type(stack.template.get("Resources", {})):
+            found[part] = made
+        for kind, resources in made.items():
+            found["all"].setdefault(kind, []).extend(resources)
         outputs = {name: one["Value"] for name, one in stack.template.get("Outputs", {}).items()}
         found["outputs"][part] = {name: value for name, value in outputs.items() if not name.startswith("Exports")}
     return found
 
 
 @pytest.mark.parametrize(("name", "ask", "answer"), CASES)
-def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any, project: Path) -> None:
+def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any) -> None:
     if name == "stranger":
-        asked = laid_out(runpy.run_path(str(project / "examples" / "stranger_stack" / "app.py"))["app"]().synth(), "")
+        asked = laid_out(runpy.run_path(str(PROJECT / "examples" / "stranger_stack" / "app.py"))["app"]().synth(), "")
     else:
         built = variant(name)
         asked = {**laid_out(built.assembly, f"{built.spec.name}-"), "spec": built.spec.model_dump(mode="json")}
@@ -62,3 +64,61 @@ def test_the_emptier_is_the_reviewed_program(shipped: Built) -> None:
 def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
     said = (Path(variant("self-managed").assembly.directory) / "self-storage.metadata.json").read_text()
     assert "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear" in said
+
+
+def test_machines_keep_their_role_seal_their_disks_and_carry_the_budgets_tags(each_variant: Any) -> None:
+    # Pods reach it on the nodes of a self-managed cluster alone, whose data job has no other (NetworkPolicy keeps the rest away).
+    nodes = 2 if each_variant.spec.cluster.self_managed else 1
+    for stack, hops in (("cluster", 1), ("nodes", nodes)):
+        for template in each_variant.resources("AWS::EC2::LaunchTemplate", stack):
+            options = template["LaunchTemplateData"]["MetadataOptions"]
+            assert (options["HttpTokens"], options["HttpPutResponseHopLimit"]) == ("required", hops)
+    for template in each_variant.resources("AWS::EC2::LaunchTemplate"):
+        (disk,) = template["LaunchTemplateData"]["BlockDeviceMappings"]
+        assert (disk["Ebs"]["Encrypted"], disk["Ebs"]["DeleteOnTermination"]) == (True, True)
+        for specification in template["LaunchTemplateData"]["TagSpecifications"]:
+            tags = {tag["Key"]: tag["Value"] for tag in specification["Tags"]}
+            assert tags["cluster"] == each_variant.spec.name, specification["ResourceType"]
+
+
+def test_self_managed_nodes_join_by_nodeadm_and_one_access_entry(variant: Any) -> None:
+    own = variant("self-managed")
+    (entry,) = own.resources("AWS::EKS::AccessEntry", "nodes")
+    assert entry["Type"] == "EC2_LINUX"
+    templates = own.whole("AWS::EC2::LaunchTemplate", "nodes").items()
+    [data] = [one["Properties"]["LaunchTemplateData"] for name, one in templates if name.startswith("workers")]
+    image = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    assert data["ImageId"] == f"resolve:ssm:{image}"
+    parts = data["UserData"]["Fn::Base64"]["Fn::Join"][1]
+    text = "".join(part if isinstance(part, str) else "TOKEN" for part in parts)
+    head, _, body = text.partition("Content-Type: application/node.eks.aws\n\n")
+    assert head.startswith("MIME-Version: 1.0\nContent-Type: multipart/mixed; ")
+    assert json.loads(body.partition("\n\n--")[0]) == {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {
+            "cluster": {"name": "TOKEN", "apiServerEndpoint": "TOKEN", "certificateAuthority": "TOKEN", "cidr": "172.20.0.0/16"},
+            "kubelet": {"flags": ["--node-labels=team=speech", "--register-with-taints=batch=only:NoSchedule"]},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "stack"),
+    [
+        *(("shipped", stack) for stack in ("access", "network", "storage", "cluster", "nodes")),
+        *(("self-managed-cluster", stack) for stack in ("cluster", "nodes")),
+    ],
+)
+def test_the_templates_are_as_reviewed(variant: Any, name: str, stack: str) -> None:
+    """What a change of the code changes on AWS is seen in the diff, but for the scripts' checksums: these have their own tests.
+
+    Update them with `UPDATE_SNAPSHOTS=1 pytest tests/aws/test_templates.py`, and read the diff before you commit it.
+    """
+    built = variant(name)
+    whole = json.dumps(built.templates[stack], indent=1, sort_keys=True) + "\n"
+    text = re.sub(r"[0-9a-f]{64}(\.\w+)?", "<sha256>", whole) if name != "shipped" else whole
+    file = Path(__file__).with_name("snapshots") / f"{built.spec.name}-{stack}.json"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        file.write_text(text)
+    assert json.loads(file.read_text()) == json.loads(text), "update with UPDATE_SNAPSHOTS=1 if this is what you want"

@@ -14,39 +14,14 @@ MAY_IMPORT = {
     "constructs_lib": {"constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
     "settings": {"settings"},
     "stacks": {"stacks", "settings", "constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
-    "k8s_charts": {
-        "k8s_charts",
-        "paddle_node.contract",
-        "paddle_node.command_line",
-        "settings",
-        "cdk8s",
-        "constructs",
-    },
+    "k8s_charts": {"k8s_charts", "paddle_node.contract", "paddle_node.command_line", "settings", "cdk8s", "constructs"},
     "trainer_image": {"paddle_node"},
-    "operations": {
-        "operations",
-        "k8s_charts",
-        "stacks.cluster_spec",
-        "settings",
-        "stacks.distribution_lock",
-        "paddle_node",
-    },
-    "rehearsal": {
-        "rehearsal",
-        "k8s_charts",
-        "paddle_node",
-        "operations",
-        "settings",
-        "stacks.cluster_spec",
-    },
+    "operations": {"operations", "k8s_charts", "stacks.cluster_spec", "stacks.distribution_lock", "settings", "paddle_node"},
+    "rehearsal": {"rehearsal", "operations", "k8s_charts", "stacks.cluster_spec", "settings", "paddle_node"},
     "paddle_aws": {"operations"},
     "examples": {"paddle_aws", "paddle_node", "constructs_lib", "k8s_charts", "aws_cdk", "constructs"},
 }
-WATCHED = {
-    "app", "settings", "stacks", "constructs_lib", "k8s_charts", "paddle_node", "trainer_image", "operations", "paddle_aws",
-    "rehearsal",
-    "aws_cdk", "cdk8s", "constructs", "cdk_nag",
-}  # fmt: skip
+WATCHED = {"app", "paddle_node", "aws_cdk", "cdk8s", "constructs", "cdk_nag", *MAY_IMPORT}
 
 
 def imports(file: Path) -> set[str]:
@@ -61,12 +36,11 @@ def imports(file: Path) -> set[str]:
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_arrows(room: str) -> None:
-    allowed = MAY_IMPORT[room]
     wrong = [
         f"{file.relative_to(ROOT)} imports {name}"
         for file in (ROOT / room).rglob("*.py")
         for name in sorted(imports(file))
-        if not any(name == a or name.startswith(f"{a}.") for a in allowed)
+        if not any(name == allowed or name.startswith(f"{allowed}.") for allowed in MAY_IMPORT[room])
     ]
     assert wrong == []
 
@@ -77,11 +51,10 @@ def test_constructs_know_no_environment() -> None:
         assert not re.search(r"^\s*(import|from) (os|yaml)\b", file.read_text(), re.M), file
 
 
-def lock_files() -> list[Path]:
-    return sorted([*ROOT.glob("requirements/*.lock"), *ROOT.glob("trainer_image/*.lock"), *ROOT.glob("rehearsal/*/*.lock")])
+LOCKS = [file for folder in ("requirements", "trainer_image", "rehearsal/*") for file in sorted(ROOT.glob(f"{folder}/*.lock"))]
 
 
-@pytest.mark.parametrize("lock", lock_files(), ids=lambda p: p.name)
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda p: p.name)
 def test_locks_pin_with_hashes_and_name_no_index(lock: Path) -> None:
     text = lock.read_text()
     assert not re.search(r"^\s*(--(index|extra-index|find-links|trusted-host)|.*://)", text, re.M)

@@ -10,12 +10,7 @@ from typer.main import get_command
 from operations.main import app
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    *sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md")),
-]
+DOCUMENTS = sorted(str(file.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for file in folder.glob("*.md"))
 KNOWN = get_command(app).commands  # type: ignore[attr-defined]
 
 # tests/rehearsal/test_readme.py runs README's. Where each of CONTRIBUTING's is run: (file, what stands there).
@@ -56,28 +51,18 @@ def named(document: str, program: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_make_targets_exist(document: str) -> None:
-    wanted = {word for words in named(document, "make") for word in words if "=" not in word}
-    assert wanted <= set(re.findall(r"^([a-z-]+):.* ## ", (ROOT / "Makefile").read_text(), re.M))
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_paddle_aws_commands_and_options_exist(document: str) -> None:
+def test_what_a_document_names_exists(document: str) -> None:
+    targets = {word for words in named(document, "make") for word in words if "=" not in word}
+    assert targets <= set(re.findall(r"^([a-z-]+):.* ## ", (ROOT / "Makefile").read_text(), re.M))
     for words in named(document, "paddle-aws"):
         command = KNOWN[words[0]]
         for word in words[1:]:
             command = getattr(command, "commands", {}).get(word, command)
         options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
         assert {word for word in words if word.startswith("--")} <= options, words
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_links_lead_somewhere(document: str) -> None:
-    text = (ROOT / document).read_text()
-    links = [
-        link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link and not link.startswith("#")
-    ]
-    assert [link for link in links if not ((ROOT / document).parent / link).exists()] == []
+    links = re.findall(r"\]\(([^)\s#]+)", (ROOT / document).read_text())
+    folder = (ROOT / document).parent
+    assert [link for link in links if "://" not in link and not (folder / link).exists()] == []
 
 
 @pytest.mark.parametrize("program", sorted(f"benchmarks/{file.name}" for file in (ROOT / "benchmarks").glob("*.py")))
