@@ -63,7 +63,7 @@ class Rehearsal:
         job = self.job
         for name, part in self._spec:
             for field in getattr(type(part), "model_fields", ()):
-                if field.startswith("existing") and getattr(part, field) is not None:
+                if field.startswith("existing") and getattr(part, field):
                     there = f"{self.config.name}: {name}.{field} names what is in your account"
                     raise BadInput(f"{there}, and a rehearsal deploys into an empty one: leave it out here, or take another file")
         count = job.trainers + (job.parameter_servers or 0 if job.controller == "paddlejob" else 0)

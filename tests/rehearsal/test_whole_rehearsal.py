@@ -152,7 +152,10 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["refused"])
 def test_bad_input_is_one_sentence(clone, tmp_path, row):
     (tmp_path / "job.yaml").write_text(yaml.safe_dump({"name": "x", **row["job"]}))
-    code, said = clone.run("--job", str(tmp_path / "job.yaml"), "--config", row.get("config", "cluster.yaml"))
+    settings = yaml.safe_load((clone.folder / "cluster.yaml").read_text())
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(settings | row.get("cluster", {})))
+    config = row.get("config", str(tmp_path / "cluster.yaml"))
+    code, said = clone.run("--job", str(tmp_path / "job.yaml"), "--config", config)
     *begun, sentence = said.splitlines()
     assert code == 2 and row["refused"] in sentence
     assert len(begun) <= 1 and all(line.startswith("rehearsal of job.yaml") for line in begun)
