@@ -14,9 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 from aws_api import AwsApi, Parameters, Refused
-from commands import Run
+from commands import Done, Run
 from job_controller import JobController
-from kubernetes_api import KubernetesApi
 from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
@@ -87,42 +86,28 @@ def test_an_interrupted_upload_of_the_same_content_goes_on(
     assert changed or not [path for path in (folder / "cache" / "paddle-aws" / "uploads").iterdir() if path.is_file()]
 
 
-def _trained(run: Run, controller: JobController, folder: Path) -> JobFolder:
-    """A job that has ended, with one pass on the volume."""
-    controller.volume = folder / "volume"
-    job = JobFolder(folder / "volume" / "words")
-    save_pass(job, 0, {"parameters": b"x" * 1000})
-    assert run("submit", "--wait").code == 0
-    return job
+def test_a_pass_goes_to_the_bucket_without_ssh(run: Run, bucket: Any, api: JobController, job: JobFolder, folder: Path) -> None:
+    """One that has not reached the bucket is not fetched twice, but another run's pass of the same size is another one."""
 
+    def download(to: str) -> Done:
+        return run("results", "--download", "last", "--to", to)
 
-def test_a_pass_goes_to_the_bucket_without_ssh(
-    run: Run, bucket: Any, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
-    _trained(run, controller, folder)
-    done = run("results", "--download", "last", "--to", f"s3://{BUCKET}/models")
-    assert done.code == 0, done.err
-    assert "2 of 2 files sent" in done.err
-    keys = {found["Key"] for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="models/")["Contents"]}
-    assert keys == {f"models/pass-00000/{name}" for name in ("parameters", "done")}
-    assert bucket.get_object(Bucket=BUCKET, Key="models/pass-00000/parameters")["Body"].read() == b"x" * 1000
-    assert not list((folder / "cache" / "paddle-aws").rglob("parameters"))
-
-
-def test_a_pass_that_did_not_reach_the_bucket_is_not_fetched_twice(
-    run: Run, bucket: Any, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
-    job = _trained(run, controller, folder)
-    done = run("results", "--download", "last", "--to", "s3://nobody-has-this-bucket/models")
+    done = download("s3://nobody-has-this-bucket/models")
     assert done.code == 3 and "NoSuchBucket" in done.err
+    assert any("/read?" in path and "part-0" in path for _, path in api.requests)
     api.requests.clear()
-    done = run("results", "--download", "last", "--to", f"s3://{BUCKET}/again")
-    assert done.code == 0 and not [path for _, path in api.requests if "/read?" in path and "%2Fparameters" in path]
-    # Another run's pass of the same size is another one.
-    assert run("results", "--download", "last", "--to", "s3://nobody-has-this-bucket/models").code == 3
-    save_pass(job, 0, {"parameters": b"y" * 1000}, attempt=2)
-    assert run("results", "--download", "last", "--to", f"s3://{BUCKET}/other").code == 0
-    assert bucket.get_object(Bucket=BUCKET, Key="other/pass-00000/parameters")["Body"].read() == b"y" * 1000
+    done = download(f"s3://{BUCKET}/models")
+    assert done.code == 0 and "3 of 3 files sent" in done.err
+    assert not [path for _, path in api.requests if "/read?" in path and "part-0" in path]
+    keys = {found["Key"] for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="models/")["Contents"]}
+    assert keys == {f"models/pass-00002/{name}" for name in ("000/part-0", "program/train.py", "done")}
+    assert bucket.get_object(Bucket=BUCKET, Key="models/pass-00002/000/part-0")["Body"].read() == b"\2" * 100_000
+    assert not list((folder / "cache" / "paddle-aws").rglob("part-0"))
+
+    assert download("s3://nobody-has-this-bucket/models").code == 3
+    save_pass(job, 2, {"000/part-0": b"y" * 100_000, "program/train.py": b"print('hello')\n"}, attempt=2)
+    assert download(f"s3://{BUCKET}/other").code == 0
+    assert bucket.get_object(Bucket=BUCKET, Key="other/pass-00002/000/part-0")["Body"].read() == b"y" * 100_000
 
 
 @pytest.mark.parametrize(
@@ -137,22 +122,20 @@ def test_a_wrong_upload_is_one_sentence(run: Run, folder: Path, arguments: tuple
     assert (done.code, done.err) == (2, f"{sentence}\n")
 
 
-def test_submit_uploads_the_local_file_first(
-    run: Run, bucket: Any, api: KubernetesApi, controller: JobController, folder: Path
-) -> None:
+def test_submit_uploads_the_local_file_first(run: Run, bucket: Any, api: JobController, folder: Path) -> None:
     (folder / "local.tsv").write_text("a\tb\n")
     (folder / "job.yaml").write_text("name: words\ntrainers: 1\ndata: {source: local.tsv}\n")
     assert "would be uploaded" in run("submit", "--dry-run").err
     done = run("submit", "--wait")
     assert done.code == 0, done.err
     assert f"local.tsv is uploaded to s3://{BUCKET}/sources/words/local.tsv" in done.err
-    data = next(job for job in api.all("jobs") if "-data-" in job["metadata"]["name"])
+    (data,) = api.of("data")
     variables = {v["name"]: v.get("value") for v in data["spec"]["template"]["spec"]["containers"][0]["env"]}
     bucket.head_object(Bucket=BUCKET, Key=urlsplit(variables["DATA_SOURCE"]).path.lstrip("/"))
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-def test_kubectl_applies_the_same_manifests(run: Run, api: KubernetesApi, folder: Path) -> None:
+def test_kubectl_applies_the_same_manifests(run: Run, api: JobController, folder: Path) -> None:
     assert run("manifests").code == 0
     command = ["kubectl", "apply", "--server-side", "--validate=false", "-f", "dist"]
     done = subprocess.run(command, text=True, capture_output=True)

@@ -1,70 +1,150 @@
-"""`doctor`, `doctor --destroy` and `leftovers` against an emulated account: before, between and after deploy and destroy."""
+"""`doctor`, `diff` and `leftovers`: what they say to AWS's answers, and of a cluster in an emulated account."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from aws_api import AwsApi
+import yaml
+from aws_api import AwsApi, Parameters
 from commands import Done, Run
 from kubernetes_api import KubernetesApi
 
 from rehearsal.cloud import Cloud, CloudError
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
+VARIANTS = PROJECT / "tests" / "aws" / "variants"
 CONFIG = PROJECT / "cluster.yaml"
+OWN = VARIANTS / "self-managed-cluster.yaml"
+USER = "arn:aws:iam::000000000000:user/me"
+NOBODY = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
+CASES = yaml.safe_load(Path(__file__).with_name("doctor.yaml").read_text())["cases"]
 
 
-def states(done: Done) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for one in json.loads(done.out):
-        found.setdefault(one["check"], set()).add(one["state"])
+# What no emulator answers: quotas, instance types, simulated policies, budgets.
+
+
+def said(run: Run, *arguments: str | Path) -> dict[str, list[dict[str, str]]]:
+    """Each check's findings, state: text."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for one in json.loads(run("doctor", *map(str, arguments), "--json").out):
+        found.setdefault(one["check"], []).append({one["state"]: one["text"]})
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_check_says(run: Run, aws_api: AwsApi, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    case = CASES[name]
+    monkeypatch.setenv("KUBECONFIG", "none")
+    settings = {"retain": False, "region": "us-west-2", **case.get("settings", {})}
+    (folder / "cluster.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
+    config = VARIANTS / case["config"] if "config" in case else folder / "cluster.yaml"
+    for operation, answer in case["answers"].items():
+        (aws_api.refuse if isinstance(answer, str) else aws_api.answer)(*operation.split(), answer)
+    found = said(run, config, *case.get("options", "").split())
+    assert {check: found.get(check, []) for check in case["says"]} == case["says"]
+    # Nothing else is ever changed.
+    wanted = [{"CostAllocationTagsStatus": [{"TagKey": "cluster", "Status": "Active"}]}]
+    changes = "ce UpdateCostAllocationTagsStatus" in case["answers"]
+    assert aws_api.asked("UpdateCostAllocationTagsStatus") == (wanted if changes else [])
+
+
+def test_fix_without_a_budget_is_refused(run: Run) -> None:
+    done = run("doctor", str(CONFIG), "--fix")
+    assert done.code == 2 and done.err.startswith("--fix activates the tag that budget.monthly_usd counts by")
+
+
+@pytest.mark.parametrize("destroy", [(), ("--destroy",)], ids=["deploy", "destroy"])
+def test_without_an_account_nothing_is_well(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, destroy: Any) -> None:
+    """`doctor && cdk deploy` must not go on, and every check is there all the same."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in NOBODY:
+        monkeypatch.delenv(name, raising=False)
+    words = "no AWS credentials were found: log in"
+    done = run("doctor", str(CONFIG), *destroy)
+    assert done.code == 3 and "the account cannot be asked" in done.err
+    assert done.out.splitlines()[1].split(maxsplit=2)[:2] == ["credentials", "problem"] and words in done.out
+    # Of several checks that say the same the one line.
+    (same,) = [line for line in done.out.splitlines() if "not checked: " + words in line]
+    assert ("(protection, load balancers, network" if destroy else "(zones, instance types, quotas: vCPUs") in same
+    left = run("leftovers", str(CONFIG))
+    assert left.code == 3 and left.err.startswith(words) and len(left.err.splitlines()) == 1
+
+
+def simulated(api: AwsApi, *refused: str, apart: bool = False) -> None:
+    """IAM's simulation for a user; an action or resource in whose name one of `refused` is, is denied.
+
+    `apart`: of several resources AWS tells each one's decision below the action's.
+    """
+    api.answer("sts", "GetCallerIdentity", {"UserId": "AIDA", "Account": "000000000000", "Arn": USER})
+
+    def decided(action: str, arn: str) -> dict[str, str]:
+        decision = "implicitDeny" if any(word in f"{action} {arn}" for word in refused) else "allowed"
+        return {"EvalResourceName": arn, "EvalResourceDecision" if apart else "EvalDecision": decision}
+
+    def answer(asked: Parameters) -> dict[str, Any]:
+        assert asked["PolicySourceArn"] == USER
+        results = []
+        for action in asked["ActionNames"]:
+            each = [decided(action, arn) for arn in asked["ResourceArns"]]
+            whole = {"EvalResourceName": "*", "EvalDecision": "allowed", "ResourceSpecificResults": each}
+            results += [{"EvalActionName": action} | one for one in ([whole] if apart else each)]
+        return {"EvaluationResults": results}
+
+    api.answer("iam", "SimulatePrincipalPolicy", answer)
+
+
+def test_what_the_caller_may_not_is_named(run: Run, aws_api: AwsApi) -> None:
+    simulated(aws_api)
+    allowed = f"{USER} may take cdk's roles and deploy, and reach the cluster afterwards"
+    assert said(run, CONFIG)["permissions"] == [{"ok": allowed}]
+    advice = "take the operator's role, or join its group (docs/people.md)"
+    simulated(aws_api, "file-publishing", "secretsmanager:GetSecretValue", apart=True)
+    role = "arn:aws:iam::000000000000:role/cdk-tutorial-file-publishing-role-000000000000-us-west-2"
+    secret = "arn:aws:secretsmanager:us-west-2:000000000000:secret:tutorial/kubeconfig/operator-*"
+    assert said(run, OWN)["permissions"] == [
+        {"problem": f"{USER} may not sts:AssumeRole on {role}, needed to deploy with cdk's roles: {advice}"},
+        {"warning": f"{USER} may not secretsmanager:GetSecretValue on {secret}, needed to run `paddle-aws kubeconfig`: {advice}"},
+    ]
+    simulated(aws_api, "sts:AssumeRole")
+    assert "deploy-role" in said(run, OWN)["permissions"][0]["problem"]
+
+
+# Of an emulated account, before, between and after deploy and destroy.
+
+
+def states(run: Run, config: Path) -> dict[str, set[str]]:
+    return {check: {state for one in found for state in one} for check, found in said(run, config).items()}
+
+
 def test_an_empty_account(run: Run, aws: Cloud) -> None:
-    done = run("doctor", str(CONFIG), "--json")
-    assert done.code == 1
-    found = states(done)
+    found = states(run, CONFIG)
     assert found["credentials"] == found["zones"] == found["stacks"] == {"ok"}
     assert found["bootstrap"] == {"problem"}
     # What this account does not answer is unchecked, and the rest is checked all the same.
     assert found["instance types"] == {"warning"}
-    assert "not checked: AWS refused DescribeInstanceTypeOfferings" in done.out
     assert found["existing parts"] == {"ok"}
-    assert "run `paddle-aws bootstrap" in done.out
-
-
-def test_a_settings_file_that_is_wrong(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "cluster.yaml").write_text("retain: perhaps\n")
-    done = run("doctor", str(tmp_path / "cluster.yaml"))
-    assert done.code == 2 and done.err.startswith("cluster.yaml: retain must be true or false (found perhaps)")
+    done = run("doctor", str(CONFIG))
+    assert done.code == 1 and "run `paddle-aws bootstrap" in done.out
+    assert "not checked: AWS refused DescribeInstanceTypeOfferings" in done.out
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    """An account with the shipped cluster in it."""
-    state = tmp_path_factory.mktemp("deployed")
-    with Cloud(project=PROJECT, state=state) as cloud:
-        cloud.bootstrap()
-        cloud.deploy(CONFIG, state / "outputs.json")
-        yield cloud
+def deployed(account: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Cloud:
+    """The account, with the shipped cluster in it."""
+    account.bootstrap()
+    account.deploy(CONFIG, tmp_path_factory.mktemp("deployed") / "outputs.json")
+    return account
 
 
-def change_sets(cloud: Cloud, stack: str) -> dict[str, list[dict[str, str]]]:
-    found = cloud.client("cloudformation").list_change_sets(StackName=stack)["Summaries"]
-    return {"ChangeSets": [each for each in found if each["ExecutionStatus"] == "AVAILABLE"]}
-
-
-@pytest.mark.slow
 def test_diff_names_what_cloudformation_refuses_and_what_a_deploy_leaves_behind(
-    run: Run, deployed: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, aws: Cloud, deployed: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name, value in deployed.environment.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.chdir(PROJECT)
     other = tmp_path / "cluster.yaml"
     other.write_text(CONFIG.read_text().replace("zone:\n  name: paddle", "zone:\n  name: another"))
@@ -89,22 +169,16 @@ def test_diff_names_what_cloudformation_refuses_and_what_a_deploy_leaves_behind(
     deployed.deploy(CONFIG, tmp_path / "outputs.json")
 
 
-@pytest.mark.slow
 def test_a_cluster_from_its_deploy_to_its_destroy(
-    run: Run, deployed: Cloud, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, aws: Cloud, deployed: Cloud, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name, value in deployed.environment.items():
-        monkeypatch.setenv(name, value)
-    found = states(run("doctor", str(CONFIG), "--json"))
+    found = states(run, CONFIG)
     for check in ("bootstrap", "stacks", "cluster", "add-ons", "node groups", "mount targets"):
         assert found[check] == {"ok"}, check
-    assert found["kubectl"] == {"ok", "warning"}
-
-    assert found["stack policy"] == {"warning"}
-
+    assert found["kubectl"] == {"ok", "warning"} and found["stack policy"] == {"warning"}
     monkeypatch.chdir(PROJECT)
     assert run("protect", str(CONFIG)).code == 0
-    assert states(run("doctor", str(CONFIG), "--json"))["stack policy"] == {"ok"}
+    assert states(run, CONFIG)["stack policy"] == {"ok"}
     done = run("diff", str(CONFIG))
     assert (done.code, done.err) == (0, "nothing is replaced or removed\n")
     other = tmp_path / "cluster.yaml"
@@ -117,9 +191,9 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     other.write_text(CONFIG.read_text().replace("name: paddle\n", "name: second\n", 1))
     done = run("diff", str(other))
     assert done.code == 0 and "us-west-2 has another cluster: paddle. A new `name` is a new cluster" in " ".join(done.err.split())
-    assert all(
-        not each.get("ChangeSets") for each in [change_sets(deployed, name) for name in ("paddle-storage", "paddle-nodes")]
-    )
+    for stack in ("paddle-storage", "paddle-nodes"):
+        sets = deployed.client("cloudformation").list_change_sets(StackName=stack)["Summaries"]
+        assert "AVAILABLE" not in {each["ExecutionStatus"] for each in sets}
 
     assert run("doctor", "--destroy", str(CONFIG)).code == 0
     outputs = {
@@ -169,14 +243,9 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     assert done.code == 0, done.out + done.err
     deployed.client("logs").create_log_group(logGroupName="/aws/eks/paddle/cluster")
     done = run("leftovers", str(CONFIG))
-    assert done.code == 1
-    assert by_hand in done.out
+    assert done.code == 1 and by_hand in done.out
 
 
-OWN = PROJECT / "tests" / "aws" / "variants" / "self-managed-cluster.yaml"
-
-
-@pytest.mark.slow
 def test_a_self_managed_cluster_from_its_deploy_to_its_destroy(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The emulator's machines run and do not boot: what only a control plane can bring about is found missing."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
@@ -185,7 +254,7 @@ def test_a_self_managed_cluster_from_its_deploy_to_its_destroy(run: Run, tmp_pat
             monkeypatch.setenv(name, value)
         cloud.bootstrap(OWN)
         cloud.deploy(OWN, tmp_path / "outputs.json")
-        found = states(run("doctor", str(OWN), "--json"))
+        found = states(run, OWN)
         assert found["stacks"] == found["mount targets"] == {"ok"}
         assert found["kubeconfig"] == {"problem"} and found["control plane"] == found["groups"] == {"ok"}
         assert found["etcd snapshots"] == {"warning"} and "add-ons" not in found

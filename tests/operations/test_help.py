@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +18,28 @@ from operations.main import app
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
+COMMANDS = (PROJECT / "docs" / "commands.md").read_text()
 
 
-def commands(group: Any, before: str = "") -> dict[str, Any]:
-    """Every command by its whole name; those of a group behind the group's."""
-    found = {}
+def commands(group: Any, before: str = "") -> Iterator[str]:
+    """Every command's whole name: those of a group behind the group's."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            found |= commands(command, f"{before}{name} ")
+            yield from commands(command, f"{before}{name} ")
         elif not command.hidden:
-            found[f"{before}{name}"] = command
-    return found
+            yield f"{before}{name}"
 
 
-COMMANDS = commands(typer.main.get_command(app))
-
-
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", commands(typer.main.get_command(app)))
 def test_help_has_an_example(run: Run, name: str) -> None:
     done = run(*name.split(), "--help", columns=100)
     assert done.code == 0
     assert f"Example: paddle-aws {name}" in done.out or "&& paddle-aws " + name in done.out
-    assert "[[" not in done.out
-    text = (PROJECT / "docs" / "commands.md").read_text()
-    assert f"`{name}" in text
+    assert "[[" not in done.out and f"`{name}" in COMMANDS
 
 
 def test_the_exit_codes_are_documented() -> None:
-    text = (PROJECT / "docs" / "commands.md").read_text()
-    assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.M)} == {int(code) for code in Exit}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", COMMANDS, re.M)} == {int(code) for code in Exit}
 
 
 def test_help_flows_to_the_terminals_width(run: Run) -> None:

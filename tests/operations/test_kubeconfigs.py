@@ -13,69 +13,54 @@ from operations.errors import cli_errors
 pytestmark = pytest.mark.slow
 
 SECRET = "nobody-may-see-this-token"
-NO_CREDENTIAL = "the program that the kubeconfig names for your credential gave none: log in to AWS again"
-
-
-def program(*command: str) -> dict[str, Any]:
-    """A user whose credential a shell command gives."""
-    environment = [{"name": "SECRET", "value": SECRET}]
-    version = "client.authentication.k8s.io/v1beta1"
-    return {"exec": {"apiVersion": version, "command": command[0], "args": list(command[1:]), "env": environment}}
-
-
-USERS = {
-    "fails": (program("sh", "-c", 'echo "$SECRET"; echo "$SECRET" >&2; exit 3'), NO_CREDENTIAL),
-    "is not there": (program("/nowhere/aws"), NO_CREDENTIAL),
-    "gives no document": (program("sh", "-c", 'echo "$SECRET"'), NO_CREDENTIAL),
-    "gives nothing": (program("sh", "-c", "echo '{}'"), NO_CREDENTIAL),
-    "has no name": ({"exec": {"apiVersion": "v1", "env": [{"name": "SECRET", "value": SECRET}]}}, NO_CREDENTIAL),
-}
-
-
-@pytest.mark.parametrize("user", USERS)
-def test_a_credential_program_that(run: Run, api: JobController, tmp_path: Path, user: str) -> None:
-    settings, words = USERS[user]
-    api.kubeconfig(tmp_path / "kubeconfig", settings)
-    done = run("list")
-    assert done.code == 3 and words in done.err
-    assert len(done.err.splitlines()) == 1 and SECRET not in done.out + done.err
-    # Without a credential nothing is asked: the answer would blame somebody who is not the user.
-    assert api.requests == []
-
-
 TOKEN, NOBODY = {"token": SECRET}, "https://127.0.0.1:9"
+
+
+def program(**settings: Any) -> str:
+    """A kubeconfig whose user's credential a program gives."""
+    version = "client.authentication.k8s.io/v1beta1"
+    user = {"exec": {"apiVersion": version, "env": [{"name": "SECRET", "value": SECRET}], **settings}}
+    return kubeconfig("{api}", user)
+
+
+def shell(command: str) -> str:
+    return program(command="sh", args=["-c", command])
+
+
+NO_CREDENTIAL = "the program that the kubeconfig names for your credential gave none: log in to AWS again"
 FILES = {
+    "a program that fails": (shell('echo "$SECRET"; echo "$SECRET" >&2; exit 3'), NO_CREDENTIAL),
+    "a program that is not there": (program(command="/nowhere/aws"), NO_CREDENTIAL),
+    "a program that gives no document": (shell('echo "$SECRET"'), NO_CREDENTIAL),
+    "a program that gives nothing": (shell("echo '{}'"), NO_CREDENTIAL),
+    "a program without a name": (program(), NO_CREDENTIAL),
     "half a document": (f"users: [{{token: {SECRET}", "is no kubeconfig"),
     "a text": (SECRET, "is no kubeconfig"),
     "nothing": ("", "`paddle-aws kubeconfig` writes one"),
     "a user of a wrong name": (
-        kubeconfig(NOBODY, TOKEN).replace("  user:\n", "  usr:\n"),
+        kubeconfig(NOBODY, TOKEN).replace("user:\n", "usr:\n"),
         "cannot be used (Invalid kube-config file. Expected key user",
     ),
-    "a certificate that is not there": (
-        kubeconfig(NOBODY, TOKEN, **{"certificate-authority": "/nowhere/ca"}),
-        "does not exist: /nowhere/ca",
-    ),
-    "an address without its beginning": (
-        kubeconfig("127.0.0.1:9", TOKEN),
-        "server is 127.0.0.1:9: it has to begin with https://",
-    ),
-    "a server that is not there": (
-        kubeconfig("http://127.0.0.1:9", TOKEN, "c"),
-        "cluster c (http://127.0.0.1:9) cannot be reached",
-    ),
+    "no certificate": (kubeconfig(NOBODY, TOKEN, **{"certificate-authority": "/nowhere/ca"}), "does not exist: /nowhere/ca"),
+    "half an address": (kubeconfig("127.0.0.1:9", TOKEN), "server is 127.0.0.1:9: it has to begin with https://"),
+    "no server": (kubeconfig("http://127.0.0.1:9", TOKEN, "c"), "cluster c (http://127.0.0.1:9) cannot be reached"),
     "a folder": (None, "is no kubeconfig"),
 }
 
 
 @pytest.mark.parametrize("content", FILES)
-def test_a_file_that_holds(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+def test_a_file_that_holds(run: Run, api: JobController, tmp_path: Path, content: str) -> None:
     text, words = FILES[content]
-    (tmp_path / "kubeconfig").write_text(text) if text is not None else (tmp_path / "kubeconfig").mkdir()
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    (tmp_path / "kubeconfig").unlink()
+    if text is None:
+        (tmp_path / "kubeconfig").mkdir()
+    else:
+        (tmp_path / "kubeconfig").write_text(text.replace("{api}", api.url))
     done = run("list")
     assert done.code == 3 and words in done.err
     assert len(done.err.splitlines()) == 1 and SECRET not in done.out + done.err
+    # Without a credential nothing is asked: the answer would blame somebody who is not the user.
+    assert api.requests == []
 
 
 def test_a_context_that_is_not_there(run: Run, api: JobController) -> None:
@@ -95,7 +80,7 @@ def test_a_right_that_lacks_is_told_apart_from_a_rule_for_all(run: Run, api: Job
 
 @pytest.mark.parametrize("name", ["a b", "../words", "", "WORDS", "words/x", "-x" * 40])
 def test_what_is_no_name_is_never_sent(run: Run, api: JobController, folder: Path, name: str) -> None:
-    for command in (("status", name), ("list", "-n", name)) if not name.startswith("-") else (("status", "--", name),):
+    for command in (("status", "--", name), ("list", f"--namespace={name}")):
         done = run(*command)
         assert done.code == 2 and "lower-case" in done.err
     assert api.requests == []

@@ -20,89 +20,70 @@ import pytest
 import yaml
 from aws_api import AwsApi, Parameters, Refused
 from commands import Run
+from kubernetes_api import kubeconfig
 
-from operations.account import account_checks, account_search
-from operations.account.account_checks import AccountChecks
-from operations.account.deployed_checks import DeployedChecks
 from operations.main import app
-from stacks.cluster_spec import ClusterSpec
 
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
 CONFIG = PROJECT / "tests" / "aws" / "variants" / "self-managed-cluster.yaml"
 SHIPPED = PROJECT / "cluster.yaml"
+OPERATORS = "tutorial/kubeconfig/operator"
 TOKEN = "a-client-key-that-nobody-may-see"
-KUBECONFIG = {
-    "apiVersion": "v1",
-    "kind": "Config",
-    "clusters": [{"name": "default", "cluster": {"server": "https://203.0.113.9:6443", "certificate-authority-data": "Q0E="}}],
-    "users": [{"name": "default", "user": {"client-certificate-data": "Q0VSVA==", "client-key-data": TOKEN}}],
-    "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
-    "current-context": "default",
-}
+USER = {"client-certificate-data": "Q0VSVA==", "client-key-data": TOKEN}
+KUBECONFIG = kubeconfig("https://203.0.113.9:6443", USER, **{"certificate-authority-data": "Q0E="})
 
 
 @pytest.fixture
-def spec() -> ClusterSpec:
-    return ClusterSpec.load(CONFIG)
-
-
-@pytest.fixture
-def secrets(aws_api: AwsApi) -> dict[str, str | None]:
-    """Secrets by name; None: one without a value. What is not here may not be read."""
-    found: dict[str, str | None] = {"tutorial/kubeconfig/operator": yaml.safe_dump(KUBECONFIG)}
+def secrets(aws_api: AwsApi) -> dict[str, str | Refused]:
+    """Secrets by name, or AWS's refusal. What is not here may not be read."""
+    found: dict[str, str | Refused] = {OPERATORS: KUBECONFIG}
 
     def answer(asked: Parameters) -> dict[str, Any]:
-        name = asked["SecretId"]
-        if name not in found:
-            raise Refused(
-                "AccessDeniedException", f"User: x is not authorized to perform: secretsmanager:GetSecretValue on {name}"
-            )
-        if (text := found[name]) is None:
-            why = "Secrets Manager can't find the specified secret value for staging label: AWSCURRENT"
-            raise Refused("ResourceNotFoundException", why)
-        return {"Name": name, "SecretString": text}
+        text = found.get(asked["SecretId"], Refused("AccessDeniedException", "x may not secretsmanager:GetSecretValue"))
+        if isinstance(text, Refused):
+            raise text
+        return {"Name": asked["SecretId"], "SecretString": text}
 
     aws_api.answer("secretsmanager", "GetSecretValue", answer)
     return found
 
 
-def test_the_kubeconfig_is_merged_and_never_shown(run: Run, secrets: dict[str, str | None], tmp_path: Path) -> None:
+def test_each_team_has_a_kubeconfig_that_is_merged_and_never_shown(
+    run: Run, secrets: dict[str, str | Refused], tmp_path: Path
+) -> None:
     file = tmp_path / "config"
     done = run("kubeconfig", str(CONFIG), "--file", str(file))
-    assert done.code == 0, done.err
+    assert (done.code, done.out) == (0, "")
     assert done.err == f"as the operator of cluster tutorial\n{file} has the context tutorial, and it is the current one\n"
-    assert TOKEN not in done.out + done.err
-    assert yaml.safe_load(file.read_text())["users"] == [{"name": "tutorial", "user": KUBECONFIG["users"][0]["user"]}]  # type: ignore[index]
+    assert yaml.safe_load(file.read_text())["users"] == [{"name": "tutorial", "user": USER}]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
-
-def test_each_team_has_its_own(run: Run, secrets: dict[str, str | None], tmp_path: Path) -> None:
-    secrets.clear()
-    secrets["tutorial/kubeconfig/trainer"] = yaml.safe_dump(KUBECONFIG)
-    done = run("kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"))
+    secrets["tutorial/kubeconfig/trainer"] = secrets.pop(OPERATORS)
+    done = run("kubeconfig", str(CONFIG), "--file", str(file))
     assert done.code == 0 and "as the trainer of cluster tutorial" in done.err and "context tutorial-trainer" in done.err
-    done = run("kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"), "--team", "operator")
+    done = run("kubeconfig", str(CONFIG), "--file", str(file), "--team", "operator")
     assert done.code == 3 and "AWS refused GetSecretValue: AccessDeniedException" in done.err
     secrets.clear()
     assert run("kubeconfig", str(CONFIG)).code == 3
 
 
+NO_VALUE = "Secrets Manager can't find the specified secret value for staging label: AWSCURRENT"
+
+
 @pytest.mark.parametrize(
-    ("text", "code", "sentence"),
+    ("secret", "code", "sentence"),
     [
-        (None, 3, "the control plane of tutorial has not written its kubeconfig yet: wait until it has started (some minutes)"),
-        ("", 2, "deploy the cluster, or correct name and region"),
+        (Refused("ResourceNotFoundException", NO_VALUE), 3, "has not written its kubeconfig yet: wait until it has started"),
+        (Refused("ResourceNotFoundException", "can't find the specified secret."), 2, "deploy the cluster, or correct name and"),
         (f"[{TOKEN}", 2, "holds no kubeconfig"),
     ],
 )
 def test_a_secret_that_holds_none(
-    run: Run, aws_api: AwsApi, secrets: dict[str, str | None], tmp_path: Path, text: str | None, code: int, sentence: str
+    run: Run, secrets: dict[str, str | Refused], tmp_path: Path, secret: str | Refused, code: int, sentence: str
 ) -> None:
-    secrets["tutorial/kubeconfig/operator"] = text
-    if text == "":
-        aws_api.refuse("secretsmanager", "GetSecretValue", "ResourceNotFoundException", "can't find the specified secret.")
+    secrets[OPERATORS] = secret
     done = run("kubeconfig", str(CONFIG), "--file", str(tmp_path / "config"))
     assert done.code == code and sentence in done.err and TOKEN not in done.err
     assert not (tmp_path / "config").exists()
@@ -144,18 +125,18 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str = "1.2.7
 
 
 @pytest.fixture
-def private(tmp_path: Path) -> str:
-    """The self-managed cluster, with a private endpoint."""
+def tunnel(secrets: dict[str, str | Refused], plugin: Path, tmp_path: Path) -> tuple[str, ...]:
+    """The command's arguments for a tunnel to the self-managed cluster, with a private endpoint."""
     settings = yaml.safe_load(CONFIG.read_text())
     settings["cluster"] |= {"public_access_from": [], "elastic_ip": False}
     (tmp_path / "private.yaml").write_text(yaml.safe_dump(settings))
-    return str(tmp_path / "private.yaml")
+    return ("kubeconfig", str(tmp_path / "private.yaml"), "--file", str(tmp_path / "config"), "--tunnel")
 
 
 def test_a_tunnel_leads_where_its_document_leads(
-    run: Run, aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, private: str, tmp_path: Path
+    run: Run, aws_api: AwsApi, plugin: Path, tunnel: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = run("kubeconfig", private, "--file", str(tmp_path / "config"), "--tunnel", "--port", "6444")
+    done = run(*tunnel, "--port", "6444")
     assert done.code == 0, done.err
     assert "leads through this tunnel (127.0.0.1:6444); Ctrl-C closes it\nthe tunnel is closed\n" in done.err
     [found] = aws_api.asked("DescribeInstances")
@@ -208,11 +189,13 @@ def test_a_cluster_without_a_tunnel_says_so(run: Run, aws_api: AwsApi, plugin: P
 
 
 def test_ctrl_c_closes_the_tunnel(
-    aws_api: AwsApi, secrets: dict[str, str | None], plugin: Path, private: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    aws_api: AwsApi, plugin: Path, tunnel: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, monkeypatch, seconds=60)
     aws_api.answer("ssm", "TerminateSession", lambda asked: (tmp_path / "ended").touch() or asked)
-    process = multiprocessing.get_context("fork").Process(target=in_a_group_of_its_own, args=(private, tmp_path), daemon=True)
+    process = multiprocessing.get_context("fork").Process(
+        target=in_a_group_of_its_own, args=(tunnel, tmp_path / "errors"), daemon=True
+    )
     process.start()
     while not plugin.exists():
         assert process.is_alive()
@@ -225,80 +208,57 @@ def test_ctrl_c_closes_the_tunnel(
     assert (tmp_path / "ended").exists()
 
 
-def in_a_group_of_its_own(config: str, folder: Path) -> None:
+def in_a_group_of_its_own(arguments: tuple[str, ...], errors: Path) -> None:
     os.setsid()
-    sys.stderr = (folder / "errors").open("w", buffering=1)
-    app(["kubeconfig", config, "--file", str(folder / "config"), "--tunnel"])
+    sys.stderr = errors.open("w", buffering=1)
+    app([*arguments])
 
 
 def test_what_a_tunnel_needs(
-    run: Run,
-    aws_api: AwsApi,
-    secrets: dict[str, str | None],
-    plugin: Path,
-    private: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, aws_api: AwsApi, tunnel: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ("kubeconfig", private, "--file", str(tmp_path / "config"), "--tunnel")
     aws_api.answer("ec2", "DescribeInstances", {"Reservations": []})
-    done = run(*arguments)
+    done = run(*tunnel)
     assert done.code == 1 and done.err.splitlines()[-1].startswith("no machine tutorial-tunnel runs in us-west-2")
     install(tmp_path, monkeypatch, version="1.2.497.0")
-    done = run(*arguments)
+    done = run(*tunnel)
     assert done.code == 2 and "session-manager-plugin is 1.2.497.0: one newer than 1.2.497.0 is needed" in done.err
     monkeypatch.setenv("PATH", "/nonexistent")
-    done = run(*arguments)
+    done = run(*tunnel)
     assert done.code == 2 and "session-manager-plugin is not installed" in done.err
     assert aws_api.asked("StartSession") == [] and not (tmp_path / "config").exists()
 
 
-# Ready, and gone.
+# Gone.
 
 
-def test_a_cluster_that_is_half_ready(aws_api: AwsApi, spec: ClusterSpec) -> None:
-    """One that is: tests/operations/test_doctor.py."""
-    outputs = [{"OutputKey": "ControlPlaneAddress", "OutputValue": "172.20.0.9"}]
-    stack = {"StackName": "tutorial-cluster", "StackStatus": "CREATE_COMPLETE", "CreationTime": datetime.now(UTC)}
-    aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": [stack | {"Outputs": outputs}]})
-    aws_api.answer("ec2", "DescribeInstances", {"Reservations": []})
-    aws_api.answer("secretsmanager", "DescribeSecret", {"Name": "s", "VersionIdsToStages": {"v" * 32: ["AWSCURRENT"]}})
-    known = yaml.safe_load(Path(__file__).with_name("leftovers.yaml").read_text())["gone"]
-    (group,) = known["autoscaling DescribeAutoScalingGroups"]["AutoScalingGroups"]
-    empty = {"AutoScalingGroups": [group | {"DesiredCapacity": 1, "Instances": []}]}
-    aws_api.answer("autoscaling", "DescribeAutoScalingGroups", empty)
-    wanted = ("control plane", "kubeconfig", "groups")
-    checks = [check for check in DeployedChecks(spec, AccountChecks(spec)).ready() if check[0] in wanted]
-    found = {one.check: one.state for one in account_checks.run(checks)}
-    assert found == {"control plane": "problem", "kubeconfig": "ok", "groups": "problem"}
-
-
-def test_what_a_destroyed_one_may_leave(aws_api: AwsApi, spec: ClusterSpec) -> None:
+def test_what_a_destroyed_one_may_leave(run: Run, aws_api: AwsApi) -> None:
     text = Path(__file__).with_name("leftovers.yaml").read_text().replace("${here}", "us-west-2:000000000000")
     known = yaml.safe_load(text)
 
-    def answer(answers: dict[str, Any], tags: list[dict[str, str]]) -> None:
+    def left(answers: dict[str, Any], tags: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, list[str]]]:
         for operation, answer in answers.items():
             aws_api.answer(*operation.split(), answer)
         mappings = [{"ResourceARN": one, "Tags": tags} for one in known["tagged"]]
         tagged = {"PaginationToken": "", "ResourceTagMappingList": mappings}
         aws_api.answer("resourcegroupstaggingapi", "GetResources", tagged)
+        done = run("leftovers", str(CONFIG), "--json")
+        assert done.code == 1
+        return json.loads(done.out)["left"], json.loads(done.out)["not_asked"]
 
-    answer(known["gone"], [])
-    found, unasked = account_search.search(spec)
-    assert {one.id: one.command.removesuffix(" --region us-west-2") for one in found} == known["commands"]
-    assert all(one.command.endswith(" --region us-west-2") for one in found if one.service != "s3")
+    found, unasked = left(known["gone"], [])
+    assert {one["id"]: one["command"].removesuffix(" --region us-west-2") for one in found} == known["commands"]
+    assert all(one["command"].endswith(" --region us-west-2") for one in found if one["service"] != "s3")
     # What was not answered here is said to be unasked, never taken for empty; EKS is not asked at all.
     names = [name for each in unasked.values() for name in each]
     assert "log groups" in names and "clusters" not in names
 
-    answer(known["live"], [{"Key": "aws:cloudformation:stack-name", "Value": "tutorial-nodes"}])
     own = [resource(id) for id in known["owned"]] + [resource("vpc-1", "DELETE_SKIPPED")]
     aws_api.answer("cloudformation", "ListStackResources", {"StackResourceSummaries": own})
-    found, _ = account_search.search(spec)
-    deployed = {one.id for one in found if one.expected == "deployed" and one.command == "cdk destroy tutorial-nodes"}
+    found, _ = left(known["live"], [{"Key": "aws:cloudformation:stack-name", "Value": "tutorial-nodes"}])
+    deployed = {one["id"] for one in found if one["expected"] == "deployed" and one["command"] == "cdk destroy tutorial-nodes"}
     assert set(known["deployed"]) <= deployed
-    assert set(known["nobodys"]) <= {one.id for one in found} - deployed
+    assert set(known["nobodys"]) <= {one["id"] for one in found} - deployed
 
 
 def resource(id: str, state: str = "CREATE_COMPLETE") -> dict[str, Any]:

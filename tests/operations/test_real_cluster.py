@@ -16,7 +16,6 @@ import secrets
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,21 +38,15 @@ GOLDEN = sorted((PROJECT / "tests" / "charts" / "golden").glob("*.yaml"))
 FOREIGN = {"PodGroup"}
 """Kinds of operators that are not ours: checked where the cluster has them."""
 NOWHERE = {"paddle-aws/test": "nowhere"}
-Soon = Callable[..., Any]
 
 
-@pytest.fixture
-def soon() -> Callable[[Callable[[], Any]], Any]:
+def soon(true: Callable[[], Any], seconds: float = 60) -> Any:
     """Waits until something becomes true."""
-
-    def wait(true: Callable[[], Any], seconds: float = 60) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (found := true()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert found
-        return found
-
-    return wait
+    deadline = time.monotonic() + seconds
+    while not (found := true()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert found
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +70,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     for volume in cluster.items("/api/v1/persistentvolumes", "app.kubernetes.io/part-of=paddle-aws"):
         if volume["spec"].get("claimRef", {}).get("namespace") == name:
             cluster.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
-    deadline = time.monotonic() + 60
-    while cluster.find(f"/api/v1/namespaces/{name}") and time.monotonic() < deadline:
-        time.sleep(0.5)
+    soon(lambda: cluster.find(f"/api/v1/namespaces/{name}") is None)
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +83,13 @@ def paddle_job_kind(cluster: Cluster) -> Iterator[None]:
         return
     cluster.apply(definition)
     kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": {"name": "any", "namespace": "any"}}
-    # A server takes a moment to serve it.
-    for _ in range(60):
+
+    def served() -> str:
         with contextlib.suppress(NotInstalled):
-            cluster.path(kind)
-            break
-        time.sleep(1)
+            return cluster.path(kind)
+        return ""
+
+    soon(served)
     yield
     cluster.delete(path)
 
@@ -125,43 +117,33 @@ def dry_run(cluster: Cluster, document: Object) -> Object:
     return answer
 
 
+def pods(document: Object) -> Iterator[Object]:
+    """The pods of a Job or PaddleJob, without classes and accounts: those belong to a cluster that has them."""
+    spec = document.get("spec") or {}
+    parts = {"PaddleJob": [spec.get("ps"), spec.get("worker")], "Job": [spec]}.get(document["kind"], [])
+    for number, template in enumerate(part["template"] for part in parts if part):
+        metadata = {"name": f"a-pod-{number}", "namespace": "any", "labels": template["metadata"].get("labels", {})}
+        inner = {k: v for k, v in template["spec"].items() if k not in ("priorityClassName", "serviceAccountName")}
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": inner}
+
+
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
-def test_the_server_takes_every_manifest(cluster: Cluster, namespace: str, paddle_job_kind: None, file: Path) -> None:
+def test_the_server_takes_every_manifest_and_lets_every_pod_in(
+    cluster: Cluster, namespace: str, paddle_job_kind: None, file: Path
+) -> None:
+    """A Job is admitted whatever its pods are: only a pod shows what Pod Security makes of it."""
     unknown = set()
     for document in golden(file):
         try:
-            answer = dry_run(cluster, moved(document, namespace))
+            assert dry_run(cluster, moved(document, namespace))["kind"] == document["kind"]
         except NotInstalled:
             unknown.add(document["kind"])
-            continue
-        assert answer["kind"] == document["kind"]
     assert unknown <= FOREIGN
-
-
-def templates(document: Object) -> list[Object]:
-    spec = document.get("spec") or {}
-    if document["kind"] == "PaddleJob":
-        return [spec[part]["template"] for part in ("ps", "worker") if part in spec]
-    return [spec["template"]] if document["kind"] == "Job" else []
-
-
-@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
-def test_pod_security_lets_every_pod_in(cluster: Cluster, namespace: str, file: Path) -> None:
-    """A Job is admitted whatever its pods are: only a pod shows what Pod Security makes of it."""
-    documents = golden(file)
-    privileged = any(
-        d["metadata"].get("labels", {}).get("pod-security.kubernetes.io/enforce") not in (None, "restricted")
-        for d in documents
-        if d["kind"] == "Namespace"
-    )
-    if privileged:
-        pytest.skip("its pods use the host's network: the namespace that they need is privileged")
-    for document in documents:
-        for number, template in enumerate(templates(document)):
-            metadata = {"name": f"a-pod-{number}", "namespace": namespace, "labels": template["metadata"].get("labels", {})}
-            # Classes and accounts belong to a cluster that has them.
-            spec = {k: v for k, v in template["spec"].items() if k not in ("priorityClassName", "serviceAccountName")}
-            dry_run(cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    labels = [d["metadata"].get("labels", {}) for d in golden(file) if d["kind"] == "Namespace"]
+    # Pods on the host's network need a privileged namespace.
+    if {one.get("pod-security.kubernetes.io/enforce") for one in labels} <= {None, "restricted"}:
+        for pod in (pod for document in golden(file) for pod in pods(document)):
+            dry_run(cluster, moved(pod, namespace))
 
 
 @pytest.fixture
@@ -179,36 +161,21 @@ def words(namespace: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder
 
 
-@pytest.fixture
-def kubelet(cluster: Cluster, namespace: str) -> Iterator[Callable[[str, int], None]]:
-    """Ends the pods of a component with a code, as they come, until the test is over."""
-    codes: dict[str, int] = {}
-    closed = threading.Event()
-
-    def play() -> None:
-        while not closed.wait(0.3):
-            for pod in cluster.items(f"/api/v1/namespaces/{namespace}/pods", "app.kubernetes.io/part-of=paddle-aws"):
-                code = codes.get(pod["metadata"]["labels"]["app.kubernetes.io/component"])
-                if code is not None and pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"]:
-                    end(cluster, pod, code)
-
-    thread = threading.Thread(target=play, daemon=True)
-    thread.start()
-    yield codes.__setitem__
-    closed.set()
-    thread.join(10)
+def end(cluster: Cluster, namespace: str, component: str, code: int) -> None:
+    """Writes the statuses that a kubelet would write of the waiting pods of a component: their containers have ended."""
+    path, headers = f"/api/v1/namespaces/{namespace}/pods", {"Content-Type": "application/merge-patch+json"}
+    for pod in cluster.items(path, f"app.kubernetes.io/component={component}"):
+        if pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"]:
+            body = json.dumps({"status": ended_status(pod, code, "its last line" if code else "")}).encode()
+            # A pod that has gone or changed meanwhile has its turn again.
+            with contextlib.suppress(ApiError):
+                cluster.request("PATCH", f"{path}/{pod['metadata']['name']}/status", headers=headers, body=body)
 
 
-def end(cluster: Cluster, pod: Object, code: int) -> None:
-    """Writes the status of a pod whose container has ended."""
-    status = ended_status(pod, code, "its last line" if code else "")
-    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/status"
-    headers = {"Content-Type": "application/merge-patch+json"}
-    try:
-        cluster.request("PATCH", path, headers=headers, body=json.dumps({"status": status}).encode())
-    except ApiError as error:
-        if error.status not in (404, 409):
-            raise
+def submission(*options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "operations.main", "submit", *options]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def state(run: Run) -> dict[str, Any]:
@@ -216,36 +183,34 @@ def state(run: Run) -> dict[str, Any]:
     return found
 
 
-def test_a_job_from_its_submission_to_its_end(
-    run: Run, cluster: Cluster, words: Path, kubelet: Callable[[str, int], None], soon: Soon
-) -> None:
-    command = [sys.executable, "-m", "operations.main", "submit", "--wait"]
-    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
-    submitting = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+def test_a_job_from_its_submission_to_its_end(run: Run, cluster: Cluster, namespace: str, words: Path) -> None:
+    def reached(wanted: str, component: str = "") -> dict[str, Any]:
+        """The job's state, when it waits for a reason; until then the pods of a component end well."""
+        if component:
+            end(cluster, namespace, component, 0)
+        found = state(run)
+        return found if found["state"] == wanted and found["reason"] else {}
+
+    submitting = submission("--wait")
     # The data job first: what keeps its pod, in words.
     soon(lambda: run("status").code == 0)
-    held = soon(lambda: (found := state(run))["state"] == "splitting" and found["reason"] and found)
+    held = soon(lambda: reached("splitting"))
     assert held["training"] is None and "no node" in held["reason"]
-    kubelet("data", 0)
-    found = soon(lambda: (found := state(run))["state"] == "waiting" and found["reason"] and found)
+    found = soon(lambda: reached("waiting", "data"))
     assert (found["data"]["state"], found["training"]["wanted"]) == ("done", 2)
-    assert [job["state"] for job in json.loads(run("list", "-n", found["namespace"], "--json").out)] == ["waiting"]
+    assert [job["state"] for job in json.loads(run("list", "-n", namespace, "--json").out)] == ["waiting"]
     assert "runs already" in run("submit").err and run("delete").code == 2
 
-    kubelet("trainer", 0)
-    _, errors = submitting.communicate(timeout=60)
+    soon(lambda: end(cluster, namespace, "trainer", 0) or submitting.poll() is not None)
+    _, errors = submitting.communicate()
     assert submitting.returncode == 0, errors
     assert "trainer 0-1 waiting: " in errors and "is done: 2 of 2 pods succeeded" in errors
     done = run("delete")
     assert done.code == 0, done.err
-    name = found["job"]
-    for path in (
-        f"/apis/batch/v1/namespaces/{found['namespace']}/jobs",
-        f"/api/v1/namespaces/{found['namespace']}/pods",
-        f"/apis/networking.k8s.io/v1/namespaces/{found['namespace']}/networkpolicies",
-        "/api/v1/persistentvolumes",
-    ):
-        soon(lambda path=path: not cluster.items(path, f"app.kubernetes.io/instance={name}"), 30)
+    core, batch, networking = "/api/v1", "/apis/batch/v1", "/apis/networking.k8s.io/v1"
+    paths = [f"{core}/persistentvolumes", f"{core}/namespaces/{namespace}/pods", f"{batch}/namespaces/{namespace}/jobs"]
+    for path in (*paths, f"{networking}/namespaces/{namespace}/networkpolicies"):
+        soon(lambda path=path: not cluster.items(path, f"app.kubernetes.io/instance={found['job']}"))
 
 
 # Who may only submit jobs (docs/people/deployers.yaml).
@@ -274,12 +239,9 @@ def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]
             cluster.delete(cluster.path(document))
 
 
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-
-
-@needs_kubectl
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 def test_a_deployer_may_do_nothing_else(
-    cluster: Cluster, namespace: str, deployer: Path, monkeypatch: pytest.MonkeyPatch, soon: Soon
+    cluster: Cluster, namespace: str, deployer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(deployer))
     somebody = Cluster()
@@ -309,18 +271,17 @@ def test_a_deployer_may_do_nothing_else(
         return False
 
     for document in forbidden:
-        soon(lambda document=document: refused(document), 60)
+        soon(lambda document=document: refused(document))
     allowed = volume | {"spec": volume["spec"] | driver, "metadata": {"name": f"{namespace}.allowed"}}
-    soon(lambda: not refused(allowed), 60)
+    soon(lambda: not refused(allowed))
     with pytest.raises(Unreachable, match="403"):
         somebody.items("/api/v1/namespaces/kube-system/pods")
 
 
-def test_somebody_elses_change_is_not_overwritten(
-    run: Run, cluster: Cluster, words: Path, kubelet: Callable[[str, int], None]
-) -> None:
-    kubelet("data", 65)
-    assert run("submit").code == 1
+def test_somebody_elses_change_is_not_overwritten(run: Run, cluster: Cluster, namespace: str, words: Path) -> None:
+    submitting = submission()
+    soon(lambda: end(cluster, namespace, "data", 65) or submitting.poll() is not None)
+    assert submitting.returncode == 1
     name = state(run)["job"]
     path = f"/apis/networking.k8s.io/v1/namespaces/{state(run)['namespace']}/networkpolicies/{name}-data"
     patch = {"spec": {"policyTypes": ["Ingress"]}}

@@ -1,6 +1,6 @@
-"""An upgrade by the one documented way, really deployed: what is behind before, what changes in which order, what is said after.
+"""`lock add-ons`, and an upgrade by the one documented way, really deployed: what is behind before, and changes in which order.
 
-The emulator has neither EKS's list of add-on versions nor AWS's public parameters: the test answers with both.
+The emulator has neither EKS's list of add-on versions nor AWS's public parameters: the tests answer with both.
 """
 
 from __future__ import annotations
@@ -11,21 +11,91 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from add_on_answers import AddOnAnswers, release
-from aws_api import AwsApi
-from commands import Done, Run
+from aws_api import AwsApi, Parameters
+from commands import Run
 
-from operations.account.version_checks import refused_step
 from rehearsal.cloud import Cloud, CloudError
-from stacks.cluster_spec import ClusterSpec
+from settings.errors import SettingError
+from stacks.build import locked_versions
+from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES
 
 PROJECT = Path(__file__).parents[2]
 VERSIONS = ("version", "add-on versions", "node images")
 
 
+def release(kubernetes: str, day: int = 1) -> str:
+    """Of a node image."""
+    return f"{kubernetes}.0-2026110{day}"
+
+
+class AddOnAnswers:
+    """Two pages an add-on, the older version first; the releases of all images but NVIDIA's of 1.36."""
+
+    def __init__(self, api: AwsApi) -> None:
+        self.newest: dict[str, int] = {}
+        """Patch of an add-on's default version: 1, where it is not here; 0: it has none."""
+        self.day = 1
+        api.answer("eks", "DescribeAddonVersions", self._supported)
+        api.answer("ssm", "GetParameters", self._recommended)
+
+    def _supported(self, asked: Parameters) -> dict[str, Any]:
+        name, kubernetes = asked["addonName"], asked["kubernetesVersion"]
+        default, last = self.newest.get(name, 1), "nextToken" in asked
+        patch = default if last else 0
+        elsewhere = {"clusterVersion": "1.0", "defaultVersion": True}
+        here = {"clusterVersion": kubernetes, "defaultVersion": last and default > 0}
+        version = {"addonVersion": f"v1.{kubernetes[2:]}.{patch}-eksbuild.1", "compatibilities": [here, elsewhere]}
+        more = {} if last else {"nextToken": "more"}
+        return {"addons": [{"addonName": name, "addonVersions": [version]}], **more}
+
+    def _recommended(self, asked: Parameters) -> dict[str, Any]:
+        assert all(name.endswith("/recommended/release_version") for name in asked["Names"])
+        known = [name for name in asked["Names"] if "/1.36/amazon-linux-2023/x86_64/nvidia/" not in name]
+        return {"Parameters": [{"Name": name, "Value": release(name.split("/")[5], self.day)} for name in known]}
+
+
+@pytest.mark.slow
+def test_the_default_of_each_add_on_and_version_is_read(run: Run, aws_api: AwsApi, tmp_path: Path) -> None:
+    aws = AddOnAnswers(aws_api)
+    out = tmp_path / "locks" / "add-ons.json"
+    command = ("lock", "add-ons", str(PROJECT / "cluster.yaml"), "--out", str(out))
+    done = run(*command)
+    assert (done.code, done.out) == (0, ""), done.err
+    count = (len(ADDONS) + len(NODE_IMAGES)) * len(KUBERNETES_VERSIONS) - 1
+    assert done.err == f"{count} versions are in {out}; EKS names no default of AL2023_x86_64_NVIDIA for 1.36\n"
+    lock = json.loads(out.read_text())
+    assert (lock["region"], "DescribeAddonVersions" in lock["source"], len(lock["read"])) == ("us-west-2", True, 10)
+    for version in KUBERNETES_VERSIONS:
+        images = dict.fromkeys(NODE_IMAGES, release(version))
+        if version == "1.36":
+            del images["AL2023_x86_64_NVIDIA"]
+        assert locked_versions(out.parent, version) == {**dict.fromkeys(ADDONS, f"v1.{version[2:]}.1-eksbuild.1"), **images}
+    assert locked_versions(out.parent, "1.99") == {} == locked_versions(tmp_path, "1.35")
+
+    aws.newest["coredns"] = 0
+    done = run(*command)
+    assert done.code == 0 and "coredns for 1.34, coredns for 1.35" in done.err
+    assert "coredns" not in locked_versions(out.parent, "1.35")
+    before = out.read_bytes()
+    aws.newest = dict.fromkeys(ADDONS, 0)
+    done = run(*command)
+    assert (done.code, done.err) == (1, f"EKS in us-west-2 names no default version of any add-on: {out} stays as it is\n")
+    assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"versions": []}', '{"versions": {"1.35": 7}}'])
+def test_a_broken_lock_is_one_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "add-ons.json").write_text(text)
+    with pytest.raises(SettingError, match="is no lock of add-ons: `paddle-aws lock add-ons` writes one"):
+        locked_versions(tmp_path, "1.35")
+
+
+# An upgrade.
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The project, with a folder `locks` of its own."""
+    """The project, with a folder `locks` and a cluster.yaml of its own."""
     copy = tmp_path / "project"
     copy.mkdir()
     for path in PROJECT.iterdir():
@@ -34,41 +104,24 @@ def project(tmp_path: Path) -> Path:
     return copy
 
 
-@pytest.fixture
-def config(project: Path) -> Path:
-    return project / "cluster.yaml"
-
-
 def settings(version: str) -> str:
     return (PROJECT / "cluster.yaml").read_text().replace('version: "1.35"', f'version: "{version}"')
 
 
 @pytest.fixture
-def cloud(project: Path, tmp_path: Path) -> Iterator[Cloud]:
+def cloud(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     rules = PROJECT / "tests" / "emulator" / "parts" / "upgrades.py"
     with Cloud(project=project, state=tmp_path / "state", parts=[rules], extra={"CDK_VALIDATION": "false"}) as started:
         started.bootstrap(PROJECT / "cluster.yaml")
+        for name, value in started.environment.items():
+            monkeypatch.setenv(name, value)
         yield started
-
-
-@pytest.fixture
-def aws_says(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> AddOnAnswers:
-    """What the emulator does not know; its own answers to all else."""
-    for name, value in cloud.environment.items():
-        monkeypatch.setenv(name, value)
-    return AddOnAnswers(AwsApi(monkeypatch, upstream=True))
 
 
 def found(run: Run, config: Path) -> list[tuple[str, str]]:
     """What `doctor` says of versions: state and text."""
     told = json.loads(run("doctor", str(config), "--json").out)
     return [(one["state"], one["text"]) for one in told if one["check"] in VERSIONS]
-
-
-def diff(run: Run, config: Path, monkeypatch: pytest.MonkeyPatch) -> Done:
-    with monkeypatch.context() as there:
-        there.chdir(config.parent)
-        return run("diff", str(config))
 
 
 def order_of(cloud: Cloud) -> list[str]:
@@ -88,10 +141,11 @@ def order_of(cloud: Cloud) -> list[str]:
 
 @pytest.mark.slow
 def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
-    aws_says: AddOnAnswers, run: Run, cloud: Cloud, project: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, cloud: Cloud, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locks, outputs = project / "locks" / "add-ons.json", project.parent / "outputs.json"
-    eks = cloud.client("eks")
+    config, locks, outputs = project / "cluster.yaml", project / "locks" / "add-ons.json", project.parent / "outputs.json"
+    eks, aws_says = cloud.client("eks"), AddOnAnswers(AwsApi(monkeypatch, upstream=True))
+    monkeypatch.chdir(project)
     config.write_text(settings("1.34"))
     assert run("lock", "add-ons", str(config), "--out", str(locks)).code == 0
     cloud.deploy(config, outputs)
@@ -100,7 +154,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     # A step over a version, and one back, end before anything is prepared; `cdk deploy` alone meets EKS's own refusal.
     config.write_text(settings("1.36"))
     sentence = "cluster.version is 1.36 and the control plane runs Kubernetes 1.34: it takes one minor version at a time, deploy"
-    done = diff(run, config, monkeypatch)
+    done = run("diff", str(config))
     assert (done.code, " ".join(done.err.split())) == (2, f"{sentence} 1.35 first")
     assert ("problem", f"{sentence} 1.35 first") in found(run, config)
     with pytest.raises(CloudError, match=r"Unsupported Kubernetes minor version update from 1\.34 to 1\.36"):
@@ -110,7 +164,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     config.write_text(settings("1.35"))
     behind = "the control plane runs Kubernetes 1.34 and cluster.version is 1.35: run `paddle-aws lock add-ons` and `cdk deploy"
     assert [text for state, text in found(run, config) if state != "ok"] == [f"{behind} --all`"]
-    assert diff(run, config, monkeypatch).code == 0
+    assert run("diff", str(config)).code == 0
     cloud.deploy(config, outputs)
     order = order_of(cloud)
     assert order[0] == "Cluster"
@@ -133,23 +187,10 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     assert run("lock", "add-ons", str(config), "--out", str(locks)).code == 0
     # With another change of the group CloudFormation refuses it: it goes alone.
     config.write_text(settings("1.35").replace("desired: 3", "desired: 4"))
-    done = diff(run, config, monkeypatch)
+    done = run("diff", str(config))
     assert done.code == 1 and "deploy its other changes first, then the version" in " ".join(done.err.split())
     with pytest.raises(CloudError, match="cannot be combined with other updates"):
         cloud.deploy(config, outputs)
     config.write_text(settings("1.35"))
     cloud.cdk("deploy", "--all", "--require-approval", "never", "--outputs-file", str(outputs), config=config)
     assert {state for state, _ in found(run, config)} == {"ok"}
-
-
-@pytest.mark.parametrize(
-    ("has", "says"), [("1.35", None), ("1.34", None), ("1.33", "deploy 1.34 first"), ("1.36", "set 1.36"), (None, None)]
-)
-def test_no_step_but_the_next_minor_version(has: str | None, says: str | None) -> None:
-    lock = PROJECT / "tests" / "aws" / "variants" / "distribution" / "lock.json"
-    kinds: list[dict[str, Any]] = [{"version": "1.35"}]
-    kinds.append({"kind": "self-managed", "distribution": {"lock": str(lock), "files": str(lock.parent)}})
-    for cluster in kinds:
-        spec = ClusterSpec.model_validate({"retain": False, "cluster": cluster})
-        told = refused_step(spec, {"KubernetesVersion": has} if has else {})
-        assert told is None if says is None else told is not None and told.endswith(says)
