@@ -30,7 +30,7 @@ def commands(group: Any, before: str = "") -> Iterator[str]:
             yield f"{before}{name}"
 
 
-@pytest.mark.parametrize("name", commands(typer.main.get_command(app)))
+@pytest.mark.parametrize("name", list(commands(typer.main.get_command(app))))
 def test_help_has_an_example(run: Run, name: str) -> None:
     done = run(*name.split(), "--help", columns=100)
     assert done.code == 0
