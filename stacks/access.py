@@ -90,11 +90,6 @@ def grant_work(scope: ClusterPart, storage: StorageStack, *, ssh_key: str | None
         _allow(scope, f"{name.title()}Policy", team, spec, *parts, **known)
 
 
-def may_read_data(storage: StorageStack) -> list[iam.PolicyStatement]:
-    """Leave to read all objects of the bucket, and to use the key that seals them."""
-    return statements(RIGHTS, "data", bucket=storage.bucket_arn, key=storage.bucket_key.key_arn)
-
-
 def _allow(scope: Construct, id: str, who: Team, spec: ClusterSpec, *parts: str, **known: Any) -> iam.ManagedPolicy:
     stack = Stack.of(scope)
     known |= {"partition": stack.partition, "region": stack.region, "account": stack.account}

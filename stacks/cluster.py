@@ -13,7 +13,8 @@ from constructs_lib.eks.addon import PodIdentity
 from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
 from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
-from stacks.access import AccessStack, grant_work, may_read_data
+from constructs_lib.statements import statements
+from stacks.access import RIGHTS, AccessStack, grant_work
 from stacks.cluster_spec import DATA_ACCOUNT, ClusterSpec
 from stacks.network import NetworkStack
 from stacks.part import ClusterPart
@@ -32,7 +33,7 @@ class ClusterStack(ClusterPart):
         self._grant_access(access)
         data = PodIdentity(self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=DATA_ACCOUNT)
         policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[data.role], description="Reads training data")
-        policy.add_statements(*may_read_data(storage))
+        policy.add_statements(*statements(RIGHTS, "data", bucket=storage.bucket_arn, key=storage.bucket_key.key_arn))
         acknowledge(policy, "training data may lie anywhere in this one bucket", *wildcards(self, f"{storage.bucket_arn}/*"))
         grant_work(self, storage)
         name = EndpointName(self, "EndpointName", zone=network.zone, cluster=self.cluster)

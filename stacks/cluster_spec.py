@@ -330,8 +330,3 @@ class ClusterSpec(Settings):
     def node_group_name(self, group: str) -> str:
         """Name of the Auto Scaling group of one of a self-managed cluster's node groups."""
         return f"{self.name}-nodes-{group}"
-
-    @property
-    def own_groups(self) -> dict[str, NodeGroup]:
-        """The node groups that are Auto Scaling groups of one's own."""
-        return {name: group for name, group in self.nodes.items() if self.cluster.self_managed or group.kind == "self-managed"}

@@ -74,7 +74,19 @@ class K3sClusterStack(ClusterPart):
         grant_work(self, storage, ssh_key=ssh_key)
         make_tunnel(self, network, self.cluster.private_address, API_PORT, self.cluster.firewall.control_plane)
         self._names(spec, zone)
-        self._outputs(spec, zone)
+        CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
+        CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
+        CfnOutput(self, "EndpointDnsName", value=f"api.{zone.zone_name}")
+        CfnOutput(self, "ControlPlaneAddress", value=self.cluster.private_address)
+        CfnOutput(self, "Region", value=self.region)
+        for team, arn in self.cluster.secrets.kubeconfigs.items():
+            CfnOutput(self, f"{'' if team == 'operator' else team.title()}KubeconfigSecretArn", value=arn)
+        # The data job's pod has the node's role, not one of its own.
+        CfnOutput(self, "DataJobCredentials", value="instance-profile")
+        # Between nodes the firewall lets the kubelet and the pod network through, and no port of a job's own.
+        CfnOutput(self, "HostPorts", value="closed")
+        # By name it finds the team's own secret; the raw command would print it.
+        CfnOutput(self, "KubeconfigCommand", value="paddle-aws kubeconfig")
         # v1.35.2+k3s1 is Kubernetes 1.35: charts say only what it knows.
         CfnOutput(self, "KubernetesVersion", value=".".join(release.version.removeprefix("v").split(".")[:2]))
         if ssh_key:
@@ -93,21 +105,3 @@ class K3sClusterStack(ClusterPart):
                 ttl=Duration.minutes(1),
                 comment="Kubernetes API",
             )
-
-    def _outputs(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:
-        cluster = self.cluster
-        kubeconfigs = cluster.secrets.kubeconfigs
-        CfnOutput(self, "ClusterName", value=cluster.cluster_name)
-        CfnOutput(self, "ClusterEndpoint", value=cluster.cluster_endpoint)
-        CfnOutput(self, "EndpointDnsName", value=f"api.{zone.zone_name}")
-        CfnOutput(self, "ControlPlaneAddress", value=cluster.private_address)
-        CfnOutput(self, "Region", value=self.region)
-        CfnOutput(self, "KubeconfigSecretArn", value=kubeconfigs["operator"])
-        CfnOutput(self, "TrainerKubeconfigSecretArn", value=kubeconfigs["trainer"])
-        CfnOutput(self, "ReaderKubeconfigSecretArn", value=kubeconfigs["reader"])
-        # The data job's pod has the node's role, not one of its own.
-        CfnOutput(self, "DataJobCredentials", value="instance-profile")
-        # Between nodes the firewall lets the kubelet and the pod network through, and no port of a job's own.
-        CfnOutput(self, "HostPorts", value="closed")
-        # By name it finds the team's own secret; the raw command would print it.
-        CfnOutput(self, "KubeconfigCommand", value="paddle-aws kubeconfig")

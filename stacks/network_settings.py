@@ -80,6 +80,8 @@ def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -
 
 
 SubnetId = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$", examples=["subnet-0123456789abcdef0"])]
+BY_ZONE = AfterValidator(lambda subnets: dict(sorted(subnets.items())))
+"""What lies in subnets is numbered: another order must not move it."""
 
 
 class ExistingVpc(Settings):
@@ -89,16 +91,10 @@ class ExistingVpc(Settings):
     """The VPC's id."""
     cidr: str
     """Address range."""
-    private_subnets: Annotated[dict[str, SubnetId], Field(min_length=1)]
+    private_subnets: Annotated[dict[str, SubnetId], Field(min_length=1), BY_ZONE]
     """Zone: id of its private subnet."""
-    public_subnets: dict[str, SubnetId] = Field(default={})
+    public_subnets: Annotated[dict[str, SubnetId], BY_ZONE] = Field(default={})
     """Zone: id of its public subnet."""
-
-    @field_validator("private_subnets", "public_subnets")
-    @classmethod
-    def _sorted(cls, subnets: dict[str, str]) -> dict[str, str]:
-        # What lies in them is numbered: another order must not move it.
-        return dict(sorted(subnets.items()))
 
     @field_validator("cidr")
     @classmethod
@@ -120,7 +116,10 @@ class Network(Settings):
 
     cidr: Annotated[str, private_range(16, 24, "10.0.0.0/16", SHARED)] = "10.0.0.0/16"
     """Address range of the VPC: /16 to /24, private."""
-    availability_zones: ZoneNames = Field(default=["us-west-2a", "us-west-2b"], min_length=1, max_length=6)
+    # The subnets are numbered: another order must not move them.
+    availability_zones: Annotated[ZoneNames, AfterValidator(sorted)] = Field(
+        default=["us-west-2a", "us-west-2b"], min_length=1, max_length=6
+    )
     """Zones with subnets: two or more for EKS, one or more for a self-managed cluster."""
     nat_gateways: int = Field(default=1, ge=0)
     """NAT gateways: 0, 1, or one for each zone. 0 needs interface_endpoints."""
@@ -130,12 +129,6 @@ class Network(Settings):
     """Retention of the VPC's flow logs; 0: none."""
     existing: ExistingVpc | None = None
     """Use this VPC."""
-
-    @field_validator("availability_zones")
-    @classmethod
-    def _zones(cls, zones: list[str]) -> list[str]:
-        # The subnets are numbered: another order must not move them.
-        return sorted(zones)
 
     def _faults(self) -> Iterator[Fault]:
         yield from instead_of_new(self, "existing", "a VPC", "cidr", "availability_zones", "nat_gateways")

@@ -48,13 +48,9 @@ def peers(scope: Construct, job: TrainingJob, roles: Sequence[names.Role], *, mo
         _policy(scope, job, role, [{"to": others}, RULES["names"], *more, *world], ingress=[{"from": others}])
 
 
-def _source_ports(job: TrainingJob) -> list[int]:
-    """HTTPS, which S3 and redirects use; HTTP or a port of its own where the source's address names one."""
-    source = urlsplit(job.data.source if job.data is not None and job.data.source is not None else "")
-    return list(dict.fromkeys([443, *([80] if source.scheme == "http" else []), *([source.port] if source.port else [])]))
-
-
 def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
     """The data job reaches its source over HTTPS (or as its address says) and its credentials; nothing reaches it."""
-    credentials = RULES[outputs.data_job_credentials]
-    _policy(scope, job, "data", [RULES["names"], to_anywhere(*_source_ports(job)), credentials])
+    source = urlsplit(job.data.source if job.data is not None and job.data.source is not None else "")
+    # HTTPS, which S3 and redirects use; HTTP or a port of its own where the source's address names one.
+    ports = dict.fromkeys([443, *([80] if source.scheme == "http" else []), *([source.port] if source.port else [])])
+    _policy(scope, job, "data", [RULES["names"], to_anywhere(*ports), RULES[outputs.data_job_credentials]])

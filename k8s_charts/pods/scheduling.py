@@ -36,11 +36,19 @@ def placement(job: TrainingJob, role: names.Role, *, gpus: bool) -> Object:
         tolerations.append({"key": GPU, "operator": "Exists", "effect": "NoSchedule"})
     if settings.spot != "avoid":
         tolerations.append({"key": CAPACITY_TYPE, "operator": "Equal", "value": "SPOT", "effect": "NoSchedule"})
+    # Instead of the tutorials' host ports, which kept two trainers off one node as a side effect.
+    over_hosts = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        # A wish by default: on a cluster of one node the job still runs.
+        "whenUnsatisfiable": "DoNotSchedule" if settings.spread == "require" else "ScheduleAnyway",
+        "labelSelector": {"matchLabels": names.labels(job, role)},
+    }
     return {
         "nodeSelector": selector or None,
         "tolerations": tolerations or None,
         "affinity": _capacity_type(settings.spot),
-        "topologySpreadConstraints": None if role == "data" else [_over_hosts(job, role)],
+        "topologySpreadConstraints": None if role == "data" else [over_hosts],
         "priorityClassName": settings.priority_class,
     }
 
@@ -51,17 +59,6 @@ def _capacity_type(spot: str) -> Object | None:
     term = {"key": CAPACITY_TYPE, "operator": "In" if spot == "require" else "NotIn", "values": ["SPOT"]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-
-
-def _over_hosts(job: TrainingJob, role: names.Role) -> Object:
-    """Instead of the tutorials' host ports, which kept two trainers off one node as a side effect."""
-    return {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        # A wish by default: on a cluster of one node the job still runs.
-        "whenUnsatisfiable": "DoNotSchedule" if job.scheduling.spread == "require" else "ScheduleAnyway",
-        "labelSelector": {"matchLabels": names.labels(job, role)},
-    }
 
 
 def _given(values: Object) -> Object:

@@ -42,8 +42,7 @@ OWN = "StackResourceSummaries[?ResourceStatus != 'DELETE_COMPLETE' && ResourceSt
 def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
     """What is there, in order; and why something could not be asked, with what that was."""
     asked = _Search(spec)
-    asked.learn_owners()
-    found = {(left.service, left.id): left for left in asked.stacks()}
+    found = {(left.service, left.id): left for left in asked.stacks}
     unasked: dict[str, list[str]] = {}
     for row in asked.rows():
         try:
@@ -57,6 +56,7 @@ def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
 
 class _Search:
     def __init__(self, spec: ClusterSpec) -> None:
+        """Learns which stacks there are, and what they own. Raises botocore's errors."""
         self.spec = spec
         self._client = cache(partial(client, region=spec.region))
         text = Template(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
@@ -66,19 +66,13 @@ class _Search:
         """Of the stacks that are there."""
         self._owners: dict[str, str] = {}
         """The stack of what belongs to one, by AWS's id, name or ARN."""
-
-    def learn_owners(self) -> None:
-        """Which stacks there are, and what they own. Raises botocore's errors."""
         cloudformation = self._client("cloudformation")
         for name, state in every(cloudformation, "describe_stacks", "Stacks[].[StackName, StackStatus]"):
             if name in self.spec.stack_names and state != "DELETE_COMPLETE":
                 self._states[name] = state
                 ids = every(cloudformation, "list_stack_resources", OWN, StackName=name)
                 self._owners |= dict.fromkeys((name, *filter(None, ids)), name)
-
-    def stacks(self) -> Iterator[Left]:
-        """Those that are there."""
-        return (self._left("cloudformation", "stack", name) for name in self._states)
+        self.stacks = [self._left("cloudformation", "stack", name) for name in self._states]
 
     def rows(self) -> list[dict[str, Any]]:
         """The searches of account_search.yaml that this cluster needs."""

@@ -49,7 +49,8 @@ class DeployedChecks:
             both.append(("budget", self.budget))
         if self.spec.cluster.has_tunnel:
             both.append(("tunnel", self.tunnel))
-        groups: list[Check] = [("groups", self.groups)] if self.spec.own_groups or self.spec.cluster.self_managed else []
+        own_groups = self.spec.cluster.self_managed or any(group.kind == "self-managed" for group in self.spec.nodes.values())
+        groups: list[Check] = [("groups", self.groups)] if own_groups else []
         if self.spec.cluster.self_managed:
             own = (("control plane", self.control_plane), ("kubeconfig", self.kubeconfig), ("etcd snapshots", self.snapshots))
             return [("version", self.version), *own, *groups, *both]

@@ -55,7 +55,7 @@ def resume(
         run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
         bring_program(cluster, submission)
         _bring_data(submission, run.follower)
-        submission.forget_training(cluster)
+        submission.forget(cluster, data=False)
         train(cluster, submission)
         finish(run, submission, wait=wait, follow=follow, verbose=verbose)
 

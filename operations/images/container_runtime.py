@@ -37,12 +37,8 @@ class ContainerRuntime:
             command += ["--build-arg", f"{name}={value}"]
         self._run([*command, str(context)], f"{self.name} could not build {tag}: its last lines say why", hear)
 
-    def has(self, tag: str) -> bool:
-        """Whether an image of that name is there."""
-        return self._inspect(tag, "{{.Id}}") != ""
-
     def image_id(self, tag: str) -> str:
-        """The hash of the image's configuration: the same content has the same one."""
+        """The hash of the image's configuration: the same content has the same one; empty: there is no image of that name."""
         return self._inspect(tag, "{{.Id}}").removeprefix("sha256:")
 
     def size(self, tag: str) -> int:

@@ -54,7 +54,7 @@ def build(
         runtime = ContainerRuntime.find()
         tag = tag or local_name(job)
         derived = job is not None and job.derived
-        if not (job is not None and derived and (job.image is not None or runtime.has(tag))):
+        if not (job is not None and derived and (job.image is not None or runtime.image_id(tag))):
             arguments = {"REQUIREMENTS": requirements, "VERSION": VERSION, "REVISION": _revision()}
             runtime.build(PROJECT, DOCKERFILE, tag, arguments | ({"BASE": base} if base else {}))
             typer.echo(f"built {tag}: {runtime.size(tag) / 1e6:,.0f} MB unpacked")
@@ -78,7 +78,7 @@ def push(
         tag = tag or local_name(job)
         if job is not None and job.derived:
             tag = _derived_name(runtime, job, tag)
-        if not runtime.has(tag):
+        if not runtime.image_id(tag):
             raise BadInput(f"there is no image {tag} yet: run `make image{f' JOB={job_file}' if variant else ''}` first")
         image = _pushed(runtime, tag, repository)
         # With a new image those that were made on the one before it are not the newest any more.

@@ -157,7 +157,7 @@ def split(submission: Submission, follower: Follower) -> None:
         upload_files(client("s3"), submission.local_file, data_job.source(job, submission.deployed.outputs))
     submission.apply(cluster, submission.preparation())
     # Only the data job knows whether its source has changed: it runs again, and ends at once where it has not.
-    submission.forget_data(cluster)
+    submission.forget(cluster, data=True)
     cluster.apply(submission.data_job)
     found = follower.until(waiting.data_ended)
     if found.data is not None and found.data.phase == "failed":

@@ -116,14 +116,11 @@ class Submission:
         """The data Jobs of this job that the cluster still has, of earlier job files too."""
         return [d for d in runs(cluster, self.job.namespace, selector(self.job.name)) if component(d) == "data"]
 
-    def forget_data(self, cluster: Cluster) -> None:
-        """Deletes the data Jobs that have ended: the next one splits anew, and is the only one that says whose the shards are."""
-        for found in self.data_jobs(cluster):
-            if ended(found):
-                remove(cluster, path(found))
-
-    def forget_training(self, cluster: Cluster) -> None:
-        """Deletes the training of ours that has ended, so that it can run again."""
+    def forget(self, cluster: Cluster, *, data: bool) -> None:
+        """Deletes the training of ours that has ended, so that it can run again; with `data` instead all data Jobs that have: the
+        next one splits anew, and is the only one that says whose the shards are.
+        """
         for found in runs(cluster, self.job.namespace, selector(self.job.name)):
-            if found["metadata"]["name"] == self.training["metadata"]["name"] and ended(found):
+            meant = component(found) == "data" if data else found["metadata"]["name"] == self.training["metadata"]["name"]
+            if meant and ended(found):
                 remove(cluster, path(found))

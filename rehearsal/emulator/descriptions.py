@@ -14,29 +14,25 @@ from calls import model
 from ministack.services import autoscaling, ec2
 from ministack.services.cloudformation import provisioners
 
+KEPT = ("MixedInstancesPolicy", "CapacityRebalance")
+
 
 def apply() -> None:
     """Put the models' writer in place of MiniStack's lists of members."""
-    ec2._lt_data_xml = launch_template_data
-    instances = autoscaling._instances_xml
-    autoscaling._instances_xml = lambda group: instances(group) + _mixed_instances(group)
-    fields = provisioners._asg_fields
+    instances, fields = autoscaling._instances_xml, provisioners._asg_fields
+
+    def template(data: Mapping[str, Any]) -> str:
+        return _xml(model("ec2").shape_for("ResponseLaunchTemplateData"), data, item="item")
+
+    def told(group: Mapping[str, Any]) -> str:
+        more = {name: group[name] for name in KEPT if group.get(name)}
+        return str(instances(group)) + _xml(model("autoscaling").shape_for("AutoScalingGroup"), more, item="member")
 
     def complete(props: Mapping[str, Any]) -> dict[str, Any]:
-        kept = {name: props[name] for name in ("MixedInstancesPolicy", "CapacityRebalance") if name in props}
+        kept = {name: props[name] for name in KEPT if name in props}
         return fields(props) | {"MixedInstancesPolicy": {}, "CapacityRebalance": False} | kept
 
-    provisioners._asg_fields = complete
-
-
-def launch_template_data(data: Mapping[str, Any]) -> str:
-    """The inner XML of `launchTemplateData`."""
-    return _xml(model("ec2").shape_for("ResponseLaunchTemplateData"), data, item="item")
-
-
-def _mixed_instances(group: Mapping[str, Any]) -> str:
-    told = {name: group[name] for name in ("MixedInstancesPolicy", "CapacityRebalance") if group.get(name)}
-    return _xml(model("autoscaling").shape_for("AutoScalingGroup"), told, item="member")
+    ec2._lt_data_xml, autoscaling._instances_xml, provisioners._asg_fields = template, told, complete
 
 
 def _xml(shape: Any, value: Any, *, item: str) -> str:

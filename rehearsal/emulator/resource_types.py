@@ -217,23 +217,22 @@ def _rule(direction: str) -> ResourceType:
     return ResourceType(create, delete, tags=False)
 
 
-def _private_key(key_pair_id: str) -> str:
-    """Where CloudFormation keeps the private key of a pair that it made."""
-    return f"/ec2/keypair/{key_pair_id}"
+PRIVATE_KEY = "/ec2/keypair/{}"
+"""Where CloudFormation keeps the private key of a pair that it made."""
 
 
 def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
     tags = [{"ResourceType": "key-pair", "Tags": props["Tags"]}] if props.get("Tags") else []
     given = {name: value for name, value in props.items() if name != "Tags"}
     made = call("ec2", "create_key_pair", {**given, "TagSpecifications": tags})
-    client("ssm").put_parameter(Name=_private_key(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString")
+    client("ssm").put_parameter(Name=PRIVATE_KEY.format(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString")
     return props["KeyName"], {"KeyPairId": made["KeyPairId"], "KeyFingerprint": made["KeyFingerprint"]}
 
 
 def _key_pair_delete(physical_id: str, props: Properties) -> None:
     [pair] = client("ec2").describe_key_pairs(KeyNames=[physical_id])["KeyPairs"]
     client("ec2").delete_key_pair(KeyName=physical_id)
-    client("ssm").delete_parameter(Name=_private_key(pair["KeyPairId"]))
+    client("ssm").delete_parameter(Name=PRIVATE_KEY.format(pair["KeyPairId"]))
 
 
 def _entry_policies(physical_id: str, old: Properties, new: Properties) -> None:

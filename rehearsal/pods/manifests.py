@@ -230,10 +230,11 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
     for document in documents:
         by_kind.setdefault(document["kind"], []).append(document)
     volumes = {document["metadata"]["name"]: document.get("spec", {}) for document in by_kind.get("PersistentVolume", [])}
+    claims = by_kind.get("PersistentVolumeClaim", [])
     manifests = Manifests(
         jobs=tuple(_job(document) for document in by_kind.get("Job", [])),
         services=tuple(_read(Service, document) for document in by_kind.get("Service", [])),
-        claims=dict(_claim(document, volumes) for document in by_kind.get("PersistentVolumeClaim", [])),
+        claims={d["metadata"]["name"]: "csi" in volumes.get(d["spec"].get("volumeName"), {}) for d in claims},
         config_maps={d["metadata"]["name"]: d.get("data", {}) for d in by_kind.get("ConfigMap", [])},
         service_accounts=frozenset(d["metadata"]["name"] for d in by_kind.get("ServiceAccount", [])),
         without_effect=tuple(without_effect),
@@ -248,10 +249,6 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
         note = fields.WithoutEffect("a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere))
         return replace(manifests, without_effect=(*manifests.without_effect, note))
     return manifests
-
-
-def _claim(document: dict[str, Any], volumes: Mapping[str, Mapping[str, Any]]) -> tuple[str, bool]:
-    return document["metadata"]["name"], "csi" in volumes.get(document["spec"].get("volumeName"), {})
 
 
 def _job(document: dict[str, Any]) -> Job:
