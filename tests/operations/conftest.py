@@ -38,15 +38,11 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobControll
 
 
 @pytest.fixture
-def controller(api: JobController) -> JobController:
-    return api
-
-
-@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project's folder with a job file and a deployed cluster's outputs; the tests' working directory."""
+    """A project's folder with a job file and a deployed cluster's outputs; the working directory, also of our own processes."""
     lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
     return tmp_path
 
 

@@ -8,7 +8,6 @@ import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kubernetes_api import KubernetesApi, Object, now
 
@@ -73,11 +72,8 @@ class JobController(KubernetesApi):
         self.processes.append(process)
         assert process.stdout is not None
         port = process.stdout.readline().split()[-1]
-        self.proxies[(pod["metadata"]["namespace"], pod["metadata"]["name"])] = f"http://127.0.0.1:{port}"
-        self.tell(pod, {"phase": "Running"})
-
-    def tell(self, pod: Object, status: Object, node: str = "node-1") -> Object:
-        return self.put("pods", pod | {"spec": pod["spec"] | {"nodeName": node}, "status": status})
+        self.proxies[pod["metadata"]["name"]] = f"http://127.0.0.1:{port}"
+        self.put(pod | {"status": {"phase": "Running"}})
 
     def pod(self, job: Object, index: int) -> Object:
         template, named = job["spec"]["template"], job["metadata"]
@@ -91,41 +87,35 @@ class JobController(KubernetesApi):
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
     def run(self, pod: Object, script: Script) -> None:
-        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         for number, (reason, message) in enumerate(script.events):
             self.event(pod, number, reason, message)
-        if script.status is not None:
-            self.tell(pod, script.status, "" if "conditions" in script.status else "node-1")
-            return
-        self.tell(pod, {"phase": "Running"})
-        for line in script.lines:
-            self.say(name, line.replace("RANK", pod["metadata"]["annotations"][INDEX]), namespace)
+        status = script.status or {"phase": "Running"}
+        node = {} if "conditions" in status else {"nodeName": "node-1"}
+        self.put(pod | {"spec": pod["spec"] | node, "status": status})
+        for line in script.lines if script.status is None else ():
+            self.say(pod["metadata"]["name"], line.replace("RANK", pod["metadata"]["annotations"][INDEX]))
 
     def event(self, of: Object, number: int, reason: str, message: str) -> None:
         name, namespace = of["metadata"]["name"], of["metadata"]["namespace"]
         event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{name}.{number}", "namespace": namespace}}
         event |= {"involvedObject": {"kind": of["kind"], "name": name}, "type": "Warning", "lastTimestamp": now()}
-        self.put("events", event | {"reason": reason, "message": message})
+        self.put(event | {"reason": reason, "message": message})
 
     def finish(self, job: Object, code: int = 0, message: str = "") -> None:
         """All pods of a Job end with `code`, and the Job with them."""
-        job = self.get("jobs", job["metadata"]["name"], job["metadata"]["namespace"])
         pods = [p for p in self.all("pods") if p["metadata"]["labels"].get(JOB) == job["metadata"]["name"]]
         for pod in pods:
             self.end(pod, code, message)
-        condition: dict[str, Any] = {"type": "Complete", "status": "True", "lastTransitionTime": now()}
+        condition = {"type": "Complete", "status": "True", "lastTransitionTime": now()}
         if code:
-            condition |= {
-                "type": "Failed",
-                "reason": "PodFailurePolicy",
-                "message": f"Container trainer failed with exit code {code}",
-            }
-        counts = {"failed": len(pods)} if code else {"succeeded": len(pods)}
-        self.put("jobs", job | {"status": {"conditions": [condition], **counts}})
+            told = f"Container trainer failed with exit code {code}"
+            condition |= {"type": "Failed", "reason": "PodFailurePolicy", "message": told}
+        counted = "failed" if code else "succeeded"
+        self.put(job | {"status": {"conditions": [condition], counted: len(pods)}})
 
     def end(self, pod: Object, code: int, message: str = "") -> None:
-        self.put("pods", pod | {"status": ended_status(pod, code, message)})
-        self.end_log(pod["metadata"]["name"], pod["metadata"]["namespace"])
+        self.put(pod | {"status": ended_status(pod, code, message)})
+        self.logs[pod["metadata"]["name"]].ended = True
 
 
 def ended_status(pod: Object, code: int, message: str = "") -> Object:

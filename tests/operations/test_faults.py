@@ -4,15 +4,11 @@ Passing faults (429, 5xx, an answer cut in the middle, a token that expired) cha
 that stay end it with exit code 3 and one sentence, in which no credential is.
 """
 
-import contextlib
 import copy
-import fcntl
 import os
-import pty
-import struct
+import shlex
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
@@ -49,7 +45,7 @@ def prepare(api: JobController, folder: Path, command: str) -> None:
     api.kubeconfig(folder / "kubeconfig", {"token": SECRET})
     (folder / "note.txt").write_text("a note\n")
     if command == "submit":
-        api.objects = {key: value for key, value in api.objects.items() if key[1] == "namespaces"}
+        api.objects = {path: value for path, value in api.objects.items() if value["kind"] == "Namespace"}
     for document in api.all("jobs") if command in ("cancel", "delete") else ():
         document.pop("status")
 
@@ -59,7 +55,7 @@ def test_a_fault_that_passes_changes_nothing(run: Run, api: JobController, job: 
     prepare(api, folder, command)
     api.faults = [
         # Four on the first request of all, and then on each kind of request.
-        Fault("", status=429, headers={"Retry-After": "0"}),
+        Fault("", status=429),
         Fault("", status=500),
         Fault("", cut=7),
         Fault("", status=401),
@@ -121,22 +117,9 @@ def test_ranks_have_colours_on_a_terminal_that_has_them(job: JobFolder) -> None:
 
 
 def on_a_terminal(*command: str, **environment: str) -> str:
-    """What a command writes to a terminal of 60 columns."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    """What a command writes to a terminal."""
     known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "operations.main", *command],
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        env=known | {"PYTHONPATH": str(PROJECT), "TERM": "xterm"} | environment,
-    )
-    os.close(its)
-    found = b""
-    with contextlib.suppress(OSError):
-        while block := os.read(ours, 4096):
-            found += block
-    os.close(ours)
-    assert process.wait() == 0
-    return found.decode().replace("\r\n", "\n")
+    program = shlex.join([sys.executable, "-m", "operations.main", *command])
+    terminal = ["script", "--quiet", "--return", "--command", program, os.devnull]
+    done = subprocess.run(terminal, env=known | {"TERM": "xterm"} | environment, capture_output=True, text=True, check=True)
+    return done.stdout.replace("\r\n", "\n")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -70,7 +69,7 @@ def test_a_new_training_always_has_its_data_looked_at_again(run: Run, api: JobCo
 
 def test_a_split_that_runs_is_waited_for(run: Run, api: JobController, folder: Path) -> None:
     api.scripts["data"] = Script(code=None)
-    assert "run `paddle-aws submit` again to continue" in interrupted_once_it_says(("submit",), "data 0 running")
+    assert "run `paddle-aws submit` again to continue" in interrupted_once_it_says("data 0 running", "submit")
     before = data_jobs(api)
     # At the looks after the check.
     api.faults = [Fault("/jobs", "GET", skip=4, then=lambda: api.finish(api.of("data")[0]))]
@@ -81,9 +80,8 @@ def test_a_split_that_runs_is_waited_for(run: Run, api: JobController, folder: P
 def test_a_dry_run_needs_no_cluster_and_sends_nothing(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
     done = run("submit", "--dry-run")
-    assert done.code == 0
-    documents = list(yaml.safe_load_all(done.out))
-    assert [d["kind"] for d in documents][-1] == "Job" and documents[0]["kind"] == "Namespace"
+    sent = [document["kind"] for document in yaml.safe_load_all(done.out)]
+    assert (done.code, sent[0], sent[-1]) == (0, "Namespace", "Job")
     assert "would be sent once words-data-" in done.err
 
 
@@ -121,50 +119,28 @@ def test_a_followed_submission_shows_each_line_once_and_ends_with_the_jobs_code(
     assert sorted(done.out.splitlines()) == sorted(texts)
 
 
-def test_a_followed_job_that_somebody_deletes_is_no_success(run: Run, api: JobController, folder: Path) -> None:
-    api.scripts["trainer"] = Script(code=None)
-
-    def delete() -> None:
-        for job in api.of("trainer"):
-            api.remove("jobs", job["metadata"]["name"])
-        for pod in list(api.logs):
-            api.end_log(pod[1])
-
-    api.faults = [Fault("follow", skip=2, then=delete)]
-    done = run("submit", "--follow")
-    assert done.code == 1 and "job words was deleted or cancelled before it ended" in done.err
-
-
 def test_a_job_that_waits_says_why_and_outlives_ctrl_c(run: Run, api: JobController, folder: Path) -> None:
-    api.scripts["trainer"] = Script(status={"phase": "Pending", "conditions": [UNSCHEDULABLE]})
-    for command in (("submit", "--follow"), ("logs", "--follow"), ("wait",)):
-        errors = interrupted_once_it_says(command, "too little cpu")
+    no_cpu = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims found."
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": no_cpu}
+    api.scripts["trainer"] = Script(status={"phase": "Pending", "conditions": [unschedulable]})
+    for command in ("submit --follow", "logs --follow", "wait"):
+        errors = interrupted_once_it_says("too little cpu", *command.split())
         assert "trainer 0-2 waiting: no node can take it: too little cpu is free" in errors
         assert "keeps running" in errors and "Traceback" not in errors
     assert not [path for method, path in api.requests if method == "DELETE"] and len(api.of("trainer", "pods")) == 3
 
 
-def interrupted_once_it_says(command: tuple[str, ...], words: str) -> str:
+def interrupted_once_it_says(words: str, *command: str) -> str:
     """What a command, ended by Ctrl-C, has written to stderr."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "operations.main", *command],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    found = ""
-    try:
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-m", "operations.main", *command], text=True, **pipes) as process:
+        found = ""
         while words not in found:
             line = process.stderr.readline()
             assert line, found
             found += line
         process.send_signal(signal.SIGINT)
-        found += process.communicate()[1]
-    finally:
-        process.kill()
+        found += process.stderr.read()
     assert process.returncode == 130
     return found
 
@@ -186,17 +162,16 @@ def test_an_earlier_runs_pods_are_not_the_newest_ones(run: Run, api: JobControll
         one["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
     edit(folder, "passes: 7\n")
     api.scripts["trainer"] = Script(lines=("new",))
-    done = run("submit", "--follow", "--verbose")
-    assert done.code == 0 and sorted(done.out.splitlines()) == [f"trainer {rank} | new" for rank in range(3)]
+    for command in (("submit", "--follow", "--verbose"), ("logs",), ("logs", "--follow")):
+        done = run(*command)
+        assert done.code == 0 and sorted(done.out.splitlines()) == [f"trainer {rank} | new" for rank in range(3)]
     assert len(api.of("trainer", "pods")) == 6
-    for command in (("logs",), ("logs", "--follow")):
-        assert sorted(run(*command).out.splitlines()) == [f"trainer {rank} | new" for rank in range(3)]
     shown = run("status")
     assert "lost" not in shown.out and shown.out.count("trainer ") == 3
     assert json.loads(run("list", "--json").out)[0]["state"] == "done"
 
 
-def test_a_running_job_is_not_overwritten(run: Run, api: JobController, folder: Path) -> None:
+def test_neither_a_job_that_runs_nor_one_that_has_run_is_overwritten(run: Run, api: JobController, folder: Path) -> None:
     api.scripts["trainer"] = Script(code=None)
     assert run("submit").code == 0
     edit(folder, "passes: 7\n")
@@ -205,52 +180,44 @@ def test_a_running_job_is_not_overwritten(run: Run, api: JobController, folder: 
     assert done.code == 2
     assert done.err.startswith("job words runs already (words-") and "paddle-aws cancel words" in done.err
     assert api.objects == before
-
-
-def test_a_job_that_has_run_is_not_submitted_again_in_silence(run: Run, api: JobController, folder: Path) -> None:
-    assert run("submit", "--wait").code == 0
+    api.finish(api.of("trainer")[0])
+    edit(folder, "")
     done = run("submit")
     assert done.code == 2 and "has run already" in done.err and "resume" in done.err
     edit(folder, "passes: 7\n")
-    assert run("submit", "--wait").code == 0
+    assert run("submit").code == 0
     assert len(api.of("trainer")) == 2
 
 
 PADDLE_JOB = """\
 name: words
 controller: paddlejob
-paddlejob: {install_operator: false}
 trainers: 2
 parameter_servers: 1
 command: [python3, train.py]
-data: {source: "s3://corpus/words"}
+volume: {kind: none}
 """
-
-
-def test_a_kind_that_is_not_installed_is_one_sentence(run: Run, api: JobController, folder: Path) -> None:
-    (folder / "job.yaml").write_text(PADDLE_JOB)
-    done = run("submit")
-    assert (done.code, done.out) == (2, "")
-    unknown = "PaddleJob (batch.paddlepaddle.org/v1) is unknown to cluster double"
-    assert done.err == f"{unknown}: install the PaddleJob operator first (docs/jobs.md)\n"
-    assert kinds(api) == []
 
 
 def test_on_a_bare_cluster_the_operator_comes_first_and_its_kind_is_waited_for(
     run: Run, api: JobController, folder: Path
 ) -> None:
-    job = PADDLE_JOB.replace("paddlejob: {install_operator: false}\n", "").replace("data:", "volume: {kind: none}\n#")
-    (folder / "job.yaml").write_text(job)
+    (folder / "job.yaml").write_text(f"{PADDLE_JOB}paddlejob: {{install_operator: false}}\n")
+    done = run("submit")
+    unknown = "PaddleJob (batch.paddlepaddle.org/v1) is unknown to cluster double"
+    assert (done.code, done.out) == (2, "") and kinds(api) == []
+    assert done.err == f"{unknown}: install the PaddleJob operator first (docs/jobs.md)\n"
 
     def created(document: dict[str, Any]) -> None:
         api.control(document)
         if document["kind"] == "CustomResourceDefinition":
             # A real API server serves a kind some time after it has taken its definition.
-            threading.Timer(0.7, api.install, ("batch.paddlepaddle.org/v1", "paddlejobs", "PaddleJob")).start()
+            threading.Timer(0.7, api.kinds.__setitem__, ("/apis/batch.paddlepaddle.org/v1", "PaddleJob")).start()
         if document["kind"] == "PaddleJob":
-            api.put("paddlejobs", document | {"status": {"phase": "Completed", "worker": {"succeeded": 2}}})
+            api.put(document | {"status": {"phase": "Completed", "worker": {"succeeded": 2}}})
 
     api.created = created
+    (folder / "job.yaml").write_text(PADDLE_JOB)
     done = run("submit", "--wait")
     assert done.code == 0, done.err
     assert kinds(api).index("customresourcedefinitions") < kinds(api).index("paddlejobs")
@@ -259,44 +226,43 @@ def test_on_a_bare_cluster_the_operator_comes_first_and_its_kind_is_waited_for(
     assert run("delete", "words").code == 0 and api.all("paddlejobs") == []
 
 
+@pytest.fixture
+def undeployed(folder: Path) -> Path:
+    """A project's folder before `deploy` and `make push`."""
+    (folder / "outputs.json").unlink()
+    (folder / "image.json").unlink()
+    return folder
+
+
 @pytest.mark.parametrize(
-    ("job", "missing"),
+    ("source", "more", "missing"),
     [
-        (JOB.replace("s3://corpus/words", "words.tsv"), "image, volume, data.source (a local file goes to the deployed bucket)"),
-        (JOB + "image: mine:1\nvolume: {kind: nfs}\n", "volume"),
-        (JOB + "volume: {kind: claim, claim: mine}\n", "image"),
+        ("words.tsv", "", "image, volume, data.source (a local file goes to the deployed bucket)"),
+        ("s3://corpus/words", "image: mine:1\nvolume: {kind: nfs}\n", "volume"),
+        ("s3://corpus/words", "volume: {kind: claim, claim: mine}\n", "image"),
     ],
 )
 def test_what_a_job_takes_from_a_cluster_that_is_not_deployed_is_named(
-    run: Run, api: JobController, folder: Path, job: str, missing: str
+    run: Run, api: JobController, undeployed: Path, source: str, more: str, missing: str
 ) -> None:
-    (folder / "outputs.json").unlink()
-    (folder / "image.json").unlink()
-    (folder / "job.yaml").write_text(job)
+    (undeployed / "job.yaml").write_text(JOB.replace("s3://corpus/words", source) + more)
     done = run("submit")
     assert done.code == 2 and done.err.startswith(f"outputs.json does not exist, and the job takes from it: {missing}; deploy")
     assert kinds(api) == []
 
 
 @pytest.mark.parametrize(
-    ("volume", "source"),
+    ("source", "volume"),
     [
-        ("kind: claim, claim: mine", "https://data.example/words.tsv"),
-        ("kind: nfs, server: files.example", "/home/jobpath/corpora/words.tsv"),
-        ("kind: host-path, path: /d", "https://data.example/words.tsv"),
+        ("https://data.example/words.tsv", "kind: claim, claim: mine"),
+        ("/home/jobpath/corpora/words.tsv", "kind: nfs, server: files.example"),
+        ("https://data.example/words.tsv", "kind: host-path, path: /d"),
     ],
 )
 def test_any_kubernetes_is_enough_for_a_job_with_its_own_image_volume_and_source(
-    run: Run,
-    api: JobController,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    volume: str,
-    source: str,
+    run: Run, api: JobController, undeployed: Path, monkeypatch: pytest.MonkeyPatch, source: str, volume: str
 ) -> None:
-    (folder / "outputs.json").unlink()
-    (folder / "image.json").unlink()
-    (folder / "job.yaml").write_text(JOB.replace("s3://corpus/words", source) + f"image: mine:1\nvolume: {{{volume}}}\n")
+    (undeployed / "job.yaml").write_text(JOB.replace("s3://corpus/words", source) + f"image: mine:1\nvolume: {{{volume}}}\n")
     for library in ("boto3", "botocore"):
         monkeypatch.setitem(sys.modules, library, None)  # Importing it fails.
     done = run("submit", "--wait")
@@ -306,14 +272,10 @@ def test_any_kubernetes_is_enough_for_a_job_with_its_own_image_volume_and_source
     assert "deploy" not in run("submit", "--dry-run").err and "placeholder" not in run("manifests").err
 
 
-NO_CPU = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims found."
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_CPU}
-NO_MOUNT = 'MountVolume.SetUp failed for volume "v": rpc error: code = DeadlineExceeded desc = context deadline exceeded'
-
-
 def test_pods_that_do_not_start_or_are_not_even_made_say_why(run: Run, api: JobController, folder: Path) -> None:
     """A job that only waits is left to wait: it is on the cluster."""
-    api.scripts["trainer"] = Script(status={"phase": "Pending"}, events=(("FailedMount", NO_MOUNT),))
+    no_mount = 'MountVolume.SetUp failed for volume "v": rpc error: code = DeadlineExceeded desc = context deadline exceeded'
+    api.scripts["trainer"] = Script(status={"phase": "Pending"}, events=(("FailedMount", no_mount),))
     done = run("submit")
     assert done.code == 0 and "its volume cannot be mounted in time: a mount target is missing" in done.err
     assert json.loads(run("status", "--json").out)["state"] == "waiting"
@@ -328,11 +290,9 @@ def test_pods_that_do_not_start_or_are_not_even_made_say_why(run: Run, api: JobC
     assert "wait for other jobs, or raise namespace_limits" in run("status").out
 
 
-def test_the_program_goes_up_once_and_before_either_job(
-    run: Run, api: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_program_goes_up_once_and_before_either_job(run: Run, api: JobController, folder: Path) -> None:
     api.volume = folder / "volume"
-    (folder / "mine" / "tools").mkdir(parents=True)
+    (folder / "mine").mkdir()
     (folder / "mine" / "train.py").write_text("print('mine')\n")
     edit(folder, "program: {from: folder, path: mine}\n")
     dry = run("submit", "--dry-run")
@@ -342,12 +302,12 @@ def test_the_program_goes_up_once_and_before_either_job(
     assert done.code == 0, done.err
     (archive,) = (folder / "volume" / "words" / "programs").iterdir()
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == archive.stem
-    (trainer,) = api.of("trainer")
-    told = {entry["name"]: entry.get("value") for entry in trainer["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert told["PADDLE_NODE_PROGRAM_ARCHIVE"] == archive.stem
-    sent = [path for method, path in api.requests if method == "PUT" and "programs" in path]
-    first_job = next(n for n, (method, path) in enumerate(api.requests) if method == "PATCH" and "/jobs/" in path)
-    assert len(sent) == 1 and api.requests.index(("PUT", sent[0])) < first_job
+    assert {"name": "PADDLE_NODE_PROGRAM_ARCHIVE", "value": archive.stem} in api.of("trainer", "pods")[0]["spec"]["containers"][
+        0
+    ]["env"]
+    sent = [number for number, (method, path) in enumerate(api.requests) if method == "PUT" and "programs" in path]
+    jobs = [number for number, (method, path) in enumerate(api.requests) if method == "PATCH" and "/jobs/" in path]
+    assert len(sent) == 1 and sent < jobs
 
     edit(folder, "passes: 3\nprogram: {from: folder, path: mine}\n")
     again = run("submit", "--wait")
@@ -378,7 +338,7 @@ def test_what_somebody_else_has_made_is_not_overwritten(
     run: Run, api: JobController, folder: Path, kind: str, status: int, words: str
 ) -> None:
     if kind.startswith("custom"):
-        (folder / "job.yaml").write_text(PADDLE_JOB.replace("paddlejob: {install_operator: false}\n", ""))
+        (folder / "job.yaml").write_text(PADDLE_JOB)
     api.faults = [Fault(f"/{kind}/", "PATCH", status=status)]
     done = run("submit")
     assert done.code == 2 and words in done.err

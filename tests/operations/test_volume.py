@@ -1,6 +1,5 @@
 """`results`, `resume`, `logs --volume` and `upload --volume`: the volume by a helper pod, whose program really runs."""
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,6 @@ from k8s_charts.spec import TrainingJob
 from operations.cluster import volume_access, volume_transfer
 from operations.cluster.cluster import Cluster
 from operations.cluster.volume_access import Missing
-from operations.cluster.volume_server import Folder
-from operations.cluster.volume_transfer import download, upload
 from operations.errors import Failed
 
 pytestmark = pytest.mark.slow
@@ -97,19 +94,16 @@ def test_the_model_comes_with_the_lines_that_predict_with_it(run: Run, job: JobF
     assert done.code == 1 and "model.pdmodel was changed after it was saved" in done.err
 
 
-def test_files_that_only_the_program_knows(run: Run, job: JobFolder, tmp_path: Path) -> None:
+def test_files_that_only_the_program_knows(run: Run, api: JobController, job: JobFolder, tmp_path: Path) -> None:
     (job.output / "mine/deep").mkdir(parents=True)
     (job.output / "mine/deep/weights").write_bytes(b"w" * 1000)
     (job.output / "epochs.jsonl").write_text("{}\n")
     assert run("results", "--download", "output/mine", "--to", "home").code == 0
     assert (tmp_path / "home/mine/deep/weights").read_bytes() == b"w" * 1000
-    assert run("results", "--download", "output/epochs.jsonl", "--to", "home").code == 0
-    assert (tmp_path / "home/epochs.jsonl").read_text() == "{}\n"
     # One that grows while it is fetched comes as it was listed.
-    listed = [{"name": "epochs.jsonl", "bytes": 2}]
-    with volume_access.mounted(Cluster(), "words", "paddle", write=False) as volume:
-        download(volume, "output", listed, tmp_path / "early", lambda count: None, sealed=False)
-    assert (tmp_path / "early/epochs.jsonl").read_text() == "{}"
+    api.faults = [Fault("/sums.*epochs", then=lambda: (job.output / "epochs.jsonl").write_text("{}\n{}\n"))]
+    assert run("results", "--download", "output/epochs.jsonl", "--to", "home").code == 0
+    assert (tmp_path / "home/epochs.jsonl").read_text() == "{}\n" and api.faults[0].times == 0
     done = run("results", "--download", "output/no", "--to", "home")
     assert done.code == 2 and done.err.endswith("the volume has no such file or folder below output/\n")
 
@@ -221,51 +215,42 @@ def test_a_followed_resume_shows_the_new_runs_lines(run: Run, api: JobController
     assert sorted(done.out.splitlines()) == [f"trainer {rank} | trainer {rank} goes on" for rank in range(3)]
 
 
-def written_by(job: JobFolder, data_job: str) -> None:
-    job.data_manifest.write_text(json.dumps({"version": 1, "job": data_job}))
-
-
-def own_name(api: JobController) -> str:
-    """What the trainers wait for."""
-    trainer = api.of("trainer", "pods")[0]["spec"]["containers"][0]
-    return next(v["value"] for v in trainer["env"] if v["name"] == "PADDLE_NODE_DATA_JOB")
-
-
-def data_jobs(api: JobController) -> list[str]:
-    return [job["metadata"]["uid"] for job in api.of("data")]
-
-
 @pytest.mark.parametrize(
-    ("known", "manifest", "split"),
-    [(True, "", False), (False, "own", False), (False, "0ther", True), (False, "damaged", True), (False, "", True)],
+    ("jobs", "manifest", "split"),
+    [
+        ("its own", "none", False),
+        ("none", "its own", False),
+        ("none", "another's", True),
+        ("none", "damaged", True),
+        ("none", "none", True),
+        ("its own, and another's since", "its own", True),
+    ],
 )
 def test_resume_splits_only_where_the_shards_are_not_its_own(
-    run: Run, api: JobController, job: JobFolder, known: bool, manifest: str, split: bool
+    run: Run, api: JobController, job: JobFolder, jobs: str, manifest: str, split: bool
 ) -> None:
-    """Whatever has become of the source: only the data job would look at it. `known`: the cluster still has its Jobs."""
-    before = data_jobs(api)
-    if manifest:
-        written_by(job, own_name(api) if manifest == "own" else manifest)
-    if manifest == "damaged":
-        job.data_manifest.write_text("{")
-    for document in () if known else api.all("jobs"):
-        api.remove("jobs", document["metadata"]["name"])
+    """Whatever has become of the source: only the data job would look at it. `jobs`: those that the cluster still has."""
+    (ours,) = api.of("data")
+    (trainer,) = api.of("trainer", "pods")[0]["spec"]["containers"]
+    own = next(v["value"] for v in trainer["env"] if v["name"] == "PADDLE_NODE_DATA_JOB")
+    if manifest != "none":
+        text = json.dumps({"version": 1, "job": own if manifest == "its own" else "0ther"})
+        job.data_manifest.write_text("{" if manifest == "damaged" else text)
+    for document in api.all("jobs") if jobs == "none" else ():
+        api.remove(document)
+    if "another's" in jobs:
+        text = json.dumps({**ours, "metadata": {key: ours["metadata"][key] for key in ("namespace", "labels")}})
+        other = json.loads(text.replace(own, "0ther"))
+        other["metadata"]["name"] = "words-data-0ther"
+        api.put(other)
     done = run("resume", "--wait")
     assert done.code == 0 and ("the data is split" if split else "it is not split again") in done.err
-    assert len(data_jobs(api)) == 1 if split else data_jobs(api) == (before if known else [])
+    after = [data_job["metadata"]["uid"] for data_job in api.of("data")]
+    if split:
+        assert len(after) == 1 and after != [ours["metadata"]["uid"]]
+    else:
+        assert after == ([] if jobs == "none" else [ours["metadata"]["uid"]])
     assert helpers(api) == []
-
-
-def test_resume_splits_where_another_data_job_has_been_since(run: Run, api: JobController, job: JobFolder) -> None:
-    written_by(job, own_name(api))
-    (ours,) = api.of("data")
-    other = copy.deepcopy(ours)
-    other["metadata"] = {key: ours["metadata"][key] for key in ("namespace", "labels")} | {"name": "words-data-0ther"}
-    (variable,) = [v for v in other["spec"]["template"]["spec"]["containers"][0]["env"] if v["name"] == "PADDLE_NODE_DATA_JOB"]
-    variable["value"] = "0ther"
-    api.put("jobs", other)
-    assert run("resume", "--wait").code == 0
-    assert len(data_jobs(api)) == 1 and data_jobs(api) != [ours["metadata"]["uid"]]
 
 
 def written(api: JobController) -> list[str]:
@@ -304,33 +289,24 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     assert "1 of 2 files sent" in done.err and written(api) == ["my_program/train.py 0"]
     assert not [path for _, path in api.requests if "/read?" in path and "large" in path]
     assert (there / "train.py").read_text() == "print(2)\n"
+    (tmp_path / "empty").write_bytes(b"")
+    for sent in (1, 0):
+        assert f"{sent} of 1 file sent" in run("upload", "empty", "--volume").err
+        assert (job.root / "empty").read_bytes() == b""
 
 
-def test_after_a_failure_no_file_is_sent_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_failure_no_file_is_sent_to_its_end(
+    run: Run, api: JobController, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor after Ctrl-C, which comes the same way: a large file would keep the command for minutes."""
     monkeypatch.setattr(volume_transfer, "BLOCK", 1000)
-    for name, size in (("bad", 1), ("large", 100 << 20)):
-        (tmp_path / name).write_bytes(bytes(size))
-
-    class Full(Folder):
-        def write(self, path: str, body: bytes, offset: int) -> None:
-            if path.endswith("bad"):
-                raise Failed("no room")
-            super().write(path, body, offset)
-
-    with pytest.raises(Failed, match="no room"):
-        upload(Full(tmp_path), [(tmp_path / name, name) for name in ("bad", "large")], "program", lambda count: None)
-    assert not (tmp_path / "program" / "large").exists()
-
-
-@pytest.mark.parametrize("content", ["", "a note"])
-def test_one_file_goes_to_the_volume_and_only_once(
-    run: Run, api: JobController, job: JobFolder, tmp_path: Path, content: str
-) -> None:
-    (tmp_path / "note.txt").write_text(content)
-    assert "1 of 1 file sent" in run("upload", "note.txt", "--volume").err
-    assert (job.root / "note.txt").read_text() == content
-    assert "0 of 1 file sent" in run("upload", "note.txt", "--volume").err
+    (tmp_path / "program").mkdir()
+    for name, size in (("bad", 1), ("large", 10_000_000)):
+        (tmp_path / "program" / name).write_bytes(bytes(size))
+    (job.root / "program" / ".bad.part").mkdir(parents=True)
+    done = run("upload", "program", "--volume")
+    assert done.code == 1 and "the volume refuses words/program/bad" in done.err
+    assert not (job.root / "program" / "large").exists()
 
 
 def test_a_helper_pod_that_cannot_start_says_why_and_is_removed(
@@ -342,7 +318,7 @@ def test_a_helper_pod_that_cannot_start_says_why_and_is_removed(
 
     def created(document: dict[str, object]) -> None:
         if document["kind"] == "Pod":
-            api.put("pods", document | {"status": {"phase": "Pending", "containerStatuses": [container]}})
+            api.put(document | {"status": {"phase": "Pending", "containerStatuses": [container]}})
 
     api.created = created
     done = run("results")
@@ -355,7 +331,7 @@ def test_results_of_a_job_that_the_cluster_has_forgotten(
 ) -> None:
     # A Job goes by its ttlSecondsAfterFinished, its volume stays.
     for document in api.all("jobs"):
-        api.remove("jobs", document["metadata"]["name"])
+        api.remove(document)
     volumes = api.all("persistentvolumeclaims") + api.all("persistentvolumes")
     done = run("results")
     assert done.code == 0, done.err
