@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# The tests import helpers by name, their own and the data job's, which importlib mode does not allow by itself.
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+# The tests import each other's helper by name, which importlib mode does not allow by itself.
 sys.path.insert(0, str(Path(__file__).parent))
 
 from nfs_machine import Volume

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,29 +28,33 @@ class Volume:
 
 
 @contextmanager
-def _between(begin: Sequence[str | Path], end: Sequence[str | Path]) -> Iterator[None]:
-    subprocess.run(begin, check=True)
+def cut_off(client: str) -> Iterator[None]:
+    """The client's cable is pulled."""
+    subprocess.run(["ip", "link", "set", f"to-{client}", "down"], check=True)
     try:
         yield
     finally:
-        subprocess.run(end, check=True)
+        subprocess.run(["ip", "link", "set", f"to-{client}", "up"], check=True)
 
 
-def cut_off(client: str) -> AbstractContextManager[None]:
-    """The client's cable is pulled."""
-    link = ["ip", "link", "set", f"to-{client}"]
-    return _between([*link, "down"], [*link, "up"])
-
-
-def slow_answers(client: str, seconds: float) -> AbstractContextManager[None]:
+@contextmanager
+def slow_answers(client: str, seconds: float) -> Iterator[None]:
     """What the client asks arrives and is done at once; the answers come so many seconds later."""
-    place = ["dev", f"to-{client}", "root"]
-    return _between(["tc", "qdisc", "add", *place, "netem", "delay", f"{seconds}s"], ["tc", "qdisc", "del", *place])
+    subprocess.run(["tc", "qdisc", "add", "dev", f"to-{client}", "root", "netem", "delay", f"{seconds}s"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["tc", "qdisc", "del", "dev", f"to-{client}", "root"], check=True)
 
 
-def server_down() -> AbstractContextManager[None]:
+@contextmanager
+def server_down() -> Iterator[None]:
     """Afterwards it gives its clients `GRACE` seconds, or until the last one of them has come back, to claim what they held."""
-    return _between([SERVER, "stop"], [SERVER, "start"])
+    subprocess.run([SERVER, "stop"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([SERVER, "start"], check=True)
 
 
 def at_once(*works: Callable[[], T]) -> list[Future[T]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
 import pytest
 from nfs_machine import GRACE, Volume, at_once, cut_off, server_down, until
@@ -42,12 +42,18 @@ class Beating:
                 self.lost = failure
                 return
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         self._ended.set()
         self._thread.join()
+
+
+@contextmanager
+def beating(held: Lease) -> Iterator[Beating]:
+    pod = Beating(held)
+    try:
+        yield pod
+    finally:
+        pod.end()
 
 
 def acquire(folder: Path, run: str, expiry: float = EXPIRY) -> Lease:
@@ -62,16 +68,17 @@ def test_nfs_of_runs_that_race_for_the_lease_through_three_clients_one_wins(volu
         ends = at_once(*(lambda place=place: Beating(acquire(place, f"run-on-{place.parts[3]}")) for place in places))
         refused = [end.exception() for end in ends if end.exception()]
         winners = [end.result() for end in ends if not end.exception()]
-        with ExitStack() as stack:
-            for pod in winners:
-                stack.enter_context(pod)
+        try:
             assert len(refused) == 2
             assert all(isinstance(end, Failure) and end.code == ExitCode.FOLDER_IN_USE for end in refused)
             assert [pod.lost for pod in winners] == [None]
+        finally:
+            for pod in winners:
+                pod.end()
 
 
 def test_nfs_a_living_holder_is_seen_though_the_other_client_has_just_looked(volume: Volume) -> None:
-    with Beating(acquire(volume.a, "first")) as first:
+    with beating(acquire(volume.a, "first")) as first:
         for path in (volume.b / "state").iterdir():
             path.read_text()
         start = time.monotonic()
@@ -95,7 +102,7 @@ def test_nfs_a_silent_holder_is_replaced_after_the_expiry_and_finds_out_at_its_n
 
 def test_nfs_a_server_that_restarts_takes_the_lease_from_nobody(volume: Volume) -> None:
     waits = threading.Event()
-    with Beating(acquire(volume.a, "first")) as first, ThreadPoolExecutor() as pool:
+    with beating(acquire(volume.a, "first")) as first, ThreadPoolExecutor() as pool:
         wanted: Future[Lease] = pool.submit(
             lease.acquire, volume.b / "state", "second", "boot", EXPIRY, lambda _: waits.set(), time.sleep
         )
@@ -113,7 +120,7 @@ def test_nfs_a_server_that_restarts_takes_the_lease_from_nobody(volume: Volume) 
 
 
 def test_nfs_a_client_cut_off_for_longer_than_the_expiry_is_replaced_and_fences_itself_when_it_is_back(volume: Volume) -> None:
-    with Beating(acquire(volume.a, "first")) as first:
+    with beating(acquire(volume.a, "first")) as first:
         until(lambda: first.beats > 1)
         start = time.monotonic()
         with cut_off("a"):
@@ -121,7 +128,7 @@ def test_nfs_a_client_cut_off_for_longer_than_the_expiry_is_replaced_and_fences_
             assert time.monotonic() - start >= EXPIRY
             assert first.held.left < 0  # It may not go on, by its own clock.
             until(lambda: time.monotonic() - start > GRACE + 5)  # The server gave up its state, too.
-        with second:
+        try:
             until(lambda: first.lost is not None)
             assert isinstance(first.lost, lease.TakenOver)
             assert not first.lost.same_run
@@ -130,3 +137,5 @@ def test_nfs_a_client_cut_off_for_longer_than_the_expiry_is_replaced_and_fences_
             assert second.lost is None
             assert (holder := lease.holder(volume.c / "state"))
             assert holder[0] == "second"
+        finally:
+            second.end()
