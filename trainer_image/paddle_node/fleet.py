@@ -25,7 +25,7 @@ from paddle_node.data import data_manifest
 from paddle_node.environment import ProgramEnvironment
 from paddle_node.failure import BadData, Failure, Finished, SettingError, leave
 from paddle_node.training import passes, shard
-from paddle_node.training.agreement import Agreement
+from paddle_node.training.agreement import agreed
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.backends.network import BadSample, Model, checked, embedding, ids, label, number, pooled
 from paddle_node.training.pass_metrics import Timeline
@@ -157,10 +157,8 @@ class PodJob(Job):
         if self.resume_from is not None and (kept := self.resume_from / f"{name}.json").is_file():
             self.agreed[name] = kept.read_text()
             return json.loads(self.agreed[name])
-        agreement = Agreement(self.folder, self.node.identity, self.node.home, self.attempt, name)
-        if self._role == "PSERVER":
-            return agreement.wait()
-        value = agreement.reach(self.session, lambda: count(self._checked()), merge)
+        session = self.session if self._role == "TRAINER" else None
+        value = agreed(name, self.node, self.attempt, session, lambda: count(self._checked()), merge)
         self.agreed[name] = json.dumps(value)
         self.timeline.mark(f"{name} was agreed")
         return value

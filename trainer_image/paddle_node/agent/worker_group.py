@@ -47,6 +47,7 @@ class WorkerGroup:
         self._tasks = tasks
         self._tell = tell
         self._workers = Workers(lambda worker: self._tasks.spawn(self._ended(worker)))
+        self.reap = self._workers.reap  # For workers whose signal was missed.
         self._processes: Sequence[Process] = ()
         self._running: list[Worker] = []
         self._standby: list[Worker] = []
@@ -128,10 +129,6 @@ class WorkerGroup:
         await self._workers.end(())
         for worker in self._running:
             await background.call(worker.drain)
-
-    def reap(self) -> None:
-        """For workers whose signal was missed."""
-        self._workers.reap()
 
     def _rest(self) -> None:
         self.state = State.WAITING

@@ -48,7 +48,15 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
     }
     if node.own.words:
         program = command_line.read(node.own.words, servers=True).program
-        cluster |= {"RANK": str(node.trainer_id), "WORLD_SIZE": str(len(addresses)), **_gloo(node, addresses)}
+        # With what role makers need for gloo, without which their barriers do nothing. The trainers meet by HTTP in a child of
+        # pserver 0, which ends with its attempt: in a folder Paddle would dial an earlier one's addresses, and end by SIGABRT.
+        cluster |= {
+            "RANK": str(node.trainer_id),
+            "WORLD_SIZE": str(len(addresses)),
+            "PADDLE_WITH_GLOO": node.environ.get("PADDLE_WITH_GLOO", "1"),
+            "PADDLE_GLOO_RENDEZVOUS": "3",
+            "PADDLE_GLOO_HTTP_ENDPOINT": endpoint(addresses[0], node.port + 2),
+        }
         server, trainer = (launch.process(node, program, attempt, cluster | role, several=False) for role in roles.values())
     else:
         # Paddle's own wait for the pservers knows no deadline: the agents wait instead.
@@ -62,19 +70,6 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
 def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
     """Passes on the volume; of a command the files that the job's settings name."""
     return FileProgress(node, say) if node.own.words else RecordedPasses(node, say)
-
-
-def _gloo(node: NodeEnvironment, addresses: Sequence[str]) -> dict[str, str]:
-    """What role makers need for gloo; without it their barriers do nothing.
-
-    The trainers meet by HTTP in a child of pserver 0, which ends with its attempt. In a folder Paddle would dial an earlier
-    attempt's addresses, and end by SIGABRT.
-    """
-    return {
-        "PADDLE_WITH_GLOO": node.environ.get("PADDLE_WITH_GLOO", "1"),
-        "PADDLE_GLOO_RENDEZVOUS": "3",
-        "PADDLE_GLOO_HTTP_ENDPOINT": endpoint(addresses[0], node.port + 2),
-    }
 
 
 RUNTIME = Runtime("fleet-ps", processes, progress, standby)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import paddle
 
@@ -39,11 +39,6 @@ class TrialSettings:
     source: str = setting(environment.Reader.raw, Variable.DATA_SOURCE)
     format: str = setting(environment.Reader.text, Variable.DATA_FORMAT, FORMATS[0])
 
-    @classmethod
-    def read(cls) -> Self:
-        """Raises `SettingError`."""
-        return cls(**read_settings(cls, environment.Reader()))
-
 
 class LocalSteps:
     """The network with its embeddings in this process."""
@@ -64,7 +59,7 @@ class TriedJob(Job):
     """All processes of the job in one, on the first records."""
 
     def __init__(self, parse: Parse, reader: Reader) -> None:
-        settings = TrialSettings.read()
+        settings = TrialSettings(**read_settings(TrialSettings, environment.Reader()))
         super().__init__(parse, settings.runtime, settings.seed)
         files = _first(settings)
         read = (Record(text, file, number) for file in files for number, text in enumerate(reader(file), start=1))
