@@ -8,12 +8,11 @@ disks, nothing boots, so nothing is waited for and no signal comes.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
 from calls import client
-from dependencies import _template_data, specification
+from dependencies import _template, specification
 from ministack.services import autoscaling, ec2
 from resource_types import Call, after, around
 
@@ -89,8 +88,7 @@ def _settle(group: Record) -> None:
 
 
 def _launch(group: Record, template: Mapping[str, Any]) -> Record:
-    told = {name: value for name, value in _template_data(template).items() if name not in ("TagSpecifications", "UserData")}
-    told["UserData"] = base64.b64decode(_template_data(template).get("UserData") or "").decode()
+    told = {name: value for name, value in _template(template).items() if name != "TagSpecifications"}
     overrides = ((group.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}).get("Overrides") or [{}]
     told |= {name: value for name, value in overrides[0].items() if name == "InstanceType"}
     interface = next(
@@ -125,7 +123,7 @@ def _tags(group: Record, template: Mapping[str, Any]) -> list[dict[str, str]]:
     """The template's for machines, the group's that it hands on, and Auto Scaling's own."""
     told = {
         tag["Key"]: tag["Value"]
-        for specification in _template_data(template).get("TagSpecifications") or []
+        for specification in _template(template).get("TagSpecifications") or []
         if specification.get("ResourceType") == "instance"
         for tag in specification["Tags"]
     }

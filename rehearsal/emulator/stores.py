@@ -53,18 +53,15 @@ def resources() -> list[tuple[str, str, str]]:
             continue
         service = rest.partition(".")[0]
         for attribute, store in sorted(vars(module).items()):
-            if isinstance(store, (AccountScopedDict, AccountRegionScopedDict)) and not _ignored(service, attribute):
+            # A tag cannot be without what it hangs on, which counts itself.
+            ignored = f"{service}.{attribute}" in NOT_RESOURCES or attribute.endswith("_tags")
+            if isinstance(store, (AccountScopedDict, AccountRegionScopedDict)) and not ignored:
                 found += [
                     (NAMES.get(service, service), _kind(attribute), _identifier(key, region))
                     for key, value in list(store._data.items())
                     if _exists(service, attribute, key, value) and not _part(service, attribute, key, module)
                 ]
     return sorted(set(found))
-
-
-def _ignored(service: str, attribute: str) -> bool:
-    # A tag cannot be without what it hangs on, which counts itself.
-    return f"{service}.{attribute}" in NOT_RESOURCES or attribute.endswith("_tags")
 
 
 def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
