@@ -53,7 +53,8 @@ def upload(
             which = named(job, namespace)
             _to_volume(path, which, context)
             return
-        address = to or _place(named(job, namespace).name, outputs)
+        # Where the manifests look for a job's local data file.
+        address = to or f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{named(job, namespace).name}"
         typer.echo(bucket_upload.upload_files(client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"))
 
 
@@ -63,11 +64,6 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
     if submission.job.program.archive is None:
         raise BadInput(f"program.from is {submission.job.program.origin}: --program uploads one `from: folder` or `from: git`")
     bring_program(Cluster(context, say), submission)
-
-
-def _place(job: str, outputs: Path) -> str:
-    """Where the manifests look for a job's local data file."""
-    return f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{job}"
 
 
 def _to_volume(path: Path, job: Named, context: str | None) -> None:

@@ -18,7 +18,6 @@ class TrainingTable:
     def __init__(self, write: Callable[[str, str], None], now: Callable[[str], None]) -> None:
         self.passes = Passes()
         self._write, self._now = write, now
-        self._begun = False
         self._last_words = ""
 
     def hear(self, rank: int, line: str) -> None:
@@ -26,9 +25,9 @@ class TrainingTable:
         facts = pass_metrics.parsed(line)
         if rank == 0 and (progress := TrainingProgress.heard(line)) is not None:
             self._now(str(progress))
+        begun = bool(self.passes.complete)
         if facts and (one := self.passes.add(rank, facts)) is not None:
-            if not self._begun:
-                self._begun = True
+            if not begun:
                 self._row("pass", "loss", "each trainer's loss", "records", "seconds", style="bold")
             losses = _losses([trainer.loss for trainer in one.trainers])
             self._row(str(one.number), f"{one.loss:.4f}", losses, f"{one.records:,}", f"{one.seconds:.1f}")
