@@ -108,10 +108,10 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
 
 
 @pytest.fixture
-def job(run: Run, api: JobController, folder: Path, tmp_path: Path) -> JobFolder:
-    """A job that has trained three passes, a fourth half saved."""
-    made = JobFolder(tmp_path / "volume" / "words")
-    api.volume = tmp_path / "volume"
+def trained(api: JobController, folder: Path) -> JobFolder:
+    """What a job's trainers leave on the volume: three passes, and a fourth half saved, which one of two has reported."""
+    api.volume = folder / "volume"
+    made = JobFolder(api.volume / "words")
     for number in range(3):
         save_pass(made, number, {"000/part-0": bytes([number]) * 100_000, "program/train.py": b"print('hello')\n"})
     half = made.attempt("run", 1) / "pass-00003"
@@ -121,10 +121,16 @@ def job(run: Run, api: JobController, folder: Path, tmp_path: Path) -> JobFolder
         made.node(trainer).mkdir(parents=True)
         lines = [
             {"pass": n, "attempt": 1, "trainer": trainer, "loss": 3.0 - n, "records": 100, "seconds": 2.0, "time": 1e9 + 60 * n}
-            for n in range(3)
+            for n in range(4 - trainer)
         ]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         made.metrics(trainer).write_text(text + '{"pass": 3, "attem')
         made.train_log(trainer).write_text("".join(f"line {n} of {trainer}\n" for n in range(3)))
-    assert run("submit", "--wait").code == 0
     return made
+
+
+@pytest.fixture
+def job(run: Run, trained: JobFolder) -> JobFolder:
+    """The same, submitted and done."""
+    assert run("submit", "--wait").code == 0
+    return trained

@@ -154,13 +154,13 @@ def test_wait_says_what_happens_and_how_it_ended(run: Run, api: JobController, t
     done = run("wait", "--timeout", "0.001")
     assert done.code == 1 and "is still running after 0.001 minutes: it keeps running" in done.err
     # Reasons that cannot be asked for end no wait.
-    api.remove(api.of("trainer", "pods")[0])
+    api.remove(api.objects[f"{PODS}/{pods(api)[1]}"])
     refused = Fault("/events", status=403, times=1000)
     api.faults = [refused, Fault("/jobs", skip=2, then=lambda: api.finish(training, 70, "attempt 3 failed"))]
     done = run("wait")
     assert done.code == 1 and refused.times < 1000
-    assert "trainer 1-2 running" in done.err
-    assert "trainer 1-2 failed: code 70 (attempts exhausted): attempt 3 failed" in done.err
+    assert "trainer 0,2 running" in done.err
+    assert "trainer 0,2 failed: code 70 (attempts exhausted): attempt 3 failed" in done.err
 
 
 @pytest.mark.parametrize(

@@ -53,23 +53,21 @@ def test_a_cluster_is_asked_where_one_is_named_or_was_used_since(run: Run, api: 
     assert done.code == 2 and done.err == "JOB is words: the last rehearsal here was of mine; leave JOB out, or rehearse that\n"
 
 
-@pytest.mark.parametrize("record", ["", "{}", '{"view": 1}', "of another folder", "gone"])
-def test_a_record_that_is_none_is_a_sentence_and_leads_nowhere(run: Run, rehearsed: Path, record: str) -> None:
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        ("", "is no rehearsal's record"),
+        ("{}", "is no rehearsal's record"),
+        ('{"view": 1}', "is no rehearsal's record"),
+        ("of another folder", "secret cannot be used: outside of the job's folder"),
+        ("gone", "there is no .rehearsal/job.json"),
+    ],
+)
+def test_a_record_that_is_none_is_a_sentence_and_leads_nowhere(run: Run, rehearsed: Path, record: str, sentence: str) -> None:
     file = rehearsed / "job.json"
-    if record == "of another folder":
-        (rehearsed / "secret").mkdir()
-        file.write_text(file.read_text().replace('"root": "mine"', '"root": "../secret"'))
-    elif record == "gone":
+    (rehearsed / "secret").mkdir()
+    file.write_text(file.read_text().replace('"root": "mine"', '"root": "../secret"') if "folder" in record else record)
+    if record == "gone":
         file.unlink()
-    else:
-        file.write_text(record)
     done = run("results", "--rehearsal")
-    assert done.code == 2 and len(done.err.splitlines()) <= 2
-    assert any(
-        words in done.err
-        for words in (
-            "is no rehearsal's record",
-            "secret cannot be used: outside of the job's folder",
-            "there is no .rehearsal/job.json",
-        )
-    )
+    assert done.code == 2 and sentence in done.err and len(done.err.splitlines()) <= 2

@@ -223,7 +223,13 @@ def test_on_a_bare_cluster_the_operator_comes_first_and_its_kind_is_waited_for(
     assert kinds(api).index("customresourcedefinitions") < kinds(api).index("paddlejobs")
     assert "job words is done: 2 of 2 pods succeeded" in done.err
     assert json.loads(run("list", "-A", "--json").out)[0]["state"] == "done"
-    assert run("delete", "words").code == 0 and api.all("paddlejobs") == []
+    (made,) = api.all("paddlejobs")
+    made["status"] = {}
+    unseen = "the PaddleJob operator has not taken it up"
+    assert unseen not in run("status").out
+    made["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
+    assert unseen in run("status").out
+    assert run("delete", "words", "--force").code == 0 and api.all("paddlejobs") == []
 
 
 @pytest.fixture

@@ -50,6 +50,17 @@ def test_results_as_a_table(run: Run, api: JobController, job: JobFolder, tmp_pa
     assert [t["loss"] for t in found["passes"][2]["trainers"]] == [1.0, 1.0]
 
 
+def test_a_pass_counts_once_all_of_its_own_trainers_have_reported_it(run: Run, job: JobFolder) -> None:
+    """Pass 0 had three trainers, the run behind it has two."""
+    facts = {"loss": 0.5, "records": 10, "seconds": 1.0, "time": 100.0}
+    for trainer, last in ((0, 2), (1, 1), (2, 0)):
+        lines = [{**facts, "pass": n, "attempt": 2 if n else 1, "trainers": 2 if n else 3} for n in range(last + 1)]
+        job.node(trainer).mkdir(exist_ok=True)
+        job.metrics(trainer).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = json.loads(run("results", "--json").out)["passes"]
+    assert [sum(trainer["records"] for trainer in row.get("trainers", ())) for row in rows] == [30, 20, 0, 0]
+
+
 @pytest.mark.parametrize("record", [b"", b"[]", b'{"attempts": [], "outcomes": {}}'])
 def test_why_the_last_run_failed_outlives_its_pods(run: Run, job: JobFolder, record: bytes) -> None:
     """And a record that nobody can read hides nothing else."""
