@@ -49,11 +49,11 @@ class JobController(KubernetesApi):
             process.wait()
 
     def control(self, document: Object) -> None:
-        if document["kind"] == "Pod":
-            return self.serve(document)
-        if document["kind"] != "Job":
+        if document["kind"] not in ("Job", "Pod"):
             return
         script = self.scripts.get(document["metadata"]["labels"]["app.kubernetes.io/component"], Script())
+        if document["kind"] == "Pod":
+            return self.serve(document) if script.status is None else self.run(document, script)
         if script.refused:
             return self.event(document, 0, "FailedCreate", script.refused)
         for index in range(document["spec"]["completions"]):

@@ -8,7 +8,6 @@ but a list of accepted tokens.
 """
 
 import copy
-import gzip
 import json
 import re
 import threading
@@ -205,10 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _json(self, document: Object, code: int = 200) -> None:
         headers = {"Content-Type": "application/json", **({"Retry-After": "0"} if code == 429 else {})}
-        body = json.dumps(document).encode()
-        if "gzip" in self.headers.get("Accept-Encoding", ""):
-            body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
-        self._bytes(code, body, headers)
+        self._bytes(code, json.dumps(document).encode(), headers)
 
     def _bytes(self, code: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(code)
