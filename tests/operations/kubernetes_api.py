@@ -217,14 +217,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, path: str) -> None:
         kinds = self.api.kinds
-        versions = [base.split("/")[2:] for base in kinds if base.startswith("/apis/")]
-        served = [(group, {"groupVersion": f"{group}/{version}", "version": version}) for group, version in versions]
         if path == "/api":
             return self._json({"kind": "APIVersions", "versions": ["v1"]})
         if path == "/version":
             return self._json({"gitVersion": "v1.35.0"})
         if path == "/apis":
-            groups = [{"name": group, "versions": [one], "preferredVersion": one} for group, one in served]
+            groups = []
+            for group, version in (base.split("/")[2:] for base in kinds if base != "/api/v1"):
+                served = {"groupVersion": f"{group}/{version}", "version": version}
+                groups.append({"name": group, "versions": [served], "preferredVersion": served})
             return self._json({"kind": "APIGroupList", "groups": groups})
         if path in kinds:
             verbs = ["delete", "get", "list", "patch"]

@@ -2,26 +2,25 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from paddle_node.contract import JobFolder
 from paddle_node.training import passes
 
 
 def save_pass(job: JobFolder, number: int, files: Mapping[str, bytes], attempt: int = 1) -> Path:
-    directory = job.attempt("run", attempt) / f"pass-{number:05d}"
-    for name, content in files.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_bytes(content)
-    passes.seal(directory, {"pass": number, "attempt": attempt, "run": "run", "data": "d", "program": "p", "trainers": []})
-    passes.lead(job, directory.name)
-    return directory
+    return _save(job, f"pass-{number:05d}", files, {"pass": number, "attempt": attempt, "trainers": []})
 
 
 def save_model(job: JobFolder, files: Mapping[str, bytes], attempt: int = 1) -> Path:
-    directory = job.attempt("run", attempt) / "inference"
-    directory.mkdir(parents=True)
-    for name, content in files.items():
-        (directory / name).write_bytes(content)
-    passes.seal(directory, {"pass": 2, "saved": "", "attempt": attempt, "run": "run", "data": "d", "program": "p"})
+    return _save(job, passes.INFERENCE, files, {"pass": 2, "attempt": attempt, "saved": ""})
+
+
+def _save(job: JobFolder, name: str, files: Mapping[str, bytes], record: Mapping[str, Any]) -> Path:
+    directory = job.attempt("run", record["attempt"]) / name
+    for file, content in files.items():
+        (directory / file).parent.mkdir(parents=True, exist_ok=True)
+        (directory / file).write_bytes(content)
+    passes.seal(directory, {"run": "run", "data": "d", "program": "p", **record})
     passes.lead(job, directory.name)
     return directory

@@ -8,7 +8,7 @@ import pytest
 from commands import Run
 from job_controller import JobController
 from paddle_node.contract import JobFolder
-from saved_pass import save_model, save_pass
+from saved_pass import save_pass
 
 from operations.cluster.pod_words import PodState
 from operations.jobs.job_view import JobView
@@ -21,7 +21,6 @@ def rehearsed(folder: Path) -> Path:
     kept, now = folder / ".rehearsal", datetime.now(UTC)
     job = JobFolder(kept / "volume" / "mine")
     save_pass(job, 0, {"part": b"x"})
-    save_model(job, {"predict.py": b"import paddle\n"})
     job.node(0).mkdir()
     job.train_log(0).write_text("a\nb\n")
     (kept / "logs").mkdir()
@@ -39,8 +38,6 @@ def test_what_ran_last_is_looked_at_and_named(run: Run, rehearsed: Path) -> None
     assert run("logs").out == "trainer 0 | boom\n" and run("logs", "mine", "--follow").out == "trainer 0 | boom\n"
     assert run("logs", "--volume", "train", "--tail", "1").out == "trainer 0 | b\n"
     assert [row["complete"] for row in json.loads(run("results", "--json").out)["passes"]] == [True]
-    done = run("results", "--model", "--to", "home")
-    assert (done.code, done.out) == (0, "import paddle\n")
 
 
 def test_a_cluster_is_asked_where_one_is_named_or_was_used_since(run: Run, api: JobController, rehearsed: Path) -> None:

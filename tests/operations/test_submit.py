@@ -331,11 +331,7 @@ def test_the_program_goes_up_once_and_before_either_job(run: Run, api: JobContro
 @pytest.mark.parametrize(
     ("kind", "status", "words"),
     [
-        (
-            "networkpolicies",
-            409,
-            "changed by somebody else (injected 409): undo that, or delete the object, and submit again",
-        ),
+        ("networkpolicies", 409, "changed by somebody else (injected 409): undo that, or delete the object, and submit again"),
         ("customresourcedefinitions", 409, "another installation; set paddlejob.install_operator: false in job.yaml, and submit"),
         ("jobs", 422, "the cluster refuses Job words-data-"),
     ],
