@@ -74,8 +74,11 @@ def test_what_only_accepts_connections_is_not_the_pod_that_is_waited_for(job, sa
         def handle(self):
             self.request.sendall(said)
 
+    class Server(socketserver.TCPServer):
+        allow_reuse_address = True  # The last test's connections to this address may still be in TIME_WAIT.
+
     pods = job(count=2, PEER_DEADLINE="2")
-    with socketserver.TCPServer((pods.address(0), PORT), Stranger) as server:
+    with Server((pods.address(0), PORT), Stranger) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         pods.name(0)
         pods.start(1)
