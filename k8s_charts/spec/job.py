@@ -68,9 +68,9 @@ class TrainingJob(Settings):
     """Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter servers."""
     runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
     """What trains. Default: launch with a command, else the mode's."""
-    trainers: int = Field(ge=1, le=10_000)
+    trainers: int = Field(ge=1, le=6_500)
     """How many pods train. In mode parameter-server of controller job each runs a parameter server and a trainer."""
-    parameter_servers: int | None = Field(default=None, ge=0, le=10_000)
+    parameter_servers: int | None = Field(default=None, ge=0, le=6_500)
     """controller paddlejob: pods that serve parameters. controller job: one in each trainer pod."""
     passes: Annotated[int, Variable.PASSES] = Field(default=10, ge=1, le=99_999)
     """Passes over the data."""
