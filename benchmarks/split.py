@@ -8,7 +8,7 @@ process (11 MB is the floor of this measurement, not what `split` and `cp` need)
 baked: about 0.1 s of each run is Python's start.
 
 Before each run memory is touched and given back, and the source is read: a virtual machine that hands free memory back to
-its host pays for every page anew, three times as much as the whole split, and would bill whoever comes first.
+its host pays for every page again, three times as much as the whole split, and would bill the first program.
 
     python benchmarks/split.py [megabytes] [rounds] [folder]
 """

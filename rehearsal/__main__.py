@@ -75,7 +75,7 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
     started = time.monotonic()
     console.print(f"[bold]rehearsal[/] of {job_file.name} on {fit}")
     try:
-        # Before the state is begun anew: a mistake in a setting must not cost the last run's model.
+        # Before the state is reset: a mistake in a setting must not cost the last run's model.
         rehearsal = Rehearsal(_PROJECT, config, job_file, lambda text: console.print(text, style="yellow", markup=False))
         with interruption.caught(), State(_PROJECT / ".rehearsal", begin=False) as state:
             try:

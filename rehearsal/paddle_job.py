@@ -2,7 +2,7 @@
 
 Limits: this project's image stands for every other, and where an image brings the program along, as the operator guide's
 demos do, a program of examples/paddlejob/programs for the same mode stands for it; there is no GPU; Service names
-resolve where the machine lets a process have an /etc/hosts of its own, else pods are told the addresses. Each is said.
+resolve where the machine lets a process have an /etc/hosts of its own, else pods get the addresses. The rehearsal says which.
 """
 
 import json
@@ -73,7 +73,7 @@ def differences(job: PaddleJob, read: Manifests, image: str, *, gpus: int, names
         yield (
             "Service names resolve by an /etc/hosts of the pods' own"
             if names
-            else "this machine lets no pod have an /etc/hosts of its own: pods are told addresses in place of Service names"
+            else "this machine lets no pod have an /etc/hosts of its own: pods get addresses in place of Service names"
         )
 
 

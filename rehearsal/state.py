@@ -18,7 +18,7 @@ class State:
     """Where everything lies that one rehearsal writes, but the manifests and the plot."""
 
     def __init__(self, folder: Path, *, begin: bool = True) -> None:
-        """`begin`: anew; else what the last rehearsal left is looked at."""
+        """`begin`: a new one; else the one that the last rehearsal left."""
         self.folder, self._begin, self.begun = folder, begin, False
         self.volume = folder / "volume"
         """What the pods mount: stays for a look until the next rehearsal."""

@@ -1,4 +1,4 @@
-"""Where this machine keeps what an interrupted command needs to go on: $XDG_CACHE_HOME, else ~/.cache."""
+"""Where this machine keeps what an interrupted command needs to resume: $XDG_CACHE_HOME, else ~/.cache."""
 
 import hashlib
 import os

@@ -41,7 +41,7 @@ def mapping(path: Path) -> dict[str, Any]:
 def text(path: Path) -> str:
     """The file's text, of at most `MOST_BYTES`."""
     try:
-        # A FIFO that nobody writes to would hold a plain `open` up for ever.
+        # A FIFO that nobody writes to would block a plain `open` forever.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             found = os.fstat(stream.fileno())
             if not stat.S_ISREG(found.st_mode):

@@ -49,7 +49,7 @@ class ClusterStack(ClusterPart):
             # What self-managed nodes import, always: else it would go before them when their group becomes a managed one.
             for value in (self.cluster.cluster_endpoint, self.cluster.cluster_certificate_authority_data):
                 self.export_value(value)
-        # With the operator's role: whoever deployed has no entry of their own (CloudFormation's role made the cluster).
+        # With the operator's role: the deployer has no entry (CloudFormation's role made the cluster).
         command = f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}"
         CfnOutput(self, "KubeconfigCommand", value=f"{command} --role-arn {access.teams['operator'].role.role_arn}")
         acknowledge(self, "a command for a person names a role of another stack", "cfn-lint:W6001")

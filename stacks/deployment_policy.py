@@ -146,7 +146,7 @@ def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> li
     form = DATA["arns"][kind].replace("${Partition}", _partition(spec)).replace("${Region}", spec.region)
     if kind.startswith("autoscaling:"):
         form += "*:autoScalingGroupName/"
-    # The account is whoever's the policy is in: an identity's policy reaches no other.
+    # The policy's own account: an identity's policy reaches no other.
     return [form.replace("${Account}", "*") + name for name in names]
 
 

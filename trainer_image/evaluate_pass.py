@@ -41,7 +41,7 @@ def main() -> int:
         program = Path(scratch.name) / (directory / "path.txt").read_text().strip()
         manifest = data_manifest.find(node.folder, newest.identity.data)
         if manifest is None and newest.identity.data:
-            print(f"the data of {newest.name} was split anew meanwhile: the newest held-out records are asked", file=sys.stderr)
+            print(f"the data of {newest.name} was split again meanwhile: its newest held-out records are used", file=sys.stderr)
         os.environ |= {Variable.ROLE: "EVALUATOR", Variable.EVALUATED_PASS: str(directory)}
         os.environ[Variable.MANIFEST] = "" if manifest is None else str(manifest.relative_to(node.folder.root))
         sys.argv = [str(program), *sys.argv[1:]]

@@ -96,7 +96,7 @@ class TrainingCluster(eks.Cluster):
             cluster_logging=list(eks.ClusterLoggingTypes) if log_days else None,
             default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
             default_capacity=0,
-            # Whoever deploys is CloudFormation's role: administrators are named instead.
+            # CloudFormation's role is the deployer: cluster.yaml names the administrators.
             bootstrap_cluster_creator_admin_permissions=False,
             bootstrap_self_managed_addons=False,
             output_config_command=False,

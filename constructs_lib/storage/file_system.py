@@ -23,7 +23,7 @@ POLICY = Path(__file__).with_name("file_system_policy.json")
 
 @jsii.implements(ec2.IConnectable)
 class MountableFileSystem(Construct):
-    """What whoever mounts needs to know of a file system, new or existing.
+    """What a client needs to mount a file system, new or existing.
 
     Attributes:
         client_security_group: carry it to mount.
@@ -79,7 +79,7 @@ class SharedFileSystem(MountableFileSystem):
             synth says so.
         infrequent_access_after: files not read for so long move to the cheaper class until they are read; None: never.
         automatic_backups: daily backups by AWS Backup; they outlive the file system.
-        posix_id: uid and gid that the access point gives to every client, whoever it is in its container.
+        posix_id: uid and gid that the access point gives to every client, whatever user its container runs as.
         path: folder of the access point, made at the first mount, owned by `posix_id`.
         removal_policy: RETAIN keeps the file system (its mount targets go); DESTROY deletes it with all it holds.
     """

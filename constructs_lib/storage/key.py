@@ -55,7 +55,7 @@ class EncryptionKey(kms.Key):
 def open_to(key: kms.IKey | None, *users: str) -> None:
     """Lets `users`, parts of key_policy.json, use `key`, where there is one; what it says already is not doubled.
 
-    Without `log groups` CloudWatch Logs refuses an encrypted group (the context is what KMS is told about the group); without
+    Without `log groups` CloudWatch Logs refuses an encrypted group (the group is KMS's encryption context); without
     `node volumes` no node starts; `alarms` lets CloudWatch's go to topics that the key seals. Auto Scaling's own role stands
     there by condition, not as principal: in an account that never had an Auto Scaling group it does not exist yet, and KMS
     refuses a policy that names it.

@@ -133,7 +133,7 @@ class MonthlyBudget(Construct):
     Args:
         budget_name: name; None: CloudFormation makes one.
         usd: US dollars a month.
-        emails: who is told; 1 to 10 addresses.
+        emails: 1 to 10 addresses that get the alarms.
         tag: (key, value) of what counts. AWS counts by a tag only once it is activated as a cost allocation tag.
     """
 

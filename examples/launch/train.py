@@ -1,7 +1,7 @@
 """Plain Paddle, for one machine or many: two spirals told apart by a small network. It knows nothing of this project.
 
 Promises: each training record is used once an epoch by all ranks together (counted, and said in epochs.jsonl); an epoch's
-model and optimizer are saved under names of their own; `--resume` goes on exactly behind the epoch that they are of.
+model and optimizer are saved under names of their own; `--resume` continues exactly behind the epoch that they are of.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Text classification: a line is `label<TAB>text`; the label is told from which words a text has.
+"""Text classification: a line is `label<TAB>text`; it predicts the label from the words in the text.
 
 Any number of labels, any words, with no change here: what labels and words there are is counted in the data.
 """

@@ -1,6 +1,6 @@
 """Movie recommendation from MovieLens' ratings.dat: a line is `user::movie::rating::time`.
 
-A rating is told from a vector for the user and one for the movie: what each tends to (a linear part) and how
+It predicts a rating from a vector for the user and one for the movie: what each tends to (a linear part) and how
 the two go together (their product), around the mean of all ratings. Every MovieLens size works unchanged.
 """
 

@@ -42,7 +42,7 @@ class SequencingStack(Stack):
             machine_image=ec2.MachineImage.latest_amazon_linux2023(),
             require_imdsv2=True,
         )
-        # Whoever carries the client group mounts; whoever mounts waits for the mount targets.
+        # A client needs the client group, and waits for the mount targets.
         machine.add_security_group(store.client_security_group)
         machine.node.add_dependency(store.mount_targets)
         store.grant_read_write(machine)

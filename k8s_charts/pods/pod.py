@@ -37,7 +37,7 @@ def literal(value: str) -> str:
 
 
 def told(settings: Settings) -> dict[Any, object]:
-    """The settings of a group that pods are told as they are: each by the variable that its field is marked with."""
+    """The settings of a group that pods get unchanged: each by the variable that its field is marked with."""
     fields = type(settings).model_fields.items()
     return {mark: getattr(settings, name) for name, field in fields for mark in field.metadata if isinstance(mark, Variable)}
 

@@ -302,7 +302,7 @@ class Scheduling(Settings):
     zone: Zone | None = None
     """Pin the job to one zone: traffic between zones costs money."""
     spot: Literal["allow", "avoid", "require"] = "allow"
-    """EKS's spot nodes. A reclaimed node costs no retry: the job goes on behind its last pass."""
+    """EKS's spot nodes. A reclaimed node costs no retry: the job resumes behind its last pass."""
     spread: Literal["prefer", "require"] = "prefer"
     """Over hosts: require leaves a pod waiting rather than on a shared host."""
     priority_class: ObjectName | None = None
@@ -310,7 +310,7 @@ class Scheduling(Settings):
 
 
 class Gang(Settings):
-    """All pods or none: without it two half-started jobs may wait for each other for ever."""
+    """All pods or none: without it two half-started jobs may wait for each other forever."""
 
     kind: Literal["none", "volcano", "kueue"] = "none"
     """Needs Volcano or Kueue in the cluster: docs/jobs.md."""

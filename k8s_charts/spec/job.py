@@ -79,7 +79,7 @@ class TrainingJob(Settings):
     checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
     """Minutes between checkpoints inside a pass; 0: none."""
     resume_from: Literal["same", "any"] = "same"
-    """same: go on only from passes of this very data and program; any: from the newest pass, whatever made it."""
+    """same: resume only from passes of this very data and program; any: from the newest pass, whatever made it."""
     threads: int = Field(default=1, ge=1, le=1024)
     """Threads in one trainer."""
     seed: Annotated[int, Variable.SEED] = Field(default=0, ge=0, lt=2**31)

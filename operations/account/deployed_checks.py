@@ -222,7 +222,7 @@ class DeployedChecks:
         elif self.spec.cluster.self_managed:
             yield "warning", "the cluster's state, which is every Kubernetes object, goes with its volume"
         if self.spec.retain:
-            yield "ok", f"retain is true: {parts} stay, and go on costing money"
+            yield "ok", f"retain is true: {parts} stay, and still cost money"
         else:
             yield "warning", f"retain is false: {parts} go with everything in them; `paddle-aws results` brings passes home first"
 

@@ -232,7 +232,7 @@ class Cluster:
         if answer.status == 401:
             return Unreachable(
                 f"cluster {self.name} does not know you (401): log in to AWS again, or let `paddle-aws kubeconfig` "
-                f"write the entry anew; {ADMITTED}"
+                f"rewrite the entry; {ADMITTED}"
             )
         if answer.status == 403:
             advice = "" if re.search(NOT_ABOUT_RIGHTS, message) else f"; {ADMITTED}"

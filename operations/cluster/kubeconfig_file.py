@@ -1,7 +1,7 @@
 """A kubeconfig file, to which one cluster's entry is added, and a self-managed cluster's entry, which Secrets Manager holds.
 
 Promises: other entries stay as they are; the file is written whole or not at all, and nobody but its owner may ever read
-it; what is in an entry is never shown. Each team has a kubeconfig of its own; whoever may read its secret is that team
+it; what is in an entry is never shown. Each team has a kubeconfig of its own; anyone who may read its secret acts as that team
 (docs/people.md).
 """
 
@@ -105,5 +105,5 @@ def _of(name: str, region: str, team: Team) -> Entry:
     except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError, RecursionError):
         # Not what it holds: it may be a secret all the same.
         raise BadInput(f"secret {secret} holds no kubeconfig: the control plane writes it when it starts") from None
-    # The operator is whom the cluster is named for; the others are told apart.
+    # The operator's entry has the cluster's name; the others' names differ.
     return Entry(name if team == "operator" else f"{name}-{team}", cluster, user)

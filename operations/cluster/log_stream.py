@@ -22,7 +22,7 @@ from operations.jobs.job_view import JobView, look
 from operations.screen import console, of_job
 
 QUIET = 3600.0
-"""Seconds that a program may be silent before the stream is opened anew."""
+"""Seconds that a program may be silent before the stream is reopened."""
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 

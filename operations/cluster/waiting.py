@@ -1,6 +1,6 @@
 """Waiting for a job's end, while lines tell what happens; the wait never ends the job.
 
-The job is looked at anew every two seconds (ten for a thousand pods): no watch can be cut, or forget what it missed. A server
+The job is polled every two seconds (ten for a thousand pods): no watch can be cut, or forget what it missed. A server
 that is away for minutes is waited for. A hundred pods that wait for the same reason are one line; nothing is said twice.
 """
 

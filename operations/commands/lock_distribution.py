@@ -51,7 +51,7 @@ def lock_distribution(
 ) -> None:
     """Read the files and images of a self-managed cluster's Kubernetes (k3s) at their source, and download the files.
 
-    Needs no AWS credentials. A download that was cut goes on where it ended when the command is run again.
+    Needs no AWS credentials. Run the command again to resume an interrupted download.
 
     Example: paddle-aws lock distribution --version v1.35.2+k3s1
     """

@@ -18,7 +18,7 @@ from operations.screen import Context, Namespace, of_job, say
 def logs(
     job: JobArgument = DEFAULT,
     rank: Annotated[str, typer.Option("--rank", "-r", help="all, a trainer id, or several: 0-3, 0,2.")] = "all",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job ends.")] = False,
     of: Annotated[Literal["training", "data"], typer.Option(help="The training's pods, or the data job's.")] = "training",
     volume: Annotated[
         Literal["train", "server"] | None,

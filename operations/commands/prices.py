@@ -70,7 +70,7 @@ def prices(
     """Read today's list prices for a cluster's region and instance types from AWS, for `paddle-aws cost`.
 
     Needs no AWS credentials, but for the prices of spot nodes (ec2:DescribeSpotPriceHistory). What the list does not say
-    clearly stays unknown. EC2's list is large: a download that was cut goes on in the next run.
+    clearly stays unknown. EC2's list is large: the next run resumes an interrupted download.
 
     Example: paddle-aws lock prices && paddle-aws cost
     """

@@ -225,7 +225,7 @@ def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to
     inside = f"{home}/" if home else ""
     wanted = [{**entry, "name": entry["name"].removeprefix(inside)} for entry in files if entry["name"].startswith(inside)]
     on_the_way = to.startswith("s3://")
-    # What goes on to S3 is kept until it is there: an interruption costs nothing. Another run's of that name is another.
+    # A file for S3 is kept until it is there: an interruption costs nothing. Another run's of that name is another.
     newest = max(entry["time"] for entry in wanted)
     target = (place("passes", volume.where, newest) if on_the_way else Path(to)) / name
     with bar(name or wanted[0]["name"], sum(entry["bytes"] for entry in wanted)) as progress:

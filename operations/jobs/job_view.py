@@ -108,7 +108,7 @@ def look(cluster: Cluster, name: str, namespace: str) -> JobView:
     try:
         return make(name, namespace, found, *states(cluster, namespace, its, found))
     except Unreachable:
-        # Why pods do not start is told beside the objects: the next look asks again.
+        # Events say why pods do not start: the next look asks again.
         return make(name, namespace, found, pod_states(its))
 
 

@@ -118,7 +118,7 @@ class Submission:
 
     def forget(self, cluster: Cluster, *, data: bool) -> None:
         """Deletes the training of ours that has ended, so that it can run again; with `data` instead all data Jobs that have: the
-        next one splits anew, and is the only one that says whose the shards are.
+        next one splits again, and is the only one that says whose the shards are.
         """
         for found in runs(cluster, self.job.namespace, selector(self.job.name)):
             meant = component(found) == "data" if data else found["metadata"]["name"] == self.training["metadata"]["name"]

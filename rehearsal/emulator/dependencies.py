@@ -57,7 +57,7 @@ def _refuse_in_use(thing: str, delete: Call, physical_id: str, props: Properties
 
 
 def users_of(identifier: str, props: Properties) -> Iterator[User]:
-    """Whoever names it. Identifiers are long and made up: no other text holds one."""
+    """All resources that name it. Identifiers are long and made up: no other text holds one."""
     for thing, store in USERS.items():
         for key, record in store.items():
             told = [record, _template(specification(record))]

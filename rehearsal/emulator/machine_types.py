@@ -2,7 +2,7 @@
 
 Promises: a fixed address, a volume's key and what an Elastic IP is on are told by DescribeNetworkInterfaces, DescribeVolumes and
 DescribeAddresses; an address that is taken, outside its subnet or one of AWS's own five is refused as AWS does; a volume is
-never moved or sealed anew.
+never moved or sealed again.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ GONE: Mapping[tuple[str, str], Callable[[Any], bool]] = {
     ("ec2", "_instances"): lambda instance: instance.get("State", {}).get("Name") == "terminated",
     ("kms", "_keys"): lambda key: key.get("KeyState") == "PendingDeletion",
 }
-"""Records that AWS, too, goes on showing for a while."""
+"""Records that AWS, too, still shows for a while."""
 
 STAGING = re.compile(r"cdk-[^-]+-assets-")
 """A bootstrap bucket of cdk's: the templates it uploaded stay in it after a destroy (`cdk gc` removes them)."""

@@ -18,7 +18,7 @@ from rehearsal.pods.manifests import Service
 
 _CLAIM_HOST = 254
 _CLAIM_PORT = 7162
-"""Next to the ports of contract.py, so that whoever looks at listening ports sees what belongs together."""
+"""Next to the ports of contract.py, so that a list of listening ports shows what belongs together."""
 _HOSTS = range(10, _CLAIM_HOST)
 ROOM = len(_HOSTS)
 """Pods that can run at once, each with an address of its own."""

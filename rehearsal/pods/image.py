@@ -76,7 +76,7 @@ def read(dockerfile: Path) -> Image:
 
 
 def _last_stage(text: str) -> list[tuple[str, str]]:
-    """Each line's instruction, and what it is told."""
+    """Each line's instruction and its arguments."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
     words = [line.strip().partition(" ") for line in joined.rpartition("FROM ")[2].splitlines()]

@@ -169,7 +169,7 @@ def _with_index(template: PodTemplate) -> PodTemplate:
 
 
 def last_lines(log: Path, count: int = 20) -> str:
-    """The end of a log, for whoever must be told why."""
+    """The end of a log, for a message that says why."""
     try:
         return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
     except OSError:

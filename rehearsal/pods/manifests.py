@@ -184,7 +184,7 @@ class PaddleJob(_Part):
 
     @property
     def by_service(self) -> bool:
-        """Whether pods are told each other's names; else their addresses."""
+        """Whether pods get each other's names; else their addresses."""
         return self.intranet == "Service"
 
 

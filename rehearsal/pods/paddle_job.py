@@ -1,4 +1,4 @@
-"""The PaddleJob operator's part: which pods a PaddleJob becomes, what their first container is told, and how they run.
+"""The PaddleJob operator's part: which pods a PaddleJob becomes, what their first container gets, and how they run.
 
 Names and variables are those of the operator (api batch.paddlepaddle.org/v1): a pod's own in the pod, the shared ones in a
 ConfigMap of the job's name. One pod that fails fails the job. What the operator does to pods over time (clean-up, elastic
@@ -79,7 +79,7 @@ async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, wa
     """Runs all pods to their ends. Cancelling it kills every one before it returns."""
     given = {pod.name: addresses.next() for pod in pods(job)}
     by_name = job.by_service and private_mounts_work()
-    # How pods are told to reach each other: by their Services' names, which are theirs, or by address.
+    # How pods reach each other: by the names of their own Services, or by address.
     told = {name: name if by_name else address for name, address in given.items()}
     config_maps = {**host.manifests.config_maps, job.name: _shared(job, told)}
     host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))

@@ -94,7 +94,7 @@ def test_running_again_reads_the_files_and_makes_anew_what_is_damaged(
         damage(job.folder.root / first.shards[1].files[0].name)
         second = job.split(source, PADDLE_NODE_RUN_ID="run")
         assert second.split != first.split and job.data() == content
-        assert "split the data again: splitting anew" in capsys.readouterr().out
+        assert "split the data again: splitting again" in capsys.readouterr().out
         first = second
     assert len(list(job.folder.splits.iterdir())) == 2, "the damaged one is gone"
 

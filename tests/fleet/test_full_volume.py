@@ -49,7 +49,7 @@ def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_whe
     first, second = (log.read_text(errors="replace") for log in job.logs)
     assert re.search(r"pass-00001 was not saved whole, the volume is full|the volume at /volume is full", first), first
     said = job.folder.train_log(0).read_text(errors="replace")
-    assert re.search(r"no checkpoint in pass 1 at step \d+, training goes on: .*(volume is full|No space left)", said), said
+    assert re.search(r"no checkpoint in pass 1 at step \d+, training continues: .*(volume is full|No space left)", said), said
     # Attempt 1 brought pass 0, the two behind it brought nothing.
     why = "2 attempts ended without progress: attempt 2: .*74 .VOLUME_FULL.*; attempt 3: .*74 .VOLUME_FULL."
     for said in (first, second):

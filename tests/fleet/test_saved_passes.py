@@ -108,7 +108,7 @@ def test_passes_of_other_data_or_another_program_are_not_gone_on_from_unless_ask
     assert begin(folder) == (Resumption(), [sentence])
     found, said = begin(folder, RESUME_FROM="any", PASSES="4")
     assert found.resume["folder"] == "attempts/run-1/pass-00002"
-    assert "training goes on behind attempts/run-1/pass-00002" in said[0]
+    assert "training resumes behind attempts/run-1/pass-00002" in said[0]
     # Nothing would be left to train: that is no success.
     with pytest.raises(Failure, match="ask for at least 4"):
         begin(folder, RESUME_FROM="any", PASSES="3")

@@ -192,7 +192,7 @@ class PodJob(Job):
         self.timeline.mark("the network was built")
         if data_manifest.digest(self.folder.data_manifest) != self.node.identity.data:
             raise BadData(
-                f"{self.folder.data_manifest} is not the one that this run began with: the data was split anew meanwhile; "
+                f"{self.folder.data_manifest} is not the one that this run began with: the data was split again meanwhile; "
                 "start another run"
             )
         with naming(sample):

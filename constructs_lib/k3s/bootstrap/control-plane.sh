@@ -1,7 +1,7 @@
 # The control plane's boot, each time: the state volume, k3s server, what the nodes and people need of it.
 #
 # Promises: state is never formatted over and never opened by an older k3s; k3s never starts without its volume, so that an
-# empty cluster cannot take the place of the real one; a machine that replaces another goes on where that one ended.
+# empty cluster cannot take the place of the real one; a replacement machine continues where the old one ended.
 # shellcheck shell=bash source=shared.sh
 . "$HERE/shared.sh"
 
@@ -98,7 +98,7 @@ check_state() {
 # restore.sh needs what comes before.
 check_database() {
   [ ! -s "$STATE/distribution-version" ] || [ -d "$STATE/db/etcd/member/wal" ] ||
-    fail "the state volume $STATE_VOLUME has served before, but holds no etcd database: a restore ended halfway, go on with sudo $HERE/restore.sh"
+    fail "the state volume $STATE_VOLUME has served before, but holds no etcd database: a restore ended halfway: finish it with sudo $HERE/restore.sh"
 }
 
 # The address is the interface's, which EC2 gave this machine at launch; etcd knows itself by it.

@@ -38,7 +38,7 @@ systemctl stop paddle-forget-nodes.timer k3s.service
 rm -f "$STATE/db/reset-flag"
 timeout "$DEADLINE_SECONDS" "$K3S" server --cluster-reset --cluster-reset-restore-path="$1" >&2 9>&- ||
   fail "k3s could not restore $1: the lines above are its own; the state until now is in $STATE/db/etcd, or in the newest $STATE/db/etcd-old-*"
-# k3s writes it anew, with the token that has just opened the snapshot.
+# k3s rewrites it, with the token that has just opened the snapshot.
 [ -z "${2:-}" ] || rm -f "$STATE/token"
 say "restored $1: starting the control plane"
 # The boot's own script starts it, waits, and publishes what nodes and people need.

@@ -149,7 +149,7 @@ def remove(path: Path, sure: Callable[[Path], bool]) -> None:
     if sure(gone):
         shutil.rmtree(gone, ignore_errors=True)
         return
-    with contextlib.suppress(OSError):  # Another pod has made it anew.
+    with contextlib.suppress(OSError):  # Another pod has made it again.
         gone.rename(path)
 
 

@@ -158,7 +158,7 @@ def whole(path: Path) -> DataManifest | None:
 
 
 def digest(path: Path) -> str:
-    """Identifies the data, whoever split it, when, and into which folder; empty where there is no manifest."""
+    """Identifies the data, whichever run split it into which folder; empty where there is no manifest."""
     durable.look(path.parent)
     try:
         found = path.read_bytes()

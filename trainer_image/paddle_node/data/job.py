@@ -91,7 +91,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
             if (folder.splits / settings.run).exists():
                 raise
         if done is None:
-            _say("another data job has just removed the split: splitting anew")
+            _say("another data job has just removed the split: splitting again")
             settings = _anew(settings)
     commit.sweep(folder, done.split)
     if settings.program_from and commit.unused(folder):
@@ -183,7 +183,7 @@ def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManife
             return manifest, False
         except Failure as failure:
             damaged = True
-            _say(f"{failure.sentence}: splitting anew")
+            _say(f"{failure.sentence}: splitting again")
     return None, damaged
 
 

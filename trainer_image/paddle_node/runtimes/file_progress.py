@@ -108,7 +108,7 @@ class FileProgress:
             yield path, changed
 
     def _mark(self, name: str, whose: str) -> int:
-        """When the mark with these words was made; one with others is made anew."""
+        """When the mark with these words was made; one with others is made again."""
         path = self._folder.run_state / name
         if not path.exists() or path.read_text() != whose:
             durable.write(path, whose)

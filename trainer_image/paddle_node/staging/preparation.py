@@ -64,7 +64,7 @@ def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
         raise Failure(
             ExitCode.BAD_DATA,
             f"{folder.root} has no data manifest of digest {digest[:12]} any more, which this run reads: "
-            "the data was split anew meanwhile; start another run",
+            "the data was split again meanwhile; start another run",
         )
     return folder if manifest in (None, folder.data_manifest) else replace(folder, manifest=manifest)
 

@@ -218,7 +218,7 @@ class Training:
         except (OSError, Failure) as error:
             if needed:
                 raise
-            print(f"no checkpoint {at}, training goes on: {error}", flush=True)
+            print(f"no checkpoint {at}, training continues: {error}", flush=True)
             return
         self._forget_checkpoints(number, but=directory)
         size = sum(file["bytes"] for file in passes.record(directory)["files"])

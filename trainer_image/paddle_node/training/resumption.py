@@ -42,7 +42,7 @@ class RecordedPasses:
         foreign = self._node.resume_from == "any"
         chosen = self._newest_good((one for one in saved if foreign or one.identity == identity), unloadable, passed_over)
         if chosen is None and unloadable.intersection(passed_over):
-            # To begin anew would let keep_passes remove what can be loaded once the fault is mended.
+            # A new beginning would let keep_passes remove what can be loaded once the fault is mended.
             self._say("no other pass is there: the newest one is tried again")
             return self.begin(identity, History(history.first))
         if isinstance(saved, list):
@@ -106,7 +106,7 @@ class RecordedPasses:
         found = [f"{len(own)} of this data and program"] if own else []
         found += [f"{len(others)} of other data or another program"] if others else []
         if chosen is not None:
-            self._say(f"passes found: {', '.join(found)}; training goes on behind {chosen.name}")
+            self._say(f"passes found: {', '.join(found)}; training resumes behind {chosen.name}")
         elif own:
             self._say(f"passes found: {', '.join(found)}; none of this data and program can be loaded")
         elif others:
