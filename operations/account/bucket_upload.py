@@ -1,6 +1,6 @@
 """Files on their way to the bucket: in parallel parts, continued where they were interrupted, never sent twice.
 
-Not by boto3's transfer manager: it restarts an interrupted upload from the beginning, and cannot tell whether the content is there already.
+Not by boto3's transfer manager: it restarts an interrupted upload, and cannot tell whether the content is there already.
 """
 
 import base64

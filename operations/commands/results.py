@@ -11,7 +11,7 @@ from paddle_node.training import passes
 from paddle_node.training.passes import INFERENCE, PASS, PREDICT
 
 from operations.account.aws import client
-from operations.account.bucket_upload import bar, object_of, upload_files
+from operations.account.bucket_upload import bar, object_of, side_by_side, upload_files
 from operations.cluster.log_stream import clean
 from operations.cluster.reasons import short
 from operations.cluster.volume_transfer import download
@@ -141,7 +141,8 @@ def metrics(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
     trainers = sorted(int(match[1]) for match in matches if match)
     if not trainers:
         return []
-    return passes({trainer: volume.read(f"output/node_{trainer}/metrics.jsonl").decode(errors="replace") for trainer in trainers})
+    texts = side_by_side(lambda trainer: volume.read(f"output/node_{trainer}/metrics.jsonl"), trainers)
+    return passes({trainer: text.decode(errors="replace") for trainer, text in zip(trainers, texts, strict=True)})
 
 
 def _joined(rows: list[dict[str, Any]], measured: list[Pass]) -> list[dict[str, Any]]:
