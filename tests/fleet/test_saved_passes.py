@@ -1,5 +1,6 @@
 """Passes on a volume: whose they are, which are whole, and which stay. Files alone; tests/node has the processes."""
 
+import re
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -190,3 +191,26 @@ def test_a_checkpoint_is_used_by_a_run_that_reads_the_same_records_in_the_same_o
     happens(folder, half)
     assert begin(folder, **more)[0].resume.get("interrupted") == ("attempts/run-1/interrupted" if used else None)
     assert (half / "path.txt").exists() == (case != "it is half saved")
+
+
+BAD_DISK = """
+if index == '1' and seen == 1:
+    from paddle_node.training import passes
+    works = passes.described
+    def fails(*share):
+        passes.described = works
+        raise OSError(5, 'Input/output error')
+    passes.described = fails
+time.sleep(0.005)
+"""
+
+
+def test_a_checkpoint_of_which_one_trainer_cannot_read_its_share_is_left_out_and_the_next_is_whole(training_job):
+    job = training_job(pods=2, PASSES="1", CHECKPOINT="0.5")
+    job.at_each_record(BAD_DISK)
+    job.split(job.make_sample("--lines", "1000"))
+    job.run()
+    said = job.folder.train_log(0).read_text(errors="replace")
+    assert re.search(r"no checkpoint in pass 0 at step \d+, training continues: .*trainer 1: .*Input/output error", said), said
+    assert len(re.findall(r"checkpoint in pass 0 at step \d+: \d", said)) > 0
+    passes.verify(job.folder.pass_dir(0))

@@ -7,6 +7,7 @@ of steps, however the records fall: one with a step more would wait for the othe
 
 from __future__ import annotations
 
+import errno
 import math
 import shutil
 import signal
@@ -18,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from paddle_node import durable
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure, SettingError, leave
 from paddle_node.retry import naming
@@ -160,7 +162,7 @@ class Training:
             return positions
         if self._first and self._unsaved:
             self._checkpoint(number, positions, needed=stop)
-        self._session.barrier(f"pass {number} saved so far")
+        self._wait_until_sealed()
         self._saved = time.monotonic()
         if stop:
             print(f"told to stop: pass {number} is kept behind {position.read} records of this shard", flush=True)
@@ -174,11 +176,45 @@ class Training:
             self._seal(self._newest, {"pass": number, "trainers": [asdict(each) for each in positions]}, self._backend.save)
             self._forget_checkpoints(number)
             passes.keep_newest(self._folder, self._node.identity, self._node.keep_passes, self._good)
-        self._session.barrier(f"pass {number} saved")
+        self._wait_until_sealed()
         self._saved = time.monotonic()
 
-    def _seal(self, directory: Path, facts: Mapping[str, Any], fill: Callable[[Path], None], *, program: bool = True) -> None:
+    def _wait_until_sealed(self) -> None:
+        """In every trainer: returns when trainer 0 has saved, and reads this one's share of the files meanwhile."""
+        while asked := self._session.gather("what trainer 0 saves", None)[0]:
+            self._described(*asked)
+
+    def _described_by_all(self, directory: Path, names: list[str]) -> list[dict[str, Any]]:
+        """In trainer 0: `passes.described`, by all trainers together. Raises OSError where one could not read its share."""
+        self._session.gather("what trainer 0 saves", [directory.name, names])
+        files: list[dict[str, Any]] = []
+        for share in self._described(directory.name, names):
+            if isinstance(share, str):
+                raise OSError(errno.EIO, share)
+            files += share
+        return sorted(files, key=lambda file: file["name"])
+
+    def _described(self, folder: str, names: list[str]) -> list[Any]:
+        """By trainer: its share of the files, or why it could not read them."""
+        directory, share = self._place / folder, names[self._session.trainer_id :: self._session.trainers]
+        try:
+            durable.look(directory)
+            own: list[dict[str, Any]] | str = passes.described(directory, share)
+        except OSError as error:
+            own = f"trainer {self._session.trainer_id}: {error}"
+        return self._session.gather("what all have read", own)
+
+    def _seal(
+        self,
+        directory: Path,
+        facts: Mapping[str, Any],
+        fill: Callable[[Path], None],
+        *,
+        program: bool = True,
+        alone: bool = False,
+    ) -> None:
         """Makes `directory`, a folder of this attempt, has it filled and sealed, and leads people there by a link."""
+        describe = passes.described if alone else self._described_by_all
         try:
             with naming(directory):
                 directory.mkdir(parents=True)
@@ -192,7 +228,7 @@ class Training:
                     (directory / f"{name}.json").write_text(text)
                     agreed[name] = passes.checksum(directory / f"{name}.json")
                 whose = {"attempt": self._job.attempt, "run": self._node.run_id, **asdict(self._node.identity)}
-                passes.seal(directory, {**facts, **whose, "agreed": agreed})
+                passes.seal(directory, {**facts, **whose, "agreed": agreed}, describe)
         except (OSError, Failure):
             # On a full volume, the attempt's end needs the room to be written down.
             if not (directory / passes.DONE).exists():
@@ -267,5 +303,5 @@ class Training:
         for made in passes.newest_first(self._folder, passes.INFERENCE):
             if (made.identity, made.record["saved"]) == (identity, facts["saved"]) and passes.fault(made.folder) is None:
                 return
-        self._seal(self._place / passes.INFERENCE, facts, lambda directory: self._backend.export(newest, directory))
+        self._seal(self._place / passes.INFERENCE, facts, lambda directory: self._backend.export(newest, directory), alone=True)
         passes.keep_newest(self._folder, identity, 1, self._good, passes.INFERENCE)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -146,21 +146,26 @@ def remove_broken_links(folder: JobFolder) -> None:
             link.unlink(missing_ok=True)
 
 
-def seal(directory: Path, facts: Mapping[str, Any]) -> None:
+def described(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Files of a folder as its record lists them. Reads every byte."""
+    files = [(name, directory / name) for name in names]
+    return [{"name": name, "bytes": file.stat().st_size, "checksum": checksum(file)} for name, file in files]
+
+
+def seal(
+    directory: Path, facts: Mapping[str, Any], describe: Callable[[Path, list[str]], list[dict[str, Any]]] = described
+) -> None:
     """Flushes the files, and creates the record with their checksums. Raises `Failure` if it was given up."""
     given_up = Failure(1, f"{directory} was given up by a later attempt while it was saved")
     if (directory / DONE).exists():
         raise given_up
-    files = []
     inside = sorted(directory.rglob("*"), reverse=True)
     for entry in [*inside, directory, *directory.parents[:3]]:
         durable.sync(entry)
-    for file in filter(Path.is_file, reversed(inside)):
-        name = file.relative_to(directory).as_posix()
-        files.append({"name": name, "bytes": file.stat().st_size, "checksum": checksum(file)})
-    if not files:
+    names = [file.relative_to(directory).as_posix() for file in reversed(inside) if file.is_file()]
+    if not names:
         raise Failure(1, f"{directory} was not saved: it holds no files")
-    record = {**facts, "files": files}
+    record = {**facts, "files": describe(directory, names)}
     if not durable.create(directory / DONE, json.dumps(record | {"checksum": _own_checksum(record)}) + "\n"):
         raise given_up
 
