@@ -8,8 +8,7 @@ real, requests and bytes are scaled from it, and a real server with N clients is
 the tutorials does (list all pods, sleep 20 s unless all run).
 
 Seconds are from the last pod's start until every (sampled) pod knows all peers; with pod-list, those of index come on top.
-What a watch carries while the other pods start is left out, in favour of pod-list. The last column of `index`: pod 0's memory
-at most, its open files, and the seconds until all others know that 1 % were lost at once.
+Last column of `index`: pod 0's peak memory, open files, seconds until all know that 1 % were lost at once.
 """
 
 from __future__ import annotations
