@@ -83,6 +83,7 @@ class Training:
             position = Position()
         if self._first:
             self._export()
+        self._wait_until_sealed()
         self._session.leave()
         self._backend.close()
 
@@ -204,17 +205,8 @@ class Training:
             own = f"trainer {self._session.trainer_id}: {error}"
         return self._session.gather("what all have read", own)
 
-    def _seal(
-        self,
-        directory: Path,
-        facts: Mapping[str, Any],
-        fill: Callable[[Path], None],
-        *,
-        program: bool = True,
-        alone: bool = False,
-    ) -> None:
+    def _seal(self, directory: Path, facts: Mapping[str, Any], fill: Callable[[Path], None], *, program: bool = True) -> None:
         """Makes `directory`, a folder of this attempt, has it filled and sealed, and leads people there by a link."""
-        describe = passes.described if alone else self._described_by_all
         try:
             with naming(directory):
                 directory.mkdir(parents=True)
@@ -228,7 +220,7 @@ class Training:
                     (directory / f"{name}.json").write_text(text)
                     agreed[name] = passes.checksum(directory / f"{name}.json")
                 whose = {"attempt": self._job.attempt, "run": self._node.run_id, **asdict(self._node.identity)}
-                passes.seal(directory, {**facts, **whose, "agreed": agreed}, describe)
+                passes.seal(directory, {**facts, **whose, "agreed": agreed}, self._described_by_all)
         except (OSError, Failure):
             # On a full volume, the attempt's end needs the room to be written down.
             if not (directory / passes.DONE).exists():
@@ -303,5 +295,5 @@ class Training:
         for made in passes.newest_first(self._folder, passes.INFERENCE):
             if (made.identity, made.record["saved"]) == (identity, facts["saved"]) and passes.fault(made.folder) is None:
                 return
-        self._seal(self._place / passes.INFERENCE, facts, lambda directory: self._backend.export(newest, directory), alone=True)
+        self._seal(self._place / passes.INFERENCE, facts, lambda directory: self._backend.export(newest, directory))
         passes.keep_newest(self._folder, identity, 1, self._good, passes.INFERENCE)
