@@ -75,7 +75,7 @@ def test_a_kill_costs_the_work_since_the_newest_checkpoint_and_every_record_is_t
             os.kill(victim, signal.SIGKILL)
             kills[trained(job, 1)[-1].attempt] = time.time()
     job.release()
-    job.ends()
+    job.end_with()
 
     # Each attempt began where an earlier one had come, the last one came to the end: every record once.
     _, own = stretches(job, 0), stretches(job, 1)
