@@ -8,34 +8,18 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from node_pods import GOOD
 from paddle_node import __main__ as pod_entry
 from paddle_node import environment
 from paddle_node.failure import SettingError
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"JOB_NAME": ""}, "JOB_NAME is missing: the job's name, which is its folder on the volume"),
-        ({"JOB_NAME": "../other"}, "JOB_NAME is '../other': the name of one folder is needed, without a slash"),
-        ({"JOB_PATH": "jobs"}, "JOB_PATH is 'jobs': an absolute path is needed, such as /home/jobpath"),
-        ({"JOB_NAME": "$(id)"}, "JOB_PATH and JOB_NAME make '/home/jobpath/$(id)': parameter servers save through a shell"),
-        ({"PADDLE_NODE_STAGE": "sometimes"}, "PADDLE_NODE_STAGE is 'sometimes': allowed are always, auto, never"),
-        ({"CONF_PADDLE_GRADIENT_NUM": "0"}, "CONF_PADDLE_GRADIENT_NUM is '0': a whole number from 1 to 10000 is needed"),
-        ({"JOB_COMPLETION_INDEX": "3"}, "JOB_COMPLETION_INDEX is 3: with CONF_PADDLE_GRADIENT_NUM=3 it must be 0 to 2"),
-        ({"PADDLE_NODE_SERVICE": ""}, "PADDLE_NODE_SERVICE is missing: the headless Service by which 3 trainers find each other"),
-        ({"CONF_PADDLE_PORT": "65534"}, "CONF_PADDLE_PORT is 65534: the pserver's last port would be 65537"),
-        ({"PADDLE_NODE_CONTROL_PORT": "7165"}, "PADDLE_NODE_CONTROL_PORT is 7165: the pserver listens on 7164 to 7167"),
-        ({"PADDLE_NODE_PEER_DEADLINE": "nan"}, "PADDLE_NODE_PEER_DEADLINE is 'nan': a number of seconds above 0 is needed"),
-        ({"PADDLE_NODE_COMMAND": '{"a": "b"}'}, 'PADDLE_NODE_COMMAND is \'{"a": "b"}\': a JSON list of texts is needed'),
-        ({"POD_IP": "job-0"}, "POD_IP is 'job-0': the pod's IPv4 or IPv6 address is needed"),
-    ],
-)
-def test_a_wrong_setting_is_one_sentence(change, sentence):
+@pytest.mark.parametrize("wrong", yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text()))
+def test_a_wrong_setting_is_one_sentence(wrong):
     with pytest.raises(SettingError) as error:
-        environment.parse(GOOD | change)
-    assert error.value.sentence.startswith(sentence)
+        environment.parse(GOOD | wrong["set"])
+    assert error.value.sentence.startswith(wrong["said"])
     assert error.value.code == 2
 
 
