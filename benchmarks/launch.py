@@ -24,13 +24,9 @@ LINE = ("python", "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "t
 
 def supervised(place: Path, arguments: list[str]) -> float:
     words = [*LINE, *arguments]
-    job = TrainingJob(place, "launch", 1, RUNTIME="launch", COMMAND=json.dumps(words), PROCESSES="2")
-    job.split(Path(arguments[1]) / "sample.csv", hold_out=0)
-    job.start()
-    try:
-        assert job.wait(600) == [0], job.said()
-    finally:
-        job.end()
+    with TrainingJob(place, "launch", 1, RUNTIME="launch", COMMAND=json.dumps(words), PROCESSES="2") as job:
+        job.split(Path(arguments[1]) / "sample.csv", hold_out=0)
+        job.run()
     return speed(job.folder.output)
 
 

@@ -14,23 +14,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(PROJECT / "tests/node"), str(PROJECT / "trainer_image")]
+sys.path[:0] = [str(PROJECT / "tests/fleet"), str(PROJECT / "trainer_image")]
 
-from node_pods import Pods  # noqa: E402
 from paddle_node.training.pass_metrics import FIRST_BATCH  # noqa: E402
+from training_job import TrainingJob  # noqa: E402
 
-PYTHON = PROJECT / ".venv-image/bin/python"
-PROGRAM = PROJECT / "examples/quick_start"
 WARM = 8.0
 """Seconds for the two waiting pods to import Paddle."""
 
@@ -48,36 +44,25 @@ def main() -> None:
 
 
 def run() -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as place:
-        pods = Pods(
-            Path(place), stand_in={"passes": 1}, program=PROJECT / "trainer_image/start_paddle.py", interpreter=str(PYTHON)
-        )
-        sample = Path(place) / "sample.tsv"
-        subprocess.run([sys.executable, PROGRAM / "make_sample.py", sample, "--lines", "3000"], check=True)
-        lines = sample.read_text().splitlines(keepends=True)
+    with tempfile.TemporaryDirectory() as place, TrainingJob(Path(place), PASSES="1") as pods:
+        pods.split(pods.make_sample("--lines", "3000"))
+        pods.start(0, 1)
+        time.sleep(WARM)
+        began, clock = time.monotonic(), time.time()
+        pods.start(2)
         for index in range(3):
-            (pods.folder.shard(index) / "part-00000").write_text("".join(lines[index::3]))
-        shutil.copytree(PROGRAM, pods.folder.program("quick_start"), dirs_exist_ok=True)
-        try:
-            pods.start(0, 1)
-            time.sleep(WARM)
-            began, clock = time.monotonic(), time.time()
-            pods.start(2)
-            for index in range(3):
-                pods.wait_for(index, "trainer . is process", 60)
-            marks = {"rendezvous": time.monotonic() - began}
-            while not all(listens(pods.address(index)) for index in range(3)):
-                time.sleep(0.01)
-            marks["pservers"] = time.monotonic() - began
-            assert pods.codes(120) == [0, 0, 0], pods.logs()
-            starts = [start(pods.folder.train_log(index)) for index in range(3)]
-            marks["first batch"] = max(each["began"] + each["seconds"] for each in starts) - clock
-            last = starts[2]
-            marks["the last pod's trainer process began"] = last.pop("began") - clock
-            del last["seconds"]
-            return marks | {f"+ {part}": seconds for part, seconds in last.items()}
-        finally:
-            pods.end()
+            pods.wait_for(index, "trainer . is process")
+        marks = {"rendezvous": time.monotonic() - began}
+        while not all(listens(pods.address(index), pods.port) for index in range(3)):
+            time.sleep(0.01)
+        marks["pservers"] = time.monotonic() - began
+        pods.end_with()
+        starts = [start(pods.folder.train_log(index)) for index in range(3)]
+        marks["first batch"] = max(each["began"] + each["seconds"] for each in starts) - clock
+        last = starts[2]
+        marks["the last pod's trainer process began"] = last.pop("began") - clock
+        del last["seconds"]
+        return marks | {f"+ {part}": seconds for part, seconds in last.items()}
 
 
 def start(log: Path) -> dict[str, float]:
@@ -86,9 +71,9 @@ def start(log: Path) -> dict[str, float]:
     return found
 
 
-def listens(address: str) -> bool:
+def listens(address: str, port: int) -> bool:
     try:
-        socket.create_connection((address, 7164), timeout=1).close()
+        socket.create_connection((address, port), timeout=1).close()
     except OSError:
         return False
     return True

@@ -28,16 +28,12 @@ LINE = "first batch: "
 
 
 def supervised(place, options, lines):
-    job = TrainingJob(place, pods=options.pods, PASSES=str(options.passes))
-    job.split(job.make_sample("--lines", str(lines)))
-    began = time.time()
-    job.start()
-    try:
-        assert job.wait(600) == [0] * options.pods, job.said()
-    finally:
-        job.end()
+    with TrainingJob(place, pods=options.pods, PASSES=str(options.passes)) as job:
+        job.split(job.make_sample("--lines", str(lines)))
+        began = time.time()
+        job.run()
     metrics = [job.metrics(trainer) for trainer in range(options.pods)]
-    said = [line for log in job.logs for line in log.read_text(errors="replace").splitlines() if LINE in line]
+    said = [line for line in job.logs().splitlines() if LINE in line]
     starts = [json.loads(line[line.index("{") :]) for line in said]
     return job, Speed.of(metrics), [first_batch(began, start) for start in starts]
 

@@ -1,3 +1,4 @@
+import contextlib
 import sys
 from pathlib import Path
 
@@ -10,13 +11,5 @@ from training_job import TrainingJob
 @pytest.fixture
 def training_job(tmp_path: Path):
     """Makes jobs, and leaves no process of them."""
-    made: list[TrainingJob] = []
-
-    def make(*args, **kwargs) -> TrainingJob:
-        job = TrainingJob(tmp_path, *args, **kwargs)
-        made.append(job)
-        return job
-
-    yield make
-    for job in made:
-        job.end()
+    with contextlib.ExitStack() as stack:
+        yield lambda *args, **more: stack.enter_context(TrainingJob(tmp_path, *args, **more))

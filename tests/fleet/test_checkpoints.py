@@ -10,7 +10,6 @@ import random
 import re
 import signal
 import time
-from typing import NamedTuple
 
 import pytest
 from paddle_node.training import passes, shard
@@ -28,30 +27,23 @@ if not os.path.exists(f'{PLACE}/released'):
 """Until the last kill, the first pass takes trainer 1 longer than all attempts, and trainer 0 waits for it at its end."""
 
 
-class Trained(NamedTuple):
-    attempt: int
-    when: float
-    record: tuple[str, ...]
-
-
-def trained(job, trainer: int) -> list[Trained]:
-    """What a trainer was given, record by record, in all attempts."""
+def trained(job, trainer: int) -> list[tuple[int, float, list[str]]]:
+    """Attempt, moment and record of all that a trainer was given."""
     file = job.place / f"trained-{trainer}"
     lines = file.read_text().split("\n")[:-1] if file.exists() else []
-    return [Trained(int(attempt), float(when), tuple(record)) for attempt, when, *record in (line.split("\t") for line in lines)]
+    return [(int(attempt), float(when), record) for attempt, when, *record in (line.split("\t") for line in lines)]
 
 
 def stretches(job, trainer: int) -> dict[int, tuple[int, list[float]]]:
     """By attempt: where it began in all that should be trained, and when it had each record from there on."""
     own = shard.of_trainer(job.folder, trainer)
     records = (record.text.split("\t") for number in range(PASSES) for record in own.shuffled(1, number, trainer))
-    order, found, reached = [(label, *text.split()) for label, text in records], {}, 0
-    for attempt, group in itertools.groupby(trained(job, trainer), key=lambda each: each.attempt):
-        had = list(group)
-        given = [each.record for each in had]
-        begin = next(at for at in range(reached, -1, -1) if order[at : at + len(had)] == given)
-        found[attempt] = (begin, [each.when for each in had])
-        reached = begin + len(had)
+    order, found, reached = [[label, *text.split()] for label, text in records], {}, 0
+    for attempt, group in itertools.groupby(trained(job, trainer), key=lambda each: each[0]):
+        _, when, given = map(list, zip(*group, strict=True))
+        begin = next(at for at in range(reached, -1, -1) if order[at : at + len(given)] == given)
+        found[attempt] = (begin, when)
+        reached = begin + len(given)
     assert reached == len(order)
     return found
 
@@ -68,14 +60,14 @@ def test_a_kill_costs_the_work_since_the_newest_checkpoint_and_every_record_is_t
     draw = random.Random(runtime)
     kills: dict[int, float] = {}
     while len(kills) < kills_wanted:
-        job.wait_until(lambda: (had := trained(job, 1)) and had[-1].attempt not in kills)
+        job.wait_until(lambda: (had := trained(job, 1)) and had[-1][0] not in kills)
         time.sleep(draw.uniform(0, 2.5 * 60 * MINUTES))
         victim = job.child(draw.randrange(2), draw.choice(["trainer", "pserver"] if runtime == "fleet-ps" else ["trainer"]))
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
-            kills[trained(job, 1)[-1].attempt] = time.time()
+            kills[trained(job, 1)[-1][0]] = time.time()
     job.release()
-    job.ends()
+    job.end_with()
 
     # Each attempt began where an earlier one had come, the last one came to the end: every record once.
     _, own = stretches(job, 0), stretches(job, 1)

@@ -45,8 +45,8 @@ def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_whe
     filler = fill(small_volume, size // 2)
     time.sleep(1)  # A checkpoint is due.
     job.release()
-    job.ends(74, 70)
-    first, second = (log.read_text(errors="replace") for log in job.logs)
+    job.end_with(74, 70)
+    first, second = map(job.log, range(2))
     assert re.search(r"pass-00001 was not saved whole, the volume is full|the volume at /volume is full", first), first
     said = job.folder.train_log(0).read_text(errors="replace")
     assert re.search(r"no checkpoint in pass 1 at step \d+, training continues: .*(volume is full|No space left)", said), said

@@ -56,11 +56,11 @@ def test_every_record_once_an_epoch_and_the_same_end_after_a_kill(launched, padd
     job.start()
     job.wait_until((job.folder.output / "epoch-005.pdparams").exists)
     # The last rank of the second pod: its agent names each process that it starts.
-    started = re.findall(r"attempt 1: .* is process (\d+)", job.logs[1].read_text())
+    started = re.findall(r"attempt 1: .* is process (\d+)", job.log(1))
     os.kill(int(started[-1]), signal.SIGKILL)
-    job.wait_until(lambda: "attempt 2" in job.logs[1].read_text())
+    job.wait_until(lambda: "attempt 2" in job.log(1))
     job.release()
-    said = job.ends()
+    said = job.end_with()
     assert "--nnodes 1, --devices 0,1 in the command: the job's own settings win" in said
     assert "DistributedBatchSampler" in said and "set data.shared: true" in said
     assert "attempt 2: all 2 pods are here, training starts from output/epoch-005.pdparams" in said
@@ -80,15 +80,18 @@ def test_a_plain_program_that_fails_or_is_not_there_fails_the_job(launched):
     job.run(2, 2)
     said = job.run(2, 2, RUN_ID="absent", COMMAND='["no-such-program"]')
     assert "PADDLE_NODE_COMMAND begins with 'no-such-program': the image and" in said
+    job.start(RUN_ID="forbidden", COMMAND='["./train.py"]')  # Nobody made it executable.
+    assert 126 in job.codes(), job.logs()
+    assert "./train.py cannot be started: Permission denied" in job.folder.train_log(0).read_text()
     job.start(RUN_ID="broken", COMMAND='["python", "-c", "import no_such"]')
-    assert sorted(job.wait()) == [1, 70], job.said()
-    assert " failed before its first step and is not tried again: trainer " in job.said()
-    assert " ended with 1: ModuleNotFoundError: No module named 'no_such' (<string>:1), in " in job.said()
+    assert sorted(job.codes()) == [1, 70], job.logs()
+    assert " failed before its first step and is not tried again: trainer " in job.logs()
+    assert " ended with 1: ModuleNotFoundError: No module named 'no_such' (<string>:1), in " in job.logs()
     # It ends well, but the file that would show it is another run's.
     (job.folder.output / "result.json").write_text("{}")
     job.start(RUN_ID="empty", COMMAND='["true"]', ATTEMPTS="1")
-    assert 70 in job.wait(), job.said()
-    assert "output/result.json, by which the command says that it is done, is older than this run" in job.said()
+    assert 70 in job.codes(), job.logs()
+    assert "output/result.json, by which the command says that it is done, is older than this run" in job.logs()
 
 
 def test_a_script_that_starts_the_launcher_itself(launched, tmp_path):

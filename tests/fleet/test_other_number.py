@@ -12,13 +12,13 @@ def test_the_data_must_be_split_anew_and_then_nothing_is_lost(training_job):
     job.run()
     before = job.judged()
 
-    job.add_pods(3)
+    job.count = 3
     said = job.run(65, 65, 65, RUN_ID="three", PASSES="3")
     assert said.count("lists 2 shards, but this job has 3 trainers: split the data again") >= 3 and "first batch" not in said
 
     # Parts of two pservers into three, then of three into two: pass 2 begins where pass 1 ended.
     for pods, number in ((3, 2), (2, 3)):
-        job.pods = pods
+        job.count = pods
         job.split(source)
         # Another split is other data: to go on from what was learned on the one before is asked for.
         job.run(RUN_ID=f"{pods}-again", PASSES=str(number + 1), RESUME_FROM="any")

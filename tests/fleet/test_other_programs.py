@@ -55,6 +55,8 @@ def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_sh
     lines = [line.split("\t") for line in source.read_text().splitlines()]
     source.write_text("".join(f"{others[label]}\t{words}\n" for label, words in lines))
     job.split(source)
+    # Nothing would be left to train: that is no success.
+    assert "ask for at least 5" in job.run(2, 2, RUN_ID="none-left", RESUME_FROM="any")
     assert "4 of other data or another program, not used; set resume_from: any" in job.run(RUN_ID="other-data")
     assert [(m["pass"], m["attempt"]) for m in job.metrics(0)] == [(p, a) for a in (1, 2) for p in range(4)]
     assert job.judged()["value"] > 0.6
@@ -68,7 +70,7 @@ def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
     assert sum(job.metrics(trainer)[-1]["records"] for trainer in range(3)) == 1440
     assert job.judged()["value"] > 0.75
     predicted = job.predict()
-    assert "shape=[1, 4]" in predicted.stdout, predicted.stdout + predicted.stderr + job.said()
+    assert "shape=[1, 4]" in predicted.stdout, predicted.stdout + predicted.stderr + job.logs()
 
 
 def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(training_job):
@@ -86,7 +88,7 @@ def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own
     assert "no step for" in own.stderr and "it waits for nobody" in own.stderr
     assert job.probe(0, stall="2").returncode == 0
     os.kill(job.child(1, "trainer"), signal.SIGCONT)
-    job.ends()
+    job.end_with()
 
 
 def test_synchronous_steps_are_made_by_all_or_none(training_job):

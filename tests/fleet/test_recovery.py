@@ -30,11 +30,10 @@ def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(jo
     job.split(job.make_sample("--lines", "2000"))
     job.start()
     job.wait_until_held()
-    for process in job.processes:
-        process.send_signal(signal.SIGTERM)
-    job.wait_until(lambda: all("told to stop: the trainers may save" in log.read_text(errors="replace") for log in job.logs))
+    job.terminate()
+    job.wait_until(lambda: all("told to stop: the trainers may save" in job.log(index) for index in range(3)))
     job.release()
-    job.ends(143, 143, 143)
+    job.end_with(143, 143, 143)
     assert not job.folder.done(4).exists()
     position = json.loads((job.folder.output / "interrupted/done").read_text())
     job.run(RUN_ID="the-next")
@@ -55,7 +54,7 @@ def test_a_pserver_that_hangs_is_named_fails_the_probe_of_its_own_pod_alone_and_
     named = "waits for pserver 1, which has answered nothing"
     job.wait_until(lambda: any(named in job.probe(pod, stall="1").stdout for pod in (0, 2)))
     job.wait_until(lambda: "this pod's pserver has answered nothing for" in job.probe(1, stall="1").stderr)
-    assert "attempt 1 ends: pserver 1 of job-1.job answered nothing for" in job.ends()
+    assert "attempt 1 ends: pserver 1 of job-1.job answered nothing for" in job.end_with()
     trained = "".join(job.folder.train_log(trainer).read_text(errors="replace") for trainer in range(3))
     # A pull that fails because the attempt's end kills its pserver is no pull that was given up.
     assert "Reached timeout" not in trained

@@ -21,7 +21,7 @@ def test_role_makers_have_gloo_and_begin_anew_after_a_killed_trainer(training_jo
     job.wait_until((job.folder.output / "epoch-0.json").exists)
     os.kill(job.child(1, "trainer"), signal.SIGKILL)
     (job.folder.output / "go").touch()
-    said = job.ends()
+    said = job.end_with()
     # 20 steps of one trainer and 21 of the other, added up by gloo in both attempts.
     assert json.loads((job.folder.output / "epoch-2.json").read_text())["steps"] == [41]
     assert "--server_num 1, --worker_num 1 in the command: the job's own settings win" in said

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from node_pods import GOOD
 from paddle_node import environment, runtimes
 from paddle_node.contract import JobFolder
-from paddle_node.failure import Failure
 from paddle_node.runtimes import History, Resumption
 from paddle_node.training import passes
 from paddle_node.training.passes import Identity, Position
@@ -45,32 +45,22 @@ def damage(directory: Path) -> None:
     (directory / "path.txt").write_text("program/train.pz\n")
 
 
-def names(folder: JobFolder) -> list[str]:
-    return [one.name.removeprefix("attempts/run-") for one in passes.newest_first(folder)][::-1]
-
-
-def begin(folder: JobFolder, unloadable=(), identity: Identity = OURS, **variables: str) -> tuple[Resumption, list[str]]:
+def begin(folder: JobFolder, identity: Identity = OURS, **variables: str) -> tuple[Resumption, list[str]]:
     """What an attempt begins with, and what it says."""
-    environ = {
-        "JOB_NAME": folder.root.name,
-        "JOB_PATH": str(folder.root.parent),
-        "TRAIN_CONFIG_DIR": "quick_start",
-        "CONF_PADDLE_GRADIENT_NUM": "2",
-        "JOB_COMPLETION_INDEX": "0",
-        "POD_IP": "127.0.0.1",
-        "PADDLE_NODE_RUN_ID": "run",
-        "PADDLE_NODE_SERVICE": "job",
-        "PADDLE_NODE_SEED": "7",
-        **{f"PADDLE_NODE_{name}": value for name, value in variables.items()},
-    }
+    environ = {"JOB_NAME": folder.root.name, "JOB_PATH": str(folder.root.parent), "PADDLE_NODE_RUN_ID": "run"}
+    own = {f"PADDLE_NODE_{name}": value for name, value in ({"SEED": "7"} | variables).items()}
     said: list[str] = []
-    node = environment.parse(environ)
-    history = History(unloadable=[{"folder": f"attempts/run-1/pass-{one:05d}"} for one in unloadable])
-    return runtimes.by_name(node.runtime).progress(node, said.append).begin(identity, history), said
+    node = environment.parse(GOOD | environ | own)
+    return runtimes.by_name(node.runtime).progress(node, said.append).begin(identity, History()), said
 
 
-def test_a_persons_links_and_files_at_the_names_of_passes_are_neither_followed_nor_removed(folder):
+def test_a_persons_folders_links_and_files_at_the_names_of_passes_are_neither_followed_nor_removed(folder):
+    folder.pass_dir(0).mkdir(parents=True)
+    (folder.pass_dir(0) / "weights").touch()
+    sentence = f"pass-00000 in {folder.output}: folders without a record of this version, they are left alone"
+    assert begin(folder) == (Resumption(), [sentence])
     directory = saved(folder, 0)
+    assert (folder.pass_dir(0) / "weights").is_file() and not folder.pass_dir(0).is_symlink()
     mine = folder.root / "mine/pass-00004"
     mine.mkdir(parents=True)
     (mine / "precious").touch()
@@ -94,29 +84,6 @@ def test_a_damaged_pass_is_passed_over_for_the_one_before_with_a_sentence(folder
     assert "pass-00002 cannot be loaded: path.txt was changed" in said[1]
 
 
-def test_a_pass_that_attempts_could_not_load_is_passed_over_for_the_one_before(folder):
-    for number in range(2):
-        saved(folder, number)
-    found, said = begin(folder, unloadable=[1])
-    assert found.resume["pass"] == "0" and begin(folder, unloadable=[1, 0])[0].resume["pass"] == "1"
-    assert "attempts/run-1/pass-00001 is passed over: two attempts that began with it ended before their first step" in said
-
-
-def test_passes_of_other_data_or_another_program_are_not_gone_on_from_unless_asked_for(folder):
-    for number in range(3):
-        saved(folder, number, identity=OTHER)
-    sentence = "passes found: 3 of other data or another program, not used; set resume_from: any to continue from pass 2"
-    assert begin(folder) == (Resumption(), [sentence])
-    found, said = begin(folder, RESUME_FROM="any", PASSES="4")
-    assert found.resume["folder"] == "attempts/run-1/pass-00002"
-    assert "training resumes behind attempts/run-1/pass-00002" in said[0]
-    # Nothing would be left to train: that is no success.
-    with pytest.raises(Failure, match="ask for at least 4"):
-        begin(folder, RESUME_FROM="any", PASSES="3")
-    saved(folder, 0, attempt=2)
-    assert begin(folder)[0].resume["folder"] == "attempts/run-2/pass-00000"
-
-
 def test_keep_passes_neither_counts_nor_deletes_a_damaged_or_foreign_pass(folder):
     """A damaged pass of a higher number stood there: each pass just saved was deleted."""
     damage(saved(folder, 9))
@@ -124,49 +91,9 @@ def test_keep_passes_neither_counts_nor_deletes_a_damaged_or_foreign_pass(folder
     for number in range(3):
         saved(folder, number, attempt=2)
         passes.keep_newest(folder, OURS, 1, set())
-    assert names(folder) == ["1/pass-00008", "1/pass-00009", "2/pass-00002"]
+    kept = {one.name for one in passes.newest_first(folder)}
+    assert kept == {"attempts/run-1/pass-00008", "attempts/run-1/pass-00009", "attempts/run-2/pass-00002"}
     assert not folder.pass_dir(1).is_symlink() and folder.pass_dir(2).exists()
-
-
-def test_what_is_half_saved_is_swept_away_and_can_never_be_sealed(folder):
-    """† A pod 0 that was frozen in a save comes back when its successor has begun another attempt."""
-    saved(folder, 0)
-    half = begun(folder, 1, "pass-00001")
-    assert passes.discard_incomplete(folder) == [half]
-    assert [entry.name for entry in half.iterdir()] == ["done"]
-    shutil.copytree(begun(folder, 1, "what it still writes"), half, dirs_exist_ok=True)
-    with pytest.raises(Failure, match="was given up by a later attempt while it was saved"):
-        sealed(half, 1)
-    assert names(folder) == ["1/pass-00000"] and passes.discard_incomplete(folder) == []
-
-
-def test_two_attempts_that_save_the_same_pass_keep_both_and_the_later_one_is_loaded(folder):
-    # The first one was frozen, and seals its own when it is back.
-    for number, attempt in ((1, 2), (2, 2), (1, 1)):
-        saved(folder, number, attempt)
-    assert names(folder) == ["1/pass-00001", "2/pass-00001", "2/pass-00002"]
-    assert begin(folder)[0].resume["folder"] == "attempts/run-2/pass-00002"
-    assert folder.pass_dir(1).readlink().as_posix() == "attempts/run-2/pass-00001"
-
-
-def test_a_real_folder_at_the_name_of_a_link_is_left_alone(folder):
-    old = folder.pass_dir(0)
-    old.mkdir(parents=True)
-    (old / "weights").touch()
-    sentence = f"pass-00000 in {folder.output}: folders without a record of this version, they are left alone"
-    assert begin(folder) == (Resumption(), [sentence])
-    saved(folder, 0)
-    assert (old / "weights").is_file() and not old.is_symlink()
-    assert begin(folder)[0].resume["folder"] == "attempts/run-1/pass-00000"
-
-
-def test_paddle_0x_marks_its_own_passes_with_an_empty_done(folder):
-    for number in (7, 8):
-        folder.pass_dir(number).mkdir(parents=True)
-    folder.done(7).touch()
-    found, said = begin(folder, RUNTIME="paddle-0.x")
-    assert found.resume["pass"] == "7"
-    assert said == ["pass 8 was not complete and is removed"] and not folder.pass_dir(8).exists()
 
 
 CHECKPOINTS = {
@@ -187,7 +114,7 @@ def test_a_checkpoint_is_used_by_a_run_that_reads_the_same_records_in_the_same_o
     saved(folder, 1)
     half = begun(folder, 1, "interrupted")
     trainers = [asdict(Position(10, 9, 3.5, 0.5)), asdict(Position(8, 8, 2.0, 0.5))]
-    sealed(half, 2, behind="attempts/run-1/pass-00001", order=passes.order("data", 7, 2), trainers=trainers)
+    sealed(half, 2, behind="attempts/run-1/pass-00001", order=passes.order("data", 7, 3), trainers=trainers)
     happens(folder, half)
     assert begin(folder, **more)[0].resume.get("interrupted") == ("attempts/run-1/interrupted" if used else None)
     assert (half / "path.txt").exists() == (case != "it is half saved")

@@ -1,15 +1,8 @@
-import contextlib
 from collections import Counter
 from pathlib import Path
 
-import pytest
-from paddle_node import durable
-from paddle_node.contract import JobFolder
-from paddle_node.data.data_manifest import DataFile, DataManifest, Source
-from paddle_node.data.data_manifest import Shard as ManifestShard
-from paddle_node.failure import Failure
 from paddle_node.training import shard
-from paddle_node.training.shard import Parser, Shard
+from paddle_node.training.shard import Shard
 
 
 def shard_of(place: Path, *files: str) -> Shard:
@@ -59,44 +52,3 @@ def test_a_shard_larger_than_the_window_loses_no_record(tmp_path, monkeypatch):
             own.expected = expected and expected * 64
             found = [record.text for record in own.shuffled(3)]
             assert Counter(found) == Counter([*map(str, range(52)), "", ""])
-
-
-def test_the_older_layout_and_a_staged_copy_are_found(tmp_path):
-    folder, staged = JobFolder(tmp_path / "job"), JobFolder(tmp_path / "copy")
-    with pytest.raises(Failure, match="run the data-split job of this job first"):
-        shard.of_trainer(folder, 0)
-    folder.older_shard(0).mkdir(parents=True)
-    (folder.older_shard(0) / "part").write_text("old\n")
-    assert [record.text for record in shard.of_trainer(folder, 0)] == ["old"]
-    staged.shard(0).mkdir(parents=True)
-    (staged.shard(0) / "part").write_text("copied\n")
-    assert [record.text for record in shard.of_trainer(folder, 0, staged=staged)] == ["copied"]
-
-
-def test_a_count_other_than_the_manifests_fails(tmp_path):
-    folder = JobFolder(tmp_path)
-    files = (DataFile("splits/one/0.pod/0/part", 3, 6, "xxh3_128:0"),)
-    data = Source("s3://b/k", 1, "")
-    stated = DataManifest(data, "lines", None, 0, (ManifestShard(0, files),), (), "", 3)
-    durable.write(folder.data_manifest, stated.as_json())
-    own, parsed = shard.of_trainer(folder, 0), Parser(str)
-    for read, used, sentence in (
-        (3, 3, None),
-        (2, 2, "has 2 records, the data manifest says 3"),
-        (3, 0, "left out all 3"),
-        (0, 0, "no rec"),
-    ):
-        parsed.read, parsed.used = read, used
-        with pytest.raises(Failure, match=sentence) if sentence else contextlib.nullcontext() as failure:
-            own.check(parsed)
-        assert failure is None or failure.value.code == 65
-
-
-def test_odd_records_are_tolerated_up_to_one_in_a_hundred(tmp_path, capsys):
-    good, bad = (Parser(lambda text: int(text) if text else None) for _ in range(2))
-    assert list(good.values(shard_of(tmp_path, "7\n" * 199 + "seven\n" + "\n"))) == [7] * 199
-    good.check("shard")
-    assert "1 of 201 records cannot be read and are left out; the first is record 200 of part-00000" in capsys.readouterr().out
-    assert list(bad.values(shard_of(tmp_path, "7\n" * 97 + "seven\n" * 2))) == [7] * 97
-    with pytest.raises(Failure, match=r"2 of 99 records cannot be read, at most 1% .* record 98 of part-00000 .*: 'seven'"):
-        bad.check("shard")

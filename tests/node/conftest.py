@@ -1,3 +1,4 @@
+import contextlib
 import sys
 from pathlib import Path
 
@@ -5,22 +6,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from api_server import ApiServer
-from node_pods import Pods
+from node_pods import StandIns
 
 
 @pytest.fixture
 def job(tmp_path: Path):
     """Makes pods, and leaves none."""
-    made: list[Pods] = []
-
-    def make(*args, **kwargs) -> Pods:
-        pods = Pods(tmp_path, *args, **kwargs)
-        made.append(pods)
-        return pods
-
-    yield make
-    for pods in made:
-        pods.end()
+    with contextlib.ExitStack() as stack:
+        yield lambda *args, **more: stack.enter_context(StandIns(tmp_path, *args, **more))
 
 
 @pytest.fixture

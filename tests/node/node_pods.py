@@ -9,53 +9,59 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import ClassVar
 
 from paddle_node import durable
 from paddle_node.contract import JobFolder
 
 from rehearsal.pods.addresses import AddressBlock
 
+PROJECT = Path(__file__).resolve().parents[2]
+IMAGE = PROJECT / "trainer_image"
+ENTRY = IMAGE / "start_paddle.py"
+GOOD = {
+    "JOB_NAME": "job",
+    "TRAIN_CONFIG_DIR": "quick_start",
+    "CONF_PADDLE_GRADIENT_NUM": "3",
+    "JOB_COMPLETION_INDEX": "2",
+    "PADDLE_NODE_RUN_ID": "uid",
+    "PADDLE_NODE_SERVICE": "job",
+    "POD_IP": "10.0.0.3",
+}
+"""What the third pod of three is told, and no more than it must be."""
 
-class Pods:
-    """N pods of one job on one folder. `end` leaves no process."""
 
-    def __init__(
-        self,
-        volume: Path,
-        count: int = 3,
-        run: str = "run-1",
-        stand_in: dict | None = None,
-        program: Path | None = None,
-        api=None,
-        interpreter: str = sys.executable,
-        **variables: str,
-    ):
+class Pods(AbstractContextManager["Pods"]):
+    """The pods of one run of a job on one volume. Its end leaves no process."""
+
+    command: Sequence[str | Path] = (sys.executable, ENTRY)
+    path = os.environ["PATH"]
+    program: Path
+    """What `split` copies to the volume."""
+    program_name = "quick_start"
+    defaults: ClassVar[dict[str, str]] = {}
+    """The pod's own settings, as `variables` are: without their PADDLE_NODE_."""
+
+    def __init__(self, place: Path, count: int = 3, run: str = "run-1", api=None, **variables: str) -> None:
+        self.place, self.count, self.run_id, self.api = place, count, run, api
+        self.variables = self.defaults | variables
+        self.folder = JobFolder(place / "volume/job")
         self.block = AddressBlock()
-        self.volume, self.count, self.run = volume, count, run
-        self.folder = JobFolder(volume / "jobs/job")
-        self.variables = variables
-        self.own: dict[str, str] = {}
-        """Variables of the pods that start from now on, by their whole names."""
-        self.stand_in = {"passes": 2, "steps": 4, **(stand_in or {})}
-        self.program = program or Path(__file__).with_name("stand_in.py")
-        self.interpreter = interpreter
-        self.api = api
+        _, second, third = map(int, self.block.prefix.split("."))
+        # A rendezvous of Paddle's collective mode listens on every address of the machine: jobs must differ in the port.
+        self.port = 10_000 + (second * 256 + third) * 16
         self.replaced: Counter[int] = Counter()
         self.pods: dict[int, subprocess.Popen[bytes]] = {}
         self._lives = itertools.count()
         self._all: list[subprocess.Popen[bytes]] = []
-        self.scratch = volume / f"scratch-{run}"
-        self.scratch.mkdir(parents=True, exist_ok=True)
+        self.scratch = place / f"scratch-{run}"
         self.hosts = self.scratch / "hosts.json"
+        self.folder.root.mkdir(parents=True, exist_ok=True)
+        self.scratch.mkdir()
         self.hosts.write_text("{}")
-        self.folder.program("quick_start").mkdir(parents=True, exist_ok=True)
-        for index in range(count):
-            shard = self.folder.shard(index)
-            if not shard.exists():
-                shard.mkdir(parents=True)
-                (shard / "part-00000").write_text("a record\n")
 
     def address(self, index: int) -> str:
         """With pod-list, a replacement gets a new address, as it would in a cluster."""
@@ -64,63 +70,78 @@ class Pods:
     def listed(self, index: int, phase: str) -> None:
         """What the API server says of the pod, where there is one."""
         if self.api:
-            self.api.put(self.pod_name(index), self.address(index), phase, uid=self.run)
+            self.api.put(self.pod_name(index), self.address(index), phase, uid=self.run_id)
 
     def pod_name(self, index: int) -> str:
         return f"job-{index}-{self.replaced[index]}"
 
-    def environment(self, index: int) -> dict[str, str]:
+    def environment(self, index: int, **more: str) -> dict[str, str]:
         return {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(Path(__file__).parents[2] / "trainer_image"),
+            "PATH": self.path,
             "JOB_NAME": "job",
-            "JOB_PATH": str(self.volume / "jobs"),
-            "TRAIN_CONFIG_DIR": "quick_start",
+            "JOB_PATH": "/volume",
+            "TRAIN_CONFIG_DIR": self.program_name,
             "CONF_PADDLE_GRADIENT_NUM": str(self.count),
+            "CONF_PADDLE_PORT": str(self.port),
             "JOB_COMPLETION_INDEX": str(index),
             "POD_NAME": self.pod_name(index),
             "POD_IP": self.address(index),
-            "PADDLE_NODE_RUN_ID": self.run,
+            "PADDLE_NODE_RUN_ID": self.run_id,
             "PADDLE_NODE_SERVICE": "job",
-            "PADDLE_NODE_PASSES": str(self.stand_in["passes"]),
-            "PADDLE_NODE_PEER_DEADLINE": "30",
-            "PADDLE_NODE_GRACE": "600",
             "PADDLE_NODE_HOSTS": str(self.hosts),
-            "STAND_IN": json.dumps(self.stand_in),
             # With pod-list what the tutorials' manifests say, and no more: no index, no service, no run id.
             **(dict.fromkeys(("JOB_COMPLETION_INDEX", "PADDLE_NODE_RUN_ID", "PADDLE_NODE_SERVICE"), "") if self.api else {}),
             **({"PADDLE_NODE_DISCOVERY": "pod-list", **self.api.environment} if self.api else {}),
-            **{f"PADDLE_NODE_{name}": value for name, value in self.variables.items()},
-            **self.own,
+            **{f"PADDLE_NODE_{name}": value for name, value in (self.variables | more).items()},
         }
+
+    def split(self, source: Path, hold_out: float = 0.1) -> None:
+        environ = {
+            "PATH": os.environ["PATH"],
+            "OUT_DIR": str(self.folder.root),
+            "SPLIT_COUNT": str(self.count),
+            "DATA_SOURCE": str(source),
+            "DATA_FORMAT": "lines",
+            "HOLD_OUT": str(hold_out),
+            "SHUFFLE_SEED": "1",
+            "PROGRAM_FROM": str(self.program),
+        }
+        subprocess.run([self.command[0], IMAGE / "split_data.py"], env=environ, check=True, capture_output=True)
 
     def name(self, index: int) -> None:
         """DNS knows the pod from now on."""
         hosts = json.loads(self.hosts.read_text())
         durable.write(self.hosts, json.dumps(hosts | {f"job-{index}.job": self.address(index)}))
 
-    def start(self, *indexes: int, named: bool = True, unread: bool = False) -> None:
+    def root(self, life: str) -> Path:
+        """A container's root folder, with the volume mounted in it."""
+        root = self.scratch / life / "root"
+        (root / "home/paddle").mkdir(parents=True)
+        (root / "volume").symlink_to(self.place / "volume")
+        return root
+
+    def start(self, *indexes: int, named: bool = True, unread: bool = False, arguments: Sequence[str] = (), **more: str) -> None:
+        """These pods, or all of a run; `more` are settings as `variables` are."""
+        if not indexes:
+            self.pods = {}
         for index in indexes or range(self.count):
             if named:
                 self.name(index)
-            life = self.scratch / f"pod-{index}-{next(self._lives)}"
-            root = life / "root"
-            (root / "home/paddle").mkdir(parents=True)
+            root = self.root(f"pod-{index}-{next(self._lives)}")
             if self.api:
                 self.replaced[index] += index in self.pods
                 self.api.lay_account(root)
                 self.listed(index, "Running")
-            (root / "jobs").symlink_to(self.volume / "jobs")
-            with (life / "log").open("wb") as log:
+            with (root.parent / "log").open("wb") as log:
                 pod = subprocess.Popen(
-                    [self.interpreter, self.program],
-                    env={**self.environment(index), "PADDLE_NODE_ROOT": str(root), "JOB_PATH": "/jobs"},
+                    [*self.command, *arguments],
+                    env=self.environment(index, **more) | {"PADDLE_NODE_ROOT": str(root)},
                     cwd=root,
                     stdout=subprocess.PIPE if unread else log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-            pod.life = life
+            pod.life = root.parent
             self.pods[index] = pod
             self._all.append(pod)
 
@@ -135,25 +156,71 @@ class Pods:
             self.pods[index].send_signal(signal.SIGTERM)
 
     def child(self, index: int, role: str) -> int:
-        """Process id of the present pserver ("server") or trainer of a pod, as the agent tells it."""
-        name = "pserver" if role == "server" else "trainer"
-        self.wait_for(index, rf"attempt \d+: {name} \d+ is process \d+")
-        return int(re.findall(rf"attempt \d+: {name} \d+ is process (\d+)", self.log(index))[-1])
+        """Process id of the present pserver or trainer of a pod, as the agent tells it."""
+        said = rf"attempt \d+: {role} \d+ is process (\d+)"
+        self.wait_for(index, said)
+        return int(re.findall(said, self.log(index))[-1])
 
     def log(self, index: int) -> str:
-        return (self.pods[index].life / "log").read_text()
+        return (self.pods[index].life / "log").read_text(errors="replace")
 
     def logs(self) -> str:
-        return "\n".join(f"== {pod.life.name} -> {pod.poll()}\n{(pod.life / 'log').read_text()}" for pod in self._all)
+        each = ((pod, (pod.life / "log").read_text(errors="replace")) for pod in self._all)
+        return "\n".join(f"== {pod.life.name} -> {pod.poll()}\n{log}" for pod, log in each)
 
-    def wait_for(self, index: int, pattern: str, seconds: float = 90) -> None:
-        self.wait_until(lambda: re.search(pattern, self.log(index)), seconds, f"pod {index} never said {pattern!r}\n")
+    def wait_for(self, index: int, pattern: str) -> None:
+        self.wait_until(lambda: re.search(pattern, self.log(index)), what=f"pod {index} never said {pattern!r}\n")
 
-    def wait_until(self, condition: Callable[[], object], seconds: float = 90, what: str = "") -> None:
+    def wait_until(self, condition: Callable[[], object], seconds: float = 300, what: str = "") -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, what + self.logs()
             time.sleep(0.02)
+
+    def release(self) -> None:
+        """Whoever waits where a test holds it goes on."""
+        (self.place / "released").touch()
+
+    def codes(self) -> list[int]:
+        """All exit codes; fails with the logs when a pod does not end."""
+        self.wait_until(lambda: None not in [pod.poll() for pod in self.pods.values()], 600, "a pod does not end\n")
+        return [self.pods[index].returncode for index in sorted(self.pods)]
+
+    def end_with(self, *codes: int) -> str:
+        """What the pods said, if they end with `codes`, or all with 0."""
+        assert self.codes() == list(codes or [0] * self.count), self.logs()
+        assert not re.search("^Traceback", self.logs(), re.MULTILINE)  # Of an agent: the workers' lines have a prefix.
+        return "".join(map(self.log, self.pods))
+
+    def attempts(self) -> list[dict]:
+        return json.loads((self.folder.run_state / "attempts.json").read_text())["attempts"]
+
+    def __exit__(self, *_: object) -> None:
+        for pod in self._all:
+            if pod.poll() is None:
+                pod.kill()
+                pod.wait()
+        self.block.__exit__()
+
+
+class StandIns(Pods):
+    """Pods that train as stand_in.py does, or as `program` does, on data made by hand."""
+
+    defaults: ClassVar[dict[str, str]] = {"PEER_DEADLINE": "30", "GRACE": "600"}
+
+    def __init__(self, place: Path, *args, stand_in: dict | None = None, program: Path | None = None, **more) -> None:
+        super().__init__(place, *args, **more)
+        self.command = (sys.executable, program or Path(__file__).with_name("stand_in.py"))
+        self.stand_in = {"passes": 2, "steps": 4, "released": str(place / "released"), **(stand_in or {})}
+        self.folder.program("quick_start").mkdir(parents=True, exist_ok=True)
+        for shard in map(self.folder.shard, range(self.count)):
+            if not shard.exists():
+                shard.mkdir(parents=True)
+                (shard / "part-00000").write_text("a record\n")
+
+    def environment(self, index: int, **more: str) -> dict[str, str]:
+        own = {"PYTHONPATH": str(IMAGE), "STAND_IN": json.dumps(self.stand_in)}
+        return own | super().environment(index, **{"PASSES": str(self.stand_in["passes"]), **more})
 
     def start_and_hold(self) -> None:
         """Returns when all trainers are where `holds` says: [attempt, pass, a step or "start"], or trainer 0 in its "save"."""
@@ -161,34 +228,12 @@ class Pods:
         for index in [0] if self.stand_in["holds"][2] == "save" else range(self.count):
             self.wait_for(index, r"waits in (step|the (save|start))")
 
-    def release(self) -> None:
-        (self.folder.root / "goes-on").touch()
-
-    def codes(self, seconds: float = 120) -> list[int]:
-        """All exit codes; fails with the logs when a pod does not end."""
-        self.wait_until(lambda: None not in [pod.poll() for pod in self.pods.values()], seconds, "a pod does not end\n")
-        return [self.pods[index].returncode for index in sorted(self.pods)]
-
-    def end_with(self, *codes: int) -> None:
-        assert tuple(self.codes()) == codes, self.logs()
-        assert not re.search("^Traceback", self.logs(), re.MULTILINE)  # Of an agent: the workers' lines have a prefix.
-
     def end_undisturbed(self) -> None:
         """All end with 0, and each server holds what it should: no step was lost or done twice."""
-        self.end_with(*[0] * self.count)
+        self.end_with()
         expected = self.stand_in["passes"] * self.stand_in["steps"] * sum(range(1, self.count + 1))
         values = json.loads((self.folder.pass_dir(self.stand_in["passes"] - 1) / "values").read_text())
         assert values == [expected] * self.count, self.logs()
-
-    def attempts(self) -> list[dict]:
-        return json.loads((self.folder.run_state / "attempts.json").read_text())["attempts"]
-
-    def end(self) -> None:
-        for pod in self._all:
-            if pod.poll() is None:
-                pod.kill()
-                pod.wait()
-        self.block.__exit__()
 
 
 def runs(pid: int) -> bool:

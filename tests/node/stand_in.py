@@ -29,19 +29,16 @@ def processes(node, addresses, attempt):
     own, environ = (sys.executable, __file__), python_program.environ(node)
     servers = [endpoint(address, node.port) for address in addresses]
     server = (*own, "server", node.pod_ip, str(node.port))
-    trainer, waits = (*own, "trainer", str(node.folder.root), *servers), SETTINGS.get("waits", False)
+    trainer = (*own, "trainer", str(node.folder.root), *servers)
     return (
         Process("server", server, environ, node.folder.server_log(node.trainer_id), ports=(node.port,)),
-        Process("trainer", trainer, environ, node.folder.train_log(node.trainer_id), waits_for_servers=waits),
+        Process("trainer", trainer, environ, node.folder.train_log(node.trainer_id)),
     )
 
 
 def serve(address: str, port: str) -> None:
     value = 0
-    if SETTINGS.get("deaf"):
-        time.sleep(3600)
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.create_server((address, int(port)), family=family, backlog=64)
+    listener = socket.create_server((address, int(port)), backlog=64)
     print(f"serving on {address}:{port}", flush=True)
     while True:
         connection, _ = listener.accept()
@@ -56,7 +53,7 @@ def serve(address: str, port: str) -> None:
 
 def tell(server: str, command: str) -> int:
     host, _, port = server.rpartition(":")
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=5) as connection, connection.makefile("rw") as stream:
+    with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rw") as stream:
         stream.write(command + "\n")
         stream.flush()
         return int(stream.readline() or 0)
@@ -65,7 +62,7 @@ def tell(server: str, command: str) -> int:
 def wait(folder: JobFolder, where: str, stop: list[int]) -> None:
     """Until the test lets it go on, it is told to stop, or it is killed: a test is here for as long as it wants to be."""
     print(f"waits in {where}", flush=True)
-    while not stop and not (folder.root / "goes-on").exists():
+    while not stop and not Path(SETTINGS["released"]).exists():
         time.sleep(0.02)
 
 

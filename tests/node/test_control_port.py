@@ -51,7 +51,7 @@ def test_a_thousand_messages_of_a_stranger_change_nothing(job):
 @pytest.mark.parametrize("planted", ["empty", "link"])
 def test_a_secret_that_no_pod_of_the_run_made_opens_no_door(job, planted):
     pods = job(count=1)
-    secret = pods.folder.run_state / f"secret-{pods.run}"
+    secret = pods.folder.run_state / f"secret-{pods.run_id}"
     secret.parent.mkdir(parents=True)
     if planted == "empty":
         secret.touch()
@@ -63,10 +63,10 @@ def test_a_secret_that_no_pod_of_the_run_made_opens_no_door(job, planted):
     assert "is not the secret of this run" in pods.log(0)
 
 
-FORGED = [m.encode(m.Challenge("0")) + m.encode(m.Proof("", mac)) + m.encode(m.Welcome()) * 2 for mac in ("0" * 64, "\u00e9")]
+FORGED = m.encode(m.Challenge("0")) + m.encode(m.Proof("", "\u00e9")) + m.encode(m.Welcome()) * 2
 
 
-@pytest.mark.parametrize("said", [b"", *FORGED])
+@pytest.mark.parametrize("said", [b"", FORGED])
 def test_what_only_accepts_connections_is_not_the_pod_that_is_waited_for(job, said):
     """A mesh's proxy, or a listener of somebody else: the deadline of the peers comes all the same."""
 

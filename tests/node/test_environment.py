@@ -2,64 +2,24 @@
 
 import errno
 import json
-import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import yaml
+from node_pods import GOOD
 from paddle_node import __main__ as pod_entry
 from paddle_node import environment
 from paddle_node.failure import SettingError
 
-GOOD = {
-    "JOB_NAME": "job",
-    "TRAIN_CONFIG_DIR": "quick_start",
-    "CONF_PADDLE_GRADIENT_NUM": "3",
-    "JOB_COMPLETION_INDEX": "2",
-    "PADDLE_NODE_RUN_ID": "uid",
-    "PADDLE_NODE_SERVICE": "job",
-    "POD_IP": "10.0.0.3",
-}
 
-
-def test_the_tutorials_values_are_the_defaults():
-    node = environment.parse(GOOD, ["--flag", "a b"])
-    assert str(node.folder.root) == "/home/jobpath/job"
-    assert str(node.program) == "/home/jobpath/job/quick_start"
-    assert (node.trainer_id, node.trainers, list(node.ports), node.control_port) == (2, 3, [7164, 7165, 7166, 7167], 7163)
-    assert (node.runtime, node.discovery, node.job_object, node.arguments) == ("fleet-ps", "index", "job", ("--flag", "a b"))
-    assert node.home == Path("/home/paddle")
-    assert node.local_disk is None
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"JOB_NAME": ""}, "JOB_NAME is missing: the job's name, which is its folder on the volume"),
-        ({"JOB_NAME": "../other"}, "JOB_NAME is '../other': the name of one folder is needed, without a slash"),
-        ({"JOB_PATH": "jobs"}, "JOB_PATH is 'jobs': an absolute path is needed, such as /home/jobpath"),
-        ({"JOB_NAME": "$(id)"}, "JOB_PATH and JOB_NAME make '/home/jobpath/$(id)': parameter servers save through a shell"),
-        ({"PADDLE_NODE_STAGE": "auto"}, "PADDLE_NODE_STAGE is 'auto': PADDLE_NODE_STAGE_TO must name a folder on local disk"),
-        ({"PADDLE_NODE_STAGE": "sometimes"}, "PADDLE_NODE_STAGE is 'sometimes': allowed are always, auto, never"),
-        ({"PADDLE_NODE_STAGE_TO": "data"}, "PADDLE_NODE_STAGE_TO is 'data': an absolute path is needed, such as /home/paddle"),
-        ({"CONF_PADDLE_GRADIENT_NUM": "0"}, "CONF_PADDLE_GRADIENT_NUM is '0': a whole number from 1 to 10000 is needed"),
-        ({"JOB_COMPLETION_INDEX": "3"}, "JOB_COMPLETION_INDEX is 3: with CONF_PADDLE_GRADIENT_NUM=3 it must be 0 to 2"),
-        ({"JOB_COMPLETION_INDEX": ""}, "JOB_COMPLETION_INDEX is missing: an Indexed Job sets it"),
-        ({"PADDLE_NODE_RUN_ID": ""}, "PADDLE_NODE_RUN_ID is missing: the Job's UID"),
-        ({"PADDLE_NODE_SERVICE": ""}, "PADDLE_NODE_SERVICE is missing: the headless Service by which 3 trainers find each other"),
-        ({"CONF_PADDLE_PORT": "65534"}, "CONF_PADDLE_PORT is 65534: the pserver's last port would be 65537"),
-        ({"PADDLE_NODE_CONTROL_PORT": "7165"}, "PADDLE_NODE_CONTROL_PORT is 7165: the pserver listens on 7164 to 7167"),
-        ({"PADDLE_NODE_PEER_DEADLINE": "nan"}, "PADDLE_NODE_PEER_DEADLINE is 'nan': a number of seconds above 0 is needed"),
-        ({"PADDLE_NODE_COMMAND": '{"a": "b"}'}, 'PADDLE_NODE_COMMAND is \'{"a": "b"}\': a JSON list of texts is needed'),
-        ({"POD_IP": "job-0"}, "POD_IP is 'job-0': the pod's IPv4 or IPv6 address is needed"),
-    ],
-)
-def test_a_wrong_setting_is_one_sentence(change, sentence):
+@pytest.mark.parametrize("wrong", yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text()))
+def test_a_wrong_setting_is_one_sentence(wrong):
     with pytest.raises(SettingError) as error:
-        environment.parse(GOOD | change)
-    assert error.value.sentence.startswith(sentence)
+        environment.parse(GOOD | wrong["set"])
+    assert error.value.sentence.startswith(wrong["said"])
     assert error.value.code == 2
 
 
@@ -119,10 +79,3 @@ def test_a_container_that_was_killed_too_often_within_an_hour_ends_its_pod(tmp_p
     (home / "starts.json").write_text(json.dumps([time.monotonic() - 60] * 6))
     assert pod_entry.main(environ, []) == 79
     assert "was killed 6 times within an hour" in last_words.read_text()
-
-
-def test_only_the_table_reads_variables():
-    """A runtime builds its processes' environment from the container's (`node.environ`), which is no setting of the pod's."""
-    package = Path(environment.__file__).parent
-    reading = {file.name for file in package.rglob("*.py") if re.search(r"(?<!node\.)environ(\[|\.get\()", file.read_text())}
-    assert reading == {"environment.py", "contract.py"}

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from node_pods import GOOD
 from paddle_node import contract, durable, environment
 from paddle_node.data.data_manifest import DataManifest, Shard, Source
-from paddle_node.failure import Failure
 from paddle_node.runtimes import History
 from paddle_node.runtimes.file_progress import FileProgress
 from paddle_node.training.passes import Identity
@@ -23,9 +23,12 @@ def job(tmp_path):
         output: Path = tmp_path / "job/output"
 
         def progress(self, run: str = "run", **more: str) -> FileProgress:
-            environ = {"JOB_NAME": "job", "JOB_PATH": "/", "TRAIN_CONFIG_DIR": "program", "CONF_PADDLE_GRADIENT_NUM": "2"}
-            environ |= {"JOB_COMPLETION_INDEX": "0", "PADDLE_NODE_RUN_ID": run, "PADDLE_NODE_SERVICE": "job", "POD_IP": "::1"}
-            environ |= {"PADDLE_NODE_COMMAND": '["true"]', "PADDLE_NODE_RESUME": '["--resume={newest:output/*/model-*}"]'}
+            environ = GOOD | {
+                "JOB_PATH": "/",
+                "PADDLE_NODE_RUN_ID": run,
+                "PADDLE_NODE_COMMAND": '["true"]',
+                "PADDLE_NODE_RESUME": '["--resume={newest:output/*/model-*}"]',
+            }
             self.said = []
             return FileProgress(environment.parse(environ | {"PADDLE_NODE_ROOT": str(tmp_path)} | more), self.said.append)
 
@@ -79,24 +82,6 @@ def test_another_program_s_files_and_links_that_lead_out_are_not_resumed_from(jo
     assert job.said == ["1 files of another program or other data are not resumed from; resume_from: any would"]
     found = job.progress("any", PADDLE_NODE_RESUME_FROM="any").begin(other, History())
     assert found.resume["newest"] == "output/a/model-1"
-
-
-def test_a_run_is_done_when_the_file_that_says_so_is_its_own(job):
-    done = {"PADDLE_NODE_SUCCESS": "{output}/done"}
-    progress = job.progress(**done)
-    begun = progress.begin(MINE, History())
-    assert progress.finished(MINE, begun, stopped=False) == "output/done, by which the command says that it is done, is not there"
-    job.save("done")
-    assert progress.finished(MINE, begun, stopped=False) is None
-    begun = job.progress(**done).begin(MINE, History(first=False))
-    assert progress.finished(MINE, begun, stopped=False) is None
-    progress = job.progress("next", **done)
-    begun = progress.begin(MINE, History())
-    older = "output/done, by which the command says that it is done, is older than this run"
-    assert progress.finished(MINE, begun, stopped=False) == older
-    os.utime(job.output / "done", ns=(9 * 10**18, 9 * 10**18))
-    with pytest.raises(Failure, match="output/done is dated later than this run, which has not begun: remove it"):
-        job.progress("last", **done).begin(MINE, History())
 
 
 def test_a_sampler_is_warned_of_where_the_data_is_split_whatever_else_lies_in_the_program(job, tmp_path):

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.slow
-IMAGE_PYTHON = str(Path(__file__).parents[2] / ".venv-image/bin/python")
-FAULTS = ["trainer", "server", "pod", "pod", "terminate", "freeze", "agents"]
+IMAGE_PYTHON = Path(__file__).parents[2] / ".venv-image/bin/python"
+FAULTS = ["trainer", "pserver", "pod", "pod", "terminate", "freeze", "agents"]
 
 
 @pytest.mark.parametrize("seed", [int(seed) for seed in os.environ.get("CHAOS_SEEDS", "1 2").split()])
@@ -26,7 +26,7 @@ def test_many_faults(job, api, seed, discovery):
     pods = job(stand_in={"passes": 8, "steps": 6, "save_seconds": 0.1}, ATTEMPTS="100", PEER_DEADLINE="60", GRACE="2")
     if discovery == "pod-list":
         pods.api = api
-        pods.interpreter = IMAGE_PYTHON  # Its urllib3 has a version of its own.
+        pods.command = (IMAGE_PYTHON, pods.command[1])  # Its urllib3 has a version of its own.
 
     def control() -> None:
         while not over.is_set():
@@ -49,7 +49,7 @@ def test_many_faults(job, api, seed, discovery):
             fault, index = draw.choice(FAULTS), draw.randrange(3)
             told.append(f"{fault} {index}")
             with contextlib.suppress(ProcessLookupError, AssertionError):
-                if fault in ("trainer", "server"):
+                if fault in ("trainer", "pserver"):
                     os.kill(pods.child(index, fault), signal.SIGKILL)
                 elif fault == "freeze":
                     frozen = pods.pods[index]

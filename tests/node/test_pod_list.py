@@ -91,17 +91,3 @@ def test_a_cut_watch_continues_where_it_was_and_one_that_fell_behind_lists_again
     threading.Thread(target=cut_and_change, daemon=True).start()
     assert identified(discovery({"pod-a": "10.0.0.9", "pod-b": "10.0.0.10"})).trainer_id == 2
     assert api.requests["list"] == lists and api.requests["watch"] <= lists + 1
-
-
-def test_a_replaced_pod_moves_the_ids_and_resting_asks_nothing(api, discovery):
-    found = discovery()
-    identified(found)
-    assert not found.moved()
-    until(lambda: api.watches)
-    found.rest()
-    asked = dict(api.requests)
-    api.put("pod-a", "10.0.0.9", phase="Failed")
-    assert api.requests == asked and not found.moved()
-    api.put("pod-e", "10.0.0.200")
-    until(found.moved)
-    assert identified(found).trainer_id == 0

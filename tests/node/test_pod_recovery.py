@@ -1,73 +1,11 @@
-"""One recovery path: whatever is lost, the job ends with exactly the undisturbed result, or fails and says why."""
-
-import os
-import signal
+"""How jobs end, and pods that are replaced; tests/fleet/test_paddle_faults.py kills processes and pods of real Paddle."""
 
 import pytest
-from node_pods import runs
 
 pytestmark = pytest.mark.slow
 
 HELD = {"passes": 3, "steps": 10, "holds": [1, 1, 4]}
 """Each trainer waits in the middle of the second pass."""
-
-
-def test_three_pods_train_and_exit_with_0(job):
-    pods = job()
-    pods.start()
-    pods.end_undisturbed()
-    assert "[trainer 2] pass 1\n" in pods.log(2)
-    assert pods.folder.train_log(2).read_text().endswith("attempt 1: from pass 0\npass 0\npass 1\n")
-    assert "serving on" in pods.folder.server_log(1).read_text()
-    assert not list(pods.folder.run_state.glob("lease-00002*"))
-
-
-def test_a_pod_with_an_ipv6_address(job):
-    pods = job(count=1)
-    pods.address = lambda index: "::1"
-    pods.start()
-    pods.end_undisturbed()
-
-
-@pytest.mark.parametrize("role", ["trainer", "server"])
-@pytest.mark.parametrize("index", [0, 1])
-def test_kill_9_of_a_process_in_the_middle_of_a_pass(job, role, index):
-    pods = job(stand_in=HELD)
-    pods.start_and_hold()
-    os.kill(pods.child(index, role), signal.SIGKILL)
-    pods.wait_for((index + 1) % 3, "attempt 2: from pass 1")
-    pods.end_undisturbed()
-    attempts = pods.attempts()
-    assert [attempt["number"] for attempt in attempts] == [1, 2]
-    who = "pserver" if role == "server" else "trainer"
-    assert attempts[0]["cause"] == f"{who} {index} ended with 137 (SIGKILL), in job-{index}.job"
-    # The first attempt's lines are still there.
-    assert "attempt 1: from pass 0" in pods.folder.train_log(index).read_text()
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_kill_9_of_a_whole_pod(job, index):
-    # With one attempt: a lost pod costs none.
-    pods = job(stand_in=HELD, ATTEMPTS="1")
-    pods.start_and_hold()
-    trainer, server = pods.child(index, "trainer"), pods.child(index, "server")
-    pods.kill(index)
-    pods.wait_for(2, f"trainer {index}.* was lost")
-    pods.wait_until(lambda: not runs(trainer) and not runs(server))
-    assert pods.pods[2].poll() is None
-    pods.start(index)
-    pods.end_undisturbed()
-    assert "attempt 2: from pass 1" in pods.log(2)
-
-
-def test_kill_9_during_a_save_loads_the_pass_before(job):
-    pods = job(stand_in={"holds": [1, 1, "save"]})
-    pods.start_and_hold()
-    half = pods.folder.attempt("run-1", 1) / "pass-00001"
-    assert (half / "values").exists() and not (half / "done").exists()
-    os.kill(pods.child(1, "server"), signal.SIGKILL)
-    pods.end_undisturbed()
-    assert "pass 1 was not complete and is removed" in pods.log(0) and not (half / "values").exists()
 
 
 TWICE = "2 attempts ended without progress: attempt 1: {0}; attempt 2: {0}".format("trainer 1 ended with 7, in job-1.job")

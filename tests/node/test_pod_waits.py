@@ -1,8 +1,6 @@
 """Every wait of a pod has a deadline and says for whom."""
 
-import subprocess
-import sys
-from pathlib import Path
+import json
 
 import pytest
 
@@ -17,13 +15,6 @@ def test_a_pod_that_never_comes_is_named(job):
         assert "1 of 3 pods are missing: job-1.job after" in pods.log(index)
 
 
-def test_the_rendezvous_benchmark_runs():
-    benchmark = Path(__file__).parents[2] / "benchmarks/rendezvous.py"
-    result = subprocess.run([sys.executable, benchmark, "--pods", "3"], capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stderr
-    assert [line.split()[2] for line in result.stdout.splitlines()] == ["index", "pod-list", "polling"]
-
-
 def test_names_that_dns_does_not_know_yet_are_asked_for_again(job):
     pods = job(PEER_DEADLINE="60")
     pods.start(named=False)
@@ -31,26 +22,6 @@ def test_names_that_dns_does_not_know_yet_are_asked_for_again(job):
         pods.wait_until((pods.pods[index].life / "root/home/paddle/status.json").exists)
     pods.name(0)
     pods.end_with(0, 0, 0)
-
-
-def test_pods_that_do_not_agree_on_their_number(job):
-    pods = job(count=2)
-    pods.start(0)
-    pods.count = 3
-    pods.start(1)
-    assert pods.pods[1].wait(90) == 2, pods.logs()
-    assert "CONF_PADDLE_GRADIENT_NUM is 3 here and 2 in the pod of trainer 0" in pods.log(1)
-
-
-def test_a_second_run_of_the_same_name_is_refused(job):
-    first = job(stand_in={"holds": [1, 0, 1]}, LEASE="9")
-    first.start_and_hold()
-    second = job(run="run-2", LEASE="9")
-    second.start(0)
-    second.end_with(73)
-    assert "is in use by run run-1: give this job another name, or wait until that run has ended" in second.log(0)
-    first.release()
-    first.end_undisturbed()
 
 
 def test_the_data_job_may_still_run(job):
@@ -71,3 +42,29 @@ def test_a_program_that_is_not_there(job):
     pods.start()
     pods.end_with(2, 2)
     assert "TRAIN_CONFIG_DIR is 'quick_start': there is no " in pods.log(1)
+
+
+def test_a_second_run_of_the_same_name_is_refused_until_the_first_one_is_dead_and_its_lease_over(job):
+    first = job(stand_in={"holds": [1, 0, 1]}, LEASE="9")
+    first.start_and_hold()
+    second = job(run="run-2", LEASE="9")
+    second.start(0)
+    second.end_with(73)
+    assert "is in use by run run-1: give this job another name, or wait until that run has ended" in second.log(0)
+    assert all(pod.poll() is None for pod in first.pods.values())
+    for index in range(3):
+        first.kill(index)
+    second.start()
+    second.end_undisturbed()
+
+
+def test_a_lease_that_cannot_be_read_yet_is_somebodys(job):
+    pods = job(count=1, LEASE="60")
+    lies = pods.folder.run_state / "lease-00001.json"
+    lies.parent.mkdir(parents=True)
+    lies.touch()
+    pods.start()
+    pods.wait_for(0, "waiting 60 s for a sign of life")
+    lies.write_text(json.dumps({"run": "quick", "boot": "q", "beats": 0}))
+    pods.end_with(73)
+    assert "in use by run quick" in pods.log(0)

@@ -28,7 +28,7 @@ def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_fir
     """Its agent is silent: the others' programs, which miss its pserver, have ended before anybody knows that it is lost."""
     pods = job(stand_in=FIRST, ATTEMPTS="1")
     pods.start_and_hold()
-    server = pods.child(1, "server")
+    server = pods.child(1, "pserver")
     pods.pods[1].send_signal(signal.SIGSTOP)
     os.kill(server, signal.SIGKILL)
     pods.release()
@@ -38,18 +38,6 @@ def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_fir
     assert pods.attempts()[0]["kind"] == "pod"
     pods.kill(1)
     pods.start(1)
-    pods.end_undisturbed()
-
-
-def test_where_a_process_was_killed_that_another_one_failed_before_its_first_step_is_not_the_programs_fault(job):
-    pods = job(count=2, stand_in={**FIRST, "fails": [[0, 1, 0, 0]]})
-    pods.start_and_hold()
-    trainer = pods.child(1, "trainer")
-    pods.pods[1].send_signal(signal.SIGSTOP)  # It tells of the kill when the other one's failure has ended the attempt.
-    os.kill(trainer, signal.SIGKILL)
-    pods.release()
-    pods.wait_for(0, "attempt 1 ends: ")
-    pods.pods[1].send_signal(signal.SIGCONT)
     pods.end_undisturbed()
 
 
@@ -71,7 +59,7 @@ def test_pods_that_never_read_the_same_end_the_job(job):
     pods.start(0)
     pods.folder.program("other").mkdir()
     (pods.folder.program("other") / "words.py").touch()
-    pods.own = {"TRAIN_CONFIG_DIR": "other"}
+    pods.program_name = "other"
     pods.start(1)
     pods.end_with(65, 65)
     for index in (0, 1):

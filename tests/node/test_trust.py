@@ -3,12 +3,9 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from node_pods import Pods, runs
+from node_pods import StandIns, runs
 from paddle_node.data import data_manifest
 from paddle_node.staging import program_copy
 from paddle_node.training import passes
@@ -16,25 +13,23 @@ from paddle_node.training import passes
 pytestmark = pytest.mark.slow
 
 
-def split(pods: Pods, word: str) -> tuple[str, str]:
+def split(pods: StandIns, word: str) -> tuple[str, str]:
     """The real data job, in place of what was made by hand; the digests of the data and of the program that it copied."""
     for made in (pods.folder.program("quick_start"), *map(pods.folder.shard, range(3))):
         if not made.is_symlink():
             shutil.rmtree(made)
-    source = pods.volume / word / "quick_start/train.py"
+    source = pods.place / word / "quick_start/train.py"
     source.parent.mkdir(parents=True)
     source.write_text("".join(f"{word} {number}\n" for number in range(30)))
-    data_job = Path(__file__).parents[2] / "trainer_image/split_data.py"
-    settings = {"OUT_DIR": str(pods.folder.root), "SPLIT_COUNT": "3", "DATA_SOURCE": str(source)}
-    settings |= {"TRAIN_CONFIG_DIR": "quick_start", "PROGRAM_FROM": str(source.parent)}
-    subprocess.run([sys.executable, str(data_job)], env=os.environ | settings, check=True, timeout=120)
+    pods.program = source.parent
+    pods.split(source, hold_out=0)
     return data_manifest.digest(pods.folder.data_manifest), program_copy.digest(pods.folder.program("quick_start"))
 
 
 def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_successor(job):
     pods = job(stand_in={"passes": 4, "steps": 4, "holds": [1, 1, "save"], "keep": 2})
     pods.start_and_hold()
-    old, trainer, server = pods.pods[0], pods.child(0, "trainer"), pods.child(0, "server")
+    old, trainer, server = pods.pods[0], pods.child(0, "trainer"), pods.child(0, "pserver")
     for pid in (trainer, old.pid, server):
         os.kill(pid, signal.SIGSTOP)
     pods.replaced[0] += 1  # Another pod, another address.
@@ -60,7 +55,7 @@ def test_a_holder_that_cannot_renew_its_lease_ends_with_its_workers_before_anoth
     pods = job(count=2, stand_in={"passes": 1000}, LEASE="9")
     pods.start()
     pods.wait_until(pods.folder.done(0).exists)
-    pids = [pods.child(index, role) for index in range(2) for role in ("trainer", "server")]
+    pids = [pods.child(index, role) for index in range(2) for role in ("trainer", "pserver")]
     pods.folder.run_state.rename(pods.folder.root / "away")
     assert pods.pods[0].wait(90) == 75, pods.logs()
     assert "the lease on" in pods.log(0) and "could not be renewed for 6 s" in pods.log(0)

@@ -5,13 +5,13 @@ is started; its packages come from PyPI, once. The agents, the archive and Paddl
 by hand: small, made here, and the same for both pods. All eight took twenty minutes on two cores with a load of twenty.
 """
 
-import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,43 +58,34 @@ class ForeignJob(TrainingJob):
 
 
 @pytest.fixture(params=PROGRAMS)
-def program(request: pytest.FixtureRequest) -> str:
-    clone, commit = Path(CLONES) / PROGRAMS[request.param]["clone"], PROGRAMS[request.param]["commit"]
+def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[ForeignJob, dict]]:
+    """A program's job, and what is expected of it."""
+    expected = PROGRAMS[request.param]
+    clone = Path(CLONES) / expected["clone"]
     if not clone.is_dir():
         pytest.skip(f"{clone} is not there")
     found = subprocess.run(["git", "-C", clone, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    if found != commit:
-        print(f"{clone} is at {found}: {commit} was tried")
-    return request.param
-
-
-@pytest.fixture
-def foreign_job(tmp_path: Path):
-    with contextlib.ExitStack() as stack:
-
-        def make(name: str) -> ForeignJob:
-            settings = yaml.safe_load((HERE / name / "job.yaml").read_text())
-            job = ForeignJob(tmp_path, Job.parse(settings, Path(CLONES)))
-            stack.callback(job.end)
-            return job
-
-        yield make
+    if found != expected["commit"]:
+        print(f"{clone} is at {found}: {expected['commit']} was tried")
+    settings = yaml.safe_load((HERE / request.param / "job.yaml").read_text())
+    with ForeignJob(tmp_path, Job.parse(settings, Path(CLONES))) as job:
+        yield job, expected
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_it_trains_to_its_end_also_where_a_trainer_is_killed(foreign_job, program: str, killed: bool) -> None:
-    job, expected = foreign_job(program), PROGRAMS[program]
+def test_it_trains_to_its_end_also_where_a_trainer_is_killed(foreign: tuple[ForeignJob, dict], killed: bool) -> None:
+    job, expected = foreign
     job.start()
     if killed:
         glob = job.job.progress or next(iter(re.findall(r"\{newest(?:_stem)?:(.*?)\}", " ".join(job.job.resume))))
         job.wait_until(lambda: any(job.folder.root.glob(glob)), 600)
         os.kill(job.child(1, "trainer"), signal.SIGKILL)
-    assert job.wait(600) == [0, 0], job.said()
-    said = job.logs[0].read_text(errors="replace")
+    assert job.codes() == [0, 0], job.logs()
+    said = job.log(0)
     starts = re.findall(r"training starts (.*)", said)
     assert len(starts) == 1 + killed and ("ends: trainer 1 ended with 137 (SIGKILL)" in said) == killed, said
     assert not killed or expected["resumes"] in starts[1], starts
     values = re.findall(expected["metric"], job.folder.train_log(0).read_text(errors="replace"))
-    assert values, job.said()
+    assert values, job.logs()
     print(f"{job.job.name}: {values[-1]}")
     assert expected["good"][0] < float(values[-1]) <= expected["good"][1], values

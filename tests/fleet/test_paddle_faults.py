@@ -1,0 +1,101 @@
+"""Real Paddle, real kills: each fault ends in the undisturbed runs' result, measured here, or the test fails.
+
+Asynchronous training is not the same twice, so "the same" means: accuracy and last pass's loss lie where one more
+undisturbed run of the same data and seed would lie with 99.99 % probability, judged by the mean and the standard
+deviation of five (Student's t), or, of losses, a tenth of the way to the pass before: five may lie closer together by chance
+than ten do. Every record of every shard was trained in every pass that counts. The loss is the sharp one of the two: a model that
+had lost a pass would be far outside, which is asserted, too.
+"""
+
+import os
+import signal
+import statistics
+
+import pytest
+from node_pods import runs
+from training_job import TrainingJob
+
+pytestmark = pytest.mark.slow
+PASSES, LINES = 3, 9000
+RECORDS = LINES * 9 // 10 // 3
+IN_A_SAVE = f"""
+if seen == {RECORDS * 2} and index == "0":
+    def held(file, sync=os.fsync):
+        hold()
+        sync(file)
+    os.fsync = held
+"""
+"""Trainer 0 waits where the second pass that it saves would first be synced to the volume."""
+UNDISTURBED = 5
+WIDTH = 15.544 * (1 + 1 / UNDISTURBED) ** 0.5
+"""Standard deviations to both sides that one more run of a normal distribution stays within, 9,999 times in 10,000:
+Student's t for the 4 degrees of freedom that five runs leave. Twenty comparisons fail by chance in one run out of 500."""
+
+
+def result(job: TrainingJob) -> list[float]:
+    """Accuracy, and the mean loss of each pass, the last one first, of a job in which every record was trained."""
+    job.end_with()
+    found = job.judged()
+    assert found["pass"] == PASSES - 1
+    losses = []
+    for trainer, records in enumerate(job.records()):
+        # A pass that was trained again counts as trained the last time.
+        metrics = {line["pass"]: line for line in job.metrics(trainer)}
+        assert {number: line["records"] for number, line in metrics.items()} == dict.fromkeys(range(PASSES), records)
+        losses.append([metrics[number]["loss"] for number in reversed(range(PASSES))])
+    return [found["value"], *map(statistics.mean, zip(*losses, strict=True))]
+
+
+def fits(value: float, found: tuple[float, ...], least: float = 0.0) -> bool:
+    """Whether one more undisturbed run might come to it; `least` is near enough in any case."""
+    return abs(value - statistics.mean(found)) <= max(least, WIDTH * statistics.stdev(found))
+
+
+def begun(job: TrainingJob) -> TrainingJob:
+    job.split(job.make_sample("--lines", str(LINES)))
+    job.start()
+    return job
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> list[tuple[tuple[float, ...], float]]:
+    """Accuracies and last losses, each with what is near enough."""
+    found = []
+    for _ in range(UNDISTURBED):
+        with TrainingJob(tmp_path_factory.mktemp("undisturbed"), PASSES=str(PASSES)) as job:
+            found.append(result(begun(job)))
+    accuracies, last, before, _ = zip(*found, strict=True)
+    print("undisturbed: accuracy", *accuracies, "loss", *last, "before", *before)
+    near = (statistics.mean(before) - statistics.mean(last)) / 10
+    assert not any(fits(loss, last, near) for loss in before), "a lost pass would not be noticed"
+    return [(accuracies, 0.0), (last, near)]
+
+
+@pytest.mark.parametrize("moment", ["pass", "save"])
+@pytest.mark.parametrize("victim", ["trainer 0", "trainer 1", "pserver 1", "pod 1", "pod 0"])
+def test_kill_9(training_job, undisturbed, victim: str, moment: str) -> None:
+    role, number = victim.split()
+    index = int(number)
+    # With one attempt: a lost pod costs none.
+    job = training_job(PASSES=str(PASSES), ATTEMPTS="1" if role == "pod" else "3")
+    job.at_each_record(IN_A_SAVE if moment == "save" else f"if seen == {RECORDS * 3 // 2}: hold()")
+    begun(job).wait_until_held(1 if moment == "save" else 3)
+    # The first pass is there, of the second nothing, or a half.
+    assert job.folder.done(0).exists() and not list(job.folder.output.glob("attempts/*/pass-00001/done"))
+    assert len(list(job.folder.output.glob("attempts/*/pass-00001"))) == (moment == "save")
+    if role == "pod":
+        children = [job.child(index, "trainer"), job.child(index, "pserver")]
+        job.kill(index)
+        job.wait_for((index + 1) % 3, f"trainer {index}.* was lost")
+        job.wait_until(lambda: not any(map(runs, children)))
+        job.start(index)
+    else:
+        os.kill(job.child(index, role), signal.SIGKILL)
+    job.wait_for((index + 1) % 3, "attempt 2: trainer . is process")
+    job.release()
+    job.wait_for((index + 1) % 3, "pass=1 attempt=2")
+    for value, (found, near) in zip(result(job), undisturbed, strict=False):
+        assert fits(value, found, near), f"{value} is not within {found}"
+    first, _ = job.attempts()
+    assert role == "pod" or first["cause"] == f"{role} {index} ended with 137 (SIGKILL), in job-{index}.job"
+    assert ("pass 1 was not complete and is removed" in job.log(0)) == (moment == "save")
