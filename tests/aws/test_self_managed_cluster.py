@@ -14,7 +14,8 @@ from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 from stacks.k3s_cluster import release
 
-from .conftest import PROJECT, TABLE
+from .built import PROJECT
+from .conftest import TABLE
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from constructs_lib.network.endpoint_tunnel import DISK_GIB
 from operations.account.account_checks import TUNNEL_DISK
 from stacks.cluster_spec import TUNNEL_TYPE
 
-from .conftest import FILES, PROJECT, TABLE, by_type
+from .built import PROJECT, by_type
+from .conftest import FILES, TABLE
 
 CASES = [
     pytest.param(name, row["ask"], row.get(name, row.get("each")), id=f"{row['says']} ({name})")

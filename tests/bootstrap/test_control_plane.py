@@ -52,7 +52,7 @@ def test_first_boot(account: Account, control_plane: Machine, rendered: Any) -> 
     assert boot.sentence == f"paddle's control plane is ready at https://203.0.113.7:6443 ({VERSION})"
     [[group, *signal]] = account.state["signals"]
     assert signal == ["i-0000000000000000a", "SUCCESS"]
-    assert rendered.resources[group]["Type"] == "AWS::AutoScaling::AutoScalingGroup"
+    assert group in rendered.whole("AWS::AutoScaling::AutoScalingGroup", "cluster")
     assert control_plane.k3s_settings() == K3S_SETTINGS["control-plane"]
 
     # What others need of it.
