@@ -30,13 +30,6 @@ def test_what_aws_takes_is_taken(text: str, tmp_path: Path) -> None:
     ClusterSpec.load(tmp_path / "s.yaml")
 
 
-def test_groups_may_share_settings_by_an_anchor(tmp_path: Path) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text("retain: true\nnodes:\n  a: &shared {max: 9, volume_gib: 80}\n  b:\n    <<: *shared\n    max: 4\n")
-    nodes = ClusterSpec.load(file).nodes
-    assert [(group.max, group.volume_gib) for group in nodes.values()] == [(9, 80), (4, 80)]
-
-
 def test_every_field_is_described() -> None:
     schema = ClusterSpec.model_json_schema()
     for name, group in {"ClusterSpec": schema, **schema["$defs"]}.items():
