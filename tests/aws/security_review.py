@@ -17,7 +17,8 @@ from constructs import IConstruct
 from constructs_lib import acknowledged
 from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
-from tests.aws.conftest import CONTEXT, FILES
+from tests.aws.built import CONTEXT
+from tests.aws.conftest import FILES
 
 made: list[tuple[str, str, str]] = []
 

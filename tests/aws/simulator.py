@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .conftest import ACCOUNT
+from .built import ACCOUNT
 
 ALLOWED, REFUSED, DENIED = "Allowed", "ImplicitlyDenied", "ExplicitlyDenied"
 

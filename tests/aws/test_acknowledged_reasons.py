@@ -22,7 +22,8 @@ import stacks.watch  # noqa: F401
 from constructs_lib import acknowledged
 from stacks.cluster_spec import ClusterSpec
 
-from .conftest import FILES, PROJECT, Built, by_type, listed
+from .built import PROJECT, Built, by_type, listed
+from .conftest import FILES
 
 pytestmark = pytest.mark.slow
 

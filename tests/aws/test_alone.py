@@ -162,12 +162,6 @@ def test_no_region_and_no_partition_is_wired_in(templates: dict[str, dict[str, A
         assert not re.search(r"arn:aws|\b(us|eu)-[a-z]+-\d", text), name
 
 
-def test_buckets_share_what_empties_them_and_have_no_acl(templates: dict[str, dict[str, Any]]) -> None:
-    types = [one["Type"] for one in templates["DataBucket"]["Resources"].values()]
-    assert (types.count("AWS::Lambda::Function"), types.count("Custom::EmptyBucket")) == (1, 4)
-    assert "AccessControl" not in json.dumps(templates["DataBucket"])
-
-
 NODES = ("EndpointTunnel", "K3sNodeGroup", "ManagedNodes", "SelfManagedNodes")
 OPENED = {
     "Alarms": ("ClusterDashboard",),

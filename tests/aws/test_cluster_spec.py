@@ -10,9 +10,9 @@ import yaml
 from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 
-from .conftest import PROJECT
+from .built import PROJECT
 
-REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())
+REFUSED, TAKEN = yaml.safe_load_all(Path(__file__).with_name("refused.yaml").read_text())
 
 
 @pytest.mark.parametrize(("text", "sentence"), REFUSED, ids=[sentence[:60] for _, sentence in REFUSED])
@@ -24,36 +24,10 @@ def test_refused_with_one_sentence_that_names_the_field(text: str, sentence: str
     assert str(caught.value).replace(f"{tmp_path}/", "") == sentence
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "network: {cidr: 100.64.0.0/16}",
-        "key: {existing_arn: 'arn:aws:kms:us-west-2:000000000000:key/mrk-01'}",
-        "nodes: {w: {labels: {mykubernetes.io/x: y, node.kubernetes.io/x: y}}}",
-        # One zone and tainted nodes are enough for a self-managed cluster.
-        "network: {availability_zones: [us-west-2a]}\ncluster: {kind: self-managed, elastic_ip: true, administrators: []}\n"
-        "nodes: {w: {taints: [{key: batch}]}}",
-        # A family that the list of instance types does not know yet.
-        "nodes: {w: {efa: true, placement_group: true, availability_zones: [us-west-2a],"
-        " instance_types: [m99.large, m6i.32xlarge]}}",
-    ],
-)
+@pytest.mark.parametrize("text", TAKEN)
 def test_what_aws_takes_is_taken(text: str, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(f"retain: false\n{text}\n")
     ClusterSpec.load(tmp_path / "s.yaml")
-
-
-def test_groups_may_share_settings_by_an_anchor(tmp_path: Path) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text("retain: true\nnodes:\n  a: &shared {max: 9, volume_gib: 80}\n  b:\n    <<: *shared\n    max: 4\n")
-    nodes = ClusterSpec.load(file).nodes
-    assert [(group.max, group.volume_gib) for group in nodes.values()] == [(9, 80), (4, 80)]
-
-
-def test_the_shipped_file_names_the_schema() -> None:
-    first = (PROJECT / "cluster.yaml").read_text().splitlines()[0]
-    assert first == "# yaml-language-server: $schema=docs/cluster.schema.json"
 
 
 def test_every_field_is_described() -> None:

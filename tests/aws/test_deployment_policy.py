@@ -19,7 +19,8 @@ from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 from stacks.deployment_policy import LIMIT, WRITTEN, documents, main, size, statements
 
-from .conftest import CFNLINT, FILES, PROJECT, Built, listed
+from .built import PROJECT, Built, listed
+from .conftest import CFNLINT, FILES
 from .simulator import ACCOUNT, ALLOWED, DENIED, REFUSED, Request, decisions
 
 pytestmark = pytest.mark.slow

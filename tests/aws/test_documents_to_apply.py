@@ -16,7 +16,7 @@ from constructs_lib.k3s.release import BOOTSTRAP
 from k8s_charts import yaml_documents
 from operations.jobs.removal import NAMESPACED
 
-from .conftest import PROJECT
+from .built import PROJECT
 from .rights import cluster_rights
 
 Documents = list[dict[str, Any]]

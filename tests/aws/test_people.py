@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from operations.main import app
 
-from .conftest import NAMES, PROJECT, Built, listed
+from .built import NAMES, PROJECT, Built, listed
 from .rights import COMMANDS, TABLE, TEAMS, cluster_rights, row
 from .simulator import ALLOWED, Request, Statements, decisions
 

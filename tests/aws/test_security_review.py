@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from .conftest import FILES, PROJECT
+from .built import PROJECT
+from .conftest import FILES
 
 pytestmark = pytest.mark.slow
 

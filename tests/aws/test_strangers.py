@@ -1,19 +1,13 @@
 """Another team's stack: what one part does beside another, and what is refused. Each alone: test_alone.py."""
 
-import json
-import re
-import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import cdk8s
 import pytest
-from aws_cdk import Stack
+from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk.assertions import Match, Template
 from constructs import Construct
 
@@ -27,27 +21,11 @@ from constructs_lib.storage.file_system import SharedFileSystem
 from stacks.k3s_cluster import release
 
 
-def test_its_docstring_says_how_manifests_reach_it(stranger: tuple[Stack, ec2.Vpc], tmp_path: Path) -> None:
-    class Jobs(cdk8s.Chart):
-        def __init__(self, scope: Construct, id: str) -> None:
-            super().__init__(scope, id)
-            cdk8s.ApiObject(self, "Account", api_version="v1", kind="ServiceAccount")
-
-    stack, vpc = stranger
-    arn = "arn:aws:lambda:eu-central-1:000000000000:layer:kubectl:1"
-    layer = lambda_.LayerVersion.from_layer_version_arn(stack, "Layer", arn)
-    libraries = {"eks": eks, "cdk8s": cdk8s, "Jobs": Jobs, "TrainingCluster": TrainingCluster}
-    known = {"self": stack, "vpc": vpc, "layer": layer, **libraries}
-    blocks = re.findall(r"::\n\n(.+?)\n\n(?=    \S)", TrainingCluster.__doc__ or "", re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        # CDK's own process has another working folder.
-        exec(textwrap.dedent(block).replace("dist", str(tmp_path)), known)
-    (written,) = tmp_path.glob("*.yaml")
-    assert "kind: ServiceAccount" in written.read_text()
-    applied = Template.from_stack(stack).find_resources("Custom::AWSCDK-EKS-KubernetesResource").values()
-    kinds = [each["kind"] for resource in applied for each in json.loads(resource["Properties"]["Manifest"])]
-    assert sorted(kinds) == ["Namespace", "ServiceAccount"]
+@pytest.fixture
+def stranger() -> tuple[Stack, ec2.Vpc]:
+    """Another team's stack in an app of theirs: no feature flag of ours, their own VPC."""
+    stack = Stack(App(analytics_reporting=False), "Theirs", env=Environment(region="eu-central-1"))
+    return stack, ec2.Vpc(stack, "Vpc", availability_zones=["eu-central-1a", "eu-central-1b"])
 
 
 def test_nodes_start_when_their_volume_can_be_mounted_and_cdks_own_beside_them(stranger: tuple[Stack, ec2.Vpc]) -> None:

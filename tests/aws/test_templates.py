@@ -11,11 +11,11 @@ import jmespath
 import pytest
 
 from constructs_lib.network.endpoint_tunnel import DISK_GIB
-from constructs_lib.storage.bucket import HANDLER
 from operations.account.account_checks import TUNNEL_DISK
 from stacks.cluster_spec import TUNNEL_TYPE
 
-from .conftest import FILES, PROJECT, TABLE, Built, by_type
+from .built import PROJECT, by_type
+from .conftest import FILES, TABLE
 
 CASES = [
     pytest.param(name, row["ask"], row.get(name, row.get("each")), id=f"{row['says']} ({name})")
@@ -53,54 +53,9 @@ def test_the_cost_of_a_tunnel_is_that_of_its_machine() -> None:
     assert (TUNNEL_TYPE, TUNNEL_DISK) == ("t4g.nano", DISK_GIB)
 
 
-def test_the_emptier_is_the_reviewed_program(shipped: Built) -> None:
-    (function,) = shipped.resources("AWS::Lambda::Function")
-    assert function["Code"]["ZipFile"] == HANDLER.read_text()
-    assert len(function["Code"]["ZipFile"]) <= 4096
-    for resource in shipped.whole("Custom::EmptyBucket").values():
-        assert set(resource["DependsOn"]) & set(shipped.whole("AWS::S3::BucketPolicy")), "emptied before its policy goes"
-
-
 def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
     said = (Path(variant("self-managed").assembly.directory) / "self-storage.metadata.json").read_text()
     assert "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear" in said
-
-
-def test_machines_keep_their_role_seal_their_disks_and_carry_the_budgets_tags(each_variant: Any) -> None:
-    # Pods reach it on the nodes of a self-managed cluster alone, whose data job has no other (NetworkPolicy keeps the rest away).
-    nodes = 2 if each_variant.spec.cluster.self_managed else 1
-    for stack, hops in (("cluster", 1), ("nodes", nodes)):
-        for template in each_variant.resources("AWS::EC2::LaunchTemplate", stack):
-            options = template["LaunchTemplateData"]["MetadataOptions"]
-            assert (options["HttpTokens"], options["HttpPutResponseHopLimit"]) == ("required", hops)
-    for template in each_variant.resources("AWS::EC2::LaunchTemplate"):
-        (disk,) = template["LaunchTemplateData"]["BlockDeviceMappings"]
-        assert (disk["Ebs"]["Encrypted"], disk["Ebs"]["DeleteOnTermination"]) == (True, True)
-        for specification in template["LaunchTemplateData"]["TagSpecifications"]:
-            tags = {tag["Key"]: tag["Value"] for tag in specification["Tags"]}
-            assert tags["cluster"] == each_variant.spec.name, specification["ResourceType"]
-
-
-def test_self_managed_nodes_join_by_nodeadm_and_one_access_entry(variant: Any) -> None:
-    own = variant("self-managed")
-    (entry,) = own.resources("AWS::EKS::AccessEntry", "nodes")
-    assert entry["Type"] == "EC2_LINUX"
-    templates = own.whole("AWS::EC2::LaunchTemplate", "nodes").items()
-    [data] = [one["Properties"]["LaunchTemplateData"] for name, one in templates if name.startswith("workers")]
-    image = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id"
-    assert data["ImageId"] == f"resolve:ssm:{image}"
-    parts = data["UserData"]["Fn::Base64"]["Fn::Join"][1]
-    text = "".join(part if isinstance(part, str) else "TOKEN" for part in parts)
-    head, _, body = text.partition("Content-Type: application/node.eks.aws\n\n")
-    assert head.startswith("MIME-Version: 1.0\nContent-Type: multipart/mixed; ")
-    assert json.loads(body.partition("\n\n--")[0]) == {
-        "apiVersion": "node.eks.aws/v1alpha1",
-        "kind": "NodeConfig",
-        "spec": {
-            "cluster": {"name": "TOKEN", "apiServerEndpoint": "TOKEN", "certificateAuthority": "TOKEN", "cidr": "172.20.0.0/16"},
-            "kubelet": {"flags": ["--node-labels=team=speech", "--register-with-taints=batch=only:NoSchedule"]},
-        },
-    }
 
 
 @pytest.mark.parametrize(
@@ -108,6 +63,7 @@ def test_self_managed_nodes_join_by_nodeadm_and_one_access_entry(variant: Any) -
     [
         *(("shipped", stack) for stack in ("access", "network", "storage", "cluster", "nodes")),
         *(("self-managed-cluster", stack) for stack in ("cluster", "nodes")),
+        ("self-managed", "nodes"),
     ],
 )
 def test_the_templates_are_as_reviewed(variant: Any, name: str, stack: str) -> None:

@@ -1,26 +1,23 @@
 """What the tests of the boot scripts share: an account, a control plane and a node that boot with the stacks' own user data."""
 
 import json
-import os
 import re
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-os.environ.setdefault("CDK_VALIDATION", "false")
-os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = "20"
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "aws"))
 
 import pytest
+from built import NAMES, Built
 from machine import (
     ACCOUNT_ID,
     CA,
     IMAGES,
     NODE_TOKEN,
-    PROJECT,
-    REGION,
     VERSION,
     VOLUME,
     Account,
@@ -28,6 +25,8 @@ from machine import (
     missing,
     sha256,
 )
+
+from stacks.cluster_spec import ClusterSpec
 
 SETTINGS = {
     "retain": False,
@@ -37,16 +36,19 @@ SETTINGS = {
 }
 
 
-class Rendered:
+class Rendered(Built):
     """The user data of each role, and the folder of what a deploy would upload."""
 
+    account: ClassVar = ACCOUNT_ID
+    names: ClassVar = {
+        **NAMES,
+        "AWS::EC2::EIP": "203.0.113.7",
+        "AWS::EC2::Volume": VOLUME,
+        "AWS::S3::Bucket": "data",
+        "AWS::SecretsManager::Secret": "{}",
+    }
+
     def __init__(self, folder: Path) -> None:
-        from aws_cdk import App
-
-        from stacks.build import build
-        from stacks.cluster_spec import ClusterSpec
-
-        os.environ["PATH"] = f"{PROJECT / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
         (folder / VERSION).mkdir()
         content = {"k3s": f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -IS /recorders/k3s.py "$@"\n', IMAGES: "images"}
         files = {}
@@ -57,43 +59,20 @@ class Rendered:
         lock = {"read": "2026-11-21", "source": "a test", "distribution": "k3s", "version": VERSION, "files": files}
         (folder / "lock.json").write_text(json.dumps(lock | {"images": images}))
         distribution = {"distribution": {"lock": str(folder / "lock.json"), "files": str(folder)}}
-        app = App(context=json.loads((PROJECT / "cdk.json").read_text())["context"], analytics_reporting=False)
-        build(app, ClusterSpec.model_validate(SETTINGS | {"cluster": SETTINGS["cluster"] | distribution}))
-        assembly = app.synth()
+        super().__init__(ClusterSpec.model_validate(SETTINGS | {"cluster": SETTINGS["cluster"] | distribution}))
         self.bucket = folder / "bucket"
-        for manifest in Path(assembly.directory).glob("*.assets.json"):
+        made = Path(self.assembly.directory)
+        for manifest in made.glob("*.assets.json"):
             for asset in json.loads(manifest.read_text())["files"].values():
                 for place in asset["destinations"].values():
-                    target = self.bucket / self.resolved({"Fn::Sub": place["bucketName"]}) / place["objectKey"]
+                    target = self.bucket / self.resolved("cluster", {"Fn::Sub": place["bucketName"]}) / place["objectKey"]
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(Path(assembly.directory, asset["source"]["path"]), target)
-        self.templates = [stack.template for stack in assembly.stacks]
-        self.resources = {name: one for template in self.templates for name, one in template.get("Resources", {}).items()}
-        templates = [one for one in self.resources.values() if one["Type"] == "AWS::EC2::LaunchTemplate"]
-        texts = [self.resolved(one["Properties"]["LaunchTemplateData"]["UserData"]["Fn::Base64"]) for one in templates]
-        self.user_data = {re.search(r"^ROLE='(.*)'$", text, re.M)[1]: text for text in texts}
-
-    def resolved(self, value: Any) -> str:
-        """What CloudFormation makes of it: resources' ids are their names, but for the one volume and bucket that there are."""
-        match value:
-            case str():
-                return value
-            case {"Fn::Join": [between, parts]}:
-                return str(between).join(map(self.resolved, parts))
-            case {"Fn::Sub": str(text)}:
-                return text.replace("${AWS::AccountId}", ACCOUNT_ID).replace("${AWS::Region}", REGION)
-            case {"Ref": "AWS::URLSuffix"}:
-                return "amazonaws.com"
-            case {"Ref": name}:
-                one = self.resources[name]
-                known = {"AWS::EC2::Volume": VOLUME, "AWS::S3::Bucket": "data"}
-                return known.get(one["Type"]) or str(one["Properties"].get("Name", name))
-            case {"Fn::GetAtt": [_, "PublicIp"]}:
-                return "203.0.113.7"
-            case {"Fn::ImportValue": name}:
-                outputs = [output for template in self.templates for output in template.get("Outputs", {}).values()]
-                return self.resolved(next(output["Value"] for output in outputs if output.get("Export", {}).get("Name") == name))
-        raise AssertionError(value)
+                    shutil.copy(made / asset["source"]["path"], target)
+        self.user_data = {}
+        for stack in ("cluster", "nodes"):
+            for template in self.resources("AWS::EC2::LaunchTemplate", stack):
+                text = self.resolved(stack, template["LaunchTemplateData"]["UserData"]["Fn::Base64"])
+                self.user_data[re.search(r"^ROLE='(.*)'$", text, re.M)[1]] = text
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,7 @@ def test_first_boot(account: Account, control_plane: Machine, rendered: Any) -> 
     assert boot.sentence == f"paddle's control plane is ready at https://203.0.113.7:6443 ({VERSION})"
     [[group, *signal]] = account.state["signals"]
     assert signal == ["i-0000000000000000a", "SUCCESS"]
-    assert rendered.resources[group]["Type"] == "AWS::AutoScaling::AutoScalingGroup"
+    assert group in rendered.whole("AWS::AutoScaling::AutoScalingGroup", "cluster")
     assert control_plane.k3s_settings() == K3S_SETTINGS["control-plane"]
 
     # What others need of it.
@@ -138,17 +138,10 @@ def test_a_first_boot_that_failed_is_tried_again(account: Account, successor: Ma
     assert [signal[2] for signal in account.state["signals"]] == ["FAILURE"] * deploy
 
 
-@pytest.mark.parametrize(
-    "late",
-    [
-        {"absent_downloads": 3},
-        {"refused_writes": 2},
-        {"state": "creating", "then": [("creating", "None"), ("available", "None")]},
-    ],
-    ids=lambda late: next(iter(late)),
-)
-def test_what_comes_late_is_waited_for(account: Account, control_plane: Machine, late: dict[str, Any]) -> None:
-    account.set(**late, volume=account.state["volume"] | late)
+def test_what_comes_late_is_waited_for(account: Account, control_plane: Machine) -> None:
+    """All in one boot: the volume, files of the bucket, and who keeps secrets."""
+    account.set(absent_downloads=3, refused_writes=2)
+    account.volume_is("creating", then=[("creating", "None"), ("available", "None")])
     boot = control_plane.first_boot()
     assert boot.code == 0, boot.console
     assert len(account.state["secrets"]["paddle/ca-hash"]) == 64

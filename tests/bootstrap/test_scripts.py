@@ -39,13 +39,6 @@ def test_restore_uses_options_of_k3s() -> None:
     assert used == {"cluster-reset", "cluster-reset-restore-path"} <= set(OPTIONS["server"])
 
 
-def test_manifests_name_only_images_of_the_lock() -> None:
-    from stacks.distribution_lock import IMAGES
-
-    named = set(re.findall(r"\{\{([a-z-]+)\}\}", (SCRIPTS / "manifests/efs-csi-driver.yaml").read_text()))
-    assert named == set(IMAGES)
-
-
 @pytest.mark.slow
 def test_pods_of_nobodys_job_are_kept_from_the_machines_role() -> None:
     """The policy leaves out exactly the pods that the charts' own policies select, and what those let the data job reach."""

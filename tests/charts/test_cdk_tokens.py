@@ -1,4 +1,4 @@
-"""Our charts in a stranger's CDK app: what is not known before deployment travels as a token and comes out as a reference."""
+"""Our charts and cluster in a stranger's CDK app: what is not known before deployment is a token and comes out as a reference."""
 
 import json
 import re
@@ -8,8 +8,9 @@ from itertools import pairwise
 import aws_cdk as cdk
 import cdk8s
 import pytest
-from aws_cdk import assertions, aws_efs, aws_eks_v2, aws_lambda, aws_s3
+from aws_cdk import assertions, aws_ec2, aws_efs, aws_eks_v2, aws_lambda, aws_s3
 
+from constructs_lib.eks.cluster import TrainingCluster
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.volume import VolumeChart
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def manifests(job: TrainingJob, *, more: bool = False) -> str:
-    """All manifests of a stranger's stack with a cluster, a file system and a bucket of their own; with `more` one bucket more.
+    """All manifests of a stranger's stack with our cluster, a file system and a bucket of their own; with `more` one bucket more.
 
     As text, references as {"Ref"} and {"Fn::GetAtt"}.
     """
@@ -29,15 +30,10 @@ def manifests(job: TrainingJob, *, more: bool = False) -> str:
     layer = aws_lambda.LayerVersion.from_layer_version_arn(
         stack, "Layer", "arn:aws:lambda:eu-central-1:000000000000:layer:kubectl:1"
     )
-    cluster = aws_eks_v2.Cluster(
-        stack,
-        "Cluster",
-        version=aws_eks_v2.KubernetesVersion.of("1.35"),
-        default_capacity_type=aws_eks_v2.DefaultCapacityType.NODEGROUP,
-        default_capacity=0,
-        kubectl_provider_options=aws_eks_v2.KubectlProviderOptions(kubectl_layer=layer),
-    )
-    files = aws_efs.FileSystem(stack, "Files", vpc=cluster.vpc)
+    vpc = aws_ec2.Vpc(stack, "Vpc")
+    options = aws_eks_v2.KubectlProviderOptions(kubectl_layer=layer)
+    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="train", kubectl_provider_options=options)
+    files = aws_efs.FileSystem(stack, "Files", vpc=vpc)
     outputs = ClusterOutputs(
         file_system_id=files.file_system_id,
         access_point_id=files.add_access_point("Point").access_point_id,

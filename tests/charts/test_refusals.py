@@ -27,11 +27,12 @@ REFUSED += [
 ]
 
 
-@pytest.mark.parametrize(("settings", "sentence"), REFUSED, ids=[sentence[:60] for _, sentence in REFUSED])
-def test_refused_in_one_sentence(settings: dict[str, Any], sentence: str, job: Callable[..., TrainingJob]) -> None:
+@pytest.mark.parametrize(("settings", "sentence"), REFUSED, ids=[str(sentence)[:60] for _, sentence in REFUSED])
+def test_refused_in_one_sentence(settings: dict[str, Any], sentence: str | list[str], job: Callable[..., TrainingJob]) -> None:
     with pytest.raises(SettingError) as refusal:
         job(**settings)
-    assert sentence in str(refusal.value).splitlines()
+    said = str(refusal.value).splitlines()
+    assert said == sentence if isinstance(sentence, list) else sentence in said
 
 
 def test_each_rule_between_settings_is_among_them() -> None:
@@ -52,29 +53,6 @@ def test_a_file_that_is_none_is_refused_in_one_sentence(
     with pytest.raises(SettingError) as refusal:
         READERS[name](Path(name))
     assert sentence in str(refusal.value) and "\n" not in str(refusal.value)
-
-
-def test_every_wrong_setting_is_said_at_once(job: Callable[..., TrainingJob]) -> None:
-    """A rule between settings too, where none of those is wrong by itself: `discovery` is, and the rule about it is not asked."""
-    with pytest.raises(SettingError) as refusal:
-        job(
-            mode="collective",
-            parameter_servers=2,
-            runtime="pytorch",
-            pases=5,
-            discovery="pods",
-            ports={"first": 65534, "host_ports": [1, 1]},
-            resources={"cpu": "many"},
-        )
-    assert str(refusal.value).splitlines() == [
-        "pases is not a setting: did you mean passes?",
-        "discovery must be index or pod-list (found pods)",
-        "runtime must be fleet-ps, collective, paddle-0.x or launch (found pytorch)",
-        "ports.first is 65534: the parameter server's last port would be 65537, and 65535 is the highest",
-        "ports.host_ports names a port twice: each may be taken once",
-        "resources.cpu is many: a number of cores is allowed in steps of a thousandth, such as 500m, 0.5 or 2",
-        "parameter_servers is 2: mode collective has none",
-    ]
 
 
 CLOSED = "the nodes of this self-managed cluster let only the pod network through, so leave it"

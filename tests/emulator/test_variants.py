@@ -389,7 +389,7 @@ def volumes(cloud: Cloud) -> list[dict[str, Any]]:
 def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     """The tutorials' own kind: control plane, nodes, an upgrade, and nothing left of volume, interface, address and secrets.
 
-    (What its templates say by themselves: tests/aws/test_self_managed_cluster.py.)
+    (What its templates say by themselves: tests/aws/templates.yaml.)
     """
     life = begin(VARIANTS / "self-managed-cluster.yaml")
     cloud, outputs = life.cloud, life.outputs

@@ -1,0 +1,107 @@
+"""Settings, synthesized: the templates, and a template's values as a deployment would have them."""
+
+# The environment has to be set before jsii starts Node.
+# ruff: noqa: E402
+
+import json
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+os.environ.setdefault("CDK_VALIDATION", "false")
+os.environ["JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"] = "20"
+PROJECT = Path(__file__).parents[2]
+_NODE = PROJECT / ".venv" / "bin"
+if _NODE.is_dir():
+    os.environ["PATH"] = f"{_NODE}{os.pathsep}{os.environ['PATH']}"
+
+from aws_cdk import App
+
+from stacks.build import build
+from stacks.cluster_spec import ClusterSpec
+
+CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
+ACCOUNT, HERE = "000000000000", "us-west-2:000000000000"
+NAMES = {
+    # What CloudFormation may call a resource of a stack: as an ARN, or where a template takes its name.
+    "AWS::EC2::KeyPair": "key-0123456789abcdef0",
+    "AWS::EC2::Volume": "vol-1",
+    "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}-x",
+    "AWS::KMS::Key": f"arn:aws:kms:{HERE}:key/01234567-89ab-cdef-0123-456789abcdef",
+    "AWS::Logs::LogGroup": f"arn:aws:logs:{HERE}:log-group:{{}}-x:*",
+    "AWS::S3::Bucket": "arn:aws:s3:::{}-x",
+    "AWS::SecretsManager::Secret": f"arn:aws:secretsmanager:{HERE}:secret:{{}}-AbCdEf",
+}
+
+
+def listed(value: Any) -> list[Any]:
+    """A list, which AWS's documents may write as its only member."""
+    return value if isinstance(value, list) else [value]
+
+
+def by_type(resources: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What queries are asked of: each resource's properties, with what stands beside them."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for id, one in resources.items():
+        beside = {"Id": id, "Deletion": one.get("DeletionPolicy"), "Update": one.get("UpdatePolicy")}
+        whole = {**beside, "DependsOn": one.get("DependsOn", []), **one.get("Properties", {})}
+        found.setdefault(one["Type"].removeprefix("AWS::").replace("::", ""), []).append(whole)
+    return found
+
+
+class Built:
+    """One settings file, synthesized."""
+
+    account: ClassVar = ACCOUNT
+    names: ClassVar = NAMES
+
+    def __init__(self, spec: ClusterSpec, locks: Path | None = None) -> None:
+        self.spec = spec
+        self.app = App(context=CONTEXT, analytics_reporting=False)
+        build(self.app, spec, locks=locks)
+        self.assembly = self.app.synth()
+        self.templates: dict[str, dict[str, Any]] = {
+            stack.stack_name.removeprefix(f"{spec.name}-"): stack.template for stack in self.assembly.stacks
+        }
+
+    def resources(self, kind: str, stack: str | None = None) -> list[dict[str, Any]]:
+        """Properties of all resources of one type."""
+        return [resource["Properties"] for resource in self.whole(kind, stack).values()]
+
+    def whole(self, kind: str, stack: str | None = None) -> dict[str, dict[str, Any]]:
+        """All resources of one type, by logical id."""
+        return {
+            name: {"Properties": {}, **resource}
+            for key, template in self.templates.items()
+            if stack in (None, key)
+            for name, resource in template.get("Resources", {}).items()
+            if resource["Type"] == kind
+        }
+
+    def resolved(self, stack: str, value: Any) -> Any:
+        """A template's value, as a deployment would have it."""
+        if isinstance(value, str):
+            return value.replace("${AWS::AccountId}", self.account).replace("${AWS::Region}", self.spec.region)
+        if isinstance(value, list):
+            return [self.resolved(stack, one) for one in value]
+        match value:
+            case {"Fn::Join": [between, parts]}:
+                return str(between).join(self.resolved(stack, parts))
+            case {"Fn::Sub": text}:
+                return self.resolved(stack, text)
+            case {"Fn::ImportValue": export}:
+                other = export.partition(":")[0].removeprefix(f"{self.spec.name}-")
+                exports = self.templates[other]["Outputs"].values()
+                return next(self.resolved(other, one["Value"]) for one in exports if one.get("Export", {}).get("Name") == export)
+            case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
+                pass
+            case _:
+                return {key: self.resolved(stack, one) for key, one in value.items()}
+        pseudo = {"AWS::Partition": "aws", "AWS::AccountId": self.account, "AWS::URLSuffix": "amazonaws.com"}
+        pseudo["AWS::StackId"] = f"arn:aws:cloudformation:{HERE}:stack/{self.spec.name}-{stack}/1"
+        if name in pseudo:
+            return pseudo[name]
+        resource = self.templates[stack]["Resources"][name]
+        properties = resource.get("Properties", {})
+        own = properties.get("Name") or properties.get("LogGroupName") or f"{self.spec.name}-{stack}-{name}"
+        return self.names[resource["Type"]].format(own)
