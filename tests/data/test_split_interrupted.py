@@ -12,9 +12,6 @@ import pytest
 from job_folder import Job, Split
 from paddle_node.data import data_manifest
 
-KILLS = int(os.environ.get("SPLIT_KILLS", "5"))
-ROUNDS = int(os.environ.get("SPLIT_ROUNDS", "5"))
-
 SETTINGS = {"SHUFFLE_SEED": 1, "HOLD_OUT": 0.1}
 
 
@@ -43,13 +40,13 @@ PHASES = ("started", "0.*", "0.*/*/part*", "0.json", "manifest.json")
 
 
 def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_is_exact(job: Job, sources: list[Path]) -> None:
-    chance = random.Random(int(os.environ.get("SPLIT_SEED", "1")))
+    chance = random.Random(1)
     began = time.monotonic()
     start(job, sources[0]).ended()
     usual = time.monotonic() - began
     expected = {source: content(source) for source in sources}
     killed = tries = 0
-    while killed < KILLS:
+    while killed < 5:
         tries += 1
         source = sources[tries % 2]
         process = start(job, source, PADDLE_NODE_RUN_ID=f"run-{tries}")
@@ -71,7 +68,7 @@ def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_
 
 def test_two_different_splits_at_once_are_both_complete_and_the_manifest_is_of_one_of_them(job: Job, sources: list[Path]) -> None:
     expected = [content(source) for source in sources]
-    for _ in range(ROUNDS):
+    for _ in range(5):
         for process in [start(job, source) for source in sources]:
             process.ended()
         assert job.records() in expected  # Compares the links with the manifest, and both with checksums.

@@ -29,7 +29,7 @@ def nothing_left(cloud: Cloud) -> Iterator[None]:
     """Every test of this file ends with the account as it began (`deploy` deletes its stacks before this looks)."""
     before = cloud.inventory()
     yield
-    assert [one for one in sorted(cloud.inventory() - before) if one.type != "snapshot"] == []
+    assert sorted(cloud.inventory() - before) == []
 
 
 def told(cloud: Cloud, row: dict[str, Any], made: dict[str, Any]) -> None:
@@ -68,18 +68,6 @@ def test_what_aws_refuses_fails_the_stack(cloud: Cloud, deploy: Deploy, row: dic
         refused = {"StackStatus": "ROLLBACK_COMPLETE", "reasons": [str(error)]}
     assert refused["StackStatus"].endswith("ROLLBACK_COMPLETE") and row["refused"] in " ".join(refused["reasons"])
     told(cloud, row, made["outputs"])
-
-
-def test_a_volume_grows_in_place_and_leaves_a_snapshot(cloud: Cloud, deploy: Deploy) -> None:
-    given = {"AvailabilityZone": "us-west-2a", "Encrypted": True, "VolumeType": "gp3"}
-    for size in (20, 40):
-        volume = {"Type": "AWS::EC2::Volume", "Properties": {**given, "Size": size}, "DeletionPolicy": "Snapshot"}
-        made = deploy("one", of({"State": volume}))
-    cloud.client("cloudformation").delete_stack(StackName="one")
-    ec2 = cloud.client("ec2")
-    assert ec2.describe_volumes()["Volumes"] == []
-    [left] = ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"]
-    assert (left["VolumeId"], left["VolumeSize"]) == (made["outputs"]["State"], 40)
 
 
 def why_not_deleted(cloud: Cloud, name: str) -> str:

@@ -288,11 +288,21 @@ def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
     assert life.end() == KEPT | {("s3", "object version")}
 
 
-def test_an_update_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
-    """What the failed update had made is unmade, what was there stays, and the next deploy works."""
-    life = begin(PROJECT / "cluster.yaml")
-    cloud, cluster = life.cloud, life.outputs["ClusterName"]
-    eks, efs = cloud.client("eks"), cloud.client("efs")
+def test_a_first_deploy_and_an_update_that_fail_in_the_middle(begin: Callable[..., Life]) -> None:
+    """What each had made is unmade, what was there stays, and the same command works when the cause is gone."""
+    life = begin(PROJECT / "cluster.yaml", deploy=False)
+    cloud, cluster = life.cloud, life.settings["name"]
+    ecr, eks, efs = (cloud.client(name) for name in ("ecr", "eks", "efs"))
+    ecr.create_repository(repositoryName=f"{cluster}/trainer")
+    with pytest.raises(CloudError, match=f"{cluster}/trainer' already exists"):
+        life.deploy()
+    assert life.stacks()[f"{cluster}-storage"] == "ROLLBACK_COMPLETE"
+    left = {(resource.service, resource.type) for resource in sorted(cloud.inventory() - life.before)}
+    assert not left & {("efs", "file system"), ("efs", "mount target"), ("s3", "bucket"), ("lambda", "function")}
+    ecr.delete_repository(repositoryName=f"{cluster}/trainer")
+    life.deploy()
+    assert set(life.stacks().values()) == {"CREATE_COMPLETE"}
+
     deployed = cloud.inventory()
     # In the way of one resource of the cluster's stack, made by hand.
     entry = {"clusterName": cluster, "principalArn": "arn:aws:iam::000000000000:role/late"}
@@ -329,22 +339,6 @@ def test_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) ->
     del life.settings["budget"]
     life.deploy()
     life.cloud.client("cloudformation").delete_stack(StackName="paddle-watch")
-    assert life.end() == set()
-
-
-def test_a_first_deploy_that_fails_in_the_middle(begin: Callable[..., Life]) -> None:
-    """The stack that failed leaves nothing behind; the same command works when the cause is gone."""
-    life = begin(PROJECT / "cluster.yaml", deploy=False)
-    cloud, ecr = life.cloud, life.cloud.client("ecr")
-    ecr.create_repository(repositoryName="paddle/trainer")
-    with pytest.raises(CloudError, match="paddle/trainer' already exists"):
-        life.deploy()
-    assert life.stacks()["paddle-storage"] == "ROLLBACK_COMPLETE"
-    left = {(resource.service, resource.type) for resource in sorted(cloud.inventory() - life.before)}
-    assert not left & {("efs", "file system"), ("efs", "mount target"), ("s3", "bucket"), ("lambda", "function")}
-    ecr.delete_repository(repositoryName="paddle/trainer")
-    life.deploy()
-    assert set(life.stacks().values()) == {"CREATE_COMPLETE"}
     assert life.end() == set()
 
 
