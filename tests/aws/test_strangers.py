@@ -4,6 +4,7 @@ import json
 import re
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,12 @@ def test_snapshots_are_sealed_with_the_key_of_their_bucket(stranger: tuple[Stack
     assert {statement["Action"] for statement in found if statement["Resource"] == arn} == {"kms:GenerateDataKey", "kms:Decrypt"}
     with pytest.raises(ValueError, match="CLUSTER_NAME is it's: a machine's variable holds no single quote"):
         SelfManagedCluster(stack, "Misread", vpc=vpc, cluster_name="it's", release=runs, snapshots=snapshots)
+    with pytest.raises(ValueError, match="the release has no image efs-csi-driver, liveness-probe, node-driver-registrar"):
+        replace(runs, images={})
+    gone = runs.files["k3s"]._replace(path=Path("gone"))
+    for files in ({}, {"k3s": gone, "k3s-airgap-images-amd64.tar.zst": gone}):
+        with pytest.raises(ValueError, match="the release has no file k3s, k3s-airgap-images-amd64.tar.zst"):
+            replace(runs, files=files)
 
 
 EVERYBODY = ["0.0.0.0/1", "128.0.0.0/1"]
