@@ -92,7 +92,7 @@ def test_snapshots_are_sealed_with_the_key_of_their_bucket(stranger: tuple[Stack
         replace(runs, images={})
     gone = runs.files["k3s"]._replace(path=Path("gone"))
     for files in ({}, {"k3s": gone, "k3s-airgap-images-amd64.tar.zst": gone}):
-        with pytest.raises(ValueError, match="the release has no file k3s, k3s-airgap-images-amd64.tar.zst"):
+        with pytest.raises(ValueError, match="the release has no file k3s, k3s-airgap-images-amd64"):
             replace(runs, files=files)
 
 
