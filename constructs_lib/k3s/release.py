@@ -123,8 +123,7 @@ def boot_user_data(stack: Stack, variables: Mapping[str, str], k3s: Mapping[str,
     start = "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service paddle-cluster.timer\n"
     text = "".join(["#!/bin/bash\nset -euo pipefail\n", *written, start])
     # In the text k3s's settings are a token, however many there are.
-    size = len(text) + len(json.dumps(k3s))
-    if size > LONGEST_USER_DATA:
+    if (size := len(text) + len(json.dumps(k3s))) > LONGEST_USER_DATA:
         raise ValueError(
             f"the machine's user data has {size:,} characters, at most {LONGEST_USER_DATA:,} are allowed: "
             "give fewer labels, taints or names"

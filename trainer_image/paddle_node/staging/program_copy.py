@@ -50,10 +50,7 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
 
 
 def sweep(folder: JobFolder, name: str, old: Iterable[Path]) -> None:
-    """Removes those of the `old` copies that the program's name does not lead to. To be called while no run uses them.
-
-    Newer ones than the calling data job may be another's that has yet to set its link.
-    """
+    """Removes those of the `old` copies that its name does not lead to, while no run uses them; newer ones may be another's."""
     for path in old:
         if os.path.realpath(path) != os.path.realpath(folder.program(name)):
             shutil.rmtree(path, ignore_errors=True)
