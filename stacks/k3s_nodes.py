@@ -7,6 +7,7 @@ from constructs import Construct
 
 from constructs_lib.k3s.node_group import K3sNodeGroup, TokenNodeRole
 from constructs_lib.k3s.release import Release
+from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 from stacks.k3s_cluster import K3sClusterStack
 from stacks.node_settings import NodeGroup
@@ -40,9 +41,12 @@ class K3sNodesStack(ClusterPart):
                 key_pair = ssh.key_pair or spec.name
                 props["shape"] = replace(props["shape"], key_pair=key_pair, ssh_from=ssh.allowed_from)
             group_name = spec.node_group_name(name)
-            return K3sNodeGroup(
-                self, name, cluster=home.cluster, vpc=network.vpc, release=release, role=role, group_name=group_name, **props
-            )
+            try:
+                return K3sNodeGroup(
+                    self, name, cluster=home.cluster, vpc=network.vpc, release=release, role=role, group_name=group_name, **props
+                )
+            except ValueError as error:
+                raise SettingError(f"nodes.{name}: {error}") from None
 
         self.groups = [made(name, group) for name, group in spec.nodes.items()]
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))

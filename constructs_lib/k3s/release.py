@@ -6,6 +6,7 @@ is hashed or copied at synth, and no secret is in user data (secrets are named b
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,17 @@ class Release:
     files: Mapping[str, MachineFile]
     images: Mapping[str, str]
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for what the machines would miss."""
+        driver = (BOOTSTRAP / "manifests/efs-csi-driver.yaml").read_text(encoding="utf-8")
+        fetched = _places("fetched", "control-plane") | _places("fetched", "node")
+        there = {name for name, file in self.files.items() if file.path.is_file()}
+        files = {name for name in fetched if not (BOOTSTRAP / name).is_file()} - there
+        images = set(re.findall(r"\{\{([a-z-]+)\}\}", driver)) - set(self.images)
+        for kind, absent in (("file", files), ("image", images)):
+            if absent:
+                raise ValueError(f"the release has no {kind} {', '.join(sorted(absent))}: its machines would not boot")
+
     def of(self, role: str) -> dict[str, MachineFile]:
         """What a machine of this role fetches, by its path on the machine."""
         return {target: self.files.get(name) or _own(BOOTSTRAP / name) for name, target in _places("fetched", role).items()}
@@ -110,8 +122,10 @@ def boot_user_data(stack: Stack, variables: Mapping[str, str], k3s: Mapping[str,
     ]
     start = "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service paddle-cluster.timer\n"
     text = "".join(["#!/bin/bash\nset -euo pipefail\n", *written, start])
-    if len(text) > LONGEST_USER_DATA:
+    # In the text k3s's settings are a token, however many there are.
+    if (size := len(text) + len(json.dumps(k3s))) > LONGEST_USER_DATA:
         raise ValueError(
-            f"the machine's user data has {len(text)} characters, EC2 takes 16,384: give fewer labels, taints or names"
+            f"the machine's user data has {size:,} characters, at most {LONGEST_USER_DATA:,} are allowed: "
+            "give fewer labels, taints or names"
         )
     return ec2.UserData.custom(text)

@@ -26,12 +26,13 @@ from constructs_lib.eks.cluster_access import AccessLevel
 from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.release import MachineFile, Release
 from constructs_lib.storage.file_system import SharedFileSystem
+from stacks.distribution_lock import IMAGES
 
 pytestmark = pytest.mark.slow
 
 # The distribution's own files are never read at synth.
 DISTRIBUTION = {name: MachineFile(Path(__file__), "0" * 64) for name in ("k3s", "k3s-airgap-images-amd64.tar.zst")}
-RELEASE = Release(version="v1.35.0+k3s1", files=DISTRIBUTION, images={})
+RELEASE = Release(version="v1.35.0+k3s1", files=DISTRIBUTION, images=dict.fromkeys(IMAGES, "theirs"))
 ZONES = ["eu-central-1a", "eu-central-1b"]
 # Bases, and what one of the others makes.
 NOT_ALONE = {"BucketEmptier", "MachineFiles", "MountableFileSystem", "NodeGroup"}

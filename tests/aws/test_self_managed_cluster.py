@@ -11,6 +11,7 @@ from aws_cdk import App, Stack
 
 from constructs_lib.network.network import TrainingNetwork
 from settings.errors import SettingError
+from stacks.build import build
 from stacks.cluster_spec import ClusterSpec
 from stacks.k3s_cluster import release
 
@@ -44,6 +45,14 @@ def test_without_its_lock_one_sentence_names_the_command(own: Any, settings: dic
         release(ClusterSpec.model_validate({"retain": False, "cluster": {**cluster, **settings}}))
     fitting = ClusterSpec.model_validate({"retain": False, "cluster": {**cluster, "version": "1.35"}})
     assert release(fitting).version == "v1.35.0+k3s0"
+
+
+def test_more_labels_than_a_machines_user_data_holds(own: Any) -> None:
+    cluster = own.spec.cluster.model_dump(include={"kind", "distribution"}) | {"elastic_ip": True, "administrators": []}
+    labels = {f"label-{number}": "x" * 60 for number in range(200)}
+    spec = ClusterSpec.model_validate({"retain": False, "cluster": cluster, "nodes": {"w": {"labels": labels}}})
+    with pytest.raises(SettingError, match=r"^nodes\.w: the machine's user data has [\d,]{6} characters, at most 15,500 are"):
+        build(App(), spec)
 
 
 @pytest.mark.slow

@@ -43,3 +43,14 @@ def test_control_plane_that_has_not_come_up_or_does_not_answer(account: Account,
     boot = node.reboot()
     assert boot.code == 0, boot.console
     assert [signal[2] for signal in account.state["signals"]] == ["FAILURE"], "the deploy has ended with it"
+
+
+def test_settings_that_are_not_there_whole(node: Machine) -> None:
+    """A power cut while cloud-init wrote them."""
+    assert node.first_boot().code == 0
+    settings = node.file("/etc/paddle-cluster/environment")
+    whole = settings.read_text()
+    for left in ("", whole.partition("AWS_REGION=")[0], whole.partition("FILES=")[0], whole[:-2], None):
+        settings.unlink() if left is None else settings.write_text(left)
+        boot = node.reboot()
+        assert boot.code == 1 and " stopped at line " in boot.sentence, boot.console

@@ -14,6 +14,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from job_folder import Job, lines_file
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Archives hold the second in which they were packed: pytest-xdist's workers would not collect the same tests."""
+    return "bytes" if isinstance(val, bytes) else None
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     return Job(tmp_path / "volume" / "my-job")

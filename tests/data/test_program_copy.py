@@ -1,15 +1,16 @@
 """The training program reaches the volume whole; it and the split stay while a run trains with them."""
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 from job_folder import Job, lines_file
-from paddle_node import contract
+from paddle_node import contract, durable
 from paddle_node.rendezvous import lease
 from paddle_node.rendezvous.attempts import STOPPED, Loss, Outcome, Record
 from paddle_node.runtimes import Resumption
-from paddle_node.staging.program_copy import copy_program
+from paddle_node.staging.program_copy import copy_program, sweep
 from paddle_node.training.passes import Identity
 
 FILES = {"train.py": "one", "deep/more.py": "two"}
@@ -94,3 +95,26 @@ def test_a_run_keeps_its_split_and_program_while_it_trains_and_not_longer(
     assert its_program.exists() == its_shard.exists() == (run == "trains")
     if run == "trains":
         assert files(its_program) == FILES and list(its_shard.iterdir())
+
+
+def test_a_sweep_leaves_what_another_data_job_copies_meanwhile(job: Job, program: Path, source: Path) -> None:
+    first = job.start(source, AT="put", PROGRAM_FROM=program).stopped()
+    others = job.folder.programs / "others.half"
+    others.mkdir()
+    first.send_signal(signal.SIGCONT)
+    first.ended()
+    assert others.is_dir() and files(job.folder.program("mine")) == FILES
+
+
+def test_a_copy_that_another_data_job_sweeps_is_made_again(job: Job, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert copy_program(program, job.folder, "mine")
+    link, copy, set_link = job.folder.program("mine"), job.folder.program("mine").resolve(), durable.link
+    link.unlink()
+
+    def late(path: Path, target: str) -> None:
+        sweep(job.folder, "mine", [copy])
+        set_link(path, target)
+
+    monkeypatch.setattr(durable, "link", late)
+    assert copy_program(program, job.folder, "mine")
+    assert files(link) == FILES and link.resolve() != copy

@@ -1,7 +1,8 @@
 """The one table of environment variables: of a pod, of the data job and of the agent's workers.
 
 A dataclass whose fields are `setting`s is a part of it, which `read_settings` reads and `variables` writes. The first wrong
-setting raises `SettingError`, which names the variable, what was found and what is allowed. No other module reads a variable.
+setting raises `SettingError`, which names the variable, what was found and what is allowed. Other modules read variables
+through it, but for `contract.path`'s PADDLE_NODE_ROOT; what libraries and Paddle read (credentials, proxies) is theirs.
 """
 
 import ipaddress

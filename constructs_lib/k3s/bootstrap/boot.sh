@@ -15,33 +15,34 @@ HERE=/opt/paddle-cluster
 # Gone with the power: secrets are read again at each boot.
 SECRETS=/run/paddle-cluster
 
-# shellcheck source=/dev/null
-. /etc/paddle-cluster/environment
-: "${DEADLINE_SECONDS:=780}" "${POLL_SECONDS:=5}"
-INSTANCE=$(cat /var/lib/cloud/data/instance-id)
-export AWS_REGION AWS_DEFAULT_REGION="$AWS_REGION" AWS_PAGER=''
-
 # An address that does not answer costs half a minute, not three: what is wrong is said while the deploy still waits.
 aws() { command aws --cli-connect-timeout 10 "$@"; }
 
 say() { echo "paddle-cluster: $1" >&2; }
 
 fail() {
-  trap - ERR
+  trap - ERR EXIT
   say "$1"
   signal FAILURE
   exit 1
 }
-trap 'fail "${BASH_SOURCE[0]##*/} stopped at line $LINENO, where \"$BASH_COMMAND\" failed: see the lines above"' ERR
+# EXIT too: an unset variable is no ERR.
+trap '[ $? = 0 ] || fail "${BASH_SOURCE[0]##*/} stopped at line $LINENO, where \"$BASH_COMMAND\" failed: see the lines above"' ERR EXIT
 
 # Tells CloudFormation, once in a machine's life, taken or not: a later one would count in a deploy that waits for another machine.
 signal() {
-  if [ -z "$SIGNAL_STACK" ] || [ -e "$HERE/signalled" ]; then return 0; fi
+  if [ -z "${SIGNAL_STACK:-}" ] || [ -e "$HERE/signalled" ]; then return 0; fi
   touch "$HERE/signalled"
   aws cloudformation signal-resource --stack-name "$SIGNAL_STACK" --logical-resource-id "$SIGNAL_RESOURCE" \
     --unique-id "$INSTANCE" --status "$1" ||
     say "the signal $1 for $SIGNAL_RESOURCE was not taken: nobody waits for it, or the role may not send it"
 }
+
+# shellcheck source=/dev/null
+. /etc/paddle-cluster/environment
+: "${DEADLINE_SECONDS:=780}" "${POLL_SECONDS:=5}"
+INSTANCE=$(cat /var/lib/cloud/data/instance-id)
+export AWS_REGION AWS_DEFAULT_REGION="$AWS_REGION" AWS_PAGER=''
 
 # One boot at a time: systemd's, an operator's.
 only_one() {

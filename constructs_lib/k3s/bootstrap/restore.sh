@@ -18,6 +18,7 @@ SIGNAL_STACK=
 if [ $# -eq 0 ] || [ $# -gt 2 ] || [ "${2:---token-of-secret}" != --token-of-secret ]; then
   aws s3 ls "s3://$SNAPSHOT_BUCKET/$SNAPSHOT_PREFIX/" || fail "there is no snapshot in s3://$SNAPSHOT_BUCKET/$SNAPSHOT_PREFIX/ yet"
   say "name one of them (its last column) to go back to it: sudo $0 SNAPSHOT"
+  trap - EXIT
   exit 2
 fi
 

@@ -164,7 +164,9 @@ class WorkerGroup:
         for port in [port for process in servers for port in process.ports]:
             while True:
                 try:
-                    _, writer = await asyncio.wait_for(asyncio.open_connection(self._node.pod_ip, port), 5.0)
+                    # Not wait_for: before Python 3.12 it may swallow the end of the attempt, and tell the next one of this one's.
+                    async with asyncio.timeout(5.0):
+                        _, writer = await asyncio.open_connection(self._node.pod_ip, port)
                     writer.close()
                     break
                 except (OSError, TimeoutError):

@@ -60,6 +60,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     source = registry.open_source(settings.source, environ)
     commit.refuse_foreign(folder)
     folder.root.mkdir(parents=True, exist_ok=True)
+    old_programs = list(folder.programs.glob("*/"))
     if settings.program_from:
         program = contract.path(settings.program_from, environ)
         copied = program_copy.copy_program(program, folder, settings.program)
@@ -95,7 +96,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
             settings = _anew(settings)
     commit.sweep(folder, done.split)
     if settings.program_from and commit.unused(folder):
-        program_copy.sweep(folder, settings.program)
+        program_copy.sweep(folder, settings.program, old_programs)
     return done
 
 

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from paddle_node import durable
@@ -44,14 +45,14 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
             shutil.rmtree(copy, ignore_errors=True)
             raise
     durable.link(link, os.path.relpath(copy, link.parent))
-    return True
+    # Another data job may just have swept the copy that was found.
+    return find(folder, wanted) is not None or copy_program(source, folder, name)
 
 
-def sweep(folder: JobFolder, name: str) -> None:
-    """Removes the copies that the program's name does not lead to. To be called while no run uses them."""
-    current = os.path.realpath(folder.program(name))
-    for path in folder.programs.glob("*/"):
-        if os.path.realpath(path) != current:
+def sweep(folder: JobFolder, name: str, old: Iterable[Path]) -> None:
+    """Removes those of the `old` copies that its name does not lead to, while no run uses them; newer ones may be another's."""
+    for path in old:
+        if os.path.realpath(path) != os.path.realpath(folder.program(name)):
             shutil.rmtree(path, ignore_errors=True)
 
 
