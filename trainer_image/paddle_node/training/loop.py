@@ -7,7 +7,6 @@ of steps, however the records fall: one with a step more would wait for the othe
 
 from __future__ import annotations
 
-import errno
 import math
 import shutil
 import signal
@@ -186,23 +185,25 @@ class Training:
             self._described(*asked)
 
     def _described_by_all(self, directory: Path, names: list[str]) -> list[dict[str, Any]]:
-        """In trainer 0: `passes.described`, by all trainers together. Raises OSError where one could not read its share."""
+        """In trainer 0: `passes.described`, by all trainers together. Raises `Failure` where one found its share damaged."""
         self._session.gather("what trainer 0 saves", [directory.name, names])
         files: list[dict[str, Any]] = []
         for share in self._described(directory.name, names):
-            if isinstance(share, str):
-                raise OSError(errno.EIO, share)
-            files += share
+            if "failure" in share:
+                raise Failure(*share["failure"])
+            files += share["files"]
         return sorted(files, key=lambda file: file["name"])
 
     def _described(self, folder: str, names: list[str]) -> list[Any]:
-        """By trainer: its share of the files, or why it could not read them."""
+        """By trainer: its share of the files, or the code and sentence of what is wrong with them."""
         directory, share = self._place / folder, names[self._session.trainer_id :: self._session.trainers]
         try:
             durable.look(directory)
-            own: list[dict[str, Any]] | str = passes.described(directory, share)
-        except OSError as error:
-            own = f"trainer {self._session.trainer_id}: {error}"
+            self._backend.check(directory, share)
+            own: dict[str, Any] = {"files": passes.described(directory, share)}
+        except (OSError, Failure) as error:
+            code, sentence = (error.code, error.sentence) if isinstance(error, Failure) else (1, str(error))
+            own = {"failure": [code, f"trainer {self._session.trainer_id}: {sentence}"]}
         return self._session.gather("what all have read", own)
 
     def _seal(self, directory: Path, facts: Mapping[str, Any], fill: Callable[[Path], None], *, program: bool = True) -> None:

@@ -46,6 +46,10 @@ class Backend(Protocol):
     def save(self, directory: Path) -> None:
         """Trainer 0 only."""
 
+    def check(self, directory: Path, names: Sequence[str]) -> None:
+        """Raises `Failure` where one of the files of a save is not whole. Of each file in one trainer."""
+        return
+
     @abstractmethod
     def export(self, directory: Path, target: Path) -> None:
         """Trainer 0 only: the pass in `directory` as a model for inference in `target`."""

@@ -6,6 +6,7 @@ parameters that are at most one step of its own old. Synchronous is a barrier lo
 """
 
 import ctypes
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -122,18 +123,15 @@ class ParameterServers(Backend):
     def save(self, directory: Path) -> None:
         layout = self.layout()
         self._handle._worker.save_all_model(str(directory), 0)
+        if missing := missing_parts(directory, layout):
+            raise _not_whole(directory, f"{', '.join(missing)} missing")
+        layout.write(directory)
+
+    def check(self, directory: Path, names: Sequence[str]) -> None:
         try:
-            if missing := missing_parts(directory, layout):
-                raise DamagedPass(f"{', '.join(missing)} missing")
-            layout.write(directory)
-            check(directory)
+            check(directory / name for name in names if re.match(r"\d+/part-", name))
         except DamagedPass as damaged:
-            # A pserver that cannot write says nothing: the volume's free bytes tell the likeliest cause.
-            free = shutil.disk_usage(directory).free
-            said, why = f"{directory} was not saved whole", damaged.sentence
-            if free < _FULL:
-                raise Failure(ExitCode.VOLUME_FULL, f"{said}, the volume is full ({free} bytes free): {why}") from None
-            raise Failure(1, f"{said}: {why}") from None
+            raise _not_whole(directory, damaged.sentence) from None
 
     def export(self, directory: Path, target: Path) -> None:
         size = export_size(directory)
@@ -179,6 +177,14 @@ class ParameterServers(Backend):
             for name in _WRITTEN_AS_TEXT:
                 if op.has_attr(name) and isinstance(op.attr(name), float):
                     op._set_attr(name, readable(op.attr(name)))
+
+
+def _not_whole(directory: Path, why: str) -> Failure:
+    """A pserver that cannot write says nothing: the volume's free bytes tell the likeliest cause."""
+    free, said = shutil.disk_usage(directory).free, f"{directory} was not saved whole"
+    if free < _FULL:
+        return Failure(ExitCode.VOLUME_FULL, f"{said}, the volume is full ({free} bytes free): {why}")
+    return Failure(1, f"{said}: {why}")
 
 
 def _differences(saved: Layout, mine: Layout) -> str:
