@@ -101,7 +101,6 @@ def main() -> int:
     import documents
     import machine_types
     import patience
-    import refusals
     import repairs
     import resource_types
     import scaling_groups
@@ -111,7 +110,7 @@ def main() -> int:
     from ministack.core import lambda_runtime
 
     more = [importlib.import_module(part.stem) for part in given.part]
-    builtin = (resource_types, repairs, refusals, machine_types, scaling_groups, dependencies, descriptions, documents, patience)
+    builtin = (resource_types, repairs, machine_types, scaling_groups, dependencies, descriptions, documents, patience)
     for part in (*builtin, *more):
         part.apply()
 

@@ -24,6 +24,8 @@ from rehearsal.account import record_image
 from rehearsal.cloud import ACCOUNT, Cloud, CloudError
 from rehearsal.inventory import Inventory
 
+from .conftest import REFUSALS
+
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
@@ -88,7 +90,7 @@ def begin(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Life]
 
     def begun(file: Path, prepare: Callable[[Cloud, Settings], None] = lambda cloud, settings: None, deploy: bool = True) -> Life:
         # The synthesized templates are validated by the tests of the stacks: here that would be half of the time.
-        cloud = Cloud(project=PROJECT, state=tmp_path / "state", extra={"CDK_VALIDATION": "false"})
+        cloud = Cloud(project=PROJECT, state=tmp_path / "state", parts=[REFUSALS], extra={"CDK_VALIDATION": "false"})
         cloud.__enter__()
         request.addfinalizer(cloud.close)
         settings = yaml.safe_load(file.read_text())

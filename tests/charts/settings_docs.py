@@ -1,22 +1,20 @@
-"""What docs/ says of the settings of cluster.yaml and job.yaml: `python -m operations.schemas` writes it from these.
+"""What docs/ says of the settings of cluster.yaml and job.yaml, made from these.
 
 The JSON Schemas are for editors, which complete and check both files by them; cluster-settings.md is for people.
 """
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from k8s_charts.spec import TrainingJob
 from settings.model import Settings
 from stacks.cluster_spec import ClusterSpec
 
-DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """# Settings of cluster.yaml
 
-Every setting with its default, written by `python -m operations.schemas`. `<group>` is a name of your choice; a setting without a
-value is unset.
+Every setting with its default, written by `UPDATE_GOLDEN=1 pytest tests/charts`. `<group>` is a name of your
+choice; a setting without a value is unset.
 
 """
 
@@ -56,8 +54,3 @@ def _inside(field: dict[str, Any], groups: dict[str, Any]) -> tuple[dict[str, An
         if "$ref" in inner:
             return groups[inner["$ref"].rpartition("/")[2]], "<group>"
     return None, ""
-
-
-if __name__ == "__main__":
-    for name, text in texts().items():
-        (DOCS / name).write_text(text, encoding="utf-8")
