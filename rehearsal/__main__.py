@@ -28,10 +28,6 @@ def main() -> None:
     arguments = parser.parse_args()
     with cli_errors("interrupted: no process is left, and nothing of this run in .rehearsal/"):
         fit = _check_machine(_PROJECT)
-        for setting in (arguments.config, arguments.job):
-            if not setting.is_file():
-                found = "is no file" if setting.exists() else "does not exist"
-                raise BadInput(f"{setting} {found}: name an existing file with --config or --job")
         _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments)
 
 
@@ -77,7 +73,7 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
     try:
         # Before the state is reset: a mistake in a setting must not cost the last run's model.
         rehearsal = Rehearsal(_PROJECT, config, job_file, lambda text: console.print(text, style="yellow", markup=False))
-        with interruption.caught(), State(_PROJECT / ".rehearsal", begin=False) as state:
+        with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
                 with Screen(console) as screen:
                     results = rehearsal.run(state, screen, trial_first=not arguments.no_try, verbose=arguments.verbose)

@@ -43,7 +43,7 @@ async def evaluate(documents: list[dict[str, Any]], host: Host, addresses: Addre
 
 def main() -> None:
     """In the clone's folder, whose last rehearsal it is."""
-    with cli_errors(), interruption.caught(), State(_PROJECT / ".rehearsal", begin=False) as state, AddressBlock() as addresses:
+    with cli_errors(), interruption.caught(), State(_PROJECT / ".rehearsal") as state, AddressBlock() as addresses:
         documents = manifests.load(sorted(state.manifests.glob("*.yaml")))
         record = rehearsal_backend.load(state.folder).record
         host = state.host(_PROJECT, manifests.read(documents), Path(record.interpreter))

@@ -69,7 +69,7 @@ def differences(job: PaddleJob, read: Manifests, image: str, *, gpus: int, names
     if gpus:
         nccl = "" if "ps" in job.roles else ", and workers talk by gloo instead of NCCL"
         yield f"no GPU here: pods that would get {gpus} each compute on the CPU{nccl}"
-    if job.by_service:
+    if job.intranet == "Service":
         yield (
             "Service names resolve by an /etc/hosts of the pods' own"
             if names

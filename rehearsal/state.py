@@ -1,4 +1,4 @@
-"""The rehearsal's folder, `.rehearsal/`: held by one rehearsal at a time, begun empty each time."""
+"""The rehearsal's folder, `.rehearsal/`: held by one rehearsal at a time, which begins it empty."""
 
 import fcntl
 import shutil
@@ -17,9 +17,8 @@ from rehearsal.pods.pod import Host
 class State:
     """Where everything lies that one rehearsal writes, but the manifests and the plot."""
 
-    def __init__(self, folder: Path, *, begin: bool = True) -> None:
-        """`begin`: a new one; else the one that the last rehearsal left."""
-        self.folder, self._begin, self.begun = folder, begin, False
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.begun = folder, False
         self.volume = folder / "volume"
         """What the pods mount: stays for a look until the next rehearsal."""
         self.logs = folder / "logs"
@@ -43,8 +42,6 @@ class State:
         except OSError:
             self._lock.close()
             raise BadInput(f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a second clone") from None
-        if self._begin:
-            self.begin()
         return self
 
     def begin(self) -> None:

@@ -21,6 +21,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+CHANGES = "resource_types repairs machine_types scaling_groups dependencies descriptions documents patience"
+"""Modules of this folder that change MiniStack by their `apply()`, in this order."""
+
 
 def environment(port: int, region: str, scratch: Path, enforce: bool) -> dict[str, str]:
     """MiniStack reads its settings when it is imported: these must be set before."""
@@ -96,22 +99,14 @@ def main() -> int:
     os.environ.update(environment(port, given.region, given.scratch, given.enforce))
     sys.path[:0] = [str(folder) for folder in (Path(__file__).parent, *(part.parent for part in given.part))]
 
-    import dependencies
-    import descriptions
-    import documents
-    import machine_types
-    import patience
-    import repairs
-    import resource_types
-    import scaling_groups
     from hypercorn.asyncio import serve
     from hypercorn.config import Config
     from ministack.app import app
     from ministack.core import lambda_runtime
 
-    more = [importlib.import_module(part.stem) for part in given.part]
-    builtin = (resource_types, repairs, machine_types, scaling_groups, dependencies, descriptions, documents, patience)
-    for part in (*builtin, *more):
+    # All are there before the first changes anything: some keep what they find.
+    parts = [importlib.import_module(name) for name in (*CHANGES.split(), *(part.stem for part in given.part))]
+    for part in parts:
         part.apply()
 
     config = Config()

@@ -175,17 +175,13 @@ class PaddleJob(_Part):
     ps: Replicas | None = _at("spec", "ps", default=None)
     worker: Replicas = _at("spec", "worker")
     intranet: Literal["PodIP", "Service"] = _at("spec", "intranet", default="PodIP")
+    """Whether pods get each other's addresses or names."""
     gloo: int = _at("spec", "withGloo", default=0)
 
     @property
     def roles(self) -> dict[str, Replicas]:
         """Those that it has, servers first."""
         return {"worker": self.worker} if self.ps is None else {"ps": self.ps, "worker": self.worker}
-
-    @property
-    def by_service(self) -> bool:
-        """Whether pods get each other's names; else their addresses."""
-        return self.intranet == "Service"
 
 
 class Service(_Part):

@@ -50,7 +50,7 @@ def _shared(job: PaddleJob, told: Mapping[str, str]) -> dict[str, str]:
     servers, workers = ([told[pod.name] for pod in pods(job) if pod.role == role] for role in ROLES)
     found = {
         "TRAINER_PORTS_NUM": str(PORTS),
-        "PADDLE_PORT": str(DRAWN if job.by_service else PORT),
+        "PADDLE_PORT": str(DRAWN if job.intranet == "Service" else PORT),
         "PADDLE_TRAINER_ENDPOINTS": _endpoints(workers),
         "PADDLE_TRAINERS": ",".join(workers),
         "PADDLE_TRAINERS_NUM": str(len(workers)),
@@ -78,7 +78,7 @@ def _hosts_file(file: Path, addresses: Mapping[str, str]) -> Path:
 async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
     """Runs all pods to their ends. Cancelling it kills every one before it returns."""
     given = {pod.name: addresses.next() for pod in pods(job)}
-    by_name = job.by_service and private_mounts_work()
+    by_name = job.intranet == "Service" and private_mounts_work()
     # How pods reach each other: by the names of their own Services, or by address.
     told = {name: name if by_name else address for name, address in given.items()}
     config_maps = {**host.manifests.config_maps, job.name: _shared(job, told)}

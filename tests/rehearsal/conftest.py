@@ -145,5 +145,6 @@ class Machine:
 def machine(tmp_path):
     """Afterwards no process that knows of it may be alive."""
     with State(tmp_path / ".rehearsal") as state:
+        state.begin()
         yield Machine(tmp_path, state)
     assert processes_of(tmp_path) == []

@@ -116,6 +116,7 @@ def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
         PriceFiles() as prices,
         Publisher(K3S["values"], {}) as k3s,
     ):
+        state.begin()
         for service in SERVICES:
             prices.offer(service, DATA["machines"] if service == "AmazonEC2" else [])
         stand_ins = {"KUBERNETES": cluster.url, "PRICES": prices.url, "K3S": k3s.url}
