@@ -54,7 +54,6 @@ def test_a_cluster_is_asked_where_one_is_named_or_was_used_since(run: Run, api: 
     ("record", "sentence"),
     [
         ("", "is no rehearsal's record"),
-        ("{}", "is no rehearsal's record"),
         ('{"view": 1}', "is no rehearsal's record"),
         ("of another folder", "secret cannot be used: outside of the job's folder"),
         ("gone", "there is no .rehearsal/job.json"),

@@ -77,14 +77,6 @@ def test_a_split_that_runs_is_waited_for(run: Run, api: JobController, folder: P
     assert data_jobs(api) == before
 
 
-def test_a_dry_run_needs_no_cluster_and_sends_nothing(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
-    done = run("submit", "--dry-run")
-    sent = [document["kind"] for document in yaml.safe_load_all(done.out)]
-    assert (done.code, sent[0], sent[-1]) == (0, "Namespace", "Job")
-    assert "would be sent once words-data-" in done.err
-
-
 PASSES = (
     "[pserver RANK] I0101 00:00:00.000000  12 brpc_ps_server.cc:72] noise",
     "[agent RANK] attempt 2 starts: 3 trainers",
@@ -296,12 +288,19 @@ def test_pods_that_do_not_start_or_are_not_even_made_say_why(run: Run, api: JobC
     assert "wait for other jobs, or raise namespace_limits" in run("status").out
 
 
-def test_the_program_goes_up_once_and_before_either_job(run: Run, api: JobController, folder: Path) -> None:
+def test_the_program_goes_up_once_and_before_either_job(
+    run: Run, api: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     api.volume = folder / "volume"
     (folder / "mine").mkdir()
     (folder / "mine" / "train.py").write_text("print('mine')\n")
     edit(folder, "program: {from: folder, path: mine}\n")
-    dry = run("submit", "--dry-run")
+    with monkeypatch.context() as without:
+        without.setenv("KUBECONFIG", "/nonexistent")
+        dry = run("submit", "--dry-run")
+    sent = [document["kind"] for document in yaml.safe_load_all(dry.out)]
+    assert (dry.code, sent[0], sent[-1], api.requests) == (0, "Namespace", "Job", [])
+    assert "would be sent once words-data-" in dry.err
     assert "mine would be uploaded: 1 files, 14 bytes" in dry.err and not (folder / "volume").exists()
 
     done = run("submit", "--wait")

@@ -191,11 +191,14 @@ def test_logs_from_the_volume(run: Run, job: JobFolder) -> None:
     assert done.code == 2 and "has no server.log on the volume" in done.err
 
 
-def test_resume_from_an_earlier_pass(run: Run, api: JobController, job: JobFolder) -> None:
+def test_resume_from_an_earlier_pass_shows_the_new_runs_lines_alone(run: Run, api: JobController, job: JobFolder) -> None:
     before = api.of("trainer")
     api.faults = [Fault("set_aside", "POST", cut=0)]
-    done = run("resume", "--from", "1", "--wait")
+    api.scripts["trainer"] = Script(lines=("trainer RANK goes on",))
+    done = run("resume", "--from", "1", "--follow", "--verbose")
     assert done.code == 0 and api.faults[0].times == 0, done.err
+    assert "is done: 3 of 3 pods succeeded" in done.err and "`paddle-aws results words --model` fetches the model" in done.err
+    assert sorted(done.out.splitlines()) == [f"trainer {rank} | trainer {rank} goes on" for rank in range(3)]
     assert [one.number for one in passes.newest_first(job)] == [1, 0]
     assert (job.attempt("run", 1) / "pass-00002.set-aside-1" / "done").exists()
     assert before[0]["metadata"]["uid"] != api.of("trainer")[0]["metadata"]["uid"]
@@ -204,14 +207,6 @@ def test_resume_from_an_earlier_pass(run: Run, api: JobController, job: JobFolde
     assert run("resume").code == 0
     done = run("resume")
     assert done.code == 2 and "runs already" in done.err
-
-
-def test_a_followed_resume_shows_the_new_runs_lines(run: Run, api: JobController, job: JobFolder) -> None:
-    api.scripts["trainer"] = Script(lines=("trainer RANK goes on",))
-    done = run("resume", "--follow", "--verbose")
-    assert done.code == 0 and "is done: 3 of 3 pods succeeded" in done.err
-    assert "`paddle-aws results words --model` fetches the model" in done.err
-    assert sorted(done.out.splitlines()) == [f"trainer {rank} | trainer {rank} goes on" for rank in range(3)]
 
 
 @pytest.mark.parametrize(
