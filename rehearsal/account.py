@@ -8,17 +8,16 @@ because its data may lie at an https:// address; the others talk to nobody but e
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import product
 from pathlib import Path
 
 from operations.account.bucket_upload import object_of, put
 from rehearsal.cloud import Cloud
+from rehearsal.pods.pod import Identity
 
 _WAY_OUT = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
-Identity = Callable[[str, str], Mapping[str, str]]
-"""A function of (namespace, service account) that gives the variables a pod of that account gets."""
 
 
 def upload(cloud: Cloud, source: Path, address: str) -> None:

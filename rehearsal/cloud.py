@@ -80,10 +80,7 @@ class Cloud:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the emulator and everything it started. Safe to call twice."""
+        """Ends the emulator and everything it started."""
         self._life.close()
 
     # What a client needs.

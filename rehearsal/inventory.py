@@ -7,8 +7,10 @@ gone: AWS deletes no key at once (7 to 30 days). What is retained is read from t
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
+
+from operations.account.aws import every
 
 if TYPE_CHECKING:
     from rehearsal.cloud import Cloud
@@ -29,34 +31,24 @@ Inventory = frozenset[Resource]
 """A snapshot of the account."""
 
 
-@dataclass(frozen=True)
-class Retained:
-    """What outlives its stack: resources by their physical ids, and of some a snapshot."""
+def retained(cloud: Cloud, stacks: list[str]) -> Callable[[Resource], bool]:
+    """Whether a resource is meant to outlive `stacks`, as they are deployed now: it, a part of it, or a volume's snapshot."""
+    client = cloud.client("cloudformation")
+    ids: dict[str, set[str]] = {"Retain": set(), "Snapshot": set()}
+    for stack in stacks:
+        body = client.get_template(StackName=stack)["TemplateBody"]
+        template = body if isinstance(body, dict) else json.loads(body)
+        policies = {name: one.get("DeletionPolicy", "") for name, one in template["Resources"].items()}
+        for one in every(client, "list_stack_resources", "StackResourceSummaries[]", StackName=stack):
+            for kind, found in ids.items():
+                if policies.get(one["LogicalResourceId"], "").startswith(kind) and one.get("PhysicalResourceId"):
+                    found.add(one["PhysicalResourceId"])
 
-    ids: frozenset[str]
-    volumes: frozenset[str]
-    """Volumes that leave a snapshot of themselves."""
-    cloud: Cloud
+    def covered(resource: Resource) -> bool:
+        if resource.type == "snapshot" and ids["Snapshot"]:
+            [snapshot] = cloud.client("ec2").describe_snapshots(SnapshotIds=[resource.id])["Snapshots"]
+            return snapshot["VolumeId"] in ids["Snapshot"]
+        # A bucket's objects and settings carry its name.
+        return any(known in resource.id for known in ids["Retain"])
 
-    @classmethod
-    def of(cls, cloud: Cloud, stacks: list[str]) -> Retained:
-        """Of `stacks`, as they are deployed now."""
-        client = cloud.client("cloudformation")
-        ids: dict[str, set[str]] = {"Retain": set(), "Snapshot": set()}
-        for stack in stacks:
-            body = client.get_template(StackName=stack)["TemplateBody"]
-            template = body if isinstance(body, dict) else json.loads(body)
-            policies = {name: one.get("DeletionPolicy", "") for name, one in template["Resources"].items()}
-            for page in client.get_paginator("list_stack_resources").paginate(StackName=stack):
-                for one in page["StackResourceSummaries"]:
-                    for kind, found in ids.items():
-                        if policies.get(one["LogicalResourceId"], "").startswith(kind) and one.get("PhysicalResourceId"):
-                            found.add(one["PhysicalResourceId"])
-        return cls(frozenset(ids["Retain"]), frozenset(ids["Snapshot"]), cloud)
-
-    def covers(self, resource: Resource) -> bool:
-        """Whether `resource` is one of them, or a part of one: a bucket's objects and settings carry its name."""
-        if resource.type == "snapshot" and self.volumes:
-            [snapshot] = self.cloud.client("ec2").describe_snapshots(SnapshotIds=[resource.id])["Snapshots"]
-            return snapshot["VolumeId"] in self.volumes
-        return any(known in resource.id for known in self.ids)
+    return covered

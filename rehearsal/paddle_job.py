@@ -37,7 +37,7 @@ def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJ
     if _brings_its_program(job, read, image):
         return job
     program = project / _stand_in(job)
-    return job.changed(ps=job.ps and _running(job.ps, program), worker=_running(job.worker, program))
+    return job.model_copy(update={"ps": job.ps and _running(job.ps, program), "worker": _running(job.worker, program)})
 
 
 def _stand_in(job: PaddleJob) -> Path:
@@ -55,8 +55,8 @@ def _brings_its_program(job: PaddleJob, read: Manifests, image: str) -> bool:
 
 def _running(replicas: Replicas, program: Path) -> Replicas:
     first, *others = replicas.template.containers
-    told = first.changed(command=("python3", str(program)), args=())
-    return replicas.changed(template=replicas.template.changed(containers=(told, *others)))
+    told = first.model_copy(update={"command": ("python3", str(program)), "args": ()})
+    return replicas.model_copy(update={"template": replicas.template.model_copy(update={"containers": (told, *others)})})
 
 
 def differences(job: PaddleJob, read: Manifests, image: str, *, gpus: int, names: bool) -> Iterator[str]:

@@ -29,7 +29,7 @@ from operations.jobs.training_metrics import Pass
 from rehearsal import account, interruption, paddle_job
 from rehearsal.cloud import Cloud, CloudError
 from rehearsal.evaluation import evaluate
-from rehearsal.inventory import Inventory, Resource, Retained
+from rehearsal.inventory import Inventory, Resource, retained
 from rehearsal.pods import manifests
 from rehearsal.pods.addresses import ROOM, AddressBlock
 from rehearsal.pods.container import private_mounts_work
@@ -98,8 +98,8 @@ class Rehearsal:
             host = self._host(cloud, state)
             self._bring(cloud, host)
             results = (self._paddle_job if host.manifests.paddle_jobs else self._job)(host, addresses)
-            retained = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
-        return replace(results, retained=retained)
+            left = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
+        return replace(results, retained=left)
 
     def _prepare_python(self) -> None:
         """The pods' Python: what cannot be installed, and a command that is not there, is said before anything is deployed."""
@@ -286,10 +286,10 @@ class Rehearsal:
 
     def _destroy(self, cloud: Cloud, before: Inventory, stacks: list[str]) -> tuple[Resource, ...]:
         with self.screen.phase("destroy") as phase:
-            retained = Retained.of(cloud, stacks)
+            meant = retained(cloud, stacks)
             cloud.destroy(self.config)
             left = sorted(cloud.inventory() - before)
-            if forgotten := [str(resource) for resource in left if not retained.covers(resource)]:
+            if forgotten := [str(resource) for resource in left if not meant(resource)]:
                 raise Failed("\n".join([f"cdk destroy left {len(forgotten)} resources behind", *forgotten]))
             but = f" but for {len(left)} that retain keeps" if left else ""
             phase.result = f"cdk destroy --all: the inventory is as before{but}"

@@ -2,7 +2,6 @@
 
 import fcntl
 import shutil
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -11,7 +10,7 @@ from operations.jobs.rehearsal_backend import LAST, RECORD
 from rehearsal.pods import image
 from rehearsal.pods.addresses import Names
 from rehearsal.pods.manifests import Manifests
-from rehearsal.pods.pod import Host
+from rehearsal.pods.pod import Host, Identity
 
 
 class State:
@@ -54,13 +53,7 @@ class State:
     def __exit__(self, *error: object) -> None:
         self._lock.close()
 
-    def host(
-        self,
-        project: Path,
-        read: Manifests,
-        interpreter: Path,
-        identity: Callable[[str, str], Mapping[str, str]] = lambda namespace, account: {},
-    ) -> Host:
+    def host(self, project: Path, read: Manifests, interpreter: Path, identity: Identity = lambda namespace, account: {}) -> Host:
         """What the pods of these manifests share; the image is laid out for them."""
         laid_out = image.read(project / "trainer_image" / "Dockerfile")
         laid_out.lay_out(project, self.image)

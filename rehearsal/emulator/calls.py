@@ -62,8 +62,7 @@ def call(service: str, operation: str, given: Mapping[str, Any]) -> dict[str, An
     """What the service answers to a template's properties, fitted to the call: names begin as the API's do, numbers and
     booleans are no text. Raises ValueError by the name of a property that the call does not know.
     """
-    answer: dict[str, Any] = getattr(client(service), operation)(**_fitted(_input(service, operation), given))
-    return answer
+    return getattr(client(service), operation)(**_fitted(_input(service, operation), given))
 
 
 def _fitted(shape: Any, value: Any) -> Any:

@@ -99,6 +99,5 @@ def _template_data(specification: Mapping[str, Any]) -> Mapping[str, Any]:
     name = specification.get("LaunchTemplateName") or specification.get("name")
     for key, record in ec2._launch_templates.items():
         if template == key or (name and record["LaunchTemplateName"] == name):
-            data: Mapping[str, Any] = record["Versions"][-1]["LaunchTemplateData"]
-            return data
+            return record["Versions"][-1]["LaunchTemplateData"]
     return {}

@@ -64,8 +64,7 @@ def _volume_update(update: Call, identifier: str, old: Properties, new: Properti
     for name in FIXED:
         if old.get(name) != new.get(name):
             raise ValueError(f"Update to resource type AWS::EC2::Volume property {name} is not supported")
-    made: Made = update(identifier, old, new, *rest)
-    return made
+    return update(identifier, old, new, *rest)
 
 
 def apply() -> None:

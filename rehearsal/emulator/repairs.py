@@ -191,15 +191,13 @@ def _secret_create(create: Call, logical_id: str, props: Properties, stack: str)
 def _named_on_creation(named: str, form: str, create: Call, logical_id: str, props: Properties, stack: str) -> Made:
     """The name that AWS makes up, which policies by name rely on: MiniStack puts the stack's name elsewhere."""
     name = props.get(named) or form.format(provisioners._physical_name(stack, logical_id, max_len=255))
-    made: Made = create(logical_id, {**props, named: name}, stack)
-    return made
+    return create(logical_id, {**props, named: name}, stack)
 
 
 def _named_on_update(named: str, update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
     before = old.get(named) or physical_id
     name = new.get(named) or (before if named in old else physical_id)
-    made: Made = update(physical_id, {**old, named: before}, {**new, named: name}, *rest)
-    return made
+    return update(physical_id, {**old, named: before}, {**new, named: name}, *rest)
 
 
 def _refuse_a_name_that_is_taken(kind: str, named: str, taken: Callable[[str], bool]) -> None:
@@ -208,8 +206,7 @@ def _refuse_a_name_that_is_taken(kind: str, named: str, taken: Callable[[str], b
     def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
         if taken(props.get(named, "")):
             raise ValueError(f"Resource of type '{kind}' with identifier '{props[named]}' already exists. (AlreadyExists)")
-        made: Made = create(logical_id, props, stack)
-        return made
+        return create(logical_id, props, stack)
 
     around(kind, create=created)
 

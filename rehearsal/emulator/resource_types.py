@@ -80,8 +80,7 @@ def before(kind: str, check: Callable[[Properties], None]) -> None:
 
     def checked(make: Call, *given: Any) -> Made:
         check(given[1] if len(given) == 3 else given[2])
-        made: Made = make(*given)
-        return made
+        return make(*given)
 
     around(kind, create=checked, update=checked)
 

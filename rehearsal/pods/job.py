@@ -162,10 +162,10 @@ def _with_index(template: PodTemplate) -> PodTemplate:
 
     def one(container: Container) -> Container:
         named = {known.name for known in container.environment}
-        return container if entry.name in named else container.changed(environment=(entry, *container.environment))
+        return container if entry.name in named else container.model_copy(update={"environment": (entry, *container.environment)})
 
     containers, before = map(one, template.containers), map(one, template.init_containers)
-    return template.changed(containers=tuple(containers), init_containers=tuple(before))
+    return template.model_copy(update={"containers": tuple(containers), "init_containers": tuple(before)})
 
 
 def last_lines(log: Path, count: int = 20) -> str:

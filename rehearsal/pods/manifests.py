@@ -6,7 +6,7 @@ A field here is one that is honoured (fields.yaml holds the lists); a mount with
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -22,10 +22,6 @@ class _Part(BaseModel):
     """A part of a document; the defaults are Kubernetes'."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
-
-    def changed(self, **fields: object) -> Self:
-        """The same with other values."""
-        return self.model_copy(update=fields)
 
 
 T = TypeVar("T", bound=_Part)

@@ -100,10 +100,8 @@ def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str, told: str, 
     first, *others = template.containers
     role = ROLES[pod.role]
     own = {"POD_IP": told, "PADDLE_TRAINER_ID": str(pod.number), "TRAINING_ROLE": role, "PADDLE_TRAINING_ROLE": role}
-    first = first.changed(
-        environment=(*first.environment, *(EnvironmentEntry(name=name, value=value) for name, value in own.items())),
-        config_maps=(*first.config_maps, job.name),
-    )
+    variables = (*first.environment, *(EnvironmentEntry(name=name, value=value) for name, value in own.items()))
+    first = first.model_copy(update={"environment": variables, "config_maps": (*first.config_maps, job.name)})
     facts = PodFacts(pod.name, job.namespace, template.labels, template.annotations, address, template.service_account)
-    template = template.changed(containers=(first, *others))
+    template = template.model_copy(update={"containers": (first, *others)})
     return Pod(host, template, facts, hostname=pod.name, etc_hosts=etc_hosts)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from paddle_node import contract
@@ -19,6 +19,9 @@ from rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate
 BACK_OFF_SHARE = 0.1
 """Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal a tenth of that, and never more than three seconds."""
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 30.0
+
+Identity = Callable[[str, str], Mapping[str, str]]
+"""A function of (namespace, service account) that gives the variables a pod of that account gets, as EKS Pod Identity does."""
 
 
 def back_off(failures: int) -> float:
@@ -40,8 +43,7 @@ class Host:
     names: Names
     interpreter: Path
     """The folder that is first on the pods' PATH: `.venv-image/bin`."""
-    identity: Callable[[str, str], Mapping[str, str]] = field(default=lambda namespace, account: {})
-    """What EKS Pod Identity would inject for (namespace, service account)."""
+    identity: Identity
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from ministack.core.responses import get_account_id
 from ministack.services import cloudformation, iam
 from ministack.services.cloudformation import handlers, stacks
-from resource_types import before
+from resource_types import Call, before
 
-Call = Callable[..., Any]
 IMPORTS_NOTHING = ("DELETE_COMPLETE", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE")
 
 
