@@ -18,7 +18,11 @@ LABEL = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 class Key(Settings):
     """The KMS key that encrypts data, secrets and logs."""
 
-    existing_arn: str | None = Field(default=None, pattern=_KEY_ARN, examples=[_KEY_EXAMPLE])
+    existing_arn: str | None = Field(
+        default=None,
+        pattern=_KEY_ARN,
+        examples=[_KEY_EXAMPLE],
+    )
     """Use this key. Its policy must let CloudWatch Logs use it (docs/aws.md)."""
 
 
