@@ -92,7 +92,7 @@ def begin(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Life]
         # The synthesized templates are validated by the tests of the stacks: here that would be half of the time.
         cloud = Cloud(project=PROJECT, state=tmp_path / "state", parts=[REFUSALS], extra={"CDK_VALIDATION": "false"})
         cloud.__enter__()
-        request.addfinalizer(cloud.close)
+        request.addfinalizer(cloud.__exit__)
         settings = yaml.safe_load(file.read_text())
         prepare(cloud, settings)
         config = tmp_path / "cluster.yaml"
