@@ -171,15 +171,18 @@ def _die_with_parent() -> None:
 
 
 def _descendants(ancestor: int, but: Collection[int]) -> Iterator[int]:
-    """The living descendants of a process, those of `but` and below left out. One that ended is none, reaped or not."""
+    """The descendants of a process, those of `but` and below left out.
+
+    A zombie is one until it is reaped: where its main thread alone has ended, the others still hold its ports.
+    """
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                state, parent = Path(entry.path, "stat").read_text().rpartition(")")[2].split()[:2]
-                children.setdefault(int(parent), []).append(0 if state in "ZX" else int(entry.name))
+                parent = Path(entry.path, "stat").read_text().rpartition(")")[2].split()[1]
+                children.setdefault(int(parent), []).append(int(entry.name))
     found = [ancestor]
     while found:
-        below = [pid for pid in children.get(found.pop(), ()) if pid and pid not in but]
+        below = [pid for pid in children.get(found.pop(), ()) if pid not in but]
         yield from below
         found += below
