@@ -28,6 +28,10 @@ def main() -> None:
     arguments = parser.parse_args()
     with cli_errors("interrupted: no process is left, and nothing of this run in .rehearsal/"):
         fit = _check_machine(_PROJECT)
+        for setting in (arguments.config, arguments.job):
+            if not setting.is_file():
+                found = "is no file" if setting.exists() else "does not exist"
+                raise BadInput(f"{setting} {found}: name an existing file with --config or --job")
         _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments)
 
 
