@@ -98,7 +98,7 @@ check_state() {
 # restore.sh needs what comes before.
 check_database() {
   [ ! -s "$STATE/distribution-version" ] || [ -d "$STATE/db/etcd/member/wal" ] ||
-    fail "the state volume $STATE_VOLUME has served before, but holds no etcd database: a restore ended halfway: finish it with sudo $HERE/restore.sh"
+    fail "the state volume $STATE_VOLUME has served before, but holds no etcd database: a restore ended halfway; finish it with sudo $HERE/restore.sh"
 }
 
 # The address is the interface's, which EC2 gave this machine at launch; etcd knows itself by it.
