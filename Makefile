@@ -88,7 +88,7 @@ lock: setup  ## resolve the lock files anew, from the ranges, and EC2's list of 
 	@$(COMPILE) -o rehearsal/emulator/requirements.lock rehearsal/emulator/requirements.in
 	@$(COMPILE) -o requirements/checkov.lock requirements/checkov.in
 	@rm -rf .cache/moto && $(BIN)/python -m pip download -qq --no-deps --dest .cache/moto moto
-	@$(BIN)/python tests/aws/instance_types.py .cache/moto/*.whl > stacks/instance_types.json
+	@$(BIN)/python tests/aws/instance_types.py .cache/moto/*.whl > constructs_lib/ec2/instance_types.json
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
 .PHONY: machine python paddle-python environments

@@ -54,6 +54,8 @@ class ClusterOutputs(model.Settings):
     """Whether nodes reach each other at any port: not between a self-managed cluster's."""
     kubernetes_version: str = ""
     """Such as 1.35; empty: unknown, and manifests say nothing that an older cluster would refuse."""
+    auto_mode: str = ""
+    """What EKS Auto Mode makes nodes from, as JSON; empty: nodes come from node groups."""
     placeholders: bool = False
     """True where nothing was deployed: the manifests can be read and checked, not applied."""
 

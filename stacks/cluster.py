@@ -9,6 +9,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.ec2.machine import auto_mode_role
 from constructs_lib.eks.addon import PodIdentity
 from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
@@ -29,6 +30,7 @@ class ClusterStack(ClusterPart):
         super().__init__(scope, spec, "cluster", "Kubernetes control plane")
         self.add_stack_dependency(storage)
         self.storage, network, access = storage, storage.network, storage.network.access
+        self.auto_mode_role = auto_mode_role(self, "NodeRole") if spec.auto else None
         self.cluster = self._cluster(versions)
         self._grant_access(access)
         data = PodIdentity(self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=DATA_ACCOUNT)
@@ -74,6 +76,7 @@ class ClusterStack(ClusterPart):
             encryption_key=network.access.key,
             service_ipv4_cidr=settings.services,
             addon_versions=versions,
+            auto_mode_role=self.auto_mode_role,
             **settings.model_dump(include={"version", "public_access_from", "log_days", "oidc_provider"}),
         )
 

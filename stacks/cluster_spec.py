@@ -15,7 +15,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from settings.model import Fault, Refused, Settings, read
 from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, TUNNEL_TYPE, ControlPlane
@@ -42,6 +42,12 @@ OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
 DATA_ACCOUNT = "paddle-data"
 """Service account of the data job, as its manifests name it: it alone may read the bucket. Trainers have no rights in AWS."""
 
+NOT_WITH_AUTO = ("kind", "min", "desired", "auto_repair", "ssh")
+"""A node group's settings that EKS Auto Mode does not have."""
+
+PART_OF_AUTO = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent", "coredns", "eks-node-monitoring-agent")
+"""Add-ons that are part of EKS Auto Mode's own machines."""
+
 NO_BUDGETS = (
     *("af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-3", "ap-south-2", "ap-southeast-3", "ap-southeast-4"),
     *("ap-southeast-5", "ap-southeast-6", "ap-southeast-7", "ca-west-1", "eu-central-2", "eu-north-1", "eu-south-1"),
@@ -58,6 +64,9 @@ class Jobs(Settings):
 
     namespace: DnsLabel = "paddle"
     """The jobs' Kubernetes namespace, as in job.yaml."""
+    queue: DnsLabel | None = None
+    """Kueue's queue, which `paddle-aws setup` makes where Kueue is installed; jobs with `gang: {kind: kueue, queue: <name>}` wait
+    in it until all their cores and GPUs are free."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.namespace.startswith("kube-"):
@@ -113,7 +122,10 @@ class ClusterSpec(Settings):
     """The image repository."""
     cluster: ControlPlane = ControlPlane()
     """The Kubernetes control plane."""
-    nodes: dict[GroupName, NodeGroup] = Field(default={"workers": NodeGroup()}, min_length=1)
+    compute: Literal["fixed", "auto"] = "fixed"
+    """fixed: node groups of the size that you set. auto: EKS Auto Mode makes a group's nodes when a job waits for them and ends
+    them afterwards; run `paddle-aws setup` after the deploy (docs/aws.md compares the two)."""
+    nodes: dict[GroupName, NodeGroup] = Field(default={"workers": NodeGroup()}, min_length=1, validate_default=True)
     """Node groups by name; unset: one, `workers`."""
     jobs: Jobs = Jobs()
     """Where jobs run."""
@@ -153,13 +165,22 @@ class ClusterSpec(Settings):
 
     @field_validator("nodes")
     @classmethod
-    def _groups(cls, groups: dict[str, NodeGroup]) -> dict[str, NodeGroup]:
-        for name in groups:
+    def _groups(cls, groups: dict[str, NodeGroup], info: ValidationInfo) -> dict[str, NodeGroup]:
+        auto = info.data.get("compute") == "auto"
+        for name, group in groups.items():
+            for setting in NOT_WITH_AUTO if auto else ():
+                if setting in group.model_fields_set:
+                    raise Refused(
+                        f"{name}.{setting}", getattr(group, setting), "compute is auto, where AWS decides it: leave it out"
+                    )
+            if auto and None in map(most_vcpus, group.instance_types):
+                raise Refused(f"{name}.instance_types", ", ".join(group.instance_types), "EKS Auto Mode takes no metal machines")
             if name in ADDONS or name.endswith("-self-managed"):
                 raise Refused(
                     "", name, "names of add-ons, and those that end with -self-managed, are taken; name the group otherwise"
                 )
-        return groups
+        # Between jobs there is no node.
+        return {name: group.model_copy(update={"min": 0, "desired": 0}) for name, group in groups.items()} if auto else groups
 
     @field_validator("tags")
     @classmethod
@@ -177,7 +198,7 @@ class ClusterSpec(Settings):
         return tags
 
     def _faults(self) -> Iterator[Fault]:
-        for rule in (self._zones, self._addresses, self._self_managed, self._untainted, self._region):
+        for rule in (self._zones, self._addresses, self._compute, self._self_managed, self._untainted, self._region):
             yield from rule()
 
     def _zones(self) -> Iterator[Fault]:
@@ -225,7 +246,7 @@ class ClusterSpec(Settings):
         if not self.cluster.self_managed:
             return
         for name, group in self.nodes.items():
-            for setting in ("kind", "gpu", "efa", "auto_repair"):
+            for setting in ("kind", "gpu", "efa", "auto_repair", "capacity_block"):
                 found = getattr(group, setting)
                 if setting in group.model_fields_set and found and found != "self-managed":
                     allowed = "allowed with cluster.kind eks only, and the kind is self-managed"
@@ -256,7 +277,7 @@ class ClusterSpec(Settings):
         # coredns and the EFS driver's controller tolerate no taint of ours: on tainted nodes alone they wait, and the deploy
         # fails after twenty minutes. An existing cluster may have other nodes for them; a self-managed one runs them beside its
         # control plane.
-        if self.cluster.existing or self.cluster.self_managed:
+        if self.auto or self.cluster.existing or self.cluster.self_managed:
             return
         if not any(group.desired and not group.repels for group in self.nodes.values()):
             allowed = (
@@ -264,6 +285,18 @@ class ClusterSpec(Settings):
                 f"driver never start (to pay for no node, destroy {self.name}-nodes)"
             )
             yield Refused("nodes", ", ".join(self.nodes), allowed)
+
+    def _compute(self) -> Iterator[Fault]:
+        if self.auto and (self.cluster.self_managed or self.cluster.existing):
+            yield Refused("compute", "auto", "allowed with a new cluster of cluster.kind eks only")
+        if self.auto and self.deployer == "restricted":
+            yield Refused(
+                "compute", "auto", "allowed with deployer administrator only: no boundary holds what EKS Auto Mode may do"
+            )
+        if self.auto and (ours := sorted(self.cluster.addons.keys() & set(PART_OF_AUTO))):
+            yield Refused(
+                f"cluster.addons.{ours[0]}", self.cluster.addons[ours[0]], "EKS Auto Mode has it built in: leave it out"
+            )
 
     def _region(self) -> Iterator[Fault]:
         if self.budget and self.budget.monthly_usd and self.region in NO_BUDGETS:
@@ -293,6 +326,16 @@ class ClusterSpec(Settings):
     def cluster_name(self) -> str:
         """The name that EKS knows the cluster by."""
         return self.cluster.existing.name if self.cluster.existing else self.name
+
+    @property
+    def all_tags(self) -> dict[str, str]:
+        """Those of each resource."""
+        return {**self.tags, "project": "paddle-aws", "cluster": self.name, "owner": self.owner}
+
+    @property
+    def auto(self) -> bool:
+        """Whether EKS Auto Mode makes the nodes."""
+        return self.compute == "auto"
 
     @property
     def node_metrics(self) -> bool:

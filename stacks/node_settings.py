@@ -1,13 +1,13 @@
 """cluster.yaml's `nodes`: groups of equal machines. Imports no aws_cdk."""
 
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from dataclasses import fields
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from constructs_lib.ec2.node_shape import INSTANCE_TYPES, NodeShape, efa_cards
 from settings.model import Fault, Refused, Settings
 from stacks.network_settings import SshRanges, ZoneNames, once
 
@@ -16,9 +16,6 @@ GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+
 ARM_TYPE = re.compile(r"(a1|[a-z]+\d+[a-z]*g[a-z]*)\..+")
 XEN_TYPE = re.compile(r"(c[134]|d2|f1|g2|g3s?|h1|i[23]|m[1-4]|p[23]|r[34]|t[12]|x1e?)\.(?!metal).+")
 """Machines before Nitro: hypervisor xen in the VPC CNI's table of instance types, and g2, g3 and p2, which it has no more."""
-
-SIZES_WITH: Any = json.loads(Path(__file__).with_name("instance_types.json").read_text(encoding="utf-8"))
-"""Setting: family: its sizes that can have it, for families in which not all can (`make lock` reads them from EC2's own list)."""
 
 _SIZE = re.compile(r"[^.]+\.(?:(nano|micro|small|medium|large)|(?:metal-)?(\d*)xl(?:arge)?)")
 
@@ -87,7 +84,11 @@ class NodeGroup(Settings):
     placement_group: bool = False
     """Place nodes close together in one zone."""
     efa: bool = False
-    """An Elastic Fabric Adapter on each node; docs/aws.md lists the instance types that have one."""
+    """An Elastic Fabric Adapter on each network card that takes one; docs/aws.md lists the instance types that have one."""
+    capacity_reservation: str | None = Field(default=None, pattern="^cr-[0-9a-f]{8,17}$", examples=["cr-0123456789abcdef0"])
+    """Take the nodes from this reservation, an On-Demand one or a Capacity Block."""
+    capacity_block: bool = False
+    """The reservation is a Capacity Block: set `desired` 0 before it begins, and after it has ended."""
     auto_repair: bool | None = None
     """Replace nodes that fail; unset: on for managed groups. Self-managed ones follow EC2's checks."""
     ssh: Ssh | None = None
@@ -125,21 +126,47 @@ class NodeGroup(Settings):
         for field, lack, example in (
             ("efa", "it has no Elastic Fabric Adapter", "c5n.18xlarge"),
             ("placement_group", "EC2 takes none of its family into one", "m5.large"),
+            ("capacity_reservation", "", ""),
         ):
-            if not getattr(self, field):
+            if not (found := getattr(self, field)):
                 continue
             if len(self.availability_zones) != 1:
-                yield Refused(field, True, "it works within one zone: name exactly one in {here}availability_zones")
-            for value in self.instance_types:
+                yield Refused(field, found, "it works within one zone: name exactly one in {here}availability_zones")
+            for value in self.instance_types if lack else ():
                 family, _, size = value.partition(".")
-                sizes = SIZES_WITH[field].get(family, [size])
+                sizes = INSTANCE_TYPES[field].get(family, [size])
                 if size not in sizes:
                     like = ", ".join(f"{family}.{one}" for one in sizes) or f"types such as {example}"
                     yield Refused("instance_types", value, f"{{here}}{field} is true, and {lack}: allowed are {like}")
+        if self.efa:
+            try:
+                efa_cards(self.instance_types)
+            except ValueError as error:
+                yield Refused("instance_types", ", ".join(self.instance_types), f"{{here}}efa is true, and {error}")
+        if self.spot and self.capacity_reservation:
+            yield Refused("spot", True, "nodes from {here}capacity_reservation are not spare: leave one of the two out")
+        if self.capacity_block and not (self.capacity_reservation and self.kind == "managed" and len(self.instance_types) == 1):
+            yield Refused(
+                "capacity_block", True, "it wants {here}capacity_reservation, kind managed and exactly one instance type"
+            )
         if self.gpu and any((taint.key, taint.effect) == ("nvidia.com/gpu", "NoSchedule") for taint in self.taints):
             yield Refused("taints", "nvidia.com/gpu:NoSchedule", "{here}gpu adds it already: leave it out")
         if self.auto_repair and self.kind == "self-managed":
             yield Refused("auto_repair", True, "allowed with {here}kind managed only; an Auto Scaling group checks by itself")
+
+    @property
+    def shape(self) -> NodeShape:
+        """The same for a construct."""
+        return NodeShape(
+            **{field.name: getattr(self, field.name) for field in fields(NodeShape) if field.name in type(self).model_fields},
+            key_pair=self.ssh.key_pair if self.ssh else None,
+            ssh_from=self.ssh.allowed_from if self.ssh else (),
+        )
+
+    @property
+    def gpus(self) -> int:
+        """Fewest GPUs of one of its machines."""
+        return min(INSTANCE_TYPES["gpus"].get(name, 0) for name in self.instance_types) if self.gpu else 0
 
     @property
     def repels(self) -> bool:

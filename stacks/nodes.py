@@ -1,17 +1,17 @@
 """What computes: node groups, and the add-ons that need a node to become healthy."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from aws_cdk import CfnOutput, CfnResource
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from constructs_lib.acknowledged import acknowledge
 from constructs_lib.ec2.machine import node_role
 from constructs_lib.ec2.node_group import NodeGroupProps
-from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.eks.addon import ClusterAddon, ContainerLogs, EfsDriver
+from constructs_lib.eks.auto_mode import AutoModeNodes
 from constructs_lib.eks.managed_nodes import AMI_TYPES, ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManagedNodes
 from constructs_lib.storage.file_system import MountableFileSystem
@@ -32,14 +32,22 @@ class NodesStack(ClusterPart):
         super().__init__(scope, spec, "nodes", "worker nodes")
         self._home, self._cluster, self._versions = home, home.cluster, versions
         # One role for all groups of a kind: EKS knows those of managed groups by itself, and of the others by one entry.
-        kinds = {group.kind for group in spec.nodes.values()}
+        kinds = set() if spec.auto else {group.kind for group in spec.nodes.values()}
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
         self._joining = SelfManagedNodeRole(self, "SelfManaged", cluster=self._cluster) if "self-managed" in kinds else None
-        self.groups = [self._group(name, group) for name, group in spec.nodes.items()]
+        self.groups = [] if spec.auto else [self._group(name, group) for name, group in spec.nodes.items()]
+        if home.auto_mode_role:
+            shapes = {name: group.shape for name, group in spec.nodes.items()}
+            clients = [home.storage.file_system.client_security_group]
+            vpc, role = home.storage.network.vpc, home.auto_mode_role
+            auto = AutoModeNodes(self, "Auto", cluster=self._cluster, vpc=vpc, role=role, shapes=shapes, security_groups=clients)
+            CfnOutput(self, "AutoMode", value=auto.machines)
+            acknowledge(self, "`paddle-aws setup` writes them into NodeClasses", "cfn-lint:W6001")
         for addon in self._addons():
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
             addon.node.add_dependency(*(group.resource for group in self.groups))
-        CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
+        if self.groups:
+            CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
 
     def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
         network, cluster, settings = self._home.storage.network, self._cluster, self.spec.cluster
@@ -71,9 +79,9 @@ class NodesStack(ClusterPart):
         def plain(name: str) -> CfnResource:
             return ClusterAddon(self, name, cluster=cluster, addon_name=name, version=versions.get(name)).resource
 
-        addons = [plain("coredns")]
+        addons = [] if spec.auto else [plain("coredns")]
         addons.append(EfsDriver(self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")).resource)
-        if any(group.kind == "managed" and group.auto_repair is not False for group in spec.nodes.values()):
+        if not spec.auto and any(group.kind == "managed" and group.auto_repair is not False for group in spec.nodes.values()):
             # Repair acts on what this agent sees: kernel, network, disk and GPU faults beside a silent kubelet.
             addons.append(plain("eks-node-monitoring-agent"))
         if spec.node_metrics:
@@ -93,14 +101,9 @@ class NodesStack(ClusterPart):
 
 def props_of(group: NodeGroup, file_system: MountableFileSystem, encryption_key: kms.IKey | None) -> NodeGroupProps:
     """A group's settings as its construct takes them, of whatever kind it is."""
-    shape = NodeShape(
-        **{field.name: getattr(group, field.name) for field in fields(NodeShape) if field.name in NodeGroup.model_fields},
-        key_pair=group.ssh.key_pair if group.ssh else None,
-        ssh_from=group.ssh.allowed_from if group.ssh else (),
-    )
     zones = group.availability_zones
     return NodeGroupProps(
-        shape=shape,
+        shape=group.shape,
         min_size=group.min,
         desired_size=group.desired,
         max_size=group.max,

@@ -30,7 +30,7 @@ class ClusterPart(Stack):
         self.spec = spec
         self.removal_policy = RemovalPolicy.RETAIN if spec.retain else RemovalPolicy.DESTROY
         tags = Tags.of(self)
-        for key, value in {**spec.tags, "project": "paddle-aws", "cluster": spec.name, "owner": spec.owner}.items():
+        for key, value in spec.all_tags.items():
             tags.add(key, value)
         # kube-up's tag of old, by which its documents find what belongs to a cluster. Not on security groups: Kubernetes' load
         # balancers want exactly one of a node's groups to carry a cluster's tag, and EKS tags the one that it makes. (A

@@ -1,5 +1,6 @@
 """EC2 machines: IAM roles, launch templates (IMDSv2 only, encrypted disks), and how an Auto Scaling group replaces them."""
 
+import json
 from typing import Any
 
 from aws_cdk import CfnAutoScalingRollingUpdate, CfnCreationPolicy, CfnResourceSignal, CfnUpdatePolicy
@@ -10,6 +11,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
+from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.statements import OF_MACHINES, statements
 
 SIGNAL_TIMEOUT = "PT15M"
@@ -31,6 +33,11 @@ def node_role(scope: Construct, id: str) -> iam.Role:
     """A role that EC2 instances take to be nodes: join the cluster, pull images, take a Session Manager session; no more."""
     reason = "what EKS's documents ask for; AWS keeps them in step with the daemons"
     return session_role(scope, id, reason, *NODE_POLICIES)
+
+
+def auto_mode_role(scope: Construct, id: str) -> iam.Role:
+    """A role for EKS Auto Mode's machines: be nodes and pull images. Nobody logs in to them."""
+    return _role(scope, id, "what EKS's documents ask for", "AmazonEKSWorkerNodeMinimalPolicy", PULL_ONLY)
 
 
 def session_role(scope: Construct, id: str, reason: str = "", *policies: str) -> iam.Role:
@@ -97,6 +104,29 @@ def launch_template(
     if image_id:
         override(template, "ImageId", image_id)
     return template
+
+
+def nodeadm(settings: dict[str, Any], shape: NodeShape) -> ec2.UserData:
+    """User data for Amazon Linux 2023's nodeadm (https://awslabs.github.io/amazon-eks-ami/nodeadm/): `settings` of a NodeConfig.
+
+    The disks of a machine that has some become one, with the pods' scratch on it.
+    """
+    disks = {"instance": {"localStorage": {"strategy": "RAID0"}}} if shape.has_disks else {}
+    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": {**settings, **disks}}
+    lines = (
+        "MIME-Version: 1.0",
+        'Content-Type: multipart/mixed; boundary="//"',
+        "",
+        "--//",
+        "Content-Type: application/node.eks.aws",
+        "",
+        # JSON is YAML; as one Fn::Sub-free string with tokens in it.
+        json.dumps(config, indent=2),
+        "",
+        "--//--",
+        "",
+    )
+    return ec2.UserData.custom("\n".join(lines))
 
 
 def override(template: ec2.LaunchTemplate, field: str, value: Any) -> None:

@@ -18,6 +18,15 @@ from constructs_lib.network.subnets import chosen
 from constructs_lib.storage.key import open_to
 
 
+def efa_group(scope: Construct, vpc: ec2.IVpc) -> ec2.SecurityGroup:
+    """The security group of adapters: all traffic within the group, in both directions, as EFA's documents ask."""
+    group = ec2.SecurityGroup(scope, "Efa", vpc=vpc, description="Fabric between the nodes", allow_all_outbound=False)
+    group.add_ingress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
+    group.add_egress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
+    acknowledge(group, "the source is the group itself", "NIST.800.53.R5-EC2RestrictedCommonPorts")
+    return group
+
+
 class NodesCluster(Protocol):
     """What a node's machine needs of its cluster: of EKS or self-managed."""
 
@@ -95,7 +104,7 @@ class NodeGroup(Construct):
         if shape.key_pair:
             groups.append(self._ssh_group(home))
         if shape.efa:
-            groups.append(self._efa_group(home))
+            groups.append(efa_group(home, self._vpc))
         template = launch_template(
             home,
             disk_gib=shape.volume_gib,
@@ -115,8 +124,18 @@ class NodeGroup(Construct):
         if shape.efa:
             # Groups belong to the interface where a template names one.
             override(template, "SecurityGroupIds", None)
-            fabric = {"DeviceIndex": 0, "InterfaceType": "efa", "DeleteOnTermination": True}
-            override(template, "NetworkInterfaces", [{**fabric, "Groups": [group.security_group_id for group in groups]}])
+            common = {"DeleteOnTermination": True, "Groups": [group.security_group_id for group in groups]}
+            fabric = [
+                {"NetworkCardIndex": card, "DeviceIndex": device, "InterfaceType": kind, **common}
+                for card, device, kind in shape.interfaces
+            ]
+            override(template, "NetworkInterfaces", fabric)
+        if shape.capacity_reservation:
+            target = {"CapacityReservationTarget": {"CapacityReservationId": shape.capacity_reservation}}
+            override(template, "CapacityReservationSpecification", target)
+        if shape.capacity_block:
+            override(template, "InstanceMarketOptions", {"MarketType": "capacity-block"})
+            override(template, "InstanceType", shape.instance_types[0])
         Tags.of(template).add("Name", f"{self._cluster.cluster_name}/{self.node.id}")
         return template
 
@@ -129,14 +148,6 @@ class NodeGroup(Construct):
             raise ValueError(f"{self.node.path}: ssh_from is {', '.join(shape.ssh_from)}: SSH is never opened to everybody")
         for cidr in shape.ssh_from:
             group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(22), "SSH")
-        return group
-
-    def _efa_group(self, home: Construct) -> ec2.SecurityGroup:
-        # EFA's documents: all traffic within the group, in both directions; nothing else passes an adapter's own protocol.
-        group = ec2.SecurityGroup(home, "Efa", vpc=self._vpc, description="Fabric between the nodes", allow_all_outbound=False)
-        group.add_ingress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
-        group.add_egress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
-        acknowledge(group, "the source is the group itself", "NIST.800.53.R5-EC2RestrictedCommonPorts")
         return group
 
     def _scaling_group(

@@ -1,12 +1,18 @@
-"""What one node of a group is: machine, disk, network, and how Kubernetes sees it. The same for both kinds of groups."""
+"""What one node of a group is: machine, disk, network, and how Kubernetes sees it. The same for all kinds of groups."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 GPU_LABEL = "paddle-aws/gpu"
 EFA_LABEL = "paddle-aws/efa"
 GPU_TAINT = "nvidia.com/gpu"
+
+INSTANCE_TYPES: Any = json.loads(Path(__file__).with_name("instance_types.json").read_text(encoding="utf-8"))
+"""What EC2's own list says (`make lock` reads it): setting: family: its sizes that can have it, where not all can; `efa_cards`:
+first and last network card with an EFA, for types with several; `disks`: families with disks of their own; `gpus`: NVIDIA's."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,9 @@ class NodeShape:
         labels: Kubernetes labels.
         taints: Kubernetes taints.
         placement_group: close together in one zone.
-        efa: an Elastic Fabric Adapter on the first network card, and label `paddle-aws/efa=true`.
+        efa: an Elastic Fabric Adapter on each network card that takes one, and label `paddle-aws/efa=true`.
+        capacity_reservation: id of the reservation that the nodes are taken from, an On-Demand one or a Capacity Block.
+        capacity_block: that reservation is a Capacity Block.
         key_pair: EC2 key pair for SSH; None: Session Manager only.
         ssh_from: CIDRs that may connect to port 22.
     """
@@ -44,6 +52,8 @@ class NodeShape:
     taints: Sequence[NodeTaint] = ()
     placement_group: bool = False
     efa: bool = False
+    capacity_reservation: str | None = None
+    capacity_block: bool = False
     key_pair: str | None = None
     ssh_from: Sequence[str] = ()
 
@@ -57,3 +67,29 @@ class NodeShape:
     def all_taints(self) -> tuple[NodeTaint, ...]:
         """The taints, with the one that `gpu` adds."""
         return (*self.taints, *((NodeTaint(GPU_TAINT, "true"),) if self.gpu else ()))
+
+    @property
+    def has_disks(self) -> bool:
+        """Whether each type has disks of its own (instance store), which become the pods' scratch."""
+        return all(name.partition(".")[0] in INSTANCE_TYPES["disks"] for name in self.instance_types)
+
+    @property
+    def interfaces(self) -> list[tuple[int, int, str]]:
+        """(card, device, type) of each network interface of a machine with EFA: EKS's layout, one address for all of them.
+
+        Raises ValueError for types of which not all have adapters on the same cards.
+        """
+        first, last = efa_cards(self.instance_types)
+        if first == last:
+            return [(0, 0, "efa")]
+        fabric = [(card, 0 if card else 1, "efa-only") for card in range(first, last + 1)]
+        return [(0, 0, "interface"), *fabric]
+
+
+def efa_cards(instance_types: Sequence[str]) -> tuple[int, int]:
+    """The first and last network card with an EFA. Raises ValueError where the types differ."""
+    cards = {tuple(INSTANCE_TYPES["efa_cards"].get(name, (0, 0))) for name in instance_types}
+    if len(cards) > 1:
+        raise ValueError("their adapters are on different network cards, and one launch template names the cards for all")
+    first, last = cards.pop()
+    return first, last

@@ -9,14 +9,18 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, managed_policies
+from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
 from constructs_lib.eks.addon import ClusterAddon
 from constructs_lib.network.addresses import everybody
 from constructs_lib.network.subnets import chosen
+from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.key import EndingLogGroup
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 """Daemons: they are healthy without a node, so they come with the cluster. Those with a Deployment come with the nodes."""
+
+AUTO_MODE_POLICIES = tuple(f"AmazonEKS{part}Policy" for part in ("Compute", "BlockStorage", "LoadBalancing", "Networking"))
+"""What EKS Auto Mode's documents ask for, beside every control plane's policy."""
 
 
 class TrainingCluster(eks.Cluster):
@@ -46,6 +50,8 @@ class TrainingCluster(eks.Cluster):
         service_ipv4_cidr: addresses of Kubernetes services, apart from the VPC's; self-managed nodes need it too.
         log_days: how long control-plane logs are kept; 0: none are written.
         addon_versions: add-on: version, for those of NODELESS_ADDONS that should not have EKS's default version.
+        auto_mode_role: EKS Auto Mode makes and ends the nodes, with this role (`auto_mode_role`), for NodePools that are applied
+            later; None: nodes are added by node groups.
         oidc_provider: also make an IAM OIDC provider (by CloudFormation alone), for tools that use roles for service accounts.
         kubectl_provider_options: the Lambda function that applies manifests; None: there is none.
     """
@@ -64,6 +70,7 @@ class TrainingCluster(eks.Cluster):
         service_ipv4_cidr: str = "172.20.0.0/16",
         log_days: int = 90,
         addon_versions: Mapping[str, str] | None = None,
+        auto_mode_role: iam.IRole | None = None,
         oidc_provider: bool = False,
         role: iam.IRole | None = None,
         kubectl_provider_options: eks.KubectlProviderOptions | None = None,
@@ -80,6 +87,7 @@ class TrainingCluster(eks.Cluster):
         if everybody(public_access_from):
             ranges = ", ".join(public_access_from)
             raise ValueError(f"{path}: public_access_from is {ranges}: the endpoint is never opened to everybody")
+        kind = eks.DefaultCapacityType
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)
         super().__init__(
@@ -94,8 +102,10 @@ class TrainingCluster(eks.Cluster):
             secrets_encryption_key=encryption_key,
             service_ipv4_cidr=service_ipv4_cidr,
             cluster_logging=list(eks.ClusterLoggingTypes) if log_days else None,
-            default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
-            default_capacity=0,
+            default_capacity_type=kind.AUTOMODE if auto_mode_role else kind.NODEGROUP,
+            default_capacity=None if auto_mode_role else 0,
+            # AWS's own pool for add-ons; it also makes EKS let the role's machines join.
+            compute=eks.ComputeConfig(node_pools=["system"], node_role=auto_mode_role) if auto_mode_role else None,
             # CloudFormation's role is the deployer: cluster.yaml names the administrators.
             bootstrap_cluster_creator_admin_permissions=False,
             bootstrap_self_managed_addons=False,
@@ -117,8 +127,12 @@ class TrainingCluster(eks.Cluster):
             acknowledge(
                 self.role,
                 "what EKS's documents ask for; AWS keeps it in step with the control plane",
-                *managed_policies("AmazonEKSClusterPolicy"),
+                *managed_policies("AmazonEKSClusterPolicy", *(AUTO_MODE_POLICIES if auto_mode_role else ())),
             )
+            if auto_mode_role:
+                tags = iam.ManagedPolicy(self, "Tags", roles=[self.role], description="Puts the NodeClasses' tags on machines")
+                tags.add_statements(*statements(OF_MACHINES, "auto mode tags"))
+                acknowledge(tags, "only machines that carry this cluster's name, by condition", *wildcards(tags, "*"))
         if log_days:
             # EKS would make this group itself, without an end, and leave it behind.
             logs = EndingLogGroup(
@@ -127,7 +141,7 @@ class TrainingCluster(eks.Cluster):
             resource = self.node.default_child
             assert isinstance(resource, eks.CfnCluster)
             resource.node.add_dependency(logs)
-        for name in NODELESS_ADDONS:
+        for name in () if auto_mode_role else NODELESS_ADDONS:
             ClusterAddon(
                 self,
                 name,

@@ -7,7 +7,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from constructs_lib.ec2.machine import node_role
+from constructs_lib.ec2.machine import node_role, nodeadm
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 
 AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
@@ -41,7 +41,8 @@ class ManagedNodes(NodeGroup):
         super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
         shape, (least, wanted, most) = self.shape, self.sizes
         self.role = role or node_role(self, "Role")
-        template = self._template()
+        # EKS adds what lets a node join.
+        template = self._template(user_data=nodeadm({}, shape) if shape.has_disks else None)
         self.resource = eks.CfnNodegroup(
             self,
             "Resource",
@@ -51,8 +52,9 @@ class ManagedNodes(NodeGroup):
             ami_type=AMI_TYPES[shape.gpu],
             version=kubernetes_version,
             release_version=release_version,
-            capacity_type="SPOT" if shape.spot else "ON_DEMAND",
-            instance_types=list(shape.instance_types),
+            capacity_type="CAPACITY_BLOCK" if shape.capacity_block else "SPOT" if shape.spot else "ON_DEMAND",
+            # Of a Capacity Block, the launch template names the type.
+            instance_types=None if shape.capacity_block else list(shape.instance_types),
             labels=shape.all_labels or None,
             taints=[
                 eks.CfnNodegroup.TaintProperty(key=taint.key, value=taint.value or None, effect=_EFFECTS[taint.effect])

@@ -1,6 +1,5 @@
 """A self-managed group of EKS worker nodes: an Auto Scaling group that joins by nodeadm and an access entry."""
 
-import json
 from typing import Unpack
 
 from aws_cdk import Tags
@@ -8,7 +7,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
-from constructs_lib.ec2.machine import node_role
+from constructs_lib.ec2.machine import node_role, nodeadm
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.ec2.node_shape import NodeShape
 
@@ -61,37 +60,15 @@ class SelfManagedNodes(NodeGroup):
 
 
 def _user_data(cluster: eks.ICluster, service_ipv4_cidr: str, shape: NodeShape) -> ec2.UserData:
-    """nodeadm's configuration: https://awslabs.github.io/amazon-eks-ami/nodeadm/."""
     flags = []
     if shape.all_labels:
         flags.append("--node-labels=" + ",".join(f"{key}={value}" for key, value in sorted(shape.all_labels.items())))
     if shape.all_taints:
         flags.append("--register-with-taints=" + ",".join(f"{t.key}={t.value}:{t.effect}" for t in shape.all_taints))
-    # JSON is YAML; as one Fn::Sub-free string with tokens in it.
-    config = {
-        "apiVersion": "node.eks.aws/v1alpha1",
-        "kind": "NodeConfig",
-        "spec": {
-            "cluster": {
-                "name": cluster.cluster_name,
-                "apiServerEndpoint": cluster.cluster_endpoint,
-                "certificateAuthority": cluster.cluster_certificate_authority_data,
-                "cidr": service_ipv4_cidr,
-            },
-            **({"kubelet": {"flags": flags}} if flags else {}),
-        },
+    joining = {
+        "name": cluster.cluster_name,
+        "apiServerEndpoint": cluster.cluster_endpoint,
+        "certificateAuthority": cluster.cluster_certificate_authority_data,
+        "cidr": service_ipv4_cidr,
     }
-    boundary = "//"
-    lines = (
-        "MIME-Version: 1.0",
-        f'Content-Type: multipart/mixed; boundary="{boundary}"',
-        "",
-        f"--{boundary}",
-        "Content-Type: application/node.eks.aws",
-        "",
-        json.dumps(config, indent=2),
-        "",
-        f"--{boundary}--",
-        "",
-    )
-    return ec2.UserData.custom("\n".join(lines))
+    return nodeadm({"cluster": joining, **({"kubelet": {"flags": flags}} if flags else {})}, shape)

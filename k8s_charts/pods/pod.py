@@ -124,12 +124,14 @@ def template(
         gid=contract.GID,
         grace=job.limits.grace_period_seconds,
     )
-    pod["metadata"] = {"labels": names.labels(job, role), "annotations": annotations or None}
+    efa, auto = (job.resources.efa if role == "trainer" else 0), bool(outputs.auto_mode)
+    kept = {"karpenter.sh/do-not-disrupt": "true"} if auto else {}
+    pod["metadata"] = {"labels": names.labels(job, role), "annotations": {**(annotations or {}), **kept} or None}
     found = pod["spec"]
     (first,) = found["containers"]
-    first |= {"image": image, "imagePullPolicy": pull_policy(image), "resources": scheduling.requirements(resources, gpus)}
+    first |= {"image": image, "imagePullPolicy": pull_policy(image), "resources": scheduling.requirements(resources, gpus, efa)}
     first |= container
-    found |= {**scheduling.placement(job, role, gpus=gpus > 0), **spec}
+    found |= {**scheduling.placement(job, role, gpus=gpus > 0, auto=auto), **spec}
 
     def mount(name: str, path: str, source: Object, **fields: object) -> None:
         found["volumes"].append({"name": name, **source})

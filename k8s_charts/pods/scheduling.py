@@ -11,21 +11,28 @@ from k8s_charts.spec.value_types import total
 
 Object = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
-CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
+CAPACITY_TYPE = "eks.amazonaws.com/capacityType", "SPOT"
 """EKS labels the nodes of its managed groups with SPOT or ON_DEMAND."""
+AUTO_CAPACITY_TYPE = "karpenter.sh/capacity-type", "spot"
+"""EKS Auto Mode's nodes have this label."""
 GPU = "nvidia.com/gpu"
+EFA = "vpc.amazonaws.com/efa"
+EFA_VARIABLES = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
+EFA_PAGES = {"hugepages-2Mi": "5120Mi"}
+"""What the EKS user guide's page on training with EFA gives a pod beside its adapters."""
 
 
-def requirements(resources: Resources, gpus: int = 0) -> Object:
+def requirements(resources: Resources, gpus: int = 0, efa: int = 0) -> Object:
     """Requests equal limits: the pod is "Guaranteed", the last to be evicted when a node runs short."""
     amounts = {"cpu": resources.cpu, "memory": resources.memory, "ephemeral-storage": resources.scratch}
     amounts |= {GPU: str(gpus)} if gpus else {}
+    amounts |= {EFA: str(efa), **EFA_PAGES} if efa else {}
     return {"limits": amounts, "requests": amounts}
 
 
-def placement(job: TrainingJob, role: names.Role, *, gpus: bool) -> Object:
-    """Fields of a pod's spec; the data job's pods are not spread."""
-    settings = job.scheduling
+def placement(job: TrainingJob, role: names.Role, *, gpus: bool, auto: bool) -> Object:
+    """Fields of a pod's spec; the data job's pods are not spread. `auto`: EKS Auto Mode makes the nodes."""
+    settings, (capacity, spare) = job.scheduling, AUTO_CAPACITY_TYPE if auto else CAPACITY_TYPE
     selector = dict(settings.node_selector)
     if settings.zone is not None:
         selector[ZONE] = settings.zone
@@ -35,7 +42,7 @@ def placement(job: TrainingJob, role: names.Role, *, gpus: bool) -> Object:
         # Nodes with GPUs are commonly tainted, so that nothing else takes their cores.
         tolerations.append({"key": GPU, "operator": "Exists", "effect": "NoSchedule"})
     if settings.spot != "avoid":
-        tolerations.append({"key": CAPACITY_TYPE, "operator": "Equal", "value": "SPOT", "effect": "NoSchedule"})
+        tolerations.append({"key": capacity, "operator": "Equal", "value": spare, "effect": "NoSchedule"})
     # Instead of the tutorials' host ports, which kept two trainers off one node as a side effect.
     over_hosts = {
         "maxSkew": 1,
@@ -47,16 +54,16 @@ def placement(job: TrainingJob, role: names.Role, *, gpus: bool) -> Object:
     return {
         "nodeSelector": selector or None,
         "tolerations": tolerations or None,
-        "affinity": _capacity_type(settings.spot),
+        "affinity": _capacity_type(settings.spot, capacity, spare),
         "topologySpreadConstraints": None if role == "data" else [over_hosts],
         "priorityClassName": settings.priority_class,
     }
 
 
-def _capacity_type(spot: str) -> Object | None:
+def _capacity_type(spot: str, capacity: str, spare: str) -> Object | None:
     if spot == "allow":
         return None
-    term = {"key": CAPACITY_TYPE, "operator": "In" if spot == "require" else "NotIn", "values": ["SPOT"]}
+    term = {"key": capacity, "operator": "In" if spot == "require" else "NotIn", "values": [spare]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 

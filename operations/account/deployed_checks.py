@@ -16,6 +16,7 @@ from operations.account import tunnel
 from operations.account.account_checks import AccountChecks, Check, Found, State
 from operations.account.aws import every
 from operations.account.version_checks import VersionChecks, refused_step
+from operations.cluster import cluster_setup
 from operations.cluster.cluster import Cluster
 from operations.commands.protect import KEPT
 from operations.errors import BadInput, Failed
@@ -44,7 +45,12 @@ class DeployedChecks:
 
     def ready(self) -> list[Check]:
         """Whether jobs can run."""
-        both: list[Check] = [("mount targets", self.mount_targets), ("kubectl", self.kubernetes), ("stack policy", self.kept)]
+        both: list[Check] = [
+            ("mount targets", self.mount_targets),
+            ("kubectl", self.kubernetes),
+            ("setup", self.setup),
+            ("stack policy", self.kept),
+        ]
         if self.spec.budget and self.spec.budget.monthly_usd:
             both.append(("budget", self.budget))
         if self.spec.cluster.has_tunnel:
@@ -142,6 +148,15 @@ class DeployedChecks:
         if self._account.outputs.get("ClusterEndpoint", cluster.server).rstrip("/") != cluster.server.rstrip("/"):
             yield "warning", f"the current context is {cluster.server}, not this cluster: `paddle-aws kubeconfig` changes that"
         yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
+
+    def setup(self) -> Found:
+        cluster = Cluster()
+        wanted = cluster_setup.documents(self.spec, self._account.outputs.get("AutoMode", ""))
+        missing = [f"{one['kind']} {one['metadata']['name']}" for one in wanted if cluster.find(cluster.path(one)) is None]
+        if missing:
+            yield "problem", f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it"
+        else:
+            yield "ok", "all that `paddle-aws setup` applies is there"
 
     # Ready, of a cluster that is its own control plane, or has groups of its own.
 

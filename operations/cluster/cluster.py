@@ -123,9 +123,9 @@ class Cluster:
         place = f"/namespaces/{metadata['namespace']}" if namespaced else ""
         return f"{base}{place}/{plural}/{quote(metadata['name'], safe='')}"
 
-    def apply(self, document: Object) -> None:
+    def apply(self, document: Object, *, dry_run: bool = False) -> None:
         """Server-side apply; raises BadInput when somebody else owns a field that would change."""
-        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
         headers = {"Content-Type": "application/apply-patch+yaml"}
         what = f"{document['kind']} {document['metadata']['name']}"
         try:

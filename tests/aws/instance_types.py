@@ -1,7 +1,8 @@
-"""What cluster.yaml is checked against: which EC2 instance types can have an EFA, or be in a placement group.
+"""What is known of EC2's instance types: which can have an EFA, on which cards, or be in a placement group, and have disks.
 
 `make lock` runs it. Argument: a wheel of moto, which carries the answer of EC2's DescribeInstanceTypes. Prints the JSON of
-stacks/instance_types.json: setting: family: its sizes that can have it, for families in which not all can.
+constructs_lib/ec2/instance_types.json: setting: family: its sizes that can have it, for families in which not all can; the first
+and last network card that takes an EFA, for types with several; families with disks of their own; NVIDIA GPUs of each type.
 """
 
 import gzip
@@ -32,5 +33,20 @@ found = {
     }
     for setting, can in able.items()
 }
+cards = {}
+for name in sorted(name for names in families.values() for name in names):
+    network = types[name]["NetworkInfo"]
+    adapters = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 1)
+    # A first card for one interface alone (hpc6id) has no room for an EFA beside the node's own.
+    if adapters > 1 and network["NetworkCards"][0]["MaximumNetworkInterfaces"] > 1:
+        cards[name] = [network["MaximumNetworkCards"] - adapters, network["MaximumNetworkCards"] - 1]
+disks = [family for family, names in families.items() if types[names[0]].get("InstanceStorageSupported")]
+gpus = {
+    name: sum(gpu["Count"] for gpu in types[name]["GpuInfo"]["Gpus"])
+    for names in families.values()
+    for name in names
+    if any(gpu["Manufacturer"] == "NVIDIA" for gpu in types[name].get("GpuInfo", {}).get("Gpus", ()))
+}
+found |= {"efa_cards": cards, "disks": sorted(disks), "gpus": gpus}
 version = Path(sys.argv[1]).name.split("-")[1]
 print(json.dumps({"source": f"EC2's DescribeInstanceTypes, as moto {version} carries it", **found}, indent=1))

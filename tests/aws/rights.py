@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from k8s_charts import yaml_documents
+
 PROJECT = Path(__file__).parents[2]
 TABLE: dict[str, Any] = yaml.safe_load((PROJECT / "tests" / "aws" / "commands.yaml").read_text())
 COMMANDS: dict[str, dict[str, Any]] = TABLE["commands"]
@@ -30,10 +32,10 @@ def row(words: list[str]) -> str:
 
 @functools.cache
 def cluster_rights(team: str) -> set[tuple[str, str]]:
-    """(resource, verb) that docs/people/deployers.yaml and the team's access policy give; resource: `jobs.batch`, `pods/log`."""
+    """(resource, verb) that `paddle-aws setup` and the team's access policy give; resource: `jobs.batch`, `pods/log`."""
     given = set(VIEW) if team == "reader" else set()
     group = {"trainer": "paddle-deployers", "reader": "paddle-readers"}[team]
-    for document in yaml.safe_load_all((PROJECT / "docs" / "people" / "deployers.yaml").read_text()):
+    for document in yaml_documents.template("deployers.yaml", namespace="paddle"):
         if document["kind"] in ("Role", "ClusterRole") and document["metadata"]["name"] == group:
             given |= {
                 (f"{kind}.{api}".rstrip("."), verb)

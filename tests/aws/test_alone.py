@@ -20,6 +20,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 import constructs_lib
+from constructs_lib.ec2.machine import auto_mode_role
+from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.eks.addon import PodIdentity
 from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import AccessLevel
@@ -96,8 +98,10 @@ GIVEN: dict[str, Callable[[Theirs, str], Any]] = {
     "namespace": lambda t, id: "theirs",
     "principal_arn": lambda t, id: f"arn:aws:iam::111122223333:role/{id}",
     "release": lambda t, id: RELEASE,
+    "role": lambda t, id: auto_mode_role(t.stack, f"{id}Role"),
     "removal_policy": lambda t, id: RemovalPolicy.RETAIN if t.imports else RemovalPolicy.DESTROY,
     "service_account": lambda t, id: id.lower(),
+    "shapes": lambda t, id: {"w": NodeShape(efa=True, placement_group=True)},
     "snapshots": lambda t, id: SnapshotPlace("theirs", "arn:theirs"),
     "tag": lambda t, id: ("team", "theirs"),
     "task": lambda t, id: "Looks at theirs",

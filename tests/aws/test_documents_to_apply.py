@@ -1,4 +1,4 @@
-"""The manifests of docs/, which an administrator applies: valid, on the right nodes, and for who may only submit all that
+"""The manifests that `paddle-aws setup` applies: valid, on the right nodes, and for who may only submit all that
 `paddle-aws` asks of the API server.
 
 No API server runs here: that the two policies refuse what they should is read from their expressions, not tried.
@@ -25,7 +25,7 @@ ADMINISTRATORS = {"CustomResourceDefinition", "Deployment"}
 PLURALS = {"NetworkPolicy": "networkpolicies"}
 FRAME = {"Namespace", "LimitRange", "ResourceQuota"}
 """Applied with every job as they are; an administrator makes and changes them."""
-DOCUMENTS: Documents = list(yaml.safe_load_all((PROJECT / "docs" / "people" / "deployers.yaml").read_text()))
+DOCUMENTS: Documents = yaml_documents.template("deployers.yaml", namespace="paddle")
 PEOPLE: Documents = list(yaml.safe_load_all((BOOTSTRAP / "manifests" / "people.yaml").read_text()))
 """What a self-managed cluster's control plane makes of its teams."""
 
@@ -36,7 +36,7 @@ def _of(documents: Documents, *kinds: str) -> Documents:
 
 @pytest.mark.parametrize(("name", "label"), [("nvidia", GPU_LABEL), ("efa", EFA_LABEL)])
 def test_a_plugin_runs_on_the_nodes_that_need_it(name: str, label: str) -> None:
-    plugin: dict[str, Any] = yaml.safe_load((PROJECT / "docs" / "device-plugins" / f"{name}.yaml").read_text())
+    [plugin] = yaml_documents.template(f"{name}_device_plugin.yaml")
     kubernetes_validate.validate(plugin, "1.34", strict=True)
     pod = plugin["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {label: "true"}

@@ -1,0 +1,48 @@
+"""What the nodes of EKS Auto Mode need in AWS; their NodeClasses and NodePools are Kubernetes objects (`NodePoolChart`)."""
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from constructs_lib.ec2.node_group import efa_group
+from constructs_lib.ec2.node_shape import NodeShape
+from constructs_lib.network.subnets import chosen
+
+
+class AutoModeNodes(Construct):
+    """Placement groups and the fabric's security group.
+
+    Args:
+        shapes: what a node is, by the group's name.
+        role: the nodes' role, which the cluster has as its `auto_mode_role`.
+        security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
+
+    Attributes:
+        machines: what `NodePoolChart` takes, as JSON: role, subnets, security groups, and placement groups by the group's name.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: eks.ICluster,
+        vpc: ec2.IVpc,
+        role: iam.IRole,
+        shapes: Mapping[str, NodeShape],
+        security_groups: Sequence[ec2.ISecurityGroup] = (),
+    ) -> None:
+        super().__init__(scope, id)
+        groups = [cluster.cluster_security_group_id, *(group.security_group_id for group in security_groups)]
+        if any(shape.efa for shape in shapes.values()):
+            groups.append(efa_group(self, vpc).security_group_id)
+        placed = {
+            name: ec2.CfnPlacementGroup(self, name, strategy="cluster").ref for name in shapes if shapes[name].placement_group
+        }
+        subnets = [subnet.subnet_id for subnet in chosen(vpc, None).subnets or ()]
+        told = {"role": role.role_name, "subnets": subnets, "securityGroups": groups, "placementGroups": placed}
+        self.machines = Stack.of(self).to_json_string(told)

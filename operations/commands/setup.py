@@ -1,0 +1,74 @@
+"""`paddle-aws setup`: what a cluster needs once, before its first job."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from k8s_charts.deployed import ClusterOutputs
+from operations.cluster import cluster_setup
+from operations.cluster.cluster import Cluster
+from operations.errors import BadInput, Failed, cli_errors
+from operations.screen import CLUSTER, OUTPUTS, Config, Context, Outputs, say
+from stacks.cluster_spec import ClusterSpec
+
+POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/eks.amazonaws.com/v1/nodeclasses"
+OURS = "app.kubernetes.io/part-of=paddle-aws"
+ENDED = 900.0
+"""Seconds in which the machines of a removed pool have to be gone."""
+
+
+def setup(
+    config: Config = CLUSTER,
+    outputs: Outputs = OUTPUTS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="The cluster checks everything and changes nothing.")] = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print the documents; no cluster is asked.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="End all nodes of `compute: auto`; before `cdk destroy`.")] = False,
+    context: Context = None,
+) -> None:
+    """Apply what the cluster needs once: deployers' rights, device plugins, node pools of `compute: auto`, Kueue's queue.
+
+    An administrator runs it after a deploy, and again after a change of cluster.yaml's `nodes`. What is as it should be stays.
+
+    Example: paddle-aws setup
+
+    Example: paddle-aws setup --yaml | kubectl diff -f -
+    """
+    with cli_errors("interrupted: the same command applies the rest"):
+        if dry_run + as_yaml + remove > 1:
+            raise BadInput("--dry-run, --yaml and --remove are given together: one of them is allowed")
+        spec = ClusterSpec.load(config)
+        if remove:
+            _remove(Cluster(context, say))
+            return
+        deployed = ClusterOutputs.load(outputs).auto_mode if spec.auto else ""
+        documents = cluster_setup.documents(spec, deployed)
+        if as_yaml:
+            from k8s_charts import yaml_documents
+
+            typer.echo(yaml_documents.dump(documents), nl=False)
+            return
+        cluster = Cluster(context, say)
+        for document in documents:
+            # Every kind, before anything is changed.
+            cluster.path(document)
+        for document in documents:
+            cluster.apply(document, dry_run=dry_run)
+            say(f"{'would apply' if dry_run else 'applied'} {document['kind']} {document['metadata']['name']}")
+        for pool in cluster.items(POOLS, labels=OURS):
+            if (name := pool["metadata"]["name"]) not in spec.nodes:
+                say(f"node pool {name} is in cluster.yaml no more: `kubectl delete nodepool,nodeclass {name}` ends its nodes")
+
+
+def _remove(cluster: Cluster) -> None:
+    for path in (POOLS, CLASSES):
+        deadline = time.monotonic() + ENDED
+        while left := [one["metadata"]["name"] for one in cluster.items(path, labels=OURS)]:
+            if time.monotonic() > deadline:
+                raise Failed(
+                    f"{', '.join(left)} of {path} are still there: a job's pods keep their nodes, cancel it and run this again"
+                )
+            for name in left:
+                cluster.delete(f"{path}/{name}")
+            time.sleep(1)
+    say("no node pool of this cluster is left: `cdk destroy` can take the rest")
