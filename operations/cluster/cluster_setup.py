@@ -27,7 +27,7 @@ def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
             raise BadInput(
                 "compute is auto, and no output AutoMode is deployed: run `cdk deploy --all --outputs-file outputs.json`"
             )
-        found += _node_pools(spec, json.loads(auto_mode))
+        found += [*yaml_documents.template("auto_mode.yaml"), *_node_pools(spec, json.loads(auto_mode))]
     if spec.jobs.queue:
         cores = sum(group.max * (min(most_vcpus(kind) or 1 for kind in group.instance_types) - 1) for group in groups)
         gpus = sum(group.max * group.gpus for group in groups)

@@ -15,11 +15,14 @@ from operations.cluster import reasons
 from operations.cluster.cluster import Cluster, Object
 from operations.cluster.reasons import short
 from operations.jobs.job_objects import INDEX, JOB_NAME, SEEN, component, condition, created, ended, label, seconds_old, variable
+from operations.screen import span
 
 BROKEN_PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 NOT_CREATED = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
 SANDBOX_TROUBLE = "FailedCreatePodSandBox"
+NO_NODE = "Failed to schedule pod, "
+"""How Karpenter's messages begin; kube-scheduler's do not."""
 OF_OPERATOR = ("worker", "ps", "heter")
 """Components of a PaddleJob's pods."""
 
@@ -114,8 +117,12 @@ def states(
     pods = list(pods)
     lacking = {job["metadata"]["name"]: job for job in jobs if job.get("kind") != "PaddleJob" and _lacks(job, pods)}
     events: dict[str, list[Object]] = {}
-    if lacking or any(pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") in (None, "Pending") for pod in pods):
-        for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields="type=Warning"):
+    pending = [pod for pod in pods if pod.get("status", {}).get("phase") in (None, "Pending")]
+    asked = ["type=Warning"] if lacking or pending else []
+    # Karpenter's word of the node that it makes is no warning.
+    asked += ["reason=Nominated"] if any(condition(pod, "PodScheduled", "False") for pod in pending) else []
+    for fields in asked:
+        for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields=fields):
             events.setdefault(event.get("involvedObject", {}).get("name", ""), []).append(event)
     refused = {}
     for name in lacking:
@@ -163,6 +170,11 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
     if unscheduled := condition(pod, "PodScheduled", "False"):
         if unscheduled.get("reason") == "SchedulingGated":
             return "waiting", "its queue has not let it in yet", None
+        if news := [event for event in events if event.get("reason") == "Nominated" or NO_NODE in str(event.get("message"))]:
+            words = str(max(news, key=_when).get("message"))
+            if made := re.search("nodeclaim/[^, ]+|node/[^, ]+", words):
+                return "waiting", f"a node is made for it, {made[0]}; it has waited for {span(seconds_old(pod))}", None
+            return "waiting", reasons.first("no_node_made", words, short(words), resources=resources_of(pod)), None
         if not (message := str(unscheduled.get("message", ""))):
             return "waiting", "no node can take it, and the scheduler does not say why yet", None
         causes = reasons.every("no_room", message, resources=resources_of(pod)) or [short(message)]

@@ -23,7 +23,8 @@ ENDPOINTS = {"eks": 11, "self-managed": 10}
 LEFT_OUT = (
     "taxes, discounts, support; data through NAT gateways, between zones and to the internet; stored data (EFS, S3, ECR, "
     "logs, backups, snapshots); requests to S3, KMS and Secrets Manager; the private zone, dashboards and alarms; nodes beyond "
-    "`desired`; EKS's extra charge for a Kubernetes version past its standard support"
+    "`desired`; EKS Auto Mode's charge on each machine, and its own machine for add-ons; EKS's extra charge for a Kubernetes "
+    "version past its standard support"
 )
 
 
@@ -34,6 +35,8 @@ class Item:
     what: str
     price: str
     count: float
+    always: bool = True
+    """Whether it is there between jobs too."""
 
 
 def cost(
@@ -94,8 +97,10 @@ def items(spec: ClusterSpec) -> list[Item]:
     for group in machines(spec):
         kind = group.types[0]
         what, price = (f"{kind} spot", f"{kind}-spot-hour") if group.spot else (kind, f"{kind}-hour")
-        found.append(Item(f"{what} ({group.name})", price, group.desired))
-        found.append(Item(f"GiB of disk ({group.name})", "ebs-gp3-gb-month", group.desired * group.disk))
+        auto = spec.auto and group.name.startswith("nodes.")
+        count, where = (group.most, f"{group.name}, while jobs run") if auto else (group.desired, group.name)
+        found.append(Item(f"{what} ({where})", price, count, not auto))
+        found.append(Item(f"GiB of disk ({where})", "ebs-gp3-gb-month", count * group.disk, not auto))
     return [item for item in found if item.count]
 
 
@@ -103,6 +108,7 @@ def _row(item: Item, prices: dict[str, Any], hours: float) -> dict[str, Any]:
     usd, hourly = prices.get(item.price), item.price.endswith("-hour")
     month = None if usd is None else Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
     run = None if month is None else float(month * Decimal(str(hours)) / HOURS)
+    month = month if item.always else month and Decimal(0)
     sums = {"usd": usd, "month_usd": None if month is None else float(month), "run_usd": run}
     return {**asdict(item), "count": float(item.count), "hourly": hourly, **sums}
 

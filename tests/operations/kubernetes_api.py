@@ -31,13 +31,23 @@ KINDS = {
     "/api/v1": "Namespace Node PersistentVolume PersistentVolumeClaim ServiceAccount Service ConfigMap ResourceQuota LimitRange "
     "Pod Event",
     "/apis/apiextensions.k8s.io/v1": "CustomResourceDefinition",
-    "/apis/apps/v1": "Deployment",
+    "/apis/admissionregistration.k8s.io/v1": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+    "/apis/apps/v1": "DaemonSet Deployment",
     "/apis/batch/v1": "Job",
     "/apis/networking.k8s.io/v1": "NetworkPolicy",
     "/apis/policy/v1": "PodDisruptionBudget",
-    "/apis/rbac.authorization.k8s.io/v1": "Role RoleBinding",
+    "/apis/rbac.authorization.k8s.io/v1": "ClusterRole ClusterRoleBinding Role RoleBinding",
 }
-CLUSTER_WIDE = ("Namespace", "Node", "PersistentVolume", "CustomResourceDefinition")
+ADMISSION = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+CLUSTER_WIDE = (
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    *ADMISSION,
+)
 BELOW = re.compile(r"(?P<base>/api/v1|/apis/[^/]+/[^/]+)(/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[^/]+)(/(?P<name>[^/]+))?")
 OF_POD = re.compile(r"(?P<pod>.+/pods/[^/:]+)(:\d+)?/(?P<what>log|proxy)(?P<path>/.*)?")
 
@@ -53,7 +63,7 @@ def kubeconfig(server: str, user: Object, name: str = "double", **cluster: str) 
 
 
 def plural(kind: str) -> str:
-    return f"{kind.lower().removesuffix('y')}ies" if kind.endswith("cy") else f"{kind.lower()}s"
+    return f"{kind.lower().removesuffix('y')}ies" if kind.endswith("cy") else f"{kind.lower()}{'es' * kind.endswith('s') or 's'}"
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Every reason why a pod does not run, in words that say what to do: what Kubernetes says and what is read is pod_words.yaml."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import yaml
 from operations.cluster.pod_words import culprit, pod_state, pod_states, refusal
 
 SAID = yaml.safe_load(Path(__file__).with_name("pod_words.yaml").read_text())
-WAITING = [(what, said, words) for what in ("unscheduled", "image", "mount") for said, words in SAID[what].items()]
+WAITING = [(what, said, words) for what in ("unscheduled", "made", "image", "mount") for said, words in SAID[what].items()]
 
 
 def pod(status: dict[str, Any], component: str = "trainer", rank: int = 1, **more: Any) -> dict[str, Any]:
@@ -20,11 +21,16 @@ def pod(status: dict[str, Any], component: str = "trainer", rank: int = 1, **mor
 @pytest.mark.parametrize(("what", "said", "words"), WAITING)
 def test_why_it_waits(what: str, said: str, words: str) -> None:
     reason, _, message = said.partition(": ")
+    unscheduled = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]}
     status: dict[str, Any] = {
-        "unscheduled": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]},
+        "unscheduled": unscheduled,
+        "made": unscheduled,
         "image": {"containerStatuses": [{"image": "x:1", "state": {"waiting": {"reason": reason, "message": message}}}]},
     }.get(what, {})
-    found = pod_state(pod({"phase": "Pending", **status}), [{"reason": "FailedMount", "message": said}] * (what == "mount"))
+    events = {"mount": "FailedMount", "made": "FailedScheduling" if reason.startswith("Failed") else "Nominated"}
+    since = {"creationTimestamp": (datetime.now(UTC) - timedelta(seconds=120)).isoformat()}
+    known = [{"reason": events[what], "message": said}] if what in events else []
+    found = pod_state(pod({"phase": "Pending", **status}, metadata=since), known)
     assert found.phase == "waiting" and words in found.reason
 
 

@@ -1,0 +1,74 @@
+"""`setup`: what a cluster gets once, and that nothing changes where not all of it can.
+
+What the node pools look like is setup.yaml, whose NodePools fit Karpenter's own definition. EKS's definition of NodeClass is not
+public: no test here knows it.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import kubernetes_api
+import pytest
+from commands import Run
+from job_controller import JobController
+
+GOLDEN = Path(__file__).with_name("setup.yaml")
+VARIANTS = Path(__file__).parents[1] / "aws" / "variants"
+AUTO_MODE = {
+    "role": "auto-node",
+    "subnets": ["subnet-1", "subnet-2"],
+    "securityGroups": ["sg-cluster", "sg-clients", "sg-fabric"],
+    "placementGroups": {"trainers": "auto-trainers"},
+}
+AUTO, GPU = str(VARIANTS / "auto.yaml"), str(VARIANTS / "gpu.yaml")
+
+
+@pytest.fixture(autouse=True)
+def deployed(folder: Path) -> None:
+    outputs = json.loads((folder / "outputs.json").read_text())
+    (folder / "outputs.json").write_text(json.dumps({**outputs, "auto-nodes": {"AutoMode": json.dumps(AUTO_MODE)}}))
+
+
+def test_the_documents_of_auto_mode_are_the_reviewed_ones(run: Run) -> None:
+    """UPDATE_GOLDEN=1 pytest tests/operations/test_setup.py writes them anew."""
+    done = run("setup", AUTO, "--yaml")
+    assert done.code == 0, done.err
+    pools = done.out[done.out.index("---\napiVersion: v1\nkind: ConfigMap") :]
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(pools)
+    assert pools == GOLDEN.read_text()
+
+
+def test_it_is_applied_once_and_again(run: Run, api: JobController) -> None:
+    for _ in range(2):
+        done = run("setup", GPU)
+        assert done.code == 0, done.err
+        assert {one["metadata"]["name"] for one in api.all("daemonsets")} == {"efa-device-plugin", "nvidia-device-plugin"}
+    before = len(api.requests)
+    assert "would apply DaemonSet efa-device-plugin" in run("setup", GPU, "--dry-run").err
+    assert all("dryRun=All" in path for method, path in api.requests[before:] if method == "PATCH")
+
+
+def test_a_kind_that_the_cluster_lacks_is_named_before_anything_changes(run: Run, api: JobController) -> None:
+    done = run("setup", AUTO)
+    assert done.code == 2 and "NodeClass (eks.amazonaws.com/v1) is unknown" in done.err and "compute: auto" in done.err
+    assert not api.all("daemonsets") and not any(method == "PATCH" for method, _ in api.requests)
+
+
+def test_a_pool_that_is_no_longer_wanted_is_named_and_all_go_before_a_destroy(
+    run: Run, api: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.kinds |= {"/apis/karpenter.sh/v1": "NodePool", "/apis/eks.amazonaws.com/v1": "NodeClass"}
+    monkeypatch.setattr(kubernetes_api, "CLUSTER_WIDE", (*kubernetes_api.CLUSTER_WIDE, "NodePool", "NodeClass"))
+    (folder / "cluster.yaml").write_text(Path(AUTO).read_text().replace("jobs: {queue: trainers}", ""))
+    assert run("setup").code == 0 and len(api.all("nodepools")) == 2
+    (folder / "cluster.yaml").write_text("retain: false\ncompute: auto")
+    assert "node pool trainers is in cluster.yaml no more: `kubectl delete nodepool,nodeclass trainers` ends" in run("setup").err
+    done = run("setup", "--remove")
+    assert done.code == 0 and not [*api.all("nodepools"), *api.all("nodeclasses")], done.err
+
+
+def test_two_ways_at_once_are_refused(run: Run) -> None:
+    done = run("setup", GPU, "--yaml", "--remove")
+    assert done.code == 2 and done.err == "--dry-run, --yaml and --remove are given together: one of them is allowed\n"
