@@ -5,6 +5,7 @@ memory: also for a folder, a FIFO, 100 MB, 3,000 brackets, 5,000 digits and alia
 given twice, each is text, and each number is one that JSON and Kubernetes know too. Imports no aws_cdk.
 """
 
+import hashlib
 import math
 import os
 import stat
@@ -126,3 +127,10 @@ def _flat(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}: " if mark else ""
     return where + " ".join(str(getattr(error, "problem", None) or error).split())
+
+
+def place(kind: str, *of: object) -> Path:
+    """Where this machine keeps what an interrupted command needs to resume, for each `of`; nothing is made there yet."""
+    name = hashlib.sha256("\n".join(map(str, of)).encode()).hexdigest()[:32]
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "paddle-aws" / kind / name

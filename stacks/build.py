@@ -39,8 +39,7 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
     storage = StorageStack(scope, spec, NetworkStack(scope, spec, AccessStack(scope, spec)))
     if spec.cluster.self_managed:
         # Here, not above: like the budget's, its services' modules cost everybody else's synth time.
-        from stacks.k3s_cluster import K3sClusterStack, release
-        from stacks.k3s_nodes import K3sNodesStack
+        from stacks.k3s_cluster import K3sClusterStack, K3sNodesStack, release
 
         # Before anything is made: without a lock there is one sentence and no template.
         runs = release(spec)

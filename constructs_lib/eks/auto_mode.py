@@ -1,4 +1,4 @@
-"""What the nodes of EKS Auto Mode need in AWS; their NodeClasses and NodePools are Kubernetes objects (`NodePoolChart`)."""
+"""What the nodes of EKS Auto Mode need in AWS; their NodeClasses and NodePools are Kubernetes objects."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ class AutoModeNodes(Construct):
         security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
 
     Attributes:
-        machines: what `NodePoolChart` takes, as JSON: role, subnets, security groups, and placement groups by the group's name.
+        machines: what charts make NodeClasses from, as JSON: role, subnets, security groups, placement groups by the group's name.
     """
 
     def __init__(

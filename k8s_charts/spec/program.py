@@ -20,8 +20,8 @@ from typing import Any, Self
 from paddle_node import contract
 
 from settings.addresses import without_secrets
-from settings.cache import place
 from settings.errors import SettingError
+from settings.file import place
 
 LEFT_BEHIND = {".git", "__pycache__"}
 INLINE_LIMIT = 250_000

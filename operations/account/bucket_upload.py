@@ -19,7 +19,7 @@ from paddle_node.training.passes import checksum
 from operations.errors import BadInput
 from operations.screen import console, say
 from settings.addresses import without_secrets
-from settings.cache import place
+from settings.file import place
 
 CHECKSUM = "paddle-aws-checksum"
 """The object's metadata that says what it holds: an ETag says it for small unencrypted objects only."""

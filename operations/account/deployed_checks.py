@@ -16,8 +16,8 @@ from operations.account import tunnel
 from operations.account.account_checks import AccountChecks, Check, Found, State
 from operations.account.aws import every
 from operations.account.version_checks import VersionChecks, refused_step
-from operations.cluster import cluster_setup
 from operations.cluster.cluster import Cluster
+from operations.commands import setup
 from operations.commands.protect import KEPT
 from operations.errors import BadInput, Failed
 from stacks.cluster_spec import ClusterSpec
@@ -151,7 +151,7 @@ class DeployedChecks:
 
     def setup(self) -> Found:
         cluster = Cluster()
-        wanted = cluster_setup.documents(self.spec, self._account.outputs.get("AutoMode", ""))
+        wanted = setup.documents(self.spec, self._account.outputs.get("AutoMode", ""))
         missing = [f"{one['kind']} {one['metadata']['name']}" for one in wanted if cluster.find(cluster.path(one)) is None]
         if missing:
             yield "problem", f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it"

@@ -24,7 +24,7 @@ from operations.commands.lock import Out, write
 from operations.errors import BadInput, Failed, Unreachable, cli_errors, translated
 from operations.screen import CLUSTER, Config, say
 from settings.addresses import without_secrets
-from settings.cache import place
+from settings.file import place
 from stacks.cluster_spec import ClusterSpec
 
 PRICES = Path("locks/prices.json")

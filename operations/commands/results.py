@@ -21,7 +21,7 @@ from operations.jobs.backend import OfRehearsal, Volume, backend
 from operations.jobs.job_argument import DEFAULT, JobArgument
 from operations.jobs.training_metrics import Pass
 from operations.screen import Context, Json, Namespace, as_json, console, on_a_terminal, say, show, span
-from settings.cache import place
+from settings.file import place
 
 OTHER_COLUMNS = 52
 """Characters that the table of passes takes beside the bars."""

@@ -1,16 +1,16 @@
 """`paddle-aws setup`: what a cluster needs once, before its first job."""
 
+import json
 import time
 from typing import Annotated
 
 import typer
 
 from k8s_charts.deployed import ClusterOutputs
-from operations.cluster import cluster_setup
-from operations.cluster.cluster import Cluster
+from operations.cluster.cluster import Cluster, Object
 from operations.errors import BadInput, Failed, cli_errors
 from operations.screen import CLUSTER, OUTPUTS, Config, Context, Outputs, say
-from stacks.cluster_spec import ClusterSpec
+from stacks.cluster_spec import ClusterSpec, most_vcpus
 
 POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/eks.amazonaws.com/v1/nodeclasses"
 OURS = "app.kubernetes.io/part-of=paddle-aws"
@@ -42,17 +42,17 @@ def setup(
             _remove(Cluster(context, say))
             return
         deployed = ClusterOutputs.load(outputs).auto_mode if spec.auto else ""
-        documents = cluster_setup.documents(spec, deployed)
+        wanted = documents(spec, deployed)
         if as_yaml:
             from k8s_charts import yaml_documents
 
-            typer.echo(yaml_documents.dump(documents), nl=False)
+            typer.echo(yaml_documents.dump(wanted), nl=False)
             return
         cluster = Cluster(context, say)
-        for document in documents:
+        for document in wanted:
             # Every kind, before anything is changed.
             cluster.path(document)
-        for document in documents:
+        for document in wanted:
             cluster.apply(document, dry_run=dry_run)
             say(f"{'would apply' if dry_run else 'applied'} {document['kind']} {document['metadata']['name']}")
         for pool in cluster.items(POOLS, labels=OURS):
@@ -72,3 +72,45 @@ def _remove(cluster: Cluster) -> None:
                 cluster.delete(f"{path}/{name}")
             time.sleep(1)
     say("no node pool of this cluster is left: `cdk destroy` can take the rest")
+
+
+def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
+    """In the order in which they are applied; `auto_mode`: the deployed nodes stack's output of that name.
+
+    Raises BadInput where compute is auto and that output is missing.
+    """
+    # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
+    from k8s_charts import yaml_documents
+    from k8s_charts.kinds import node_pool
+
+    groups, namespace = spec.nodes.values(), spec.jobs.namespace
+    found = yaml_documents.template("deployers.yaml", namespace=namespace)
+    if any(group.gpu for group in groups) and not spec.auto:
+        found += yaml_documents.template("nvidia_device_plugin.yaml")
+    if any(group.efa for group in groups):
+        found += yaml_documents.template("efa_device_plugin.yaml")
+    if spec.auto:
+        if not auto_mode:
+            raise BadInput(
+                "compute is auto, and no output AutoMode is deployed: run `cdk deploy --all --outputs-file outputs.json`"
+            )
+        found += yaml_documents.template("auto_mode.yaml")
+        for name, group in spec.nodes.items():
+            found += node_pool.documents(
+                name,
+                machines=json.loads(auto_mode),
+                instance_types=group.instance_types,
+                capacity="reserved" if group.capacity_reservation else "spot" if group.spot else "on-demand",
+                zones=group.availability_zones or spec.network.zones,
+                cpus=group.max * max(most_vcpus(kind) or 0 for kind in group.instance_types),
+                disk_gib=group.volume_gib,
+                labels=group.shape.all_labels,
+                taints=[vars(taint) for taint in group.shape.all_taints],
+                tags=spec.all_tags,
+                reservation=group.capacity_reservation,
+            )
+    if spec.jobs.queue:
+        cores = sum(group.max * (min(most_vcpus(kind) or 1 for kind in group.instance_types) - 1) for group in groups)
+        gpus = sum(group.max * group.gpus for group in groups)
+        found += yaml_documents.template("queue.yaml", queue=spec.jobs.queue, namespace=namespace, cpus=cores, gpus=gpus)
+    return found

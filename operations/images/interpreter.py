@@ -17,7 +17,7 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import LOCKS
 from operations.cluster import reasons
 from operations.errors import BadInput, Failed
-from settings.cache import place
+from settings.file import place
 
 PROJECT = Path(__file__).parents[2]
 

@@ -6,16 +6,15 @@ has what is still missing.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from calls import call, client
 from ministack.core.responses import get_account_id, get_region, new_uuid
-from ministack.services import ec2, ecr, eks, iam, kms, route53, s3, secretsmanager
+from ministack.services import ec2, eks, iam, route53, s3, secretsmanager
 from ministack.services.cloudformation import provisioners
-from resource_types import Call, Made, Properties, after, around, before
+from resource_types import Call, Made, Properties, after, around
 
 
 def apply() -> None:
@@ -26,17 +25,13 @@ def apply() -> None:
     s3._resolve_sse_write_headers = _with_default_key(s3._resolve_sse_write_headers)
     # Fn::GetAtt CidrBlock: MiniStack has the VPC's defaults only.
     after("AWS::EC2::VPC", lambda vpc, old, new: {"CidrBlock": ec2._vpcs[vpc]["CidrBlock"]})
-    before("AWS::EKS::Cluster", _cluster_checked)
     after("AWS::EKS::Cluster", _cluster_completed)
     around("AWS::EKS::Cluster", delete=_cluster_delete)
-    before("AWS::EKS::Nodegroup", _nodegroup_checked)
     after("AWS::EKS::Nodegroup", _nodegroup_completed)
     _called("AWS::EKS::Nodegroup", lambda name, props: f"{props['ClusterName']}/{name}", lambda ref: ref.rpartition("/")[2])
     _called("AWS::IAM::InstanceProfile", lambda arn, props: arn.rpartition("/")[2], _profile_arn)
     for kind, named, form in (("AWS::Logs::LogGroup", "LogGroupName", "{}"), ("AWS::SSM::Parameter", "Name", "CFN-{}")):
         around(kind, create=partial(_named_on_creation, named, form), update=partial(_named_on_update, named))
-    _refuse_a_name_that_is_taken("AWS::ECR::Repository", "RepositoryName", lambda name: name in ecr._repositories)
-    _refuse_a_name_that_is_taken("AWS::KMS::Alias", "AliasName", lambda name: kms._alias_arn(name) in kms._aliases)
     around("AWS::SecretsManager::Secret", create=_secret_create)
     _called("AWS::SecretsManager::Secret", lambda name, props: str(secretsmanager._secrets[name]["ARN"]), _secret_name)
     around("AWS::Route53::HostedZone", create=_zone_create, delete=_zone_delete)
@@ -80,14 +75,6 @@ def _bucket_delete(delete: Call, bucket: str, props: Properties) -> None:
 # EKS.
 
 
-def _cluster_checked(props: Properties) -> None:
-    zones = {ec2._subnets[subnet]["AvailabilityZone"] for subnet in _subnets(props) if subnet in ec2._subnets}
-    if len(zones) < 2:
-        raise ValueError(
-            "Subnets specified must be in at least two different AZs (Service: Eks, Status Code: 400, InvalidParameterException)"
-        )
-
-
 def _subnets(props: Properties) -> list[str]:
     return list((props.get("ResourcesVpcConfig") or {}).get("SubnetIds") or [])
 
@@ -114,14 +101,10 @@ def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str,
 
 
 def _cluster_delete(delete: Call, physical_id: str, props: Properties) -> None:
-    """AWS refuses a cluster that still has node groups; its security group and add-ons go with it."""
+    """A cluster's security group and add-ons go with it."""
     cluster = eks._clusters.get(physical_id)
     if cluster is None:
         return
-    if left := [key for key in eks._nodegroups if key.startswith(f"{physical_id}/")]:
-        raise ValueError(
-            f"Cluster has nodegroups attached: {', '.join(left)} (Service: Eks, Status Code: 409, ResourceInUseException)"
-        )
     for key in [key for key in eks._addons if key.startswith(f"{physical_id}/")]:
         addon = eks._addons.pop(key)
         eks._tags.pop(addon["addonArn"], None)
@@ -129,13 +112,6 @@ def _cluster_delete(delete: Call, physical_id: str, props: Properties) -> None:
     group = cluster["resourcesVpcConfig"].get("clusterSecurityGroupId")
     if group in ec2._security_groups:
         client("ec2").delete_security_group(GroupId=group)
-
-
-def _nodegroup_checked(props: Properties) -> None:
-    scaling = {key: int(value) for key, value in (props.get("ScalingConfig") or {}).items()}
-    order = [scaling[key] for key in ("MinSize", "DesiredSize", "MaxSize") if key in scaling]
-    if any(first > second for first, second in itertools.pairwise(order)):
-        raise ValueError(f"Minimum, desired and maximum capacity are out of order: {scaling} (Service: Eks, Status Code: 400)")
 
 
 def _nodegroup_completed(name: str, old: Properties, new: Properties) -> dict[str, Any]:
@@ -177,8 +153,6 @@ def _secret_name(arn: str) -> str:
 
 def _secret_create(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
     """A secret without a value has none, MiniStack's an empty one; and MiniStack leaves out how a value is to be generated."""
-    if props.get("Name") in secretsmanager._secrets:
-        raise ValueError(f"The operation failed because the secret {props['Name']} already exists. (ResourceExistsException)")
     if generated := props.get("GenerateSecretString"):
         told = {key: value for key, value in generated.items() if key not in ("SecretStringTemplate", "GenerateStringKey")}
         props = {**props, "SecretString": call("secretsmanager", "get_random_password", told)["RandomPassword"]}
@@ -198,17 +172,6 @@ def _named_on_update(named: str, update: Call, physical_id: str, old: Properties
     before = old.get(named) or physical_id
     name = new.get(named) or (before if named in old else physical_id)
     return update(physical_id, {**old, named: before}, {**new, named: name}, *rest)
-
-
-def _refuse_a_name_that_is_taken(kind: str, named: str, taken: Callable[[str], bool]) -> None:
-    """MiniStack's create takes over what somebody else has under that name."""
-
-    def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
-        if taken(props.get(named, "")):
-            raise ValueError(f"Resource of type '{kind}' with identifier '{props[named]}' already exists. (AlreadyExists)")
-        return create(logical_id, props, stack)
-
-    around(kind, create=created)
 
 
 # Route 53: MiniStack makes every zone of a stack a public one.

@@ -17,7 +17,6 @@ from aws_cdk import CfnResource, Stack
 from constructs import IConstruct
 
 import stacks.k3s_cluster
-import stacks.k3s_nodes
 import stacks.watch  # noqa: F401
 from constructs_lib import acknowledged
 from stacks.cluster_spec import ClusterSpec

@@ -13,14 +13,16 @@ import pytest
 from rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
-REFUSALS = Path(__file__).parent / "parts" / "refusals.py"
-"""What CloudFormation refuses of a change: a rehearsal deploys once, and changes nothing."""
+PARTS = [
+    Path(__file__).parent / "parts" / f"{name}.py" for name in ("scaling_groups", "dependencies", "descriptions", "refusals")
+]
+"""What AWS refuses to change or delete, and the machines of Auto Scaling groups: a rehearsal deploys once and changes nothing."""
 Deploy = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with Cloud(project=PROJECT, state=tmp_path_factory.mktemp("cloud"), parts=[REFUSALS]) as started:
+    with Cloud(project=PROJECT, state=tmp_path_factory.mktemp("cloud"), parts=PARTS) as started:
         yield started
 
 

@@ -24,7 +24,7 @@ from rehearsal.account import record_image
 from rehearsal.cloud import ACCOUNT, Cloud, CloudError
 from rehearsal.inventory import Inventory
 
-from .conftest import REFUSALS
+from .conftest import PARTS
 
 pytestmark = pytest.mark.slow
 
@@ -90,7 +90,7 @@ def begin(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Life]
 
     def begun(file: Path, prepare: Callable[[Cloud, Settings], None] = lambda cloud, settings: None, deploy: bool = True) -> Life:
         # The synthesized templates are validated by the tests of the stacks: here that would be half of the time.
-        cloud = Cloud(project=PROJECT, state=tmp_path / "state", parts=[REFUSALS], extra={"CDK_VALIDATION": "false"})
+        cloud = Cloud(project=PROJECT, state=tmp_path / "state", parts=PARTS, extra={"CDK_VALIDATION": "false"})
         cloud.__enter__()
         request.addfinalizer(cloud.__exit__)
         settings = yaml.safe_load(file.read_text())
