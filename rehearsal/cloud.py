@@ -39,18 +39,17 @@ class Cloud:
         report: Callable[[str], object] = lambda line: None,
         *,
         region: str = REGION,
-        enforce: bool = False,
         parts: Sequence[Path] = (),
         extra: Mapping[str, str] | None = None,
     ) -> None:
         """`project` has cdk.json and the environments of `make rehearse`; `extra` is added to the environment.
 
-        `enforce`: every call is put to its caller's policies. `parts`: modules that change the emulator further, by `apply()`.
+        `parts`: modules that change the emulator further, by `apply()`.
         """
         self.project = project.resolve()
         self.state = state.resolve()
         self.region = region
-        self._options = [*(["--enforce"] if enforce else []), *(f"--part={part}" for part in parts)]
+        self._options = [f"--part={part}" for part in parts]
         self._report = report
         self._extra = dict(extra or {})
         self._life = ExitStack()

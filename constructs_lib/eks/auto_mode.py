@@ -22,7 +22,7 @@ class AutoModeNodes(Construct):
         security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
 
     Attributes:
-        machines: what charts make NodeClasses from, as JSON: role, subnets, security groups, placement groups by the group's name.
+        machines: what charts make NodeClasses from, as JSON: role, subnets, security groups; placement groups by group.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ CHANGES = "resource_types repairs machine_types documents patience"
 """Modules of this folder that change MiniStack by their `apply()`, in this order."""
 
 
-def environment(port: int, region: str, scratch: Path, enforce: bool) -> dict[str, str]:
+def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
     """MiniStack reads its settings when it is imported: these must be set before."""
     scratch.mkdir(parents=True, exist_ok=True)
     return {
@@ -39,7 +39,7 @@ def environment(port: int, region: str, scratch: Path, enforce: bool) -> dict[st
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
         "PERSIST_STATE": "0",
-        "AUTH": str(enforce).lower(),
+        "AUTH": "false",
     }
 
 
@@ -89,14 +89,13 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--region", required=True)
     arguments.add_argument("--scratch", required=True, type=Path)
-    arguments.add_argument("--enforce", action="store_true", help="put every call to its caller's policies")
     arguments.add_argument("--part", action="append", default=[], type=Path, help="one more module to apply")
     given = arguments.parse_args()
 
     # Listening from now on: requests that come early wait in its queue instead of being refused.
     listening = socket.create_server(("127.0.0.1", 0), backlog=128)
     port = listening.getsockname()[1]
-    os.environ.update(environment(port, given.region, given.scratch, given.enforce))
+    os.environ.update(environment(port, given.region, given.scratch))
     sys.path[:0] = [str(folder) for folder in (Path(__file__).parent, *(part.parent for part in given.part))]
 
     from hypercorn.asyncio import serve

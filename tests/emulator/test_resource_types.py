@@ -90,13 +90,3 @@ def test_what_holds_data_is_not_deleted_with_its_stack(cloud: Cloud, deploy: Dep
     assert "not empty" in why_not_deleted(cloud, "images")
     s3.delete_object(Bucket="full", Key="data")
     ecr.batch_delete_image(repositoryName="full", imageIds=[{"imageTag": "1"}])
-
-
-def test_what_is_in_use_is_not_deleted(cloud: Cloud, deploy: Deploy) -> None:
-    """A stack that loses the group its neighbour's nodes carry fails as on AWS, and goes on when the user is gone."""
-    out = deploy("groups", of(STACKS["groups"]))["outputs"]
-    made = deploy("users", of(named(STACKS["users"], out)))
-    assert made["StackStatus"] == "CREATE_COMPLETE", made["reasons"]
-    reasons = why_not_deleted(cloud, "groups")
-    assert f"security group {out['Client']} has a dependent object: node group user/workers" in reasons
-    assert f"subnet {out['A']} has a dependent object: cluster user, node group user/workers" in reasons

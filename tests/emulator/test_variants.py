@@ -189,9 +189,9 @@ def seen(life: Life) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("row", LIVES, ids=lambda row: Path(row["settings"]).stem)
+@pytest.mark.parametrize("row", LIVES, ids=lambda row: "-".join([Path(row["settings"]).stem, *row.get("with", {}).values()]))
 def test_a_life(begin: Callable[..., Life], row: dict[str, Any]) -> None:
-    life = begin(PROJECT / row["settings"])
+    life = begin(PROJECT / row["settings"], lambda cloud, settings: settings.update(row.get("with", {})))
     before = seen(life)
     assert {query: jmespath.search(query, before) for query in row["made"]} == row["made"]
     life.change(**row["change"])

@@ -27,6 +27,7 @@ from commands import Run
 from job_controller import ended_status
 from kubernetes_api import kubeconfig
 
+from k8s_charts import yaml_documents
 from operations.cluster.cluster import ApiError, Cluster, NotInstalled, Object
 from operations.commands import submit
 from operations.errors import BadInput, Unreachable
@@ -213,7 +214,7 @@ def test_a_job_from_its_submission_to_its_end(run: Run, cluster: Cluster, namesp
         soon(lambda path=path: not cluster.items(path, f"app.kubernetes.io/instance={found['job']}"))
 
 
-# Who may only submit jobs (docs/people/deployers.yaml).
+# Who may only submit jobs (`paddle-aws setup`).
 
 
 @pytest.fixture
@@ -221,10 +222,8 @@ def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]
     """A kubeconfig of somebody in the deployers' group, which has what the file gives it in the tests' namespace."""
     # A name of its own each time: a server may still hold a policy that has just been deleted.
     group = f"{namespace}-{secrets.token_hex(2)}"
-    text = (PROJECT / "docs" / "people" / "deployers.yaml").read_text().replace("paddle-deployers", group)
-    for old in ("namespace: paddle\n", "name: paddle\n", "[paddle]", "'paddle.'"):
-        text = text.replace(old, old.replace("paddle", namespace))
-    made = [document for document in yaml.safe_load_all(text) if document]
+    documents = yaml_documents.template("deployers.yaml", namespace=namespace)
+    made = json.loads(json.dumps(documents).replace("paddle-deployers", group))
     for document in made:
         cluster.apply(document)
     command = ["kubectl", "proxy", "--port=0", "--as=somebody", f"--as-group={group}", "--as-group=system:authenticated"]
