@@ -65,8 +65,7 @@ class Jobs(Settings):
     namespace: DnsLabel = "paddle"
     """The jobs' Kubernetes namespace, as in job.yaml."""
     queue: DnsLabel | None = None
-    """Kueue's queue, which `paddle-aws setup` makes where Kueue is installed; jobs with `gang: {kind: kueue, queue: <name>}` wait
-    in it until all their cores and GPUs are free."""
+    """Kueue's queue, which `paddle-aws setup` makes (docs/jobs.md)."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.namespace.startswith("kube-"):
@@ -123,8 +122,7 @@ class ClusterSpec(Settings):
     cluster: ControlPlane = ControlPlane()
     """The Kubernetes control plane."""
     compute: Literal["fixed", "auto"] = "fixed"
-    """fixed: node groups of the size that you set. auto: EKS Auto Mode makes a group's nodes when a job waits for them and ends
-    them afterwards; run `paddle-aws setup` after the deploy (docs/aws.md compares the two)."""
+    """fixed: as many nodes as you set. auto: EKS Auto Mode makes nodes for the pods that wait (docs/aws.md compares the two)."""
     nodes: dict[GroupName, NodeGroup] = Field(default={"workers": NodeGroup()}, min_length=1, validate_default=True)
     """Node groups by name; unset: one, `workers`."""
     jobs: Jobs = Jobs()

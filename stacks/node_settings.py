@@ -84,7 +84,7 @@ class NodeGroup(Settings):
     placement_group: bool = False
     """Place nodes close together in one zone."""
     efa: bool = False
-    """An Elastic Fabric Adapter on each network card that takes one; docs/aws.md lists the instance types that have one."""
+    """An Elastic Fabric Adapter on each network card that takes one."""
     capacity_reservation: str | None = Field(default=None, pattern="^cr-[0-9a-f]{8,17}$", examples=["cr-0123456789abcdef0"])
     """Take the nodes from this reservation, an On-Demand one or a Capacity Block."""
     capacity_block: bool = False
