@@ -171,6 +171,8 @@ class ClusterSpec(Settings):
                     raise Refused(
                         f"{name}.{setting}", getattr(group, setting), "compute is auto, where AWS decides it: leave it out"
                     )
+            if auto and name in ("default", "general-purpose", "system"):
+                raise Refused("", name, "EKS Auto Mode has a node pool or node class of this name: name the group otherwise")
             if auto and None in map(most_vcpus, group.instance_types):
                 raise Refused(f"{name}.instance_types", ", ".join(group.instance_types), "EKS Auto Mode takes no metal machines")
             if name in ADDONS or name.endswith("-self-managed"):
@@ -275,13 +277,11 @@ class ClusterSpec(Settings):
         # coredns and the EFS driver's controller tolerate no taint of ours: on tainted nodes alone they wait, and the deploy
         # fails after twenty minutes. An existing cluster may have other nodes for them; a self-managed one runs them beside its
         # control plane.
-        if self.auto or self.cluster.existing or self.cluster.self_managed:
+        if self.cluster.existing or self.cluster.self_managed:
             return
-        if not any(group.desired and not group.repels for group in self.nodes.values()):
-            allowed = (
-                "allowed is one group at least with neither gpu nor taints, and desired 1 or more: else coredns and the EFS "
-                f"driver never start (to pay for no node, destroy {self.name}-nodes)"
-            )
+        if not any(not group.repels and (self.auto or group.desired) for group in self.nodes.values()):
+            size = "" if self.auto else f", and desired 1 or more (to pay for no node, destroy {self.name}-nodes)"
+            allowed = f"allowed is one group at least with neither gpu nor taints{size}: add-ons and data jobs find no node else"
             yield Refused("nodes", ", ".join(self.nodes), allowed)
 
     def _compute(self) -> Iterator[Fault]:

@@ -68,7 +68,7 @@ class NodeGroup(Settings):
     desired: int = Field(default=3, ge=0)
     """Nodes at the start."""
     max: int = Field(default=6, ge=1)
-    """Most nodes."""
+    """Most nodes; with compute fixed, for an autoscaler of yours."""
     spot: bool = False
     """Cheaper spare capacity, which AWS may take back with two minutes' notice."""
     gpu: bool = False

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from k8s_charts.deployed import ClusterOutputs
-from operations.cluster.cluster import Cluster, Object
+from operations.cluster.cluster import ApiError, Cluster, Object
 from operations.errors import BadInput, Failed, cli_errors
 from operations.screen import CLUSTER, OUTPUTS, Config, Context, Outputs, say
 from stacks.cluster_spec import ClusterSpec, most_vcpus
@@ -53,7 +53,12 @@ def setup(
             # Every kind, before anything is changed.
             cluster.path(document)
         for document in wanted:
-            cluster.apply(document, dry_run=dry_run)
+            try:
+                cluster.apply(document, dry_run=dry_run)
+            except ApiError as error:
+                # In a dry run the namespace is not there yet.
+                if not (dry_run and error.status == 404):
+                    raise
             say(f"{'would apply' if dry_run else 'applied'} {document['kind']} {document['metadata']['name']}")
         for pool in cluster.items(POOLS, labels=OURS):
             if (name := pool["metadata"]["name"]) not in spec.nodes:
@@ -85,6 +90,9 @@ def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
 
     groups, namespace = spec.nodes.values(), spec.jobs.namespace
     found = yaml_documents.template("deployers.yaml", namespace=namespace)
+    if namespace == "default":
+        # Everybody's: it keeps its own pod security.
+        found = [document for document in found if document["kind"] != "Namespace"]
     if any(group.gpu for group in groups) and not spec.auto:
         found += yaml_documents.template("nvidia_device_plugin.yaml")
     if any(group.efa for group in groups):
