@@ -85,6 +85,7 @@ lock: setup  ## resolve the lock files anew, from the ranges, and EC2's list of 
 	@$(COMPILE) -o trainer_image/requirements.lock trainer_image/requirements.in
 	@$(COMPILE) -o trainer_image/requirements-collective.lock trainer_image/requirements-collective.in
 	@$(COMPILE) -o trainer_image/requirements-gpu.lock trainer_image/requirements-gpu.in
+	@$(COMPILE) -o trainer_image/requirements-agent.lock trainer_image/requirements-agent.in
 	@$(COMPILE) -o rehearsal/emulator/requirements.lock rehearsal/emulator/requirements.in
 	@$(COMPILE) -o requirements/checkov.lock requirements/checkov.in
 	@rm -rf .cache/moto && $(BIN)/python -m pip download -qq --no-deps --dest .cache/moto moto

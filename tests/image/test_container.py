@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from containers import COLLECTIVE, IMAGE, PROJECT, Cluster, Podman, jobs
+from containers import BASE, COLLECTIVE, IMAGE, PROJECT, Cluster, Podman, jobs
 from paddle_node import contract
 from paddle_node.contract import JobFolder
 
@@ -189,3 +189,38 @@ def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(cluster:
     _, training = split(cluster, tmp_path / "collective", job_file)
     pods = [cluster.start(training, index) for index in range(3)]
     whole_model(cluster, pods, folder)
+
+
+OTHERS = """
+FROM {base}
+COPY trainer_image/requirements-collective.lock /tmp/
+RUN python3 -m venv /tmp/v && /tmp/v/bin/pip --python /usr/bin/python3 install --quiet --no-cache-dir --no-deps \\
+    --break-system-packages -r /tmp/requirements-collective.lock && rm -rf /tmp/v
+"""
+
+
+def test_a_base_that_has_paddle_keeps_it_as_it_is(podman: Podman, tmp_path: Path) -> None:
+    """As for GPUs, where Paddle's wheels are on no index; this base's Paddle 3.3.1 is for CPUs."""
+    (tmp_path / "Dockerfile").write_text(OTHERS.format(base=BASE))
+    base, image = f"{IMAGE}-others", f"{IMAGE}-agent"
+    podman.run("build", "--quiet", "--file", tmp_path / "Dockerfile", "--tag", base, PROJECT)
+    try:
+        command = [sys.executable, "-m", "operations.images.image", "build", "--base", base, "--tag", image]
+        command += ["--requirements", "trainer_image/requirements-agent.lock"]
+        done = subprocess.run(command, cwd=PROJECT, env=podman.environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        program = "import paddle, numpy; print(paddle.__version__, paddle.__file__, numpy.__file__)"
+        number, *files = inside(podman, "python3", "-c", program, image=image).stdout.split()
+        assert number == "3.3.1" and all(file.startswith("/usr/local/lib/") for file in files)
+        the_clients_work(podman, image)
+        sizes, layers = zip(
+            *(
+                (one["Size"], one["RootFS"]["Layers"])
+                for one in (json.loads(podman.run("image", "inspect", name).stdout)[0] for name in (base, image))
+            ),
+            strict=True,
+        )
+        assert layers[1][: len(layers[0])] == layers[0]
+        print(f"added to the base: {(sizes[1] - sizes[0]) / 1e6:.0f} MB")
+    finally:
+        podman.run("rmi", "--force", image, base, check=False)
