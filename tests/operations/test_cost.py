@@ -165,6 +165,14 @@ def test_a_self_managed_cluster_has_a_machine_instead_of_the_eks_fee(run: Run, l
     assert {"Elastic IP (cluster)", "secrets: tokens, CA hash, kubeconfigs", "m5.large (nodes.workers)"} <= found.keys()
 
 
+def test_nodes_of_auto_mode_cost_while_jobs_run(run: Run, lock: Path, tmp_path: Path) -> None:
+    (tmp_path / "auto.yaml").write_text("retain: false\ncompute: auto\nnodes: {workers: {max: 4}}")
+    found = json.loads(run("cost", str(tmp_path / "auto.yaml"), "--lock", str(lock), "--hours", "10", "--json").out)
+    [nodes] = [item for item in found["items"] if item["price"] == "m5.large-hour"]
+    assert nodes["what"] == "m5.large (nodes.workers, while jobs run)"
+    assert (nodes["month_usd"], nodes["run_usd"]) == (0, pytest.approx(4 * 0.25 * 10))
+
+
 @pytest.mark.slow
 def test_a_private_cluster_pays_for_its_endpoints(run: Run, lock: Path) -> None:
     from constructs_lib.network.network import SELF_MANAGED_SERVICES, SERVICES
