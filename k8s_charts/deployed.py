@@ -129,6 +129,8 @@ class _Pushed(model.Settings):
 
     image: ImageName | None = None
     variants: dict[str, ImageName] = Field(default_factory=dict)
+    cuda: str = Field(default="", pattern=r"^(\d+(\.\d+)*)?$")
+    """Of the image that was pushed last; empty: unknown."""
 
 
 def pushed(image_file: Path) -> dict[str, str]:
@@ -143,6 +145,11 @@ def pushed(image_file: Path) -> dict[str, str]:
     raise SettingError(
         f'{image_file} holds no image: it has to be {{"image": "<repository>@sha256:<digest>"}}, which `make push` writes'
     )
+
+
+def cuda(image_file: Path) -> str:
+    """CUDA's version in the image that `make push` pushed last; empty: it has none, or nobody knows."""
+    return _Pushed.model_validate_json(settings_file.text(image_file)).cuda if image_file.exists() else ""
 
 
 @dataclass(frozen=True)

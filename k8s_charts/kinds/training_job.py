@@ -40,7 +40,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
         # A pod sees its node's disk and not its own share of it, and is evicted when it takes more.
         Variable.STAGE_ROOM: int(amount(job.resources.scratch)) if stages else None,
         Variable.GPUS: job.gpus.count or None,
-        **(scheduling.EFA_VARIABLES if job.resources.efa else {}),
+        **({Variable.EFA: job.resources.efa, **scheduling.EFA_VARIABLES} if job.resources.efa else {}),
     }
     if job.command is not None:
         found |= {

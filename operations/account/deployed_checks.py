@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from k8s_charts import deployed as chosen
+from k8s_charts.pods.scheduling import GPU
 from operations.account import tunnel
 from operations.account.account_checks import AccountChecks, Check, Found, State
 from operations.account.aws import every
@@ -20,6 +22,7 @@ from operations.cluster.cluster import Cluster
 from operations.commands import setup
 from operations.commands.protect import KEPT
 from operations.errors import BadInput, Failed
+from operations.screen import IMAGE_FILE
 from stacks.cluster_spec import ClusterSpec
 
 ACTIVATE = "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status TagKey=cluster,Status=Active"
@@ -30,6 +33,8 @@ TAG: dict[str, tuple[State, str]] = {
     "": ("warning", "the budget counts nothing: AWS lists tag cluster up to 24 hours after the first deploy, ask again then"),
 }
 """What the status of the tag that a budget counts by means; empty: AWS does not know it."""
+DRIVER, DRIVERS = "nvidia.com/cuda.driver-version.major", {11: 450, 12: 525, 13: 580}
+"""GPU feature discovery's label of a node; and the oldest driver that runs each CUDA, by NVIDIA's compatibility page."""
 SNAPSHOTS = "cluster/snapshots/"
 OLD = timedelta(days=1, hours=12)
 """After which the newest snapshot of etcd is worth a word, whatever the schedule: a day and a half without one."""
@@ -51,6 +56,8 @@ class DeployedChecks:
             ("setup", self.setup),
             ("stack policy", self.kept),
         ]
+        if any(group.gpu for group in self.spec.nodes.values()):
+            both.append(("GPU driver", self.driver))
         if self.spec.budget and self.spec.budget.monthly_usd:
             both.append(("budget", self.budget))
         if self.spec.cluster.has_tunnel:
@@ -159,6 +166,22 @@ class DeployedChecks:
             yield "problem" if needed else "warning", f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it"
         else:
             yield "ok", "all that `paddle-aws setup` applies is there"
+
+    def driver(self) -> Found:
+        """Of the nodes that are there now, against the CUDA of the image that was pushed last."""
+        cuda, later = chosen.cuda(IMAGE_FILE), "each pod's own check tells before its attempt"
+        nodes = [one for one in Cluster().items("/api/v1/nodes") if GPU in one["status"].get("capacity", ())]
+        if not nodes:
+            yield "ok", f"no GPU node is there now: {later}"
+        for driver in sorted({one["metadata"].get("labels", {}).get(DRIVER, "") for one in nodes}):
+            says = f"GPU nodes have driver {driver or 'unknown'}, the image CUDA {cuda or 'unknown'}"
+            least = DRIVERS.get(int(cuda.partition(".")[0] or 0), 0)
+            if not (driver.isdigit() and least):
+                yield "warning", f"{says}: {later}"
+            elif int(driver) < least:
+                yield "problem", f"{says}: take nodes with driver {least} or newer, or an image with an older CUDA"
+            else:
+                yield "ok", says
 
     # Ready, of a cluster that is its own control plane, or has groups of its own.
 

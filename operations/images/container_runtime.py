@@ -45,6 +45,11 @@ class ContainerRuntime:
         """Bytes, unpacked."""
         return int(self._inspect(tag, "{{.Size}}") or 0)
 
+    def cuda(self, tag: str) -> str:
+        """CUDA's version, as NVIDIA's images, and those made on them, say it; empty: they do not."""
+        variables = self._inspect(tag, '{{join .Config.Env "\\n"}}').splitlines()
+        return next((one.partition("=")[2] for one in variables if one.startswith("CUDA_VERSION=")), "")
+
     def login(self, registry: str, user: str, password: str) -> None:
         """Raises Failed with what the runtime said."""
         command = [self.name, "login", "--username", user, "--password-stdin", registry]

@@ -85,6 +85,8 @@ def push(
         known = chosen.pushed(image_file) if variant and image_file.exists() else {}
         known[variant] = image
         found: dict[str, object] = {"image": known.pop("")} if "" in known else {}
+        if cuda := runtime.cuda(tag):
+            found["cuda"] = cuda
         temporary = image_file.with_name(f".{image_file.name}.tmp")
         temporary.write_text(json.dumps(found | ({"variants": known} if known else {})) + "\n")
         temporary.replace(image_file)

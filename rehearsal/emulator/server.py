@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-CHANGES = "resource_types repairs machine_types documents patience"
+CHANGES = "resource_types repairs documents patience"
 """Modules of this folder that change MiniStack by their `apply()`, in this order."""
 
 

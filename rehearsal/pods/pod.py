@@ -166,6 +166,8 @@ class Pod:
         # What no manifest carries: where the container's paths begin, and who has which address.
         variables[contract.Variable.ROOT] = str(root)
         variables[contract.Variable.HOSTS] = str(host.names.file)
+        # There is no GPU here, and no adapter.
+        variables |= dict.fromkeys({contract.Variable.GPUS, contract.Variable.EFA} & variables.keys(), "0")
         variables["PATH"] = f"{host.interpreter}:{root}/usr/local/bin:/usr/local/bin:/usr/bin:/bin"
         return variables
 

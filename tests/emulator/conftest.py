@@ -14,9 +14,10 @@ from rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
 PARTS = [
-    Path(__file__).parent / "parts" / f"{name}.py" for name in ("scaling_groups", "dependencies", "descriptions", "refusals")
+    Path(__file__).parent / "parts" / f"{name}.py"
+    for name in ("names", "machine_types", "scaling_groups", "dependencies", "descriptions", "refusals")
 ]
-"""What AWS refuses to change or delete, and the machines of Auto Scaling groups: a rehearsal deploys once and changes nothing."""
+"""What a rehearsal never meets: it deploys once, changes nothing, and looks nothing up."""
 Deploy = Callable[..., dict[str, Any]]
 
 

@@ -21,7 +21,8 @@ VARIANTS = PROJECT / "tests" / "aws" / "variants"
 CONFIG = PROJECT / "cluster.yaml"
 OWN = VARIANTS / "self-managed-cluster.yaml"
 MACHINES = [
-    PROJECT / "tests" / "emulator" / "parts" / f"{name}.py" for name in ("scaling_groups", "dependencies", "descriptions")
+    PROJECT / "tests" / "emulator" / "parts" / f"{name}.py"
+    for name in ("names", "machine_types", "scaling_groups", "dependencies", "descriptions")
 ]
 USER = "arn:aws:iam::000000000000:user/me"
 NOBODY = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
@@ -54,6 +55,34 @@ def test_what_a_check_says(run: Run, aws_api: AwsApi, folder: Path, monkeypatch:
     wanted = [{"CostAllocationTagsStatus": [{"TagKey": "cluster", "Status": "Active"}]}]
     changes = "ce UpdateCostAllocationTagsStatus" in case["answers"]
     assert aws_api.asked("UpdateCostAllocationTagsStatus") == (wanted if changes else [])
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "says"),
+    [
+        ("535", "12.6.2", {"ok": "GPU nodes have driver 535, the image CUDA 12.6.2"}),
+        ("535", "13.0", {"problem": "take nodes with driver 580 or newer, or an image with an older CUDA"}),
+        ("", "12.6.2", {"warning": "driver unknown, the image CUDA 12.6.2: each pod's own check tells before its attempt"}),
+        ("580", "", {"warning": "driver 580, the image CUDA unknown: each pod's own check tells before its attempt"}),
+        (None, "12.6.2", {"ok": "no GPU node is there now: each pod's own check tells before its attempt"}),
+    ],
+)
+def test_the_driver_of_the_nodes_fits_the_cuda_of_the_image(
+    run: Run, api: KubernetesApi, aws_api: AwsApi, folder: Path, driver: str | None, cuda: str, says: dict[str, str]
+) -> None:
+    nodes = {"workers": {}, "gpus": {"instance_types": ["g5.xlarge"], "gpu": True}}
+    (folder / "cluster.yaml").write_text(yaml.safe_dump({"retain": False, "nodes": nodes}))
+    (folder / "image.json").write_text(json.dumps({"image": "mine:1", "cuda": cuda}))
+    stack = {"StackName": "paddle-network", "StackStatus": "CREATE_COMPLETE", "CreationTime": "2026-11-21T00:00:00Z"}
+    aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": [stack]})
+    for name, capacity in (("cpu", {}), ("gpu", {} if driver is None else {"nvidia.com/gpu": "1"})):
+        labels = {"nvidia.com/cuda.driver-version.major": driver} if driver and name == "gpu" else {}
+        metadata = {"name": name, "labels": labels}
+        api.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"capacity": capacity}})
+    [found] = said(run, folder / "cluster.yaml")["GPU driver"]
+    ((state, text),) = found.items()
+    ((wanted, words),) = says.items()
+    assert state == wanted and words in text
 
 
 def test_fix_without_a_budget_is_refused(run: Run) -> None:

@@ -86,6 +86,8 @@ class Variable(StrEnum):
     """Processes of the command in each pod (default 1)."""
     GPUS = "PADDLE_NODE_GPUS"
     """GPUs of each pod; 0 (default): its processes talk by gloo."""
+    EFA = "PADDLE_NODE_EFA"
+    """Elastic Fabric Adapters of each pod, for the check of its node; default 0."""
     RESUME = "PADDLE_NODE_RESUME"
     """JSON list of words that follow the command where something is there to resume from."""
     PROGRESS = "PADDLE_NODE_PROGRESS"
@@ -174,6 +176,8 @@ class ExitCode(IntEnum):
     """A deadline passed and peers were missing: the message names them."""
     ATTEMPTS_EXHAUSTED = 70
     """Every allowed attempt failed: the message names the cause of each."""
+    NODE_UNFIT = 71
+    """The node lacks GPUs or adapters that the job asked for, or its all-reduce fails: the message names it."""
     FOLDER_IN_USE = 73
     """Another run holds the job's folder."""
     VOLUME_FULL = 74

@@ -152,6 +152,7 @@ class OwnCommand:
     words: tuple[str, ...] = setting(Reader.words, Variable.COMMAND)
     processes: int = setting(Reader.whole, Variable.PROCESSES, 1, 1, contract.MOST_PROCESSES)
     gpus: int = setting(Reader.whole, Variable.GPUS, 0, 0, contract.MOST_PROCESSES)
+    efa: int = setting(Reader.whole, Variable.EFA, 0, 0, 32)
     resume: tuple[str, ...] = setting(Reader.words, Variable.RESUME)
     progress: str = setting(Reader.text, Variable.PROGRESS, "")
     success: str = setting(Reader.text, Variable.SUCCESS, "")

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NoReturn
 
 from paddle_node import background
-from paddle_node.agent import health, output
+from paddle_node.agent import health, node_check, output
 from paddle_node.agent.client import Client
 from paddle_node.agent.worker_group import State, WorkerGroup
 from paddle_node.background import Tasks
@@ -64,6 +64,8 @@ class Agent:
         """With the data and the program that this pod has read."""
         self._ready = False
         self._unread: Failure | None = None
+        self._fit = True
+        """This pod's node is known to be, so that it may take part in an attempt."""
 
     async def run(self) -> int:
         """The pod's exit code. Raises `Failure` for what this pod alone found out."""
@@ -75,6 +77,7 @@ class Agent:
         self._tasks.spawn(self._look_for_outcome())
         # First of all: what it imports takes longer than everything else before training, and needs no rank.
         self._group.stand_by(self._node)
+        self._look_at_node()
         try:
             await self._live()
         except asyncio.CancelledError:
@@ -139,6 +142,21 @@ class Agent:
             self._prepared, self._unread, self._ready = prepared or self._prepared, unread, prepared is not None
             if prepared is not None:
                 self._say(f"has read {prepared.identity}")
+            self._tell()
+
+    def _look_at_node(self) -> None:
+        self._fit = not (self._node.own.gpus or self._node.own.efa)
+        if not self._fit:
+            self._tasks.spawn(self._check_node())
+
+    async def _check_node(self) -> None:
+        """Raises `Failure`, which ends this pod alone: the others wait for the one that replaces it."""
+        why = await self._group.check(node_check.process(self._node))
+        if why:
+            where = self._node.kubernetes_node or f"the one of {self._node.pod_name}"
+            raise Failure(ExitCode.NODE_UNFIT, f"node {where} is not fit: {why}; `kubectl cordon` keeps the next pod from it")
+        if why is not None:
+            self._fit = True
             self._tell()
 
     # The rendezvous server.
@@ -231,7 +249,7 @@ class Agent:
             message = m.Fatal(self._unread.code, self._unread.sentence)
         elif message is None:
             group, read = self._group, self._prepared.identity
-            ready = self._ready and group.gone
+            ready = self._ready and self._fit and group.gone
             message = m.Report(
                 group.attempt, ready, read.data, read.program, group.serving, group.silent, group.ended, self._terminated
             )
@@ -260,6 +278,7 @@ class Agent:
         if self._terminated:
             raise asyncio.CancelledError
         self._group.stand_by(self._node)
+        self._look_at_node()
 
     # Events from outside.
 

@@ -72,6 +72,14 @@ class WorkerGroup:
             for process in self._runtime.standby(node):
                 self._standby.append(self._workers.start(process, self._name(process)))
 
+    async def check(self, process: Process) -> str | None:
+        """Runs a process that belongs to no attempt. Why it failed; empty: it ended well; None: `end` ended it."""
+        worker = self._workers.start(process, "node check", "node check")
+        await worker.ended.wait()
+        await background.call(worker.drain)
+        failed = (worker.error or f"the check ended with {_code(worker.code)}") if worker.code else ""
+        return None if worker.wanted_end else failed
+
     def start(self, node: NodeEnvironment, attempt: int, processes: Sequence[Process]) -> None:
         """Begins an attempt; processes that wait for the pservers of all pods start when `serve` is called."""
         self._node = node

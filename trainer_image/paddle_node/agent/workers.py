@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from paddle_node.agent.output import Log
-from paddle_node.contract import FAIL_JOB
+from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.runtimes import Process
 
 PR_SET_PDEATHSIG = 1
@@ -50,7 +50,8 @@ class Worker:
     @property
     def error(self) -> str:
         """Its last line where it ended itself with a code of ours, else the exception that its last traceback ended with."""
-        return self._log.last_line if self.code in FAIL_JOB else self._log.exceptions.last
+        ours = (*FAIL_JOB, ExitCode.NODE_UNFIT)
+        return self._log.last_line if self.code in ours else self._log.exceptions.last
 
     @property
     def quiet(self) -> float:

@@ -16,7 +16,7 @@ from paddle_node.environment import Attempt, NodeEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.training.passes import Identity
 
-Role = Literal["server", "trainer"]
+Role = Literal["server", "trainer", "check"]
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,13 @@
-"""How long until N pods know each other, and what it costs: index, pod-list, and the tutorials' polling.
+"""What a job costs its cluster at 100, 1,000 and 10,000 pods, and what breaks first.
 
-    python benchmarks/rendezvous.py [--pods 3 1000 10000] [--write docs/rendezvous.md]
+    python benchmarks/scale.py [--pods 100 1000 10000] [--write docs/scale.md]
 
-Everything runs on loopback. `index` is the agents' own rendezvous server with N real TCP connections and N DNS look-ups.
-`pod-list` is the pods' own discovery against the tests' small API server; from 100 pods on only a sample of the clients is
-real, requests and bytes are scaled from it, and a real server with N clients is slower. `polling` is computed: what a pod of
-the tutorials does (list all pods, sleep 20 s unless all run).
-
-Seconds are from the last pod's start until every (sampled) pod knows all peers; with pod-list, those of index come on top.
-Last column of `index`: pod 0's peak memory, open files, seconds until all know that 1 % were lost at once.
+Objects: the manifests of a job on EFS, a Pod a trainer, an EndpointSlice for each 100. Start: from the last pod's hello until all
+are told to start. End: from the loss of 1 % at once until all others know. Pod 0: peak memory, open files, MB over its N TCP
+connections. API requests of pods until they know each other: by index, by pod-list (scaled from a sample), by the tutorials'
+scripts (computed). DNS: look-ups of pod 0's name; each is two queries, A and AAAA, in the first search domain (resolv.conf(5),
+`ndots:5`). EFS: system calls on the volume by strace while a pod checks its shard of N, and pod 0 finds and checks the newest
+of 30 passes of N files. All on loopback and a local disk.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import multiprocessing
 import os
 import random
 import resource
-import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,9 +31,11 @@ sys.path.insert(0, str(PROJECT / "tests/node"))
 
 from paddle_node import environment, runtimes  # noqa: E402
 from paddle_node.background import Tasks  # noqa: E402
+from paddle_node.contract import JobFolder  # noqa: E402
 from paddle_node.rendezvous import messages  # noqa: E402
 from paddle_node.rendezvous.discovery import Discovery  # noqa: E402
 from paddle_node.rendezvous.server import Server  # noqa: E402
+from paddle_node.training import passes  # noqa: E402
 
 PORT = 7163
 HUB = "127.250.0.1"
@@ -50,38 +51,104 @@ SCALE_UP = 60.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pods", type=int, nargs="+", default=[3, 1000, 10_000])
+    parser.add_argument("--pods", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     rows = []
     for pods in options.pods:
         listed = pod_list(pods)
-        rows += [index(pods), listed, polling(pods, listed["bytes_of_a_list"])]
-        for row in rows[-3:]:
-            print(
-                f"{row['pods']:>6} pods  {row['how']:<9} {row['requests']:>10,} API requests {row['bytes'] / 1e6:>12,.2f} MB "
-                f"{row['seconds']:>8.3f} s  {row['note']}",
-                flush=True,
-            )
+        polled = polling(pods, listed["bytes_of_a_list"])["requests"]
+        requests = f"0; pod-list {listed['requests']:,}; tutorials {polled:,}"
+        row = {"pods": f"{pods:,}", "objects": f"{objects(pods):,}", **index(pods), "API requests": requests}
+        volume = {"EFS: a pod": f"{calls(pods, PREPARE):,}", "EFS: pod 0": f"{calls(pods, NEWEST):,}"}
+        rows.append(row | {"DNS": f"{pods - 1:,}"} | volume)
+        print("  ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
     if options.write:
         options.write.write_text(page(rows))
+
+
+BREAKS = """
+## What breaks first
+
+1. 5,000 nodes are what Kubernetes is tested with ("Considerations for large clusters").
+2. Above 6,500 trainers the list of all peers no longer fits into one variable (Linux: 131,071 bytes); job.yaml refuses more.
+3. Each pod and node needs an address of the private subnets (`network.cidr`).
+4. EFS takes 25,000 connections and, `elastic`, 250,000 reads a second of metadata in frequent use (EFS user guide, quotas).
+"""
 
 
 def page(rows: list[dict]) -> str:
     """The rows as a page; what they mean is this file's first paragraph."""
     title, _, text = __doc__.partition("\n")
-    lines = [
-        f"# {title}",
-        "",
-        "Written by `python benchmarks/rendezvous.py --write docs/rendezvous.md`; load of the machine then: ",
-    ]
-    lines[-1] += f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores."
-    lines += ["", text.strip().partition("\n\n")[2], ""]
-    lines += ["| pods | how | API requests | MB | seconds | |", "|---|---|---|---|---|---|"]
-    for row in rows:
-        megabytes, seconds = f"{row['bytes'] / 1e6:,.2f}", f"{row['seconds']:.2f}"
-        lines.append(f"| {row['pods']:,} | {row['how']} | {row['requests']:,} | {megabytes} | {seconds} | {row['note']} |")
-    return "\n".join(lines) + "\n"
+    load = f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+    lines = [f"# {title}", "", f"Written by `python benchmarks/scale.py --write docs/scale.md`; load of the machine: {load}.", ""]
+    lines += [f"| {' | '.join(rows[0])} |", "|" + "---|" * len(rows[0])]
+    lines += [f"| {' | '.join(row.values())} |" for row in rows]
+    return "\n".join([*lines, "", text.strip().partition("\n\n")[2].strip()]) + "\n" + BREAKS
+
+
+# Kubernetes' objects.
+
+
+def objects(pods: int) -> int:
+    from k8s_charts.deployed import ClusterOutputs
+    from k8s_charts.documents import documents
+    from k8s_charts.spec import TrainingJob
+
+    job = {"name": "job", "trainers": min(pods, 6_500), "data": {"source": "s3://corpus/words"}}
+    return len(documents(TrainingJob.parse(job), ClusterOutputs.placeholder(), "image")) + pods + -(-pods // 100)
+
+
+# The volume.
+
+PREPARE = """
+from paddle_node import environment
+from paddle_node.staging.preparation import prepare
+prepare(environment.parse(), print)
+"""
+NEWEST = """
+import sys
+from pathlib import Path
+from paddle_node.contract import JobFolder
+from paddle_node.training import passes
+found = next(passes.newest_first(JobFolder(Path(sys.argv[1]))))
+passes.verify(found.folder)
+"""
+
+
+def calls(pods: int, program: str) -> int:
+    """System calls of `program` on a job's volume of so many pods."""
+    image = PROJECT / "trainer_image"
+    with tempfile.TemporaryDirectory() as place:
+        root, trace = Path(place, "volume", "job"), Path(place, "trace")
+        (root / "program").mkdir(parents=True)
+        (root / "program" / "train.py").touch()
+        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(image), "PYTHONDONTWRITEBYTECODE": "1"}
+        if program is PREPARE:
+            source = Path(place, "source")
+            source.write_text("a record\n" * pods * 2)
+            split = {"OUT_DIR": str(root), "SPLIT_COUNT": str(pods), "DATA_SOURCE": str(source)}
+            subprocess.run([sys.executable, image / "split_data.py"], env=environ | split, check=True, capture_output=True)
+        else:
+            for number in range(30):
+                folder = JobFolder(root).attempt("run", 1) / f"pass-{number:05d}"
+                folder.mkdir(parents=True)
+                for file in range(pods if number == 29 else 1):
+                    (folder / f"{file:05d}").write_text("x")
+                passes.seal(folder, {"pass": number, "run": "run", "attempt": 1, "data": "", "program": "", "trainers": []})
+        node = {
+            "JOB_NAME": "job",
+            "JOB_PATH": str(root.parent),
+            "TRAIN_CONFIG_DIR": "program",
+            "CONF_PADDLE_GRADIENT_NUM": str(pods),
+            "JOB_COMPLETION_INDEX": "1",
+            "PADDLE_NODE_RUN_ID": "run",
+            "PADDLE_NODE_SERVICE": "job",
+            "POD_IP": HUB,
+        }
+        traced = ["strace", "-f", "-qq", "-e", "trace=%file,getdents64", "-y", "-o", trace, sys.executable, "-c", program, root]
+        subprocess.run(traced, env=environ | node, check=True, capture_output=True)
+        return sum(str(root) in line for line in trace.read_text().splitlines())
 
 
 # Index: the rendezvous server.
@@ -102,8 +169,8 @@ def index(pods: int) -> dict:
         hub.join(10)
         if hub.is_alive():
             hub.kill()
-    note = f"{peak:,.0f} MB, {files:,} files; {end:.2f} s"
-    return {"pods": pods, "how": "index", "requests": 0, "bytes": carried, "seconds": seconds, "note": note}
+    pod = f"{peak:,.0f} MB, {files:,} files; {carried / 1e6:,.1f} MB"
+    return {"start": f"{seconds:.2f} s", "end": f"{end:.2f} s", "pod 0": pod}
 
 
 def serve(pods: int, parent) -> None:
@@ -261,17 +328,12 @@ def pod_list(pods: int) -> dict:
         asyncio.run(ask())
         for client in clients:
             client.rest()
-    requests, carried = sum(api.requests.values()), api.bytes
+    requests = sum(api.requests.values())
     api.close()
     scale = pods / sampled
     return {
-        "pods": pods,
-        "how": "pod-list",
         "requests": round(requests * scale),
-        "bytes": round(carried * scale),
-        "seconds": max(found),
         "bytes_of_a_list": size,
-        "note": "" if sampled == pods else f"scaled from {sampled} real clients",
     }
 
 
@@ -313,15 +375,7 @@ def polling(pods: int, bytes_of_a_list: int) -> dict:
     starts = [SCALE_UP * number / max(1, pods - 1) for number in range(pods)]
     last = starts[-1]
     polls = [int(-(-(last - start) // POLL)) + 1 for start in starts]
-    delays = [start + (count - 1) * POLL - last for start, count in zip(starts, polls, strict=True)]
-    return {
-        "pods": pods,
-        "how": "polling",
-        "requests": sum(polls),
-        "bytes": sum(polls) * bytes_of_a_list,
-        "seconds": max(delays),
-        "note": f"a pod waits {statistics.mean(delays):.0f} s",
-    }
+    return {"requests": sum(polls)}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,58 @@
+"""The check of a node before each attempt: GPUs that are not there end their own pod, and nothing trains without them.
+
+`nvidia-smi` here prints what the test says that each pod's node has. The all-reduce is real: tests/fleet/test_node_check.py.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from node_pods import StandIns
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Beside it lies, by pod, how many of its two GPUs a node has."""
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\nfor gpu in $(seq $(cat {tmp_path}/gpus-$JOB_COMPLETION_INDEX)); do echo "GPU $gpu: H100"; done\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(StandIns, "path", f"{program.parent}:{os.environ['PATH']}")
+    for pod in range(3):
+        (tmp_path / f"gpus-{pod}").write_text("2")
+    return tmp_path
+
+
+def test_a_node_that_lacks_a_gpu_ends_its_own_pod_and_the_others_wait_for_the_next(nodes: Path) -> None:
+    (nodes / "gpus-1").write_text("1")
+    with StandIns(nodes, GPUS="2", NODE="ip-10-0-0-7") as pods:
+        pods.start()
+        assert pods.pods[1].wait() == 71
+        assert "node ip-10-0-0-7 is not fit: 1 of 2 GPUs are visible; `kubectl cordon`" in pods.log(1)
+        pods.wait_for(0, "2 GPUs: ")
+        assert "attempt 1" not in pods.logs()
+        (nodes / "gpus-1").write_text("2")
+        pods.start(1)
+        pods.end_undisturbed()
+
+
+def test_it_is_looked_at_again_before_the_next_attempt(nodes: Path) -> None:
+    with StandIns(nodes, GPUS="2", EFA="0", stand_in={"fails": [[2, 1, 1, 1]], "holds": [1, 0, 2]}) as pods:
+        pods.start_and_hold()
+        (nodes / "gpus-0").write_text("0")
+        pods.release()
+        assert pods.pods[0].wait() == 71
+        assert "0 of 2 GPUs are visible" in pods.log(0) and "attempt 2" not in pods.logs()
+        (nodes / "gpus-0").write_text("2")
+        pods.start(0)
+        pods.end_undisturbed()
+
+
+def test_an_adapter_that_is_missing(nodes: Path) -> None:
+    with StandIns(nodes, count=1, EFA="16") as pods:
+        pods.start()
+        assert pods.codes() == [71] and "0 of 16 EFA adapters are there" in pods.log(0)

@@ -1,0 +1,88 @@
+"""Checks this pod's node: its GPUs and adapters are there, and an all-reduce over the GPUs is right.
+
+The agent runs `python -m paddle_node.agent.node_check` before each attempt of a job with GPUs or adapters. With a number of
+processes and a backend behind it, that is the all-reduce itself.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from typing import NoReturn
+
+from paddle_node import contract
+from paddle_node.contract import ExitCode
+from paddle_node.environment import NodeEnvironment, OwnCommand, Reader, read_settings
+from paddle_node.runtimes import Process, python_program
+
+ADAPTERS = "/dev/infiniband"
+SECONDS = 300.0
+"""Within which the all-reduce has to end, Paddle's start included."""
+NUMBERS = 1 << 20
+
+
+def process(node: NodeEnvironment) -> Process:
+    """What the agent starts."""
+    words = (sys.executable, "-m", "paddle_node.agent.node_check")
+    return Process("check", words, python_program.environ(node), contract.path(os.devnull), node.home)
+
+
+def main() -> None:
+    """Says what is well, or ends with NODE_UNFIT behind a line that says what is not."""
+    settings, began = OwnCommand(**read_settings(OwnCommand, Reader())), time.monotonic()
+    well = [f"{adapters} EFA adapters"] if (adapters := len(list(contract.path(ADAPTERS).glob("uverbs*")))) else []
+    if adapters < settings.efa:
+        unfit(f"{adapters} of {settings.efa} EFA adapters are there")
+    if settings.gpus and shutil.which("nvidia-smi"):
+        seen = sum(line.startswith("GPU ") for line in run("nvidia-smi", "-L").splitlines())
+        if seen < settings.gpus:
+            unfit(f"{seen} of {settings.gpus} GPUs are visible")
+        well.append(f"{seen} GPUs")
+    # A command's program may need no Paddle.
+    if settings.gpus and importlib.util.find_spec("paddle"):
+        run(sys.executable, "-m", "paddle_node.agent.node_check", str(settings.gpus), "nccl")
+        well.append(f"an all-reduce over {settings.gpus} GPUs")
+    print(f"{', '.join(well) or 'nothing to check is here'}: {time.monotonic() - began:.1f} s")
+
+
+def run(*command: str) -> str:
+    """What it prints."""
+    what = "an all-reduce over the GPUs" if command[0] == sys.executable else command[0]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        unfit(f"{what} did not end within {SECONDS:.0f} s")
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()
+        unfit(f"{what} failed: {said[-1]}")
+    return done.stdout
+
+
+def unfit(why: str) -> NoReturn:
+    """Ends the check."""
+    print(why, flush=True)
+    sys.exit(ExitCode.NODE_UNFIT)
+
+
+def all_reduce() -> None:
+    """One rank's part. The sum is exact in float32."""
+    import paddle
+    import paddle.distributed as dist
+
+    dist.init_parallel_env()
+    ranks = dist.get_world_size()
+    numbers = paddle.full([NUMBERS], dist.get_rank() + 1, "float32")
+    dist.all_reduce(numbers)
+    if not bool((numbers == ranks * (ranks + 1) / 2).all()):
+        sys.exit(f"rank {dist.get_rank()} of {ranks} got a wrong sum")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        from paddle.distributed import spawn
+
+        spawn(all_reduce, nprocs=int(sys.argv[1]), backend=sys.argv[2])
+    else:
+        main()
