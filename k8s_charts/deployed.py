@@ -135,13 +135,9 @@ class _Pushed(model.Settings):
 
 def pushed(image_file: Path) -> dict[str, str]:
     """The images that `make push` wrote down, by the variant of a job. Raises SettingError for another file."""
-    try:
-        found = _Pushed.model_validate_json(settings_file.text(image_file))
-        images = found.variants | ({"": found.image} if found.image else {})
-        if images:
-            return images
-    except (SettingError, ValidationError):
-        pass
+    found = _read(image_file)
+    if images := found.variants | ({"": found.image} if found.image else {}):
+        return images
     raise SettingError(
         f'{image_file} holds no image: it has to be {{"image": "<repository>@sha256:<digest>"}}, which `make push` writes'
     )
@@ -149,7 +145,14 @@ def pushed(image_file: Path) -> dict[str, str]:
 
 def cuda(image_file: Path) -> str:
     """CUDA's version in the image that `make push` pushed last; empty: it has none, or nobody knows."""
-    return _Pushed.model_validate_json(settings_file.text(image_file)).cuda if image_file.exists() else ""
+    return _read(image_file).cuda
+
+
+def _read(image_file: Path) -> _Pushed:
+    try:
+        return _Pushed.model_validate_json(settings_file.text(image_file))
+    except (SettingError, ValidationError):
+        return _Pushed()
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def test_what_a_check_says(run: Run, aws_api: AwsApi, folder: Path, monkeypatch:
         ("535", "12.6.2", {"ok": "GPU nodes have driver 535, the image CUDA 12.6.2"}),
         ("535", "13.0", {"problem": "take nodes with driver 580 or newer, or an image with an older CUDA"}),
         ("", "12.6.2", {"warning": "driver unknown, the image CUDA 12.6.2: each pod's own check tells before its attempt"}),
-        ("580", "", {"warning": "driver 580, the image CUDA unknown: each pod's own check tells before its attempt"}),
+        ("580", "twelve", {"warning": "driver 580, the image CUDA unknown: each pod's own check tells before its attempt"}),
         (None, "12.6.2", {"ok": "no GPU node is there now: each pod's own check tells before its attempt"}),
     ],
 )
