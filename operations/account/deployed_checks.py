@@ -12,8 +12,6 @@ from typing import Any
 
 import yaml
 
-from k8s_charts import deployed as chosen
-from k8s_charts.pods.scheduling import GPU
 from operations.account import tunnel
 from operations.account.account_checks import AccountChecks, Check, Found, State
 from operations.account.aws import every
@@ -169,6 +167,10 @@ class DeployedChecks:
 
     def driver(self) -> Found:
         """Of the nodes that are there now, against the CUDA of the image that was pushed last."""
+        # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
+        from k8s_charts import deployed as chosen
+        from k8s_charts.pods.scheduling import GPU
+
         cuda, later = chosen.cuda(IMAGE_FILE), "each pod's own check tells before its attempt"
         nodes = [one for one in Cluster().items("/api/v1/nodes") if GPU in one["status"].get("capacity", ())]
         if not nodes:
