@@ -36,7 +36,7 @@ def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     job.split(job.place / "flats.csv")
     job.run()
     found = job.judged()
-    # 0.5 to 0.8 of it on an idle machine; asynchronous trainers get less far on a busy one.
+    # Asynchronous trainers get less far on a busy machine: 0.89 of it was seen.
     assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.95
 
 
