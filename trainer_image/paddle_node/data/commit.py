@@ -100,10 +100,10 @@ def refuse_foreign(folder: JobFolder) -> None:
     for path in _places(folder):
         if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
             path, foreign = path.parent, True
-        elif path.is_symlink():
-            foreign = "splits" not in path.readlink().parts
         else:
-            foreign = path.exists() and (not path.is_dir() or any(path.iterdir()))
+            foreign = not path.is_symlink() and path.exists() and (not path.is_dir() or any(path.iterdir()))
+            if path.is_symlink():  # Asked last: another pod may set its links now.
+                foreign = "splits" not in path.readlink().parts
         if foreign:
             raise BadData(f"{path} was not made by a data job: move it away or delete it, then split again; nothing was changed")
 
@@ -185,8 +185,8 @@ def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
     durable.link(folder.splits / CURRENT, str(_whole_view(folder, manifest).relative_to(folder.splits)))
     for path, name in names.items():
         path.parent.mkdir(exist_ok=True)
-        if not path.is_symlink() and path.is_dir():
-            path.rmdir()  # Empty, unless a person has just put files there.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.rmdir()  # Of a person, and empty; a link, which another pod may have set now, is no directory.
         durable.link(path, f"../splits/{CURRENT}/{name}")
     for path in _places(folder):
         if path not in names and path.is_symlink():
