@@ -47,6 +47,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
             Variable.COMMAND: json.dumps(job.command),
             Variable.PROCESSES: job.chosen_processes,
             Variable.RESUME: json.dumps(job.resume) if job.resume else None,
+            Variable.METRICS: json.dumps(job.metrics) if job.metrics else None,
             Variable.TEMPLATES: ",".join(name for name, text in job.environment.items() if "{" in text or "}" in text) or None,
         }
     return {**{str(name): pod.text(value) for name, value in found.items() if value is not None}, **job.environment}

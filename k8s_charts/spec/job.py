@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from paddle_node import command_line, contract
 from paddle_node.contract import Variable
+from paddle_node.training import step_log
 from pydantic import AliasChoices, ConfigDict, Field
 
 from k8s_charts.spec import groups, rules
@@ -103,6 +104,9 @@ class TrainingJob(Settings):
     """With command: the files whose change is progress, such as output/*.pdparams. Default: those of resume."""
     success: Annotated[Text | None, Variable.SUCCESS] = Field(default=None, min_length=1)
     """With command: a file below output/ that it writes when it is done. Default: that it ends with 0 is enough."""
+    metrics: dict[VariableName, Text] = Field(default_factory=dict)
+    """With command: what its lines tell of its steps: a pattern with a group around the number, by the metric's name, such as
+    loss: 'loss: ([0-9.]+)'. The pattern of step says which step it is."""
     network: Literal["open", "closed"] | None = None
     """open: trainers reach any address but link-local ones; closed: each other alone. Default: open with command."""
     environment_from: ObjectName | None = None
@@ -265,6 +269,9 @@ class TrainingJob(Settings):
                 command_line.fill(text, command_line.PLACEHOLDERS, "newest" if setting == "resume" else None)
             except ValueError as error:
                 yield f"{setting} has {error}"
+        for name, pattern in self.metrics.items():
+            if fault := step_log.pattern_fault(pattern):
+                yield f"metrics.{name} is {pattern}: {fault}"
         found = command_line.globs(self.resume)
         if self.resume and len(found) != 1:
             yield f"resume names {len(found)} patterns: one {{newest:<glob>}} or {{newest_stem:<glob>}} is needed"

@@ -94,6 +94,8 @@ class Variable(StrEnum):
     """Glob below the job's folder of the files whose change is the command's progress."""
     SUCCESS = "PADDLE_NODE_SUCCESS"
     """File below the job's folder that the command writes when it is done; empty: its exit codes alone say so."""
+    METRICS = "PADDLE_NODE_METRICS"
+    """JSON object of patterns by the metrics' names: what the command's lines say of its steps."""
     TEMPLATES = "PADDLE_NODE_TEMPLATES"
     """Names of variables whose values hold placeholders, with commas between them."""
     PASSES = "PADDLE_NODE_PASSES"
@@ -135,6 +137,8 @@ class Variable(StrEnum):
     """The run's data manifest, below the job's folder; empty: `DATA_MANIFEST`."""
     DATA = "PADDLE_NODE_DATA"
     """Folder with this pod's data: its shard, or the copy that all share."""
+    STEPS = "PADDLE_NODE_STEPS"
+    """File to which this process's metrics go, by step; empty: none."""
     DATA_DIGEST = "PADDLE_NODE_DATA_DIGEST"
     """What that manifest says of the data, as one digest; empty: no manifest."""
     PROGRAM_DIGEST = "PADDLE_NODE_PROGRAM_DIGEST"
@@ -341,6 +345,10 @@ class JobFolder:
     def run_state(self) -> Path:
         """The lease and the record of the attempts: durable facts, written by the agent of trainer 0 alone (ours)."""
         return self.output / "run"
+
+    def steps(self, trainer_id: int, rank: int) -> Path:
+        """What one process of the pod tells of its steps: {attempt, step, time, metrics, ...} a line (ours)."""
+        return self.node(trainer_id) / f"steps-{rank}.jsonl"
 
     def metrics(self, trainer_id: int) -> Path:
         """One JSON object a line: {pass, attempt, trainer, loss, records, seconds, time} (ours)."""

@@ -44,6 +44,8 @@ class Session:
         self._meeting: tuple[str, float] | None = None
         self._told_of_meeting = False
         self._watch: threading.Thread | None = None
+        self.waited = 0.0
+        """Seconds in which this trainer waited for others."""
         greeting = m.Greeting(worker.session_key, m.Join(worker.trainer_id, worker.attempt), self._receive(m.Challenge))
         self._write(greeting.lines)
         if not greeting.proven_by(self._receive(m.Proof)):
@@ -62,12 +64,17 @@ class Session:
         """Every trainer's JSON value, by trainer id, when all N have called it with the same name."""
         return self._ask(m.Gather(f"barrier {name}", value)).values or []
 
-    def progress(self, pass_number: int, step: int) -> None:
-        """Tells the health probe that training moves; at most one message a second is sent."""
+    def progress(
+        self, number: int, step: int, steps: int = 0, spent: Mapping[str, float] | None = None, *, at_once: bool = False
+    ) -> None:
+        """Tells the health probe that training moves; at most one message a second is sent, but for one that has to go `at_once`.
+
+        `steps` and `spent` are those of the whole attempt.
+        """
         now = time.monotonic()
-        if now - self._reported >= PROGRESS_EVERY:
+        if at_once or now - self._reported >= PROGRESS_EVERY:
             self._reported = now
-            self._send(m.Step(pass_number, step))
+            self._send(m.Step(number, step, steps, dict(spent or {})))
 
     @contextlib.contextmanager
     def meeting(self, name: str) -> Iterator[None]:
@@ -79,6 +86,7 @@ class Session:
         try:
             yield
         finally:
+            self.waited += time.monotonic() - self._meeting[1]
             with self._sending:
                 self._meeting = None
                 if self._told_of_meeting:
@@ -102,8 +110,10 @@ class Session:
 
     def _ask(self, question: m.Message) -> m.Answer:
         self._send(question)
+        asked = time.monotonic()
         while not isinstance(answer := self._receive(m.Answer, m.Beat), m.Answer):
             pass
+        self.waited += time.monotonic() - asked
         return answer
 
     def _send(self, message: m.Message) -> None:

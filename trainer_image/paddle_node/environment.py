@@ -21,6 +21,7 @@ from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
 from paddle_node.staging.local_disk import CHOICES, NEVER, LocalDisk
 from paddle_node.training.passes import Identity
+from paddle_node.training.step_log import pattern_fault
 
 DISCOVERIES = ("index", "pod-list")
 DEFAULT_RUNTIME = "fleet-ps"
@@ -157,6 +158,7 @@ class OwnCommand:
     progress: str = setting(Reader.text, Variable.PROGRESS, "")
     success: str = setting(Reader.text, Variable.SUCCESS, "")
     templates: str = setting(Reader.text, Variable.TEMPLATES, "")
+    metrics: Mapping[str, str] = setting(Reader.texts, Variable.METRICS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +258,8 @@ class ProgramEnvironment(WorkerEnvironment):
     role: str = setting(Reader.text, Variable.ROLE, "")
     master: str = setting(Reader.text, Variable.MASTER, "")
     evaluated_pass: str = setting(Reader.text, Variable.EVALUATED_PASS, "")
+    steps: str = setting(Reader.text, Variable.STEPS, "")
+    metrics: Mapping[str, str] = setting(Reader.texts, Variable.METRICS)
 
 
 def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()) -> NodeEnvironment:
@@ -310,6 +314,8 @@ def _check(node: NodeEnvironment) -> None:
     )
     highest = f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is the highest"
     _refuse(last > 65535, highest)
+    for name, pattern in node.own.metrics.items():
+        _refuse(fault := pattern_fault(pattern), f"{Variable.METRICS} has {name}: {pattern[:80]!r}: {fault}")
     taken = f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to {last}; choose another port"
     _refuse(node.port <= node.control_port <= last, taken)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from paddle_node.environment import NodeEnvironment
+from paddle_node.training.step_log import LineMetrics
 
 LONGEST_LINE = 64 * 1024
 """Bytes without a line's end after which they are passed on all the same."""
@@ -92,11 +93,13 @@ class Log(threading.Thread):
         self.last_output = time.monotonic()
         self.last_line = ""
         self.exceptions = Exceptions()
+        self._metrics: LineMetrics | None = None
         self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
 
-    def become(self, path: Path, name: str, header: str) -> None:
+    def become(self, path: Path, name: str, header: str, metrics: LineMetrics | None) -> None:
         """From now on the process is `name`'s, whose log begins with a line that tells one attempt from the next."""
         began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._metrics = metrics
         self._begins.put((path, name, f"---- {header}, {began} ----\n".encode()))
 
     def run(self) -> None:
@@ -114,6 +117,8 @@ class Log(threading.Thread):
         self._begin()
         if rest:
             self._pass_on(rest)
+        if self._metrics is not None:
+            self._metrics.log.flush()
         self._source.close()
         if self._file is not None:
             self._file.close()
@@ -121,6 +126,8 @@ class Log(threading.Thread):
     def _pass_on(self, line: bytes) -> None:
         text = line.decode(errors="replace")
         self.exceptions.read(text)
+        if self._metrics is not None:
+            self._metrics.read(text)
         self.last_line = text.strip()[:LONGEST_ERROR] or self.last_line
         say(self._of, text)
 

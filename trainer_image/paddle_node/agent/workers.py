@@ -16,7 +16,9 @@ from pathlib import Path
 
 from paddle_node.agent.output import Log
 from paddle_node.contract import FAIL_JOB, ExitCode
+from paddle_node.environment import ProgramEnvironment
 from paddle_node.runtimes import Process
+from paddle_node.training.step_log import LineMetrics, StepLog
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -75,7 +77,7 @@ class Worker:
             return False
         self.process = process
         self.name = name
-        self._log.become(process.log, name, header)
+        self._log.become(process.log, name, header, _metrics(process))
         return True
 
     def drain(self) -> None:
@@ -122,7 +124,7 @@ class Workers:
         assert popen.stdout is not None
         log = Log(popen.stdout, name)
         if header:
-            log.become(process.log, name, header)
+            log.become(process.log, name, header, _metrics(process))
         worker = Worker(process, name, popen, log)
         self._by_pid[popen.pid] = worker
         log.start()
@@ -164,6 +166,12 @@ class Workers:
             pause = min(2 * pause, 0.2)
             self.reap()
         return []
+
+
+def _metrics(process: Process) -> LineMetrics | None:
+    """Of a program whose lines tell them."""
+    own = ProgramEnvironment.read(process.environ)
+    return LineMetrics(StepLog(Path(own.steps), own.attempt), own.metrics) if own.steps and own.metrics else None
 
 
 def _die_with_parent() -> None:

@@ -6,6 +6,7 @@ pod learns of it, so that a pod that comes later ends the same way.
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -47,6 +48,8 @@ class Loss:
     error: str = ""
     """The exception that ended it; empty: none was seen."""
     stepped: bool = False
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Where a pod's time went, the mean over all: waiting, starting, data, training (what was kept), saving, slowest, lost."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,9 @@ class Ended:
     error: str = ""
     early: bool = False
     """The program failed by itself before its first step."""
+    ended: float = 0.0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """See `Loss`."""
 
 
 @dataclass(frozen=True)
@@ -133,16 +139,33 @@ class Record:
     def last(self) -> Ended:
         return self._attempts[-1]
 
-    def end(self, loss: Loss, made: str = "", trainers_join: bool = True) -> None:
-        """The present attempt ended. Where trainers tell no steps, only the same exception twice shows that there was none."""
+    def end(self, loss: Loss, made: str = "", trainers_join: bool = True, saved: float = 0.0) -> None:
+        """The present attempt ended. Where trainers tell no steps, only the same exception twice shows that there was none.
+
+        `saved`: when something was saved last; of what nobody counted, what came before it was training that was kept.
+        """
         last, before = self._attempts[-1], ""
         if len(earlier := self.without_progress()) and earlier[-1].number == last.number - 1:
             before = earlier[-1].error if earlier[-1].resume == last.resume else ""
         hopeless = loss.code in CANNOT_START or loss.error.startswith(CANNOT_BEGIN) or (loss.error and loss.error == before)
         stepped = loss.stepped if trainers_join else not hopeless
         early = loss.kind == PROGRAM and loss.failed and not made and not stepped
+        ended, seconds = time.time(), dict(loss.seconds)
+        if "training" not in seconds:
+            uncounted = seconds.get("lost", ended - last.started)
+            kept = min(max(saved - last.started, 0.0), uncounted) if made else 0.0
+            seconds |= {"training": kept, "lost": uncounted - kept}
         self._attempts[-1] = replace(
-            last, cause=loss.cause, kind=loss.kind, code=loss.code, error=loss.error, made=made, stepped=loss.stepped, early=early
+            last,
+            cause=loss.cause,
+            kind=loss.kind,
+            code=loss.code,
+            error=loss.error,
+            made=made,
+            stepped=loss.stepped,
+            early=early,
+            ended=ended,
+            seconds={part: round(spent, 3) for part, spent in seconds.items()},
         )
         self._write()
 
@@ -176,6 +199,14 @@ class Record:
             if attempt.cause is not None and attempt.kind == kind:
                 found.append(attempt)
         return found[::-1]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Where the time of this run's pods went so far, by parts."""
+        found: Counter[str] = Counter()
+        for one in self._attempts:
+            found.update(one.seconds if one.run == self._run_id else {})
+        return dict(found)
 
     def finish(self, outcome: Outcome) -> None:
         """The run is over, for every pod of it, those included that start later."""

@@ -200,10 +200,12 @@ class Gather(Message):
 
 
 class Step(Message):
-    """How far the trainer is."""
+    """How far the trainer is in its pass; and its steps and seconds of the whole attempt, by what they went to."""
 
     number: int
     step: int
+    steps: int
+    spent: dict[str, float]
 
 
 class Meeting(Message):

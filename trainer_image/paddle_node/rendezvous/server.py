@@ -69,7 +69,7 @@ class Volume:
         try:
             self._resumption = retry(lambda: self._progress.begin(identity, self._record.history), self._say, PATIENCE)
             if (hopeless := self._record.hopeless(self._resumption)) is not None:
-                return lambda rendezvous, now: rendezvous.finish(hopeless)
+                return lambda rendezvous, now: rendezvous.finish(hopeless, now)
             number = retry(lambda: self._record.begin(self._resumption, identity), self._say, PATIENCE)
             return lambda rendezvous, now: rendezvous.begun(number, self._resumption, now)
         except Failure as failure:
@@ -77,7 +77,7 @@ class Volume:
         except OSError as error:
             code = ExitCode.VOLUME_FULL if full_disk.is_full(error) else ExitCode.ATTEMPTS_EXHAUSTED if passing(error) else 1
             outcome = Outcome(code, f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}")
-        return lambda rendezvous, now: rendezvous.finish(outcome)
+        return lambda rendezvous, now: rendezvous.finish(outcome, now)
 
     def record_end(self, loss: Loss) -> Answer:
         """How the attempt ended. Where that cannot be recorded, the next one's number is another all the same."""
@@ -113,7 +113,7 @@ class Volume:
         try:
             if self._record.unfinished():
                 made = retry(lambda: self._progress.made(self._record.last.number, self._resumption), self._say)
-                self._record.end(loss, made, self.trainers_join)
+                self._record.end(loss, made, self.trainers_join, retry(self._progress.saved, self._say) if made else 0.0)
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
 
@@ -144,7 +144,7 @@ class Server:
         self._secret, self._volume = secret, await background.ask(lambda: Volume(node, record, progress, say), node, say)
         members = Members(node.trainers, self._discovery.membership, self._discovery.name_of)
         join, identity = progress.trainers_join, self._volume.identity
-        self._rendezvous = Rendezvous(node, members, join, identity, self, time.monotonic())
+        self._rendezvous = Rendezvous(node, members, join, identity, record.seconds, self, time.monotonic())
         try:
             self._server = await asyncio.start_server(self._accept, node.pod_ip, node.control_port, limit=m.FIRST, backlog=4096)
         except OSError as error:
@@ -155,7 +155,7 @@ class Server:
             ) from None
         self._own += [self._tasks.spawn(work) for work in (self._tick(), self._ask_volume(), self._look())]
         if self._volume.exhausted is not None:
-            self._rendezvous.finish(self._volume.exhausted)
+            self._rendezvous.finish(self._volume.exhausted, time.monotonic())
 
     async def close(self) -> None:
         """Records what is to be recorded, gives the others a moment to hear of the job's end, and releases the lease."""
@@ -248,7 +248,7 @@ class Server:
                 self._questions.task_done()
         except background.NoAnswer as failure:
             # Another outcome, unrecorded, would not hold for a pod that comes later: nobody may leave with it.
-            self._rendezvous.finish(outcome := Outcome(failure.code, failure.sentence))
+            self._rendezvous.finish(outcome := Outcome(failure.code, failure.sentence), time.monotonic())
             self._rendezvous.outcome_recorded(outcome)
 
     async def _look(self) -> None:

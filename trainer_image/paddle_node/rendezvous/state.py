@@ -11,17 +11,19 @@ or of a process that one reports, ends the attempt for all. The outcome is on th
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
-from paddle_node.rendezvous import deadlines
+from paddle_node.rendezvous import deadlines, goodput
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import POD, PROGRAM, STOPPED, Loss, Outcome
 from paddle_node.rendezvous.members import Member, Members
-from paddle_node.rendezvous.trainers import SHOWN, Trainer, Trainers, numbers
+from paddle_node.rendezvous.trainers import LOOK, SHOWN, Trainer, Trainers, numbers
 from paddle_node.retry import REMIND
 from paddle_node.runtimes import Resumption
 from paddle_node.training.passes import Identity
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 Question = Literal["begin", "record_end", "conclude", "record_outcome"]
 ENDING = 16.0
 """Seconds for an agent to end its processes, and for one that is cut off to notice it."""
+TELL = 30.0
+"""Seconds between two lines that say where the time goes."""
 
 
 class State(Enum):
@@ -49,7 +53,10 @@ RUNNING = (State.STARTING, State.TRAINING, State.STOPPING)
 
 
 class Rendezvous:
-    """`trainers_join`: every trainer says by a session that it is there. `identity`: None before the run's first attempt."""
+    """`trainers_join`: every trainer says by a session that it is there. `identity`: None before the run's first attempt.
+
+    `seconds`: where the time of the run's earlier attempts went.
+    """
 
     def __init__(
         self,
@@ -57,6 +64,7 @@ class Rendezvous:
         members: Members,
         trainers_join: bool,
         identity: Identity | None,
+        seconds: Mapping[str, float],
         server: Server,
         now: float,
     ) -> None:
@@ -66,6 +74,10 @@ class Rendezvous:
         self.state = State.GATHERING
         self.attempt = 0
         self.since = now
+        self.goodput = goodput.Goodput(trainers_join, Counter(seconds), now)
+        self._looked = self._told = now
+        self._slow: dict[int, float] = {}
+        """The trainers that are slow, and how many times the median they take."""
         self.moved = 0.0
         """When anything of the attempt last moved: a step, output, progress."""
         self.differ: tuple[str, float] | None = None
@@ -143,7 +155,7 @@ class Rendezvous:
                     self.moved = max(self.moved, now - quiet)
                 return  # The frequent one, after which nothing is due.
             case m.Fatal(code, sentence):
-                self.finish(Outcome(code, f"trainer {rank}: {sentence}"))
+                self.finish(Outcome(code, f"trainer {rank}: {sentence}"), now)
             case m.Report():
                 if message.leaving and self.state in (State.STARTING, State.TRAINING):
                     self.stop_cause = f"{member.pod} was told to stop"
@@ -164,7 +176,7 @@ class Rendezvous:
             # Where one was killed, that the others failed says nothing of the program.
             self._loss = replace(self._loss, cause=f"{self._loss.cause}; {cause}", failed=False)
         elif self.state in RUNNING and lost.code in FAIL_JOB:
-            self.finish(Outcome(lost.code, f"{cause}, which another attempt cannot change"), loss)
+            self.finish(Outcome(lost.code, f"{cause}, which another attempt cannot change"), now, loss)
         elif self.state in RUNNING:
             self._crashed = [member.hello.rank, lost.code] if lost.code else None
             self._lose(loss, now)
@@ -197,7 +209,9 @@ class Rendezvous:
             self.members.begin()
             self._identity = members[0].read
             self._crashed, self.differ, self.stop_cause = None, None, ""
-            self.moved = now
+            self.moved = self._looked = self._told = now
+            self._slow = {}
+            self.goodput.begin(now)
             self._enter(State.STARTING, now)
             self._server.say(f"attempt {number}: all {len(members)} pods are here, training starts {resumption.description}")
             addresses = m.pack([member.hello.address for member in members])
@@ -208,7 +222,7 @@ class Rendezvous:
         """`exhausted`: no other attempt is allowed."""
         self._loss = None
         if exhausted is not None:
-            self.finish(exhausted)
+            self.finish(exhausted, now)
         elif self.state is State.ENDING:
             self._asked = False
             self._enter(State.GATHERING, now)
@@ -228,7 +242,7 @@ class Rendezvous:
         elif missing is None:
             done = f"{made} is complete" if made else "nothing was left to do"
             done = done if self._trainers_join else "every process ended with 0"
-            self.finish(Outcome(ExitCode.DONE, f"{done}: the job is done"), Loss("done", STOPPED))
+            self.finish(Outcome(ExitCode.DONE, f"{done}: the job is done"), now, Loss("done", STOPPED))
         else:
             self._lose(Loss(f"every trainer ended with 0, but {missing}", PROGRAM), now)
         self._advance(now)
@@ -281,7 +295,7 @@ class Rendezvous:
         if self.state not in RUNNING:
             return
         self._enter(State.ENDING, now)
-        self._loss, self._asked = loss, False
+        self._loss, self._asked = replace(loss, seconds=self.goodput.end(self.trainers, now, done=False)), False
         end, trainers = m.End(self.attempt, loss.cause), (session.connection for session in self.trainers.sessions.values())
         self._broadcast(end)
         self._server.send(end, *trainers)
@@ -292,10 +306,13 @@ class Rendezvous:
             assert self._loss is not None
             self._ask("record_end", replace(self._loss, stepped=self.trainers.stepped))
 
-    def finish(self, outcome: Outcome, loss: Loss | None = None) -> None:
+    def finish(self, outcome: Outcome, now: float, loss: Loss | None = None) -> None:
         """The job ends, and with it the attempt by `loss`."""
         if self.state is not State.FINISHED:
+            if loss is not None and self.state in RUNNING:
+                loss = replace(loss, seconds=self.goodput.end(self.trainers, now, outcome.code == ExitCode.DONE))
             loss = self._loss if self._loss is not None and not self._asked else loss
+            self._server.say(goodput.sentence(self.goodput.seconds))
             self.state = State.FINISHED
             self._ask("record_outcome", outcome, loss and replace(loss, stepped=self.trainers.stepped))
 
@@ -318,13 +335,29 @@ class Rendezvous:
             self._server.send(m.Beat(), *waits)
         match self._overdue(now):
             case Outcome() as outcome:
-                self.finish(outcome)
+                self.finish(outcome, now)
             case Loss() as loss:
                 self._lose(loss, now)
             case str(sentence) if now - self._reminded > REMIND:
                 self._reminded = now
                 self._server.say(sentence)
+        if self.state is State.TRAINING and now - self._looked >= LOOK:
+            self._look(now)
         self._advance(now)
+
+    def _look(self, now: float) -> None:
+        """How fast the trainers are, and where the time goes."""
+        self._looked, before, self._slow = now, self._slow, self.trainers.look(now)
+        names = {rank: f"trainer {rank} on {self.members[rank].hello.node or self.members[rank].pod}" for rank in self._slow}
+        for rank in self._slow.keys() - before.keys():
+            self._server.say(f"{names[rank]} is slow: a step takes it {self._slow[rank]:.1f} times as long as the median")
+        for rank in before.keys() - self._slow.keys():
+            self._server.say(f"trainer {rank} is as fast as the others again")
+        if self._slow.keys() != before.keys() or now - self._told >= TELL:
+            self._told = now
+            slow = [f"{names[rank]} ({times:.1f} times the median)" for rank, times in self._slow.items()]
+            seconds = self.goodput.seconds + Counter(self.goodput.attempt(self.trainers, now, done=True))
+            self._server.say(goodput.sentence(seconds, slow[:SHOWN]))
 
     def _overdue(self, now: float) -> deadlines.Verdict:
         match self.state:

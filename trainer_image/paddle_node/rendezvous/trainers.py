@@ -1,13 +1,19 @@
-"""The trainers of one attempt, as they meet: who is where, who waits for whom, and waits that can never end. Pure."""
+"""The trainers of one attempt: who is where, who waits for whom, waits that can never end, and who is slow. Pure."""
 
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from statistics import median_low
 from typing import Any
 
 from paddle_node.rendezvous.messages import LEAVE, SERVERS, Answer, Gather, Meeting, Message, Step
 
 SHOWN = 20
 """Ranks that a message names at most."""
+SLOW = 1.5
+"""Times the median's seconds a step, over `WINDOW` looks, that make a trainer slow."""
+LOOK, WINDOW = 10.0, 7
+"""Seconds between two looks at how fast the trainers are, and how many looks make a minute."""
 
 
 @dataclass(eq=False)
@@ -19,6 +25,11 @@ class Trainer:
     """When it last reported a step or arrived somewhere."""
     waits_in: str | None = None
     at: tuple[int, int] | None = None
+    steps: int = 0
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """Its seconds in this attempt, by what they went to."""
+    looks: deque[tuple[float, int, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    """When, how many steps, and in how many seconds of its own."""
 
 
 @dataclass
@@ -44,8 +55,8 @@ class Trainers:
                 return
             case Meeting():
                 session.waits_in = None
-            case Step(number, step):
-                session.at = (number, step)
+            case Step(number, step, steps, spent):
+                session.at, session.steps, session.spent = (number, step), steps, spent
                 self.stepped = self.stepped or step > 0
             case Gather("servers"):
                 session.waits_in = SERVERS
@@ -92,6 +103,23 @@ class Trainers:
             there = serving if place == SERVERS else {rank for rank, each in self.sessions.items() if each.waits_in == place}
             found[place] = [rank for rank in range(self.count) if rank not in there][:SHOWN]
         return found
+
+    def look(self, now: float) -> dict[int, float]:
+        """The trainers that were slow all the last minute, by how many times the median; called every `LOOK`."""
+        paces = {}
+        for rank, each in self.sessions.items():
+            each.looks.append((now, each.steps, each.spent.get("data", 0.0) + each.spent.get("training", 0.0)))
+            (began, steps, busy), (ended, *last) = each.looks[0], each.looks[-1]
+            if len(each.looks) == WINDOW and last[0] > steps:
+                paces[rank] = (last[1] - busy) / (last[0] - steps)
+            elif len(each.looks) == WINDOW and steps and each.waits_in is None:
+                paces[rank] = ended - began
+        usual = median_low(paces.values()) if len(paces) > 1 else 0.0
+        return {rank: pace / usual for rank, pace in sorted(paces.items()) if usual and pace > SLOW * usual}
+
+    def spent(self, part: str) -> float:
+        """Seconds of that part, the mean over all."""
+        return sum(each.spent.get(part, 0.0) for each in self.sessions.values()) / self.count
 
     def status(self, rank: int, waiting: dict[str, list[int]], silent: list[Any], now: float) -> dict[str, Any] | None:
         """Where that trainer is, and for whom it waits; None: it has not joined."""

@@ -86,6 +86,9 @@ class Progress(Protocol):
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         """When every trainer ended with 0, perhaps told to stop (`stopped`). None: the job is done; else what is missing."""
 
+    def saved(self) -> float:
+        """When something was saved last, in seconds since 1970; 0: never."""
+
     def changed(self) -> bool:
         """Whether there is progress since the last call."""
 

@@ -81,6 +81,9 @@ class FileProgress:
             return f"{self._success}, by which the command says that it is done, is older than this run"
         return None
 
+    def saved(self) -> float:
+        return next((changed for _, changed in self._matches(self._progress)), 0) / 1e9
+
     def changed(self) -> bool:
         before, self._known = self._known, self._state()
         return before != self._known

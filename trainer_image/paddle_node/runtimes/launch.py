@@ -47,6 +47,9 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
         "LD_PRELOAD": "libz.so.1",
         **node.environ,
         Variable.DATA.value: values["data"],
+        Variable.STEPS.value: str(node.folder.steps(node.trainer_id, int(more["RANK"]))),
+        # Behind the program's own: for `paddle_node.report`.
+        "PYTHONPATH": ":".join(filter(None, (node.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])))),
         **more,
     }
     try:

@@ -23,7 +23,7 @@ from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure, SettingError, leave
 from paddle_node.retry import naming
 from paddle_node.staging.program_copy import copy_files
-from paddle_node.training import pass_metrics, passes
+from paddle_node.training import pass_metrics, passes, step_log
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.passes import Position
 from paddle_node.training.shard import Parser, Record, Shard
@@ -49,6 +49,10 @@ class Training:
         self._stepped = False
         self._steps = 0
         """Since the trainers' last meeting."""
+        self._made = 0
+        """Steps of this process in this attempt."""
+        self._log = step_log.StepLog(self._folder.steps(self._session.trainer_id, self._session.trainer_id), job.attempt)
+        self._spent = step_log.Spent(lambda: self._session.waited)
         self._unsaved = 0
         """In trainer 0: steps of all trainers since the last pass or checkpoint."""
         self._saved = time.monotonic()
@@ -77,6 +81,7 @@ class Training:
         if job.interrupted is not None:
             position = Position(**passes.record(job.interrupted)["trainers"][self._session.trainer_id])
         self._saved = time.monotonic()
+        self._spent = step_log.Spent(lambda: self._session.waited)
         for number in range(begin, last + 1):
             self._train(number, position)
             position = Position()
@@ -104,11 +109,14 @@ class Training:
             if self._backend.any_stops(self._told_to_stop or time.monotonic() - self._saved >= self._node.checkpoint):
                 self._meet(number, position(), through=False)
             samples = [self._sample(value) for value in parser.values(records)]
+            self._spent.lap(step_log.DATA)
+            losses = {}
             if samples or self._backend.lockstep:
-                total += len(samples) * self._step(samples, number, parser.read)
-            # A pass of less than a batch has made a step, too.
-            step = max(1, parser.read // self._batch)
-            self._session.progress(number, step)
+                loss = self._step(samples, number, parser.read)
+                total += len(samples) * loss
+                losses = {"loss": loss} if samples else {}
+                self._spent.lap(step_log.TRAINING)
+            step = self._tell_step(number, parser.read, losses)
             if self._first and parser.used and time.monotonic() - self._told >= TELL:
                 self._told = time.monotonic()
                 far = {"step": step, "shard": self._shard.expected or 0}
@@ -145,7 +153,17 @@ class Training:
             self._job.timeline.mark("parameters were loaded and a batch trained")
             print(self._job.timeline.line(), flush=True)
         self._steps += 1
+        self._made += 1
         return loss
+
+    def _tell_step(self, number: int, read: int, metrics: Mapping[str, float], *, at_once: bool = False) -> int:
+        """To people and to the rendezvous server; returns the step in the pass."""
+        # A pass of less than a batch has made a step, too.
+        step, spent = max(1, read // self._batch), self._spent.told()
+        before = number * -(-(self._shard.expected or 0) // self._batch)
+        self._log.add(metrics, before + step, now=at_once, **{"pass": number, "records": read, "spent": spent})
+        self._session.progress(number, step, self._made, spent, at_once=at_once)
+        return step
 
     def _meet(self, number: int, position: Position, *, through: bool) -> tuple[Position, ...]:
         """Everyone's position when all are through the pass. Otherwise none, and what there is of the pass is saved."""
@@ -160,10 +178,9 @@ class Training:
         stop = any(each["stop"] for each in everyone)
         if not stop and all(each["through"] for each in everyone):
             return positions
-        if self._first and self._unsaved:
-            self._checkpoint(number, positions, needed=stop)
-        self._wait_until_sealed()
-        self._saved = time.monotonic()
+        self._spent.lap(step_log.TRAINING)
+        sealed = not (self._first and self._unsaved) or self._checkpoint(number, positions, needed=stop)
+        self._saved_behind(number, position.read, self._wait_until_sealed(sealed))
         if stop:
             print(f"told to stop: pass {number} is kept behind {position.read} records of this shard", flush=True)
             leave(ExitCode.TERMINATED)
@@ -171,18 +188,25 @@ class Training:
 
     def _save(self, number: int, positions: Sequence[Position]) -> None:
         """The pass is sealed when this returns, on every trainer."""
+        self._spent.lap(step_log.TRAINING)
         if self._first:
             self._newest = self._place / f"pass-{number:05d}"
             self._seal(self._newest, {"pass": number, "trainers": [asdict(each) for each in positions]}, self._backend.save)
             self._forget_checkpoints(number)
             passes.keep_newest(self._folder, self._node.identity, self._node.keep_passes, self._good)
-        self._wait_until_sealed()
-        self._saved = time.monotonic()
+        self._saved_behind(number, positions[self._session.trainer_id].read, self._wait_until_sealed())
 
-    def _wait_until_sealed(self) -> None:
-        """In every trainer: returns when trainer 0 has saved, and reads this one's share of the files meanwhile."""
-        while asked := self._session.gather("what trainer 0 saves", None)[0]:
+    def _wait_until_sealed(self, sealed: bool = True) -> bool:
+        """In every trainer: reads its share of what trainer 0 saves; returns when that is done, and whether it is kept."""
+        while asked := self._session.gather("what trainer 0 saves", None if sealed else False)[0]:
             self._described(*asked)
+        return asked is None
+
+    def _saved_behind(self, number: int, read: int, sealed: bool) -> None:
+        self._saved = time.monotonic()
+        self._spent.lap(step_log.SAVING)
+        self._spent.kept = self._spent.seconds[step_log.TRAINING] if sealed else self._spent.kept
+        self._tell_step(number, read, {}, at_once=True)
 
     def _described_by_all(self, directory: Path, names: list[str]) -> list[dict[str, Any]]:
         """In trainer 0: `passes.described`, by all trainers together. Raises `Failure` where one found its share damaged."""
@@ -230,8 +254,8 @@ class Training:
         self._good.add(directory)
         passes.lead(self._folder, directory.name)
 
-    def _checkpoint(self, number: int, positions: tuple[Position, ...], *, needed: bool) -> None:
-        """In trainer 0, while the others wait: the pass as far as it is, in place of the checkpoint before."""
+    def _checkpoint(self, number: int, positions: tuple[Position, ...], *, needed: bool) -> bool:
+        """In trainer 0, while the others wait: the pass as far as it is, in place of the checkpoint before. Whether it is kept."""
         began = time.monotonic()
         facts = {
             "pass": number,
@@ -248,10 +272,11 @@ class Training:
             if needed:
                 raise
             print(f"no checkpoint {at}, training continues: {error}", flush=True)
-            return
+            return False
         self._forget_checkpoints(number, but=directory)
         size = sum(file["bytes"] for file in passes.record(directory)["files"])
         print(f"checkpoint {at}: {time.monotonic() - began:.2f} s, {size / 1e6:.1f} MB", flush=True)
+        return True
 
     def _forget_checkpoints(self, number: int, but: Path | None = None) -> None:
         """Removes those of this data and program that a complete pass, or the checkpoint `but`, has replaced."""

@@ -28,8 +28,8 @@ def parsed(line: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in (word.partition("=") for word in found[1].split())} if found else {}
 
 
-def append(file: Path, metrics: Mapping[str, Any]) -> None:
-    """Adds a line, which is on the disk when this returns. Raises OSError."""
+def append(file: Path, metrics: Mapping[str, Any], sync: bool = True) -> None:
+    """Adds a line, which is on the disk when this returns, unless nobody asked to `sync`. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab+") as stream:
         if stream.tell() > 0:
@@ -38,7 +38,8 @@ def append(file: Path, metrics: Mapping[str, Any]) -> None:
                 stream.write(b"\n")
         stream.write(json.dumps(dict(metrics)).encode() + b"\n")
         stream.flush()
-        os.fsync(stream.fileno())
+        if sync:
+            os.fsync(stream.fileno())
 
 
 def recorded(file: Path) -> set[tuple[int, int]]:

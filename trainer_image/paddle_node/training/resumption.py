@@ -83,6 +83,11 @@ class RecordedPasses:
         )
         return _missing(next(good, None), self._node.passes - 1)
 
+    def saved(self) -> float:
+        kinds = (passes.PASS, passes.INTERRUPTED)
+        newest = (next(iter(passes.newest_first(self._folder, kind)), None) for kind in kinds)
+        return max(((one.folder / passes.DONE).stat().st_mtime for one in newest if one), default=0.0)
+
     def changed(self) -> bool:
         return False  # The trainers report their steps themselves.
 
@@ -142,6 +147,10 @@ class OldPasses:
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         return _missing(self._newest(), self._passes - 1)
+
+    def saved(self) -> float:
+        newest = self._newest()
+        return 0.0 if newest is None else self._folder.done(newest).stat().st_mtime
 
     def changed(self) -> bool:
         newest, self._known = self._known, self._newest()

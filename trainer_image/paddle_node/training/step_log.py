@@ -1,0 +1,150 @@
+"""One process's metrics by step, for people to look at: some hundred lines of JSON on the volume, however long the job is.
+
+A line is the means since the one before it, the newest is never left out, and one that was cut short spoils no other. A volume
+that takes no lines does not end the training.
+"""
+
+import atexit
+import contextlib
+import math
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from paddle_node import durable
+from paddle_node.training import pass_metrics
+
+MOST = 500
+"""Lines of a file, until every second one that begins or ends no attempt is left out."""
+OFTEN, SELDOM = 0.5, 10.0
+"""Seconds between two lines, at first and later: a hundredth of the time that the process has run."""
+LONGEST = 2000
+"""Characters of a log's line in which metrics are looked for."""
+DATA, TRAINING, SAVING, SLOWEST = PARTS = ("data", "training", "saving", "slowest")
+"""Where a trainer's seconds go; `SLOWEST`: it waits for the others."""
+KEPT = "kept"
+"""Those of `TRAINING` that a save has made safe."""
+
+
+class StepLog:
+    """Of one process in one attempt."""
+
+    def __init__(self, file: Path, attempt: int) -> None:
+        self._file, self._attempt = file, attempt
+        self._began = time.monotonic()
+        self._written = -math.inf
+        self._lines: int | None = None
+        self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
+        self._step = 0
+
+    def add(self, metrics: Mapping[str, float], step: int | None = None, *, now: bool = False, **facts: object) -> None:
+        """What a step was; `step` counts by itself unless it is given. `now`: the line is written whenever the last one was."""
+        self._step = self._step + 1 if step is None else step
+        for name, value in metrics.items():
+            self._sums[name][0] += value
+            self._sums[name][1] += 1
+        moment = time.monotonic()
+        if not now and moment - self._written < min(max(OFTEN, (moment - self._began) / 100), SELDOM):
+            return
+        self._written = moment
+        means = {name: total / count for name, (total, count) in self._sums.items()}
+        self._sums.clear()
+        # JSON has no infinity, and nobody can draw one.
+        found = {name: float(f"{mean:.6g}") if math.isfinite(mean) else None for name, mean in means.items()}
+        line = {"attempt": self._attempt, "step": self._step, "time": round(time.time(), 3), **facts, "metrics": found}
+        try:
+            if self._lines is None:
+                self._lines = self._file.read_bytes().count(b"\n") if self._file.exists() else 0
+            pass_metrics.append(self._file, line, sync=False)
+            self._lines += 1
+            if self._lines > MOST:
+                kept = thinned(self._file.read_bytes().splitlines(keepends=True))
+                durable.write(self._file, b"".join(kept))
+                self._lines = len(kept)
+        except OSError as error:
+            print(f"{self._file} takes no metrics: {error.strerror or error}; training goes on without", flush=True)
+            self._written = math.inf
+
+    def flush(self) -> None:
+        """Writes what came since the last line."""
+        if self._sums:
+            self.add({}, self._step, now=True)
+
+
+def thinned(lines: Sequence[bytes]) -> list[bytes]:
+    """Every second line, and each that begins or ends an attempt."""
+    whose = [line.partition(b",")[0] for line in lines]
+    last = len(lines) - 1
+    edge = [place in (0, last) or whose[place - 1 : place + 2] != [one] * 3 for place, one in enumerate(whose)]
+    return [line for place, line in enumerate(lines) if edge[place] or place % 2][-MOST:]
+
+
+class Spent:
+    """A trainer's seconds by `PARTS`; `waited` tells those that it has waited for others so far."""
+
+    def __init__(self, waited: Callable[[], float]) -> None:
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+        self.kept = 0.0
+        """Seconds of training that no loss can take away any more."""
+        self._waited = waited
+        self._last = time.monotonic(), waited()
+
+    def lap(self, part: str) -> None:
+        """The time since the last lap was `part`, but for its waits; of a save they are a part."""
+        before, waited_before = self._last
+        now, waited = self._last = time.monotonic(), self._waited()
+        waits = 0.0 if part == SAVING else waited - waited_before
+        self.seconds[SLOWEST] += waits
+        self.seconds[part] += now - before - waits
+
+    def told(self) -> dict[str, float]:
+        """All of it, rounded."""
+        return {part: round(seconds, 3) for part, seconds in (*self.seconds.items(), (KEPT, self.kept))}
+
+
+class LineMetrics:
+    """What the lines of a program's log tell: the first group of each pattern is the metric of that name; `step` counts steps."""
+
+    def __init__(self, log: StepLog, patterns: Mapping[str, str]) -> None:
+        self.log = log
+        self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
+
+    def read(self, line: str) -> None:
+        found = {}
+        for name, pattern in self._patterns.items():
+            if match := pattern.search(line[:LONGEST]):
+                with contextlib.suppress(TypeError, ValueError):
+                    found[name] = float(match[1])
+        step = found.pop("step", math.nan)
+        if found:
+            self.log.add(found, int(step) if math.isfinite(step) else None)
+
+
+def pattern_fault(pattern: str) -> str:
+    """What is wrong with a pattern of `LineMetrics`; empty: nothing."""
+    try:
+        return "" if re.compile(pattern).groups else "a group is needed around the number, as in 'loss: ([0-9.]+)'"
+    except re.error as error:
+        return f"no regular expression of Python's: {error}"
+
+
+def report(metrics: Mapping[str, float], step: int | None) -> None:
+    """See `paddle_node.report`."""
+    if (log := _own_log()) is not None:
+        log.add(metrics, step)
+
+
+@cache
+def _own_log() -> StepLog | None:
+    """This process's; None where it runs in no pod, or where its log's lines are read instead."""
+    from paddle_node.environment import ProgramEnvironment
+
+    own = ProgramEnvironment.read()
+    if not own.steps or own.metrics:
+        return None
+    log = StepLog(Path(own.steps), own.attempt)
+    atexit.register(log.flush)
+    return log
