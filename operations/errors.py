@@ -31,7 +31,7 @@ AWS_SENTENCES = {
     "NoRegionError": "no AWS region is set: name it with --region, or set AWS_REGION",
 }
 """What botocore's other errors mean, by their names."""
-EXTRAS = {"cdk8s": "submit", "constructs": "submit", "matplotlib": "plot"}
+EXTRAS = {"cdk8s": "submit", "constructs": "submit", "plotly": "board"}
 """Which extra of pyproject.toml brings a module that the base installation leaves out."""
 
 

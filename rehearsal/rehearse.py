@@ -23,7 +23,6 @@ from operations.commands import trial
 from operations.commands.evaluate import Evaluation
 from operations.errors import BadInput, Failed
 from operations.images import interpreter
-from operations.jobs import loss_plot
 from operations.jobs.early_checks import check_data, check_nodes
 from operations.jobs.training_metrics import Pass
 from rehearsal import account, interruption, paddle_job
@@ -130,8 +129,7 @@ class Rehearsal:
             if trained != shards:
                 raise Failed(f"pass {one.number} read {trained} records by trainer, and the shards hold {shards}")
         evaluation = self._measure(host, addresses)
-        loss_plot.png(passes, f"{self.job.name}: loss by pass, and by time", self.dist / "loss.png")
-        return Results.of_passes(self.job, folder, passes, evaluation, self.dist / "loss.png")
+        return Results.of_passes(self.job, folder, passes, evaluation)
 
     def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
         job = host.manifests.jobs[0]
@@ -176,7 +174,7 @@ class Rehearsal:
             phase.result = f"{counts} ran to their end{_replaced(result)}"
         several = folder.node(0) / "rank-0.log"
         found = self._printed(several if several.exists() else folder.train_log(0))
-        return Results.of_program(job, found, host.logs)
+        return Results.of_program(job, found, host.logs, folder)
 
     def _paddle_job(self, host: Host, addresses: AddressBlock) -> Results:
         """Controller paddlejob: split where there is data, run the operator's pods, and show what worker 0 measured."""

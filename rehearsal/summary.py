@@ -1,11 +1,14 @@
 """What a rehearsal leaves to be shown: what was trained, how good it is, where everything lies and how long each part took."""
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from paddle_node.contract import JobFolder
+from paddle_node.rendezvous.goodput import sentence
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -13,6 +16,7 @@ from rich.text import Text
 
 from k8s_charts.spec import TrainingJob
 from operations.commands.evaluate import Evaluation
+from operations.commands.results import goodput
 from operations.jobs.training_metrics import Pass
 from rehearsal.inventory import Resource
 from rehearsal.paddle_job import Measured
@@ -31,21 +35,22 @@ class Results:
     retained: tuple[Resource, ...] = ()
 
     @classmethod
-    def of_passes(cls, job: TrainingJob, folder: JobFolder, passes: Sequence[Pass], found: Evaluation, plot: Path) -> Self:
+    def of_passes(cls, job: TrainingJob, folder: JobFolder, passes: Sequence[Pass], found: Evaluation) -> Self:
         """Of a program on our API."""
         rest = f" on {found.records:,} rows that no trainer saw; {found.baseline_of}: {found.baseline:.3f}"
         where = f"in {shown(folder.root)}/ until the next rehearsal"
         rows: dict[str, str | Text] = {
             found.metric: _measured(found.value, found.better, rest),
-            "loss": f"{passes[0].loss:.4f} -> {passes[-1].loss:.4f}, drawn in {shown(plot)}",
-            "files": f"{where}: paddle-aws status, logs, results, evaluate",
+            "loss": f"{passes[0].loss:.4f} -> {passes[-1].loss:.4f}; `paddle-aws board` draws it",
+            **_goodput(folder),
+            "files": f"{where}: paddle-aws board, status, logs, results, evaluate",
         }
         return cls(job, rows, found.better)
 
     @classmethod
-    def of_program(cls, job: TrainingJob, found: Measured | None, logs: Path) -> Self:
+    def of_program(cls, job: TrainingJob, found: Measured | None, logs: Path, folder: JobFolder | None = None) -> Self:
         """Of any other program, whose output is known to itself alone."""
-        where = {"logs": f"of each pod in {shown(logs)}/"}
+        where = {**_goodput(folder), "logs": f"of each pod in {shown(logs)}/"}
         if found is None:
             return cls(job, {"metric": "none: worker 0 printed no line of JSON with one", **where}, None)
         rows: dict[str, str | Text] = {
@@ -53,6 +58,14 @@ class Results:
             "loss": f"{found.first_loss:.4f} -> {found.last_loss:.4f}",
         }
         return cls(job, rows | where, found.better)
+
+
+def _goodput(folder: JobFolder | None) -> dict[str, str]:
+    """Where the pods' time went, as the attempts' record says."""
+    with suppress(OSError):
+        found = goodput(json.loads((folder.run_state / "attempts.json").read_text())["attempts"], 1) if folder else None
+        return {"time of pods": sentence(found["seconds"])} if found else {}
+    return {}
 
 
 def summary(results: Results, phases: Sequence[Phase], seconds: float) -> RenderableType:

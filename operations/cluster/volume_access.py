@@ -53,6 +53,10 @@ class VolumeAccess:
         found: list[dict[str, Any]] = json.loads(self.ask("files", path))
         return found
 
+    def steps(self, path: str, most: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.ask("steps", path, most=most))
+        return found
+
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         return self.ask("read", path, offset=offset, size=size)
 

@@ -14,6 +14,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import secrets
 import sys
 import threading
@@ -26,7 +27,7 @@ from urllib.parse import parse_qsl, urlsplit
 IDLE = 120.0
 WINDOW = 16
 """Blocks that one request sums: with the client's, some tenths of a second of work."""
-METHODS = {"files": "GET", "read": "GET", "sums": "GET", "write": "PUT", "commit": "POST", "set_aside": "POST"}
+METHODS = {"files": "GET", "steps": "GET", "read": "GET", "sums": "GET", "write": "PUT", "commit": "POST", "set_aside": "POST"}
 """What can be asked of a folder, and by which HTTP method: who may only get may only look."""
 
 
@@ -61,6 +62,22 @@ class Folder:
                     continue
                 found.append({"name": file.relative_to(top).as_posix(), "bytes": facts.st_size, "time": facts.st_mtime})
         return sorted(found, key=lambda entry: str(entry["name"]))
+
+    def steps(self, path: str, most: int) -> dict[str, Any]:
+        """Below a folder: lines of the ranks' metrics, about `most` in all, and the names of event files.
+
+        Of a long file it is every N-th line, the last, and each that ends an attempt, which a line begins with.
+        """
+        top = inside(self.root, path)
+        files = sorted(top.glob("node_*/steps-*.jsonl"))
+        events = [entry["name"] for entry in self.files(path) if re.search(r"vdlrecords|tfevents", entry["name"])]
+        found, each = {}, max(1, most // max(1, len(files)))
+        for file in files:
+            lines = inside(self.root, str(file)).read_text(errors="replace").splitlines()
+            whose, apart = [line.partition(",")[0] for line in lines], -(-len(lines) // each)
+            kept = [n % apart == 0 or whose[n : n + 2] != [whose[n]] * 2 for n in range(len(lines))]
+            found[file.relative_to(top).as_posix()] = list(itertools.compress(lines, kept))
+        return {"lines": found, "events": events}
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Bytes of a file; a negative offset counts from its end, a negative size means all."""

@@ -10,8 +10,9 @@ import typer
 
 from operations.account.account_checks import machines
 from operations.commands.prices import PRICES
-from operations.errors import BadInput, cli_errors
+from operations.errors import BadInput, OperationError, cli_errors
 from operations.screen import CLUSTER, Config, Json, as_json, say, show
+from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 
 HOURS = 730
@@ -102,6 +103,16 @@ def items(spec: ClusterSpec) -> list[Item]:
         found.append(Item(f"{what} ({where})", price, count, not auto))
         found.append(Item(f"GiB of disk ({where})", "ebs-gp3-gb-month", count * group.disk, not auto))
     return [item for item in found if item.count]
+
+
+def node_hour(config: Path = CLUSTER, lock: Path = PRICES) -> float | None:
+    """Dollars an hour of a node of the first group, by which a trainer's time is paid; None: no price was read here."""
+    try:
+        group = next(iter((spec := ClusterSpec.load(config)).nodes.values()))
+        price = f"{group.instance_types[0]}-{'spot-' if group.spot else ''}hour"
+        return float(_read(lock, spec.region)["prices"][price])
+    except (OperationError, SettingError, LookupError, ValueError, StopIteration):
+        return None
 
 
 def _row(item: Item, prices: dict[str, Any], hours: float) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,21 +17,17 @@ from operations.account.bucket_upload import bar, object_of, side_by_side, uploa
 from operations.cluster.log_stream import clean
 from operations.cluster.reasons import short
 from operations.cluster.volume_transfer import download
+from operations.commands.cost import node_hour
 from operations.errors import BadInput, cli_errors
-from operations.jobs import loss_plot
 from operations.jobs.backend import OfRehearsal, Volume, backend
 from operations.jobs.job_argument import DEFAULT, JobArgument
 from operations.jobs.training_metrics import Pass
-from operations.screen import Context, Json, Namespace, as_json, console, on_a_terminal, say, show, span
+from operations.screen import Context, Json, Namespace, as_json, say, show, span
 from settings.file import place
-
-OTHER_COLUMNS = 52
-"""Characters that the table of passes takes beside the bars."""
 
 
 def results(
     job: JobArgument = DEFAULT,
-    plot: Annotated[Path | None, typer.Option(help="Draw loss against passes and time into this PNG file.")] = None,
     model: Annotated[
         bool, typer.Option("--model", help="Fetch the model that plain Paddle loads, and show the lines that predict with it.")
     ] = False,
@@ -51,7 +49,7 @@ def results(
     continues where it was, and every file is verified against the checksum that was saved with it. What goes
     to S3 passes through this machine. A job that the cluster has forgotten needs its job file and outputs.json.
 
-    Example: paddle-aws results quick-start --plot loss.png
+    Example: paddle-aws results quick-start
 
     Example: paddle-aws results quick-start --model --to models
 
@@ -61,8 +59,8 @@ def results(
         if to.startswith("s3://"):
             # Before a pass has been fetched for it.
             object_of(to)
-        if model and (download or json or plot):
-            raise BadInput("--model fetches the model alone: leave --download, --plot and --json out")
+        if model and (download or json):
+            raise BadInput("--model fetches the model alone: leave --download and --json out")
         where = backend(job, namespace, context, rehearsal)
         with where.volume() as volume:
             if model:
@@ -74,18 +72,16 @@ def results(
             rows = saved_passes(volume, files)
             measured = metrics(volume, files)
             found = _joined(rows, measured)
-            failure = last_failure(volume, files)
+            attempts, failure = last_run(volume, files)
+            spent = goodput(attempts, len({file["name"].partition("/")[0] for file in files if file["name"].startswith("node_")}))
             if json:
-                as_json({"job": where.name, "failure": failure, "passes": found})
+                as_json({"job": where.name, "failure": failure, "goodput": spent, "passes": found})
             else:
-                _show(where.name, found, draw=download is None)
+                _show(where.name, found)
+                if spent:
+                    say(f"goodput {spent['share']:.0%}: `paddle-aws board` shows where the rest of the time went")
                 if failure:
                     say(f"its last run failed: {failure}")
-            if plot is not None:
-                if not measured:
-                    raise BadInput(f"job {where.name} has no metrics yet: there is nothing to draw")
-                loss_plot.png(measured, f"{where.name}: loss", plot)
-                say(f"the loss is drawn in {plot}")
             if download is not None and "/" in download:
                 _download_files(volume, files, download, to)
             elif download is not None:
@@ -121,16 +117,35 @@ def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) 
     return sorted(rows, key=lambda row: (row["pass"], row["complete"], row["attempt"]))
 
 
-def last_failure(volume: Volume, files: list[dict[str, Any]]) -> str:
-    """Why the last run failed, as the volume remembers when its pods are gone; empty: it did not, or nobody wrote it down."""
+def last_run(volume: Volume, files: list[dict[str, Any]]) -> tuple[list[Any], str]:
+    """The attempts that the volume remembers, and why the last run failed; empty: it did not, or nobody wrote it down."""
+    attempts: list[Any] = []
     if not any(file["name"] == "run/attempts.json" for file in files):
-        return ""
+        return attempts, ""
     try:
         record = json.loads(volume.read("output/run/attempts.json"))
-        outcome = record["outcomes"][record["attempts"][-1]["run"]]
-        return short(str(outcome["sentence"]), 1000) if outcome["code"] else ""
+        attempts = record["attempts"]
+        outcome = record["outcomes"][attempts[-1]["run"]]
+        return attempts, short(str(outcome["sentence"]), 1000) if outcome["code"] else ""
     except (ValueError, LookupError, TypeError):
-        return ""
+        return attempts, ""
+
+
+def goodput(attempts: list[Any], trainers: int) -> dict[str, Any] | None:
+    """Of the attempts that have ended: which share of the time was training that was kept, and the seconds, a pod, of each part.
+
+    With prices read, in dollars for all pods, too. None where no attempt has told.
+    """
+    seconds: Counter[str] = Counter()
+    with suppress(TypeError, AttributeError):
+        for one in attempts:
+            seconds.update({part: float(spent) for part, spent in one.get("seconds", {}).items()})
+    if not (whole := sum(seconds.values())):
+        return None
+    usd = node_hour()
+    cost = {part: round(usd * trainers * spent / 3600, 2) for part, spent in seconds.items()} if usd else None
+    shown = {part: round(spent, 3) for part, spent in seconds.items()}
+    return {"share": round(seconds["training"] / whole, 4), "seconds": shown, "usd": cost}
 
 
 def metrics(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
@@ -156,23 +171,20 @@ def _joined(rows: list[dict[str, Any]], measured: list[Pass]) -> list[dict[str, 
     return [found[number] for number in sorted(found)]
 
 
-def _show(name: str, found: list[dict[str, Any]], draw: bool) -> None:
+def _show(name: str, found: list[dict[str, Any]]) -> None:
     from rich.filesize import decimal
 
     if not found:
         say(f"job {name} has not finished a pass yet")
         return
-    # In a pipe the numbers alone: a picture is for eyes.
-    width = min(max(console().width - OTHER_COLUMNS, 8), 40) if draw and on_a_terminal() else 0
-    bar = loss_plot.bars([row["loss"] for row in found if "loss" in row], width)
     lines = []
     for row in found:
         saved = "complete" if row["complete"] else "incomplete" if row["files"] else "removed"
-        facts = ["", "", "", ""]
+        facts = ["", "", ""]
         if "loss" in row:
-            facts = [f"{row['loss']:.4f}", f"{row['records']:,}", span(row["seconds"]), bar(row["loss"])]
+            facts = [f"{row['loss']:.4f}", f"{row['records']:,}", span(row["seconds"])]
         lines.append([str(row["pass"]), saved, decimal(row["bytes"]) if row["files"] else "", *facts])
-    columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME", "")
+    columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME")
     show(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME"))
 
 

@@ -39,6 +39,9 @@ def show(view: JobView) -> None:
     parts = [(word, _line(part)) for word, part in (("data", view.data), ("training", view.training)) if part is not None]
     if view.progress is not None:
         parts.append(("progress", f"{view.progress} ({age(view.progress.told)} ago)"))
+    if view.goodput is not None:
+        parts.append(("goodput", str(view.goodput)))
+        parts += [("slow", view.goodput.slow)] if view.goodput.slow else []
     if view.lost:
         parts.append(("lost pods", f"{view.lost} so far" + (f", attempt {view.progress.attempt}" if view.progress else "")))
     screen.show(("", " "), [(f"  {word}", line) for word, line in parts])

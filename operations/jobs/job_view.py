@@ -11,7 +11,7 @@ from operations.cluster.pod_words import PodState, culprit, pod_states, states
 from operations.errors import BadInput, Unreachable
 from operations.jobs import training_progress
 from operations.jobs.job_objects import JobState, newest, of_newest, pods, runs, selector, state
-from operations.jobs.training_progress import TrainingProgress
+from operations.jobs.training_progress import Goodput, TrainingProgress
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class JobView:
     pods: tuple[PodState, ...]
     progress: TrainingProgress | None = None
     """How far the training is; None also where nobody asked."""
+    goodput: Goodput | None = None
 
     @property
     def gone(self) -> bool:
@@ -77,6 +78,7 @@ class JobView:
             "data": _told(self.data),
             "training": _told(self.training),
             "progress": None if self.progress is None else asdict(self.progress),
+            "goodput": None if self.goodput is None else asdict(self.goodput),
             "lost_pods": self.lost,
             "pods": [_told(pod) for pod in self.pods],
         }
@@ -97,7 +99,8 @@ def view(cluster: Cluster, name: str, namespace: str) -> JobView:
     seen = look(cluster, name, namespace)
     if seen.gone:
         raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those there are")
-    return replace(seen, progress=training_progress.of_pods(cluster, namespace, seen.pods))
+    progress, goodput = training_progress.of_pods(cluster, namespace, seen.pods)
+    return replace(seen, progress=progress, goodput=goodput)
 
 
 def look(cluster: Cluster, name: str, namespace: str) -> JobView:

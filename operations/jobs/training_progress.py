@@ -1,5 +1,6 @@
-"""How far a training is, by what its trainer 0 prints: pass, step, loss, speed, time left."""
+"""How far a training is, by what its trainer 0 prints, and where its time goes and who is slow, by what its agent prints."""
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,28 @@ from operations.screen import span
 
 TAIL = "1000"
 """Lines of its log that are looked through: it tells every few seconds how far it is, whatever it prints beside."""
+_GOODPUT = re.compile(r"\[agent 0\] goodput (\d+)% of (\d+) s: ([^;]*)(?:; slow: (.+))?")
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """The share of the pods' time that was training, until now."""
+
+    percent: int
+    seconds: int
+    """Of a pod, in all."""
+    parts: str
+    slow: str = ""
+    """The trainers that take half as long again as the median, with their nodes."""
+
+    @classmethod
+    def heard(cls, line: str) -> Self | None:
+        """From a line of trainer 0's log; None where it says nothing of it."""
+        found = _GOODPUT.search(line)
+        return cls(int(found[1]), int(found[2]), found[3], found[4] or "") if found else None
+
+    def __str__(self) -> str:
+        return f"{self.percent} % of {span(self.seconds)}: {self.parts} (seconds)"
 
 
 @dataclass(frozen=True)
@@ -61,14 +84,14 @@ class TrainingProgress:
         return f"pass {self.pass_number} (the last is {self.passes - 1}), {step}, loss {self.loss:.4f}, {speed}{left}"
 
 
-def of_pods(cluster: Cluster, namespace: str, found: Iterable[PodState]) -> TrainingProgress | None:
+def of_pods(cluster: Cluster, namespace: str, found: Iterable[PodState]) -> tuple[TrainingProgress | None, Goodput | None]:
     """What the running pod of trainer 0 told last, by one request; None where none runs, or its program tells nothing."""
+    progress, goodput = None, None
     first = [pod.name for pod in found if (pod.component, pod.rank, pod.phase) == ("trainer", 0, "running")]
     # A container that was just restarted has no log yet.
     with suppress(ApiError, IndexError):
         log = cluster.request("GET", f"{pods(namespace)}/{first[-1]}/log", query={"timestamps": "true", "tailLines": TAIL})
         for line in reversed(log.data.decode(errors="replace").splitlines()):
             told, _, said = line.partition(" ")
-            if (progress := TrainingProgress.heard(said, told)) is not None:
-                return progress
-    return None
+            progress, goodput = progress or TrainingProgress.heard(said, told), goodput or Goodput.heard(said)
+    return progress, goodput

@@ -9,7 +9,7 @@ from operations.jobs.training_progress import TrainingProgress
 
 _SHOWN_ONE_BY_ONE = 4
 """Up to so many trainers' losses stand in a row of their own; of more, the least and the greatest."""
-_FOR_DEBUGGERS = (" is process ", " has read ")
+_FOR_DEBUGGERS = (" is process ", " has read ", "] goodput ")
 
 
 class TrainingTable:

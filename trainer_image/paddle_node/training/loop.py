@@ -255,7 +255,7 @@ class Training:
         passes.lead(self._folder, directory.name)
 
     def _checkpoint(self, number: int, positions: tuple[Position, ...], *, needed: bool) -> bool:
-        """In trainer 0, while the others wait: the pass as far as it is, in place of the checkpoint before. Whether it is kept."""
+        """In trainer 0, while the others wait: the pass as far as it is, in place of the one before. Whether it is kept."""
         began = time.monotonic()
         facts = {
             "pass": number,
