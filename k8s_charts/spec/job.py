@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, Self
 
 from paddle_node import command_line, contract
 from paddle_node.contract import Variable
-from paddle_node.training import step_log
 from pydantic import AliasChoices, ConfigDict, Field
 
 from k8s_charts.spec import groups, rules
@@ -270,7 +269,7 @@ class TrainingJob(Settings):
             except ValueError as error:
                 yield f"{setting} has {error}"
         for name, pattern in self.metrics.items():
-            if fault := step_log.pattern_fault(pattern):
+            if fault := command_line.pattern_fault(pattern):
                 yield f"metrics.{name} is {pattern}: {fault}"
         found = command_line.globs(self.resume)
         if self.resume and len(found) != 1:

@@ -107,3 +107,11 @@ def contradiction(flags: Mapping[str, str], trainers: int) -> str | None:
         return f"--nnodes {nodes}"
     count = len(flags["ips"].split(",")) if flags.get("ips") else 1
     return f"--ips of {count} machines" if count not in (1, trainers) else None
+
+
+def pattern_fault(pattern: str) -> str:
+    """What is wrong with a pattern that finds a metric in a line; empty: nothing."""
+    try:
+        return "" if re.compile(pattern).groups else "a group is needed around the number, as in 'loss: ([0-9.]+)'"
+    except re.error as error:
+        return f"no regular expression of Python's: {error}"

@@ -16,12 +16,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from paddle_node import contract
+from paddle_node import command_line, contract
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
 from paddle_node.staging.local_disk import CHOICES, NEVER, LocalDisk
 from paddle_node.training.passes import Identity
-from paddle_node.training.step_log import pattern_fault
 
 DISCOVERIES = ("index", "pod-list")
 DEFAULT_RUNTIME = "fleet-ps"
@@ -315,7 +314,7 @@ def _check(node: NodeEnvironment) -> None:
     highest = f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is the highest"
     _refuse(last > 65535, highest)
     for name, pattern in node.own.metrics.items():
-        _refuse(fault := pattern_fault(pattern), f"{Variable.METRICS} has {name}: {pattern[:80]!r}: {fault}")
+        _refuse(fault := command_line.pattern_fault(pattern), f"{Variable.METRICS} has {name}: {pattern[:80]!r}: {fault}")
     taken = f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to {last}; choose another port"
     _refuse(node.port <= node.control_port <= last, taken)
 

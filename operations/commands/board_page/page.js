@@ -1,7 +1,8 @@
 "use strict";
 // What it shows is reckoned here from the raw files: attempts.json, each rank's steps-*.jsonl, the split's counts, VisualDL's files.
 const PARTS = {waiting: "#bbb", starting: "#e3c567", data: "#8fb8de", training: "#3a9d5d", saving: "#7d6b91", slowest: "#e08e45", lost: "#c44"};
-const COLOURS = ["#dbe9f6", "#fde8cd", "#e2f0d9", "#eadcf2", "#fbdada"], SLOW = 1.5, MINUTE = 60, FEW = 8, BINS = 300;
+const COLOURS = ["#dbe9f6", "#fde8cd", "#e2f0d9", "#eadcf2", "#fbdada"], RANKS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf"];
+const SLOW = 1.5, MINUTE = 60, FEW = 8, BINS = 300;
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0), mean = (numbers) => (numbers.length ? sum(numbers) / numbers.length : 0);
 const sorted = (numbers) => [...numbers].sort((a, b) => a - b);
 const middle = (numbers) => sorted(numbers)[Math.floor((numbers.length - 1) / 2)];
@@ -65,7 +66,7 @@ function account(attempts, ranks, now) {
     }
     one.lost = one.runs || one.cause === "done" ? 0 : sum(Object.entries(one.points).map(([rank, points]) => {
       if (!points.length) return 0;
-      const kept = points.findLast((p) => p.spent && p.spent.kept === p.spent.training && p.spent.training > 0);
+      const kept = points.findLast((p) => p.spent && p.spent.kept_training === p.spent.training && p.spent.training > 0);
       const next = (ranks[rank] || []).find((p) => p.attempt > one.number);
       const from = points.some((p) => p.spent) ? (kept ? kept.step : points[0].step - 1) : next ? next.step - 1 : points.at(-1).step;
       return Math.max(0, points.at(-1).step - Math.max(from, 0));
@@ -95,10 +96,11 @@ function lines(attempts, x, name, named = name) {
   const ranks = [...new Set(attempts.flatMap((one) => Object.keys(one.points)))], traces = [];
   for (const one of attempts) {
     const valued = Object.fromEntries(ranks.map((rank) => [rank, (one.points[rank] || []).filter((p) => typeof p.metrics[name] === "number")]));
-    const label = attempts.length > 1 ? `, attempt ${one.number}` : "";
+    const label = attempts.length > 1 ? `, attempt ${one.number}` : "", newest = one === attempts.at(-1);
     if (ranks.length <= FEW) {
-      for (const rank of ranks) if (valued[rank].length)
-        traces.push({x: valued[rank].map(x), y: valued[rank].map((p) => p.metrics[name]), name: `${named} of rank ${rank}${label}`, mode: "lines", line: {width: 1.5}});
+      // An attempt that was given up is dotted.
+      ranks.forEach((rank, place) => { if (valued[rank].length)
+        traces.push({x: valued[rank].map(x), y: valued[rank].map((p) => p.metrics[name]), name: `${named} of rank ${rank}`, mode: "lines", showlegend: newest, line: {width: 1.5, color: RANKS[place], dash: newest ? "solid" : "dot"}}); });
       continue;
     }
     const all = Object.values(valued).flat();
@@ -150,7 +152,7 @@ async function show() {
   const records = binned(rates((a, b, shard) => (all(b, shard) >= all(a, shard) && b.time > a.time ? (all(b, shard) - all(a, shard)) / (b.time - a.time) : null)));
   const steps = binned(rates((a, b) => (b.step >= a.step && b.time > a.time ? (b.step - a.step) / (b.time - a.time) : null)));
   const speed = records.length ? records : steps;
-  put("speed", speed.length ? number(speed.at(-1)[1], 3) : "");
+  put("speed", speed.length ? number(mean(speed.slice(-10).map((one) => one[1])), 3) : "");
   draw("speeds", [{x: speed.map((one) => one[0]), y: speed.map((one) => one[1]), mode: "lines", name: "speed"}], records.length ? "records a second, all ranks" : "steps a second, all ranks", {shapes: stretches, yaxis: {rangemode: "tozero"}});
 
   const pace = paces(last), nodes = Object.fromEntries(told.pods.filter((pod) => pod.component === "trainer").map((pod) => [pod.rank, pod.node]));
@@ -174,6 +176,8 @@ async function show() {
     return row;
   }));
   put("foot", `${Object.keys(ranks).length} ranks, ${attempts.length} attempts, read ${clock(told.now)} UTC`);
+  // What was drawn first had another width.
+  for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.Plots.resize(chart);
   document.body.dataset.shown = "yes";
 }
 

@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from paddle_node.rendezvous.trainers import Trainers
-from paddle_node.training.step_log import DATA, KEPT, SAVING, SLOWEST, TRAINING
+from paddle_node.training.step_log import DATA, KEPT, PARTS, SAVING, SLOWEST, TRAINING
 
 WAITING, STARTING, LOST = "waiting", "starting", "lost"
 ALL = (WAITING, STARTING, DATA, TRAINING, SAVING, SLOWEST, LOST)
 """Waiting for pods; from an attempt's start to its first step; reading records; training that was kept; saving; waiting for the
-slowest trainer; training that had to be done again."""
+slowest trainer; reading and training that had to be done again."""
 
 
 @dataclass
@@ -33,11 +33,10 @@ class Goodput:
         waiting, rest = {WAITING: self.begun - self.idle}, now - self.begun
         if not self.counted:
             return waiting | {TRAINING if done else LOST: rest}
-        data, training, saving, slowest, kept = map(trainers.spent, (DATA, TRAINING, SAVING, SLOWEST, KEPT))
-        kept = training if done else kept
-        starting = max(rest - data - training - saving - slowest, 0.0)
-        found = {STARTING: starting, DATA: data, TRAINING: kept, SAVING: saving, SLOWEST: slowest, LOST: training - kept}
-        return waiting | found
+        told = {part: trainers.spent(part) for part in PARTS}
+        kept = {} if done else {part: trainers.spent(name) for name, part in KEPT.items()}
+        lost = sum(told[part] - seconds for part, seconds in kept.items())
+        return waiting | {STARTING: max(rest - sum(told.values()), 0.0)} | told | kept | {LOST: lost}
 
     def end(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
         """The same, and from now on none runs."""

@@ -205,7 +205,8 @@ class Training:
     def _saved_behind(self, number: int, read: int, sealed: bool) -> None:
         self._saved = time.monotonic()
         self._spent.lap(step_log.SAVING)
-        self._spent.kept = self._spent.seconds[step_log.TRAINING] if sealed else self._spent.kept
+        if sealed:
+            self._spent.keep()
         self._tell_step(number, read, {}, at_once=True)
 
     def _described_by_all(self, directory: Path, names: list[str]) -> list[dict[str, Any]]:

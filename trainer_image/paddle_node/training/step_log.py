@@ -25,8 +25,8 @@ LONGEST = 2000
 """Characters of a log's line in which metrics are looked for."""
 DATA, TRAINING, SAVING, SLOWEST = PARTS = ("data", "training", "saving", "slowest")
 """Where a trainer's seconds go; `SLOWEST`: it waits for the others."""
-KEPT = "kept"
-"""Those of `TRAINING` that a save has made safe."""
+KEPT = {"kept_data": DATA, "kept_training": TRAINING}
+"""Of which parts a save makes the seconds safe, by what these are called."""
 
 
 class StepLog:
@@ -87,8 +87,7 @@ class Spent:
 
     def __init__(self, waited: Callable[[], float]) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
-        self.kept = 0.0
-        """Seconds of training that no loss can take away any more."""
+        self._kept = dict.fromkeys(KEPT, 0.0)
         self._waited = waited
         self._last = time.monotonic(), waited()
 
@@ -100,9 +99,13 @@ class Spent:
         self.seconds[SLOWEST] += waits
         self.seconds[part] += now - before - waits
 
+    def keep(self) -> None:
+        """No loss can take away any more what was trained until now."""
+        self._kept = {name: self.seconds[part] for name, part in KEPT.items()}
+
     def told(self) -> dict[str, float]:
         """All of it, rounded."""
-        return {part: round(seconds, 3) for part, seconds in (*self.seconds.items(), (KEPT, self.kept))}
+        return {name: round(seconds, 3) for name, seconds in {**self.seconds, **self._kept}.items()}
 
 
 class LineMetrics:
@@ -121,14 +124,6 @@ class LineMetrics:
         step = found.pop("step", math.nan)
         if found:
             self.log.add(found, int(step) if math.isfinite(step) else None)
-
-
-def pattern_fault(pattern: str) -> str:
-    """What is wrong with a pattern of `LineMetrics`; empty: nothing."""
-    try:
-        return "" if re.compile(pattern).groups else "a group is needed around the number, as in 'loss: ([0-9.]+)'"
-    except re.error as error:
-        return f"no regular expression of Python's: {error}"
 
 
 def report(metrics: Mapping[str, float], step: int | None) -> None:

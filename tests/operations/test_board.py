@@ -1,0 +1,124 @@
+"""`board` on a cluster, by the inspection pod: what a browser shows, whom it answers, and what a status says of the time."""
+
+import http.client
+import json
+import re
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from commands import Run
+from job_controller import JobController, Script
+from paddle_node.contract import JobFolder
+
+pytestmark = pytest.mark.slow
+
+BROWSER = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom")
+VISUALDL = b"\n\x1a\x08\x07\x12\ntrain/loss\x18\xcc\xb6\xe6\xc8\xa04%\x00\x00\x00?"
+"""One scalar, as VisualDL 2.5.3 writes it: train/loss 0.5 at step 7."""
+PATTERNS = {"loss": "loss: ([0-9.]+)"}
+
+
+def measured(job: JobFolder, ranks: int = 2, points: int = 50) -> None:
+    """What the ranks of two attempts leave; the last line of the last one is cut short."""
+    attempt = {"run": "run", "resume": {}, "started": 1e9, "ended": 1e9 + 100, "cause": "<b>a pod</b> was lost", "made": ""}
+    first = {"waiting": 10.0, "starting": 20.0, "training": 40.0, "lost": 30.0}
+    second = {**attempt, "number": 2, "started": 1e9 + 100, "ended": 1e9 + 200, "cause": "done", "seconds": {"training": 100.0}}
+    job.run_state.mkdir(parents=True)
+    attempts = {"attempts": [{**attempt, "number": 1, "seconds": first}, second], "outcomes": {}}
+    (job.run_state / "attempts.json").write_text(json.dumps(attempts))
+    for rank in range(ranks):
+        lines = []
+        for number in (1, 2):
+            for step in range(1, points + 1):
+                spent = {"data": 0.0, "training": step * (1.0 + rank), "saving": 0.0, "slowest": 0.0}
+                spent["kept_training"] = spent["training"] if step == 20 else 0.0
+                moment = 1e9 + 100 * number - 100 + 2 * step
+                line = {"attempt": number, "step": step, "time": moment, "pass": 0, "records": step, "spent": spent}
+                lines.append(json.dumps({**line, "metrics": {"loss": 1 / step, "accuracy": step / points}}))
+        job.node(rank).mkdir(parents=True, exist_ok=True)
+        job.steps(rank, rank).write_text("\n".join(lines) + '\n{"attempt": 2, "st')
+
+
+@pytest.fixture
+def address(job: JobFolder, folder: Path) -> Iterator[str]:
+    """Of a board."""
+    measured(job)
+    (job.output / "log").mkdir()
+    (job.output / "log/vdlrecords.1.log").write_bytes(struct.pack("<Q", len(VISUALDL)) + VISUALDL)
+    command = [sys.executable, "-m", "operations.main", "board", "--no-browser"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as board:
+        assert board.stderr is not None
+        yield next(found[0] for line in board.stderr if (found := re.search(r"http://\S+", line)))
+        board.send_signal(signal.SIGINT)
+        assert board.stderr.read().strip().endswith("the board is closed")
+    assert board.returncode == 130
+
+
+def test_what_a_browser_shows(api: JobController, address: str) -> None:
+    page = subprocess.run([*BROWSER, address], capture_output=True, text=True, check=True).stdout
+    assert 'data-shown="yes"' in page, page
+    shown = {name: re.search(rf'id="{name}"[^>]*>([^<]*)<', page)[1] for name in ("job", "goodput", "loss", "lost", "slow")}
+    assert shown.pop("slow") == "slow: rank 1 on node-1, 2.0 times the median"
+    assert shown == {"job": "words", "goodput": "70 %", "loss": "0.02", "lost": "60"}
+    # A program's words are no HTML, and VisualDL's own curve is beside the others.
+    assert "&lt;b&gt;a pod&lt;/b&gt; was lost" in page and "train/loss" in page and "accuracy of rank 1" in page
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "code"),
+    [
+        ("{secret}/data", "127.0.0.1", 200),
+        ("{secret}/data", "attacker.example", 404),
+        ("wrong/data", "127.0.0.1", 404),
+        ("/data", "127.0.0.1", 404),
+        ("{secret}/../job.yaml", "127.0.0.1", 404),
+        ("{secret}/events?path=../../job.yaml", "127.0.0.1", 404),
+        ("{secret}/events?path=run/attempts.json", "127.0.0.1", 404),
+        ("{secret}/events?path=log/vdlrecords.1.log", "127.0.0.1", 200),
+    ],
+)
+def test_nobody_else_gets_an_answer(address: str, path: str, host: str, code: int) -> None:
+    secret = urlsplit(address).path.strip("/")
+    asked(address, f"{secret}/data", "127.0.0.1")  # As the page does first: from then on it knows VisualDL's files.
+    answer = asked(address, path.format(secret=secret), host)
+    assert answer.status == code and "default-src 'self'" in answer.headers["Content-Security-Policy"]
+
+
+def asked(address: str, path: str, host: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(address).port or 0)
+    connection.request("GET", f"/{path}", headers={"Host": host})
+    answer = connection.getresponse()
+    answer.read()
+    return answer
+
+
+def test_status_and_results_say_where_the_time_goes_and_who_is_slow(
+    run: Run, api: JobController, job: JobFolder, folder: Path
+) -> None:
+    measured(job)
+    found = json.loads(run("results", "--json").out)["goodput"]
+    assert found == {"share": 0.7, "seconds": {"waiting": 10, "starting": 20, "training": 140, "lost": 30}, "usd": None}
+    (folder / "cluster.yaml").write_text("retain: false")
+    prices = {"read": "2026-01-02", "source": "a test", "region": "us-west-2", "prices": {"m5.large-hour": {"usd": "0.36"}}}
+    (folder / "locks").mkdir()
+    (folder / "locks/prices.json").write_text(json.dumps(prices))
+    assert json.loads(run("results", "--json").out)["goodput"]["usd"]["training"] == round(0.36 * 2 * 140 / 3600, 2)
+    assert "goodput 70%" in run("results").err
+
+    api.scripts["trainer"] = Script(code=None, lines=())
+    assert run("resume").code == 0
+    for pod in api.of("trainer", "pods"):
+        if pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == "0":
+            api.say(
+                pod["metadata"]["name"],
+                "[agent 0] goodput 81% of 134 s: 3 waiting, 109 training; slow: trainer 2 on node-1 (1.8 times the median)",
+            )
+    text = " ".join(run("status").out.split())
+    assert "goodput 81 % of 2 min: 3 waiting, 109 training (seconds) slow trainer 2 on node-1 (1.8 times the median)" in text
+    assert json.loads(run("status", "--json").out)["goodput"]["slow"] == "trainer 2 on node-1 (1.8 times the median)"
