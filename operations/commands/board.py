@@ -25,7 +25,7 @@ from operations.jobs.backend import Backend, OfRehearsal, Volume, backend
 from operations.jobs.job_argument import DEFAULT, JobArgument
 from operations.screen import Context, Namespace, say
 
-POINTS = 40_000
+POINTS = 20_000
 """Lines of metrics that a page gets at most, of all ranks together."""
 AWAKE = 30.0
 """Seconds between two requests that keep the inspection pod alive while no page is open."""

@@ -52,7 +52,7 @@ def epochs(job) -> list[dict]:
 
 @pytest.mark.parametrize("paddle", ["2.6", "3.3"])
 def test_every_record_once_an_epoch_and_the_same_end_after_a_kill(launched, paddle):
-    job = launched(held=True, paddle=paddle)
+    job = launched(held=True, paddle=paddle, METRICS=json.dumps({"loss": "loss ([0-9.]+)", "step": r"^epoch (\d+)"}))
     job.start()
     job.wait_until((job.folder.output / "epoch-005.pdparams").exists)
     # The last rank of the second pod: its agent names each process that it starts.
@@ -68,6 +68,12 @@ def test_every_record_once_an_epoch_and_the_same_end_after_a_kill(launched, padd
     assert counted == [(epoch, 1600, 1, 1, 4) for epoch in range(12)]
     disturbed = epochs(job)
     assert json.loads((job.folder.output / "result.json").read_text())["accuracy"] > 0.8
+    # What rank 0 prints, by attempt: the second one began behind the last checkpoint of the first.
+    points = [json.loads(line) for line in job.folder.steps(0, 0).read_text().splitlines()]
+    assert [(points[0]["attempt"], points[0]["step"]), (points[-1]["attempt"], points[-1]["step"])] == [(1, 0), (2, 11)]
+    assert min(one["step"] for one in points if one["attempt"] == 2) >= 6 and 0 < points[-1]["metrics"]["loss"] < 1
+    first, second = job.attempts()
+    assert first["seconds"]["training"] > 0 and second["seconds"]["training"] > 0 and "lost" in first["seconds"]
     # Another run of the same goes on behind the last epoch, and may not pass off the earlier run's success as its own.
     for name in ("epochs.jsonl", *(path.name for path in job.folder.output.glob("epoch-*"))):
         (job.folder.output / name).unlink()

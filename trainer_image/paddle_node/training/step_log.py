@@ -75,7 +75,8 @@ class StepLog:
 
 
 def thinned(lines: Sequence[bytes]) -> list[bytes]:
-    """Every second line, and each that begins or ends an attempt."""
+    """Every second line, and each that begins or ends an attempt; none that was cut short."""
+    lines = [line for line in lines if line.endswith(b"}\n")]
     whose = [line.partition(b",")[0] for line in lines]
     last = len(lines) - 1
     edge = [place in (0, last) or whose[place - 1 : place + 2] != [one] * 3 for place, one in enumerate(whose)]

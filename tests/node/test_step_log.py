@@ -1,0 +1,53 @@
+"""Metrics by step on the volume: small however long it trains, whole after kill -9, and no reason to stop."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from node_pods import IMAGE
+from paddle_node.contract import Variable
+
+PROGRAM = """
+import paddle_node, sys, time
+time.monotonic = iter(range(0, 10**9, 20)).__next__  # Each line is due.
+for step in range(int(sys.argv[1])):
+    paddle_node.report(loss=1 / (1 + step), step=step)
+print("reported", flush=True)
+sys.stdin.read()
+"""
+
+
+def reporting(file: Path | str, steps: int, attempt: int = 1) -> subprocess.Popen[str]:
+    """A process that has reported so many steps, and waits."""
+    environ = {"PYTHONPATH": str(IMAGE), Variable.STEPS.value: str(file), Variable.ATTEMPT.value: str(attempt)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(steps)], env=environ, text=True, **pipes)
+    process.said = process.stdout.readline()
+    return process
+
+
+def test_a_long_training_leaves_some_hundred_lines_with_every_attempts_ends_and_the_newest(tmp_path):
+    file = tmp_path / "node_0" / "steps-0.jsonl"
+    for attempt in (1, 2, 3):
+        process = reporting(file, 3000, attempt)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        with file.open("a") as torn:
+            torn.write(f'{{"attempt": {attempt}, "st')
+    lines = file.read_bytes().split(b"\n")
+    points = [json.loads(line) for line in lines if line.endswith(b"}")]
+    assert 100 < len(points) <= 500 and file.stat().st_size < 100_000
+    assert [(one["attempt"], one["step"]) for one in points] == sorted((one["attempt"], one["step"]) for one in points)
+    ends = {attempt: [one["step"] for one in points if one["attempt"] == attempt] for attempt in (1, 2, 3)}
+    assert [(steps[0], steps[-1]) for steps in ends.values()] == [(0, 2999)] * 3
+    # The newest are dense.
+    assert ends[3][-20:] == list(range(2980, 3000))
+    assert points[-1]["metrics"] == {"loss": round(1 / 3000, 9)}
+
+
+def test_outside_of_a_pod_and_where_the_volume_takes_nothing_a_report_does_nothing(tmp_path):
+    assert reporting("", 10).said == "reported\n"
+    (tmp_path / "file").touch()
+    assert reporting(tmp_path / "file" / "steps-0.jsonl", 10).said.endswith("training goes on without\n")
