@@ -22,6 +22,7 @@ class Recorder:
         root = PurePosixPath(job.volume.folder or "", job.name)
         view = JobView(job.name, job.namespace, None, None, ())
         self._folder, self._record = folder, Record(view, str(root), str(interpreter), datetime.now(UTC))
+        self._record.write(folder)  # For who looks before the first Job has ended.
 
     def ended(self, job: Job | PaddleJob, result: JobResult, began: datetime) -> None:
         """A Job, or PaddleJob, has come to its end."""

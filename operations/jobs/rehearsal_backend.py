@@ -69,7 +69,7 @@ class RehearsalBackend:
         return age(self.record.ended)
 
     def status(self) -> JobView:
-        return self.record.view
+        return load(self._folder).record.view  # It may go on.
 
     def logs(self, wanted: Wanted, tail: int | None) -> Iterator[Line]:
         """One pod after the other: their lines carry no time."""

@@ -151,9 +151,9 @@ async function show() {
   const all = (p, shard) => p.pass * shard + p.records;
   const records = binned(rates((a, b, shard) => (all(b, shard) >= all(a, shard) && b.time > a.time ? (all(b, shard) - all(a, shard)) / (b.time - a.time) : null)));
   const steps = binned(rates((a, b) => (b.step >= a.step && b.time > a.time ? (b.step - a.step) / (b.time - a.time) : null)));
-  const speed = records.length ? records : steps;
-  put("speed", speed.length ? number(mean(speed.slice(-10).map((one) => one[1])), 3) : "");
-  draw("speeds", [{x: speed.map((one) => one[0]), y: speed.map((one) => one[1]), mode: "lines", name: "speed"}], records.length ? "records a second, all ranks" : "steps a second, all ranks", {shapes: stretches, yaxis: {rangemode: "tozero"}});
+  const speed = records.length ? records : steps, unit = records.length ? "records" : "steps";
+  put("speed-name", `${unit} a second, newest`); put("speed", speed.length ? number(mean(speed.slice(-10).map((one) => one[1])), 3) : "");
+  draw("speeds", [{x: speed.map((one) => one[0]), y: speed.map((one) => one[1]), mode: "lines", name: unit}, ...(records.length ? [{x: steps.map((one) => one[0]), y: steps.map((one) => one[1]), yaxis: "y2", mode: "lines", line: {dash: "dot", width: 1}, name: "steps (right)"}] : [])], `${unit} a second, all ranks`, {shapes: stretches, showlegend: true, legend: {x: 0, y: 0.1, font: {size: 10}}, yaxis: {rangemode: "tozero"}, yaxis2: {overlaying: "y", side: "right", rangemode: "tozero", showgrid: false}, margin: {l: 55, r: 40, t: 35, b: 40}});
 
   const pace = paces(last), nodes = Object.fromEntries(told.pods.filter((pod) => pod.component === "trainer").map((pod) => [pod.rank, pod.node]));
   const slow = Object.entries(pace).filter(([, one]) => one.minute && one.times > SLOW);

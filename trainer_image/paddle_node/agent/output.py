@@ -119,6 +119,8 @@ class Log(threading.Thread):
             self._pass_on(rest)
         if self._metrics is not None:
             self._metrics.log.flush()
+            for name, pattern in self._metrics.unseen.items():
+                say(self._of, f"metrics.{name}: no line matched {pattern} with a number as its first group")
         self._source.close()
         if self._file is not None:
             self._file.close()

@@ -115,6 +115,8 @@ class LineMetrics:
     def __init__(self, log: StepLog, patterns: Mapping[str, str]) -> None:
         self.log = log
         self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
+        self.unseen = dict(patterns)
+        """Those that no line has matched yet."""
 
     def read(self, line: str) -> None:
         found = {}
@@ -122,6 +124,7 @@ class LineMetrics:
             if match := pattern.search(line[:LONGEST]):
                 with contextlib.suppress(TypeError, ValueError):
                     found[name] = float(match[1])
+                    self.unseen.pop(name, None)
         step = found.pop("step", math.nan)
         if found:
             self.log.add(found, int(step) if math.isfinite(step) else None)
