@@ -1,4 +1,4 @@
-"""A volume that fills up while a pass is saved. Real Paddle on a real tmpfs of 4 MB: about 25 s."""
+"""A volume that fills up while a pass is saved. Real Paddle on a real tmpfs of 8 MB: about 25 s."""
 
 import contextlib
 import re
@@ -17,7 +17,7 @@ def small_volume(tmp_path):
     """What TrainingJob takes for its volume."""
     volume = tmp_path / "volume"
     volume.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", volume], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", volume], capture_output=True)
     if mounted.returncode:
         pytest.skip("mounting a small tmpfs needs root")
     yield volume

@@ -49,6 +49,11 @@ def measured(job: JobFolder, ranks: int = 2, points: int = 50) -> None:
 def address(job: JobFolder, folder: Path) -> Iterator[str]:
     """Of a board."""
     measured(job)
+    # What a hostile program may leave.
+    (job.output / "node_7").mkdir()
+    (job.output / "node_7/steps-7.jsonl").symlink_to("/etc/passwd")
+    (job.output / "node_8").mkdir()
+    (job.output / "node_8/steps-8.jsonl").write_bytes(b"\xff" * 10_000_000 + b'\n{"metrics": {"loss": {}}}\n{"metrics": 3}\n[]\n')
     (job.output / "log").mkdir()
     (job.output / "log/vdlrecords.1.log").write_bytes(struct.pack("<Q", len(VISUALDL)) + VISUALDL)
     command = [sys.executable, "-m", "operations.main", "board", "--no-browser"]

@@ -123,7 +123,9 @@ function draw(id, traces, title, layout = {}) {
 }
 
 async function show() {
-  const told = await (await fetch("data")).json();
+  const answer = await fetch("data");
+  if (!answer.ok) throw new Error(await answer.text());
+  const told = await answer.json();
   const ranks = {};
   for (const [file, raw] of Object.entries(told.lines)) ranks[file.match(/steps-(\d+)/)[1]] = parsed(raw);
   const attempts = told.attempts, good = account(attempts, ranks, told.now), last = attempts.at(-1);
@@ -132,10 +134,10 @@ async function show() {
   const names = [...new Set(Object.values(ranks).flat().flatMap((p) => Object.keys(p.metrics)))], main = names.includes("loss") ? "loss" : names[0];
 
   document.title = `${told.job} - paddle-aws board`;
-  put("job", told.job); put("state", told.state); put("reason", told.reason);
+  put("job", told.job); put("state", last?.runs ? "running" : told.state.replace("unknown", "not begun")); put("reason", told.reason);
   put("goodput", good.paid ? `${Math.round(100 * good.share)} %` : "");
   const newest = Object.values(ranks).map((points) => points.findLast((p) => typeof p.metrics[main] === "number")).filter(Boolean);
-  put("loss", number(mean(newest.map((p) => p.metrics[main])))); put("loss-name", `${main || "no metric yet"}, newest`);
+  put("loss", newest.length ? number(mean(newest.map((p) => p.metrics[main]))) : ""); put("loss-name", `${main || "no metric yet"}, newest`);
   put("lost", String(sum(attempts.map((one) => one.lost))));
   if (told.evaluation) { put("held-out", number(told.evaluation.value)); put("held-out-name", `${told.evaluation.metric} on ${told.evaluation.records} records that no trainer saw (${told.evaluation.baseline_of}: ${told.evaluation.baseline})`); }
 
