@@ -83,7 +83,7 @@ class Volume:
         """How the attempt ended. Where that cannot be recorded, the next one's number is another all the same."""
         self._end(loss)
         exhausted = self._record.exhausted(self._node.attempts, self.trainers_join)
-        return lambda rendezvous, now: rendezvous.end_recorded(exhausted, now)
+        return lambda rendezvous, now: rendezvous.end_recorded(exhausted, self._record.seconds, now)
 
     def conclude(self, attempt: int, stopped: bool) -> Answer:
         """Whether anything is missing for the job to be done."""

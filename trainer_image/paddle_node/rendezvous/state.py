@@ -218,9 +218,9 @@ class Rendezvous:
             self._broadcast(m.Start(number, dict(resumption.resume), addresses))
         self._advance(now)
 
-    def end_recorded(self, exhausted: Outcome | None, now: float) -> None:
-        """`exhausted`: no other attempt is allowed."""
-        self._loss = None
+    def end_recorded(self, exhausted: Outcome | None, seconds: Mapping[str, float], now: float) -> None:
+        """`exhausted`: no other attempt is allowed. `seconds`: of all attempts; the volume knows more of what was kept."""
+        self._loss, self.goodput.seconds = None, Counter(seconds)
         if exhausted is not None:
             self.finish(exhausted, now)
         elif self.state is State.ENDING:
@@ -312,7 +312,8 @@ class Rendezvous:
             if loss is not None and self.state in RUNNING:
                 loss = replace(loss, seconds=self.goodput.end(self.trainers, now, outcome.code == ExitCode.DONE))
             loss = self._loss if self._loss is not None and not self._asked else loss
-            self._server.say(goodput.sentence(self.goodput.seconds))
+            if self.goodput.seconds:
+                self._server.say(goodput.sentence(self.goodput.seconds))
             self.state = State.FINISHED
             self._ask("record_outcome", outcome, loss and replace(loss, stepped=self.trainers.stepped))
 

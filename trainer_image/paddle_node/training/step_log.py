@@ -34,6 +34,7 @@ class StepLog:
 
     def __init__(self, file: Path, attempt: int) -> None:
         self._file, self._attempt = file, attempt
+        self.first = file.stem == "steps-0"
         self._began = time.monotonic()
         self._written = -math.inf
         self._lines: int | None = None
@@ -115,8 +116,8 @@ class LineMetrics:
     def __init__(self, log: StepLog, patterns: Mapping[str, str]) -> None:
         self.log = log
         self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
-        self.unseen = dict(patterns)
-        """Those that no line has matched yet."""
+        self.unseen = dict(patterns) if log.first else {}
+        """Those that no line has matched yet; of rank 0, as others often print nothing."""
 
     def read(self, line: str) -> None:
         found = {}
