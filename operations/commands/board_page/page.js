@@ -155,13 +155,13 @@ async function show() {
   const steps = binned(rates((a, b) => (b.step >= a.step && b.time > a.time ? (b.step - a.step) / (b.time - a.time) : null)));
   const speed = records.length ? records : steps, unit = records.length ? "records" : "steps";
   put("speed-name", `${unit} a second, newest`); put("speed", speed.length ? number(mean(speed.slice(-10).map((one) => one[1])), 3) : "");
-  draw("speeds", [{x: speed.map((one) => one[0]), y: speed.map((one) => one[1]), mode: "lines", name: unit}, ...(records.length ? [{x: steps.map((one) => one[0]), y: steps.map((one) => one[1]), yaxis: "y2", mode: "lines", line: {dash: "dot", width: 1}, name: "steps (right)"}] : [])], `${unit} a second, all ranks`, {shapes: stretches, showlegend: true, legend: {x: 0, y: 0.1, font: {size: 10}}, yaxis: {rangemode: "tozero"}, yaxis2: {overlaying: "y", side: "right", rangemode: "tozero", showgrid: false}, margin: {l: 55, r: 40, t: 35, b: 40}});
+  draw("speeds", [{x: speed.map((one) => one[0]), y: speed.map((one) => one[1]), mode: "lines", name: unit}, ...(records.length ? [{x: steps.map((one) => one[0]), y: steps.map((one) => one[1]), yaxis: "y2", mode: "lines", line: {dash: "dot", width: 1}, name: "steps (right)"}] : [])], `${unit} a second, all ranks`, {shapes: stretches, showlegend: true, legend: {x: 0, y: 0.1, font: {size: 10}}, yaxis: {rangemode: "tozero"}, yaxis2: {overlaying: "y", side: "right", rangemode: "tozero", tickmode: "auto", showgrid: false}, margin: {l: 55, r: 40, t: 35, b: 40}});
 
   const pace = paces(last), nodes = Object.fromEntries(told.pods.filter((pod) => pod.component === "trainer").map((pod) => [pod.rank, pod.node]));
   const slow = Object.entries(pace).filter(([, one]) => one.minute && one.times > SLOW);
   put("slow", slow.length ? `slow: ${slow.map(([rank, one]) => `rank ${rank}${nodes[rank] ? ` on ${nodes[rank]}` : ""}, ${one.times.toFixed(1)} times the median`).join("; ")}` : "");
   draw("paces", [{x: Object.keys(pace), y: Object.values(pace).map((one) => 1000 * one.pace), type: "bar", marker: {color: Object.values(pace).map((one) => (one.minute && one.times > SLOW ? "#c44" : "#3a9d5d"))}}], "milliseconds of its own that a step takes each rank", {xaxis: {title: {text: "rank"}, type: "category"}});
-  draw("balance", [{x: told.shards.map((_, index) => index), y: told.shards, type: "bar", marker: {color: "#8fb8de"}}], "records of each shard", {xaxis: {title: {text: "shard"}}});
+  draw("balance", [{x: told.shards.map((_, index) => index), y: told.shards, type: "bar", marker: {color: "#8fb8de"}}], "records of each shard", {xaxis: {title: {text: "shard"}, type: "category"}});
 
   const more = names.filter((name) => name !== main).flatMap((name) => lines(attempts, (p) => p.step, name));
   for (const file of told.events) {
