@@ -104,8 +104,8 @@ class TrainingJob(Settings):
     success: Annotated[Text | None, Variable.SUCCESS] = Field(default=None, min_length=1)
     """With command: a file below output/ that it writes when it is done. Default: that it ends with 0 is enough."""
     metrics: dict[VariableName, Text] = Field(default_factory=dict)
-    """With command: what its lines tell of its steps: a pattern with a group around the number, by the metric's name, such as
-    loss: 'loss: ([0-9.]+)'. The pattern of step says which step it is."""
+    """With command: what its lines tell of its steps: a pattern (RE2's) with a group around the number, by the metric's name,
+    such as loss: 'loss: ([0-9.]+)'. The pattern of step says which step it is."""
     network: Literal["open", "closed"] | None = None
     """open: trainers reach any address but link-local ones; closed: each other alone. Default: open with command."""
     environment_from: ObjectName | None = None

@@ -16,17 +16,20 @@ import json
 import os
 import re
 import secrets
+import stat
 import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import parse_qsl, urlsplit
 
 IDLE = 120.0
 LARGEST = 1 << 20
 """Bytes of a rank's metrics that are read: ten times as many as it writes."""
+LINE = 2000
+"""Bytes of a line of them, beyond which it is left out: a rank writes some hundred."""
 WINDOW = 16
 """Blocks that one request sums: with the client's, some tenths of a second of work."""
 METHODS = {"files": "GET", "steps": "GET", "read": "GET", "sums": "GET", "write": "PUT", "commit": "POST", "set_aside": "POST"}
@@ -66,17 +69,18 @@ class Folder:
         return sorted(found, key=lambda entry: str(entry["name"]))
 
     def steps(self, path: str, most: int) -> dict[str, Any]:
-        """Below a folder: lines of the ranks' metrics, about `most` in all, and the names of event files.
+        """Below a folder: lines of the ranks' metrics, about `most` in all, and the event files, as `files` tells them.
 
         Of a long file it is every N-th line, the last, and each that ends an attempt, which a line begins with.
         """
         top = inside(self.root, path)
-        files = sorted(top.glob("node_*/steps-*.jsonl"))
-        events = [entry["name"] for entry in self.files(path) if re.search(r"vdlrecords|tfevents", entry["name"])]
+        files = sorted(file for file in top.glob("node_*/*") if re.fullmatch(r"steps-[0-9]+\.jsonl", file.name))
+        events = [entry for entry in self.files(path) if re.search(r"(vdlrecords|tfevents)[^/]*$", entry["name"])]
         found, each = {}, max(1, most // max(1, len(files)))
         for file in files:
             try:
                 lines = self.read(str(file), -LARGEST).decode(errors="replace").splitlines()
+                lines = [line for line in lines if len(line) <= LINE]
             except OSError:
                 continue
             whose, apart = [line.partition(",")[0] for line in lines], -(-len(lines) // each)
@@ -87,14 +91,14 @@ class Folder:
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Bytes of a file; a negative offset counts from its end, a negative size means all."""
         file = inside(self.root, path)
-        with file.open("rb") as stream:
+        with _opened(file) as stream:
             stream.seek(offset if offset >= 0 else max(0, file.stat().st_size + offset))
             return stream.read(size)
 
     def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
         """BLAKE2 of the next WINDOW blocks of a file, or of its part, up to `end`; an empty file is one empty block."""
         file = inside(self.root, path)
-        with (_part(file) if part else file).open("rb") as stream:
+        with _opened(_part(file) if part else file) as stream:
             stream.seek(offset)
             blocks = iter(lambda: stream.read(max(0, min(block, end - stream.tell()))), b"")
             found = [hashlib.blake2b(one).hexdigest() for one in itertools.islice(blocks, WINDOW)]
@@ -133,6 +137,15 @@ class Folder:
         if (found := inside(self.root, path)) == Path(os.path.realpath(self.root)):
             raise FileNotFoundError(errno.ENOENT, "the job's folder itself", path)
         return found
+
+
+def _opened(file: Path) -> IO[bytes]:
+    """To read it; raises FileNotFoundError for what is no file, such as a pipe, on which a reader would wait."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise FileNotFoundError(errno.ENOENT, "no regular file", str(file))
 
 
 def _part(path: Path) -> Path:

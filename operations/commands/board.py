@@ -27,6 +27,8 @@ from operations.screen import Context, Namespace, say
 
 POINTS = 20_000
 """Lines of metrics that a page gets at most, of all ranks together."""
+PIECE = 4 << 20
+"""Bytes of an event file that one request reads."""
 AWAKE = 30.0
 """Seconds between two requests that keep the inspection pod alive while no page is open."""
 FOLDER = Path(__file__).with_name("board_page")
@@ -76,7 +78,7 @@ class Page:
         self.secret = secrets.token_urlsafe(16)
         self._where, self._volume, self._evaluation, self._plotly = where, volume, evaluation, plotly
         self._shards: list[int] = []
-        self._events: list[str] = []
+        self._events: set[str] = set()
 
     def server(self, port: int) -> ThreadingHTTPServer:
         """Of this machine only."""
@@ -114,7 +116,9 @@ class Page:
             if name == "data":
                 return 200, TYPES["json"], json.dumps(self.data()).encode()
             if name == "events" and (file := query.get("path", [""])[0]) in self._events:
-                return 200, "application/octet-stream", self._volume.read(f"output/{file}")
+                offset = query.get("offset", [""])[0]
+                begin = int(offset) if offset.isdecimal() else 0
+                return 200, "application/octet-stream", self._volume.read(f"output/{file}", begin, PIECE)
             if name == "plotly.js":
                 return 200, TYPES["js"], self._plotly.read_bytes()
             if name in ("", "page.css", "page.js"):
@@ -127,7 +131,7 @@ class Page:
     def data(self) -> dict[str, Any]:
         """The job as it is now, and the raw lines of its ranks' metrics."""
         view, steps = self._where.status(), self._volume.steps("output", POINTS)
-        self._events = steps["events"]
+        self._events = {event["name"] for event in steps["events"]}
         if not self._shards:
             manifest = self._json(DATA_MANIFEST)
             self._shards = [sum(file["records"] for file in shard["files"]) for shard in manifest.get("shards", ())]
@@ -146,7 +150,8 @@ class Page:
 
     def _json(self, path: str) -> dict[str, Any]:
         """Empty where there is none yet, or where it is damaged."""
-        with suppress(FileNotFoundError, ValueError):
-            found = json.loads(self._volume.read(path))
+        with suppress(FileNotFoundError, ValueError, RecursionError):
+            # No number of Python's own that a browser does not know.
+            found = json.loads(self._volume.read(path), parse_constant=lambda _: None)
             return found if isinstance(found, dict) else {}
         return {}

@@ -127,7 +127,7 @@ def last_run(volume: Volume, files: list[dict[str, Any]]) -> tuple[list[Any], st
         attempts = record["attempts"]
         outcome = record["outcomes"][attempts[-1]["run"]]
         return attempts, short(str(outcome["sentence"]), 1000) if outcome["code"] else ""
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return attempts, ""
 
 

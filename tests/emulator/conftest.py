@@ -13,10 +13,7 @@ import pytest
 from rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
-PARTS = [
-    Path(__file__).parent / "parts" / f"{name}.py"
-    for name in ("names", "machine_types", "scaling_groups", "dependencies", "descriptions", "refusals")
-]
+PARTS = [Path(__file__).parent / "parts" / f"{name}.py" for name in ("dependencies", "refusals")]
 """What a rehearsal never meets: it deploys once, changes nothing, and looks nothing up."""
 Deploy = Callable[..., dict[str, Any]]
 

@@ -47,6 +47,30 @@ def test_a_long_training_leaves_some_hundred_lines_with_every_attempts_ends_and_
     assert points[-1]["metrics"] == {"loss": round(1 / 3000, 9)}
 
 
+ODD = """
+import numpy, paddle_node
+paddle_node.report(loss=numpy.float32(0.5), error=None, names=["a"], step=numpy.int64(3))
+paddle_node.report(loss=10**400, step="four")
+"""
+
+
+def test_whatever_a_program_reports_never_ends_it_and_each_process_of_a_pod_has_its_file(tmp_path):
+    # As Paddle's launcher leaves them, which a script has started in the pod.
+    environ = {
+        "PYTHONPATH": str(IMAGE),
+        Variable.STEPS.value: str(tmp_path / "steps-1.jsonl"),
+        "RANK": "1",
+        "PADDLE_TRAINER_ID": "3",
+    }
+    done = subprocess.run([sys.executable, "-c", ODD], env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    refused = [line.partition(" is no number and is left out: ")[0] for line in done.stdout.splitlines()]
+    assert refused == [f"paddle_node.report: {name}" for name in ("error", "names", "loss", "step")]
+    (line,) = (tmp_path / "steps-3.jsonl").read_text().splitlines()
+    found = json.loads(line)
+    assert (found["step"], found["metrics"]) == (3, {"loss": 0.5})
+
+
 def test_outside_of_a_pod_and_where_the_volume_takes_nothing_a_report_does_nothing(tmp_path):
     assert reporting("", 10).said == "reported\n"
     (tmp_path / "file").touch()

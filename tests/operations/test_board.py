@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import signal
 import struct
@@ -30,17 +31,20 @@ def measured(job: JobFolder, ranks: int = 2, points: int = 50) -> None:
     first = {"waiting": 10.0, "starting": 20.0, "training": 40.0, "lost": 30.0}
     second = {**attempt, "number": 2, "started": 1e9 + 100, "ended": 1e9 + 200, "cause": "done", "seconds": {"training": 100.0}}
     job.run_state.mkdir(parents=True)
-    attempts = {"attempts": [{**attempt, "number": 1, "seconds": first}, second], "outcomes": {}}
+    # Before them a run that was killed with its recorder.
+    killed = {**attempt, "number": 0, "run": "before", "cause": None, "ended": 0.0, "seconds": {}}
+    attempts = {"attempts": [killed, {**attempt, "number": 1, "seconds": first}, second], "outcomes": {}}
     (job.run_state / "attempts.json").write_text(json.dumps(attempts))
     for rank in range(ranks):
         lines = []
         for number in (1, 2):
             for step in range(1, points + 1):
                 spent = {"data": 0.0, "training": step * (1.0 + rank), "saving": 0.0, "slowest": 0.0}
-                spent["kept_training"] = spent["training"] if step == 20 else 0.0
+                spent["kept_training"] = min(spent["training"], 20 * (1.0 + rank))
                 moment = 1e9 + 100 * number - 100 + 2 * step
                 line = {"attempt": number, "step": step, "time": moment, "pass": 0, "records": step, "spent": spent}
-                lines.append(json.dumps({**line, "metrics": {"loss": 1 / step, "accuracy": step / points}}))
+                line["kept"] = 20 if step >= 20 else 0
+                lines.append(json.dumps({**line, "metrics": {"loss": 1 / step, "<b>accuracy</b>": step / points}}))
         job.node(rank).mkdir(parents=True, exist_ok=True)
         job.steps(rank, rank).write_text("\n".join(lines) + '\n{"attempt": 2, "st')
 
@@ -54,6 +58,9 @@ def address(job: JobFolder, folder: Path) -> Iterator[str]:
     (job.output / "node_7/steps-7.jsonl").symlink_to("/etc/passwd")
     (job.output / "node_8").mkdir()
     (job.output / "node_8/steps-8.jsonl").write_bytes(b"\xff" * 10_000_000 + b'\n{"metrics": {"loss": {}}}\n{"metrics": 3}\n[]\n')
+    os.mkfifo(job.output / "node_8/steps-9.jsonl")
+    (job.output / "node_8/steps-old.jsonl").write_bytes(job.steps(0, 0).read_bytes())
+    (job.output / "node_8" / os.fsdecode(b"tfevents\xff")).touch()
     (job.output / "log").mkdir()
     (job.output / "log/vdlrecords.1.log").write_bytes(struct.pack("<Q", len(VISUALDL)) + VISUALDL)
     command = [sys.executable, "-m", "operations.main", "board", "--no-browser"]
@@ -72,7 +79,10 @@ def test_what_a_browser_shows(api: JobController, address: str) -> None:
     assert shown.pop("slow") == "slow: rank 1 on node-1, 2.0 times the median"
     assert shown == {"job": "words", "goodput": "70 %", "loss": "0.02", "lost": "60"}
     # A program's words are no HTML, and VisualDL's own curve is beside the others.
-    assert "&lt;b&gt;a pod&lt;/b&gt; was lost" in page and "train/loss" in page and "accuracy of rank 1" in page
+    assert (
+        "&lt;b&gt;a pod&lt;/b&gt; was lost" in page and "train/loss" in page and "&lt;b&gt;accuracy&lt;/b&gt; of rank 1" in page
+    )
+    assert "nobody recorded its end" in page
 
 
 @pytest.mark.parametrize(

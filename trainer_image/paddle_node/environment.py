@@ -259,6 +259,8 @@ class ProgramEnvironment(WorkerEnvironment):
     evaluated_pass: str = setting(Reader.text, Variable.EVALUATED_PASS, "")
     steps: str = setting(Reader.text, Variable.STEPS, "")
     metrics: Mapping[str, str] = setting(Reader.texts, Variable.METRICS)
+    rank: str = setting(Reader.text, Variable.RANK, "")
+    launched_rank: str = setting(Reader.text, Variable.LAUNCHED_RANK, "")
 
 
 def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()) -> NodeEnvironment:

@@ -2,17 +2,20 @@
 // What it shows is reckoned here from the raw files: attempts.json, each rank's steps-*.jsonl, the split's counts, VisualDL's files.
 const PARTS = {waiting: "#bbb", starting: "#e3c567", data: "#8fb8de", training: "#3a9d5d", saving: "#7d6b91", slowest: "#e08e45", lost: "#c44"};
 const COLOURS = ["#dbe9f6", "#fde8cd", "#e2f0d9", "#eadcf2", "#fbdada"], RANKS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf"];
-const SLOW = 1.5, MINUTE = 60, FEW = 8, BINS = 300;
+const SLOW = 1.5, MINUTE = 60, FEW = 8, BINS = 300, MOST = 4000, GOING = ["running", "waiting", "suspended"];
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0), mean = (numbers) => (numbers.length ? sum(numbers) / numbers.length : 0);
 const sorted = (numbers) => [...numbers].sort((a, b) => a - b);
 const middle = (numbers) => sorted(numbers)[Math.floor((numbers.length - 1) / 2)];
 const span = (s) => (s < 120 ? `${s.toFixed(s < 10 ? 1 : 0)} s` : s < 7200 ? `${(s / 60).toFixed(1)} min` : `${(s / 3600).toFixed(1)} h`);
 const number = (n, digits = 4) => (n === undefined || n === null ? "" : n.toLocaleString("en", {maximumSignificantDigits: digits}));
+// Plotly reads tags in a text; what a program wrote has none.
+const plain = (text) => String(text).replace(/[&<>]/g, (sign) => ({"&": "&amp;", "<": "&lt;", ">": "&gt;"})[sign]);
 const put = (id, text) => { document.getElementById(id).textContent = text; };
 
 // A line that was cut short is none.
 function parsed(lines) {
-  return lines.flatMap((line) => { try { const one = JSON.parse(line); return one && one.metrics ? [one] : []; } catch { return []; } });
+  const whole = (one) => one && one.metrics && [one.attempt, one.step, one.time].every(Number.isFinite);
+  return lines.flatMap((line) => { try { const one = JSON.parse(line); return whole(one) ? [one] : []; } catch { return []; } });
 }
 
 // VisualDL's and TensorBoard's files: records behind their lengths, in each a message of protobuf.
@@ -30,11 +33,12 @@ function fields(bytes) {
   }
   return found;
 }
-function scalars(buffer, tensorboard) {
-  const bytes = new Uint8Array(buffer), view = new DataView(buffer), series = {};
+function scalars(buffer, tensorboard, series) {
+  const bytes = new Uint8Array(buffer), view = new DataView(buffer);
   const text = (part) => new TextDecoder().decode(part), sums = tensorboard ? 4 : 0;
   const add = (tag, step, time, value) => { if (tag && typeof value === "number") (series[tag] ??= []).push({step: step || 0, time, value}); };
-  for (let at = 0; at + 8 <= bytes.length;) {
+  let at = 0;
+  while (at + 8 <= bytes.length) {
     const size = Number(view.getBigUint64(at, true)), begin = at + 8 + sums;
     if (begin + size > bytes.length) break;
     try {
@@ -48,28 +52,46 @@ function scalars(buffer, tensorboard) {
     } catch { break; }
     at = begin + size + sums;
   }
-  return series;
+  for (const tag of Object.keys(series)) if (series[tag].length > MOST) series[tag] = series[tag].filter((_, place, all) => place % 2 || place === all.length - 1);
+  return at;
+}
+// By event file: how far it was read, how long it was then, its curves. It grows at its end; a piece of it is read at a time.
+const events = {};
+async function curves({name, bytes}) {
+  if (!events[name] || bytes < events[name].at) events[name] = {at: 0, known: -1, series: {}};
+  const own = events[name];
+  if (own.known === bytes) return own.series;
+  const answer = await fetch(`events?path=${encodeURIComponent(name)}&offset=${own.at}`);
+  const more = answer.ok ? scalars(await answer.arrayBuffer(), name.includes("tfevents"), own.series) : 0;
+  own.at += more;
+  own.known = more && own.at < bytes ? -1 : bytes;
+  return own.series;
 }
 
-// The parts of the paid time by attempt: as recorded; of the one that runs, by what its ranks told last.
-function account(attempts, ranks, now) {
+// The parts of the paid time by attempt: as recorded; of one without an end, by what its ranks told last.
+function account(attempts, ranks, now, going) {
   attempts.forEach((one, place) => {
     one.points = Object.fromEntries(Object.entries(ranks).map(([rank, points]) => [rank, points.filter((p) => p.attempt === one.number)]));
-    const lasts = Object.values(one.points).map((points) => points.at(-1)).filter(Boolean);
-    one.runs = one.cause === null;
-    if (one.runs) {
-      one.ended = Math.max(one.started, ...lasts.map((p) => p.time), now);
-      const before = attempts[place - 1], same = before && before.run === one.run;
-      const told = lasts.filter((p) => p.spent), part = (name) => mean(told.map((p) => p.spent[name]));
-      one.seconds = {waiting: same ? one.started - before.ended : 0, data: part("data"), training: part("training"), saving: part("saving"), slowest: part("slowest")};
-      one.seconds.starting = Math.max(0, one.ended - one.started - one.seconds.data - one.seconds.training - one.seconds.saving - one.seconds.slowest);
+    const lasts = Object.values(one.points).map((points) => points.at(-1)).filter(Boolean), told = lasts.filter((p) => p.spent);
+    const open = one.cause === null, before = attempts[place - 1];
+    one.runs = open && going && place === attempts.length - 1;
+    if (!one.ended) one.ended = Math.max(one.started, ...lasts.map((p) => p.time), one.runs ? now : 0);
+    if (open) {
+      const part = (name) => mean(told.map((p) => p.spent[name] || 0)), rest = one.ended - one.started, kept = one.runs ? "" : "kept_";
+      const own = {data: part(`${kept}data`), training: part(`${kept}training`), saving: part("saving"), slowest: part("slowest")};
+      own.lost = part("data") + part("training") - own.data - own.training;
+      own.starting = Math.max(0, rest - sum(Object.values(own)));
+      // Who tells nothing of it is taken to train.
+      one.seconds = told.length || one.counted !== false ? own : {[one.runs ? "training" : "lost"]: rest};
+      one.seconds.waiting = before && before.run === one.run ? Math.max(0, one.started - before.ended) : 0;
+      if (!one.runs) one.cause = "nobody recorded its end";
     }
     one.lost = one.runs || one.cause === "done" ? 0 : sum(Object.entries(one.points).map(([rank, points]) => {
-      if (!points.length) return 0;
-      const kept = points.findLast((p) => p.spent && p.spent.kept_training === p.spent.training && p.spent.training > 0);
-      const next = (ranks[rank] || []).find((p) => p.attempt > one.number);
-      const from = points.some((p) => p.spent) ? (kept ? kept.step : points[0].step - 1) : next ? next.step - 1 : points.at(-1).step;
-      return Math.max(0, points.at(-1).step - Math.max(from, 0));
+      const last = points.at(-1), next = (ranks[rank] || []).find((p) => p.attempt > one.number);
+      if (!last) return 0;
+      // Steps that nobody numbered but by counting begin anew in each attempt.
+      if (last.counted || next?.counted) return NaN;
+      return Math.max(0, last.step - Math.max(0, last.kept ?? (next ? next.step - 1 : last.step)));
     }));
   });
   const parts = Object.fromEntries(Object.keys(PARTS).map((part) => [part, sum(attempts.map((one) => one.seconds?.[part] || 0))]));
@@ -94,24 +116,28 @@ function paces(attempt) {
 // Of few ranks a line each, of many the middle and the extremes; x is a point's step or time, y a function of it.
 function lines(attempts, x, name, named = name) {
   const ranks = [...new Set(attempts.flatMap((one) => Object.keys(one.points)))], traces = [];
-  for (const one of attempts) {
-    const valued = Object.fromEntries(ranks.map((rank) => [rank, (one.points[rank] || []).filter((p) => typeof p.metrics[name] === "number")]));
-    const label = attempts.length > 1 ? `, attempt ${one.number}` : "", newest = one === attempts.at(-1);
+  const newest = attempts.findLast((one) => Object.values(one.points).some((points) => points.length));
+  const earlier = attempts.filter((one) => one !== newest);
+  // An attempt that was given up is dotted.
+  for (const group of [earlier, newest ? [newest] : []]) {
+    const dash = group === earlier ? "dot" : "solid", of = (rank) => group.map((one) => (one.points[rank] || []).filter((p) => typeof p.metrics[name] === "number"));
     if (ranks.length <= FEW) {
-      // An attempt that was given up is dotted.
-      ranks.forEach((rank, place) => { if (valued[rank].length)
-        traces.push({x: valued[rank].map(x), y: valued[rank].map((p) => p.metrics[name]), name: `${named} of rank ${rank}`, mode: "lines", showlegend: newest, line: {width: 1.5, color: RANKS[place], dash: newest ? "solid" : "dot"}}); });
+      ranks.forEach((rank, place) => {
+        const points = of(rank).flatMap((each) => (each.length ? [...each, null] : []));
+        if (points.length) traces.push({x: points.map((p) => p && x(p)), y: points.map((p) => p && p.metrics[name]), name: `${plain(named)} of rank ${rank}`, mode: "lines", showlegend: group !== earlier, line: {width: 1.5, color: RANKS[place], dash}});
+      });
       continue;
     }
-    const all = Object.values(valued).flat();
+    const all = ranks.flatMap((rank) => of(rank).flat());
     if (!all.length) continue;
     const xs = all.map((p) => +x(p)), low = xs.reduce((a, b) => Math.min(a, b), Infinity), high = xs.reduce((a, b) => Math.max(a, b), -Infinity);
     const bins = Array.from({length: BINS}, () => []);
     all.forEach((p, place) => bins[Math.min(BINS - 1, Math.floor(((xs[place] - low) / (high - low || 1)) * BINS))].push([x(p), p.metrics[name]]));
-    const full = bins.filter((bin) => bin.length), across = full.map((bin) => bin[0][0]), of = (pick) => full.map((bin) => pick(sorted(bin.map(([, value]) => value))));
-    traces.push({x: across, y: of((v) => v[0]), name: "least", mode: "lines", line: {width: 0.5, color: "#999"}, showlegend: false});
-    traces.push({x: across, y: of((v) => v.at(-1)), name: `${named}, least to greatest of ${ranks.length} ranks`, mode: "lines", line: {width: 0.5, color: "#999"}, fill: "tonexty", fillcolor: "rgba(120,120,160,.2)"});
-    traces.push({x: across, y: of((v) => v[Math.floor((v.length - 1) / 2)]), name: `${named}, the middle${label}`, mode: "lines", line: {width: 2}});
+    const full = bins.filter((bin) => bin.length), across = full.map((bin) => bin[0][0]), at = (pick) => full.map((bin) => pick(sorted(bin.map(([, value]) => value))));
+    const what = `${plain(named)}, ${group === earlier ? "earlier attempts, " : ""}`;
+    traces.push({x: across, y: at((v) => v[0]), name: "least", mode: "lines", line: {width: 0.5, color: "#999"}, showlegend: false});
+    traces.push({x: across, y: at((v) => v.at(-1)), name: `${what}least to greatest of ${ranks.length} ranks`, mode: "lines", line: {width: 0.5, color: "#999"}, fill: "tonexty", fillcolor: "rgba(120,120,160,.2)"});
+    traces.push({x: across, y: at((v) => v[Math.floor((v.length - 1) / 2)]), name: `${what}the middle`, mode: "lines", line: {width: 2, dash}});
   }
   return traces;
 }
@@ -127,25 +153,29 @@ async function show() {
   if (!answer.ok) throw new Error(await answer.text());
   const told = await answer.json();
   const ranks = {};
-  for (const [file, raw] of Object.entries(told.lines)) ranks[file.match(/steps-(\d+)/)[1]] = parsed(raw);
-  const attempts = told.attempts, good = account(attempts, ranks, told.now), last = attempts.at(-1);
+  for (const [file, raw] of Object.entries(told.lines)) (ranks[file.match(/steps-(\d+)/)[1]] ??= []).push(...parsed(raw));
+  // An earlier attempt may have had a rank in another pod, and so in another file.
+  for (const points of Object.values(ranks)) points.sort((a, b) => a.attempt - b.attempt);
+  const attempts = told.attempts, good = account(attempts, ranks, told.now, GOING.includes(told.state)), last = attempts.at(-1);
   const stretches = attempts.map((one, place) => ({type: "rect", xref: "x", yref: "paper", x0: at(one.started), x1: at(one.ended), y0: 0, y1: 1, fillcolor: COLOURS[place % COLOURS.length], line: {width: 0}, layer: "below"}));
-  const ends = {x: attempts.map((one) => at(one.ended)), y: attempts.map(() => 0), yaxis: "y2", mode: "markers", marker: {symbol: "x", size: 9, color: attempts.map((one) => (one.runs || one.cause === "done" ? "#3a9d5d" : "#c44"))}, text: attempts.map((one) => `attempt ${one.number}: ${one.runs ? "runs" : one.cause}`), hoverinfo: "text", name: "ends of attempts"};
+  const ends = {x: attempts.map((one) => at(one.ended)), y: attempts.map(() => 0), yaxis: "y2", mode: "markers", marker: {symbol: "x", size: 9, color: attempts.map((one) => (one.runs || one.cause === "done" ? "#3a9d5d" : "#c44"))}, text: attempts.map((one) => `attempt ${one.number}: ${plain(one.runs ? "runs" : one.cause)}`), hoverinfo: "text", name: "ends of attempts"};
   const names = [...new Set(Object.values(ranks).flat().flatMap((p) => Object.keys(p.metrics)))], main = names.includes("loss") ? "loss" : names[0];
 
   document.title = `${told.job} - paddle-aws board`;
   put("job", told.job); put("state", last?.runs ? "running" : told.state.replace("unknown", "not begun")); put("reason", told.reason);
   put("goodput", good.paid ? `${Math.round(100 * good.share)} %` : "");
-  const newest = Object.values(ranks).map((points) => points.findLast((p) => typeof p.metrics[main] === "number")).filter(Boolean);
+  const latest = attempts.findLast((one) => Object.values(one.points).some((points) => points.length));
+  const newest = Object.values(latest?.points || {}).map((points) => points.findLast((p) => typeof p.metrics[main] === "number")).filter(Boolean);
   put("loss", newest.length ? number(mean(newest.map((p) => p.metrics[main]))) : ""); put("loss-name", `${main || "no metric yet"}, newest`);
-  put("lost", String(sum(attempts.map((one) => one.lost))));
+  const lost = sum(attempts.map((one) => one.lost));
+  put("lost", Number.isNaN(lost) ? "unknown" : String(lost));
   if (told.evaluation) { put("held-out", number(told.evaluation.value)); put("held-out-name", `${told.evaluation.metric} on ${told.evaluation.records} records that no trainer saw (${told.evaluation.baseline_of}: ${told.evaluation.baseline})`); }
 
   const price = told.usd_per_hour;
   draw("parts", Object.entries(good.parts).filter(([, seconds]) => seconds > 0).map(([part, seconds]) => ({x: [seconds], y: [""], name: `${part} ${span(seconds)}${price ? `, ${(price * seconds / 3600).toFixed(2)} USD` : ""}`, type: "bar", orientation: "h", marker: {color: PARTS[part]}})),
     `where ${span(good.paid)} of each pod went`, {barmode: "stack", height: 150, yaxis: {visible: false}, margin: {l: 15, r: 15, t: 35, b: 60}, legend: {orientation: "h", traceorder: "normal", y: -0.4}});
-  draw("by-step", lines(attempts, (p) => p.step, main), `${main} by step`, {xaxis: {title: {text: "step"}}});
-  draw("by-time", [...lines(attempts, (p) => at(p.time), main), ends], `${main} by time; a stretch is an attempt`, {shapes: stretches, showlegend: false, yaxis2: {overlaying: "y", visible: false, range: [-0.02, 1]}});
+  draw("by-step", lines(attempts, (p) => p.step, main), `${plain(main)} by step`, {xaxis: {title: {text: "step"}}});
+  draw("by-time", [...lines(attempts, (p) => at(p.time), main), ends], `${plain(main)} by time; a stretch is an attempt`, {shapes: stretches, showlegend: false, yaxis2: {overlaying: "y", visible: false, range: [-0.02, 1]}});
 
   const rates = (pick) => attempts.flatMap((one) => Object.entries(one.points).flatMap(([rank, points]) => points.slice(1).map((p, place) => ({time: p.time, value: pick(points[place], p, told.shards[rank] || 0)})))).filter((one) => one.value !== null).sort((a, b) => a.time - b.time);
   const binned = (values) => { const low = values[0]?.time, wide = ((values.at(-1)?.time - low) || 1) / 100, bins = {}; for (const one of values) (bins[Math.floor((one.time - low) / wide)] ??= []).push(one.value); return Object.entries(bins).map(([bin, all]) => [at(low + (+bin + 0.5) * wide), mean(all) * Object.keys(ranks).length]); };
@@ -165,15 +195,16 @@ async function show() {
 
   const more = names.filter((name) => name !== main).flatMap((name) => lines(attempts, (p) => p.step, name));
   for (const file of told.events) {
-    const series = scalars(await (await fetch(`events?path=${encodeURIComponent(file)}`)).arrayBuffer(), file.includes("tfevents"));
-    for (const [tag, points] of Object.entries(series)) more.push({x: points.map((p) => p.step), y: points.map((p) => p.value), name: tag, mode: "lines"});
+    try {
+      for (const [tag, points] of Object.entries(await curves(file))) more.push({x: points.map((p) => p.step), y: points.map((p) => p.value), name: plain(tag), mode: "lines"});
+    } catch { /* Another kind of file, or of name: the others are shown all the same. */ }
   }
   draw("others", more, "other metrics by step", {xaxis: {title: {text: "step"}}});
 
   const table = document.getElementById("attempts");
   table.replaceChildren(...attempts.map((one) => {
     const all = Object.values(one.points).flat(), row = document.createElement("tr"), low = all.reduce((a, p) => Math.min(a, p.step), Infinity), high = all.reduce((a, p) => Math.max(a, p.step), 0);
-    const cells = [one.number, clock(one.started), span(one.ended - one.started), all.length ? `${low} to ${high}` : "", one.lost, span(one.seconds?.training || 0), span(one.seconds?.lost || 0), one.made, one.runs ? "it runs" : one.cause];
+    const cells = [one.number, clock(one.started), span(one.ended - one.started), all.length ? `${low} to ${high}` : "", Number.isNaN(one.lost) ? "unknown" : one.lost, span(one.seconds?.training || 0), span(one.seconds?.lost || 0), one.made, one.runs ? "it runs" : one.cause];
     row.append(...cells.map((cell) => { const made = document.createElement("td"); made.textContent = cell; return made; }));
     return row;
   }));

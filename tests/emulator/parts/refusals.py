@@ -1,12 +1,11 @@
 """What CloudFormation and its services refuse, in their own words; MiniStack takes it.
 
 Promises: an export that another stack imports is neither changed nor removed, and its stack is not deleted; a logical id keeps
-its type; a key's policy names only users and roles that exist; names that are taken, a cluster in one zone or with node groups.
+its type; a key's policy names only users and roles that exist; names that are taken.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ministack.core.responses import get_account_id
-from ministack.services import cloudformation, ec2, ecr, eks, iam, kms, secretsmanager
+from ministack.services import cloudformation, ecr, iam, kms, secretsmanager
 from ministack.services.cloudformation import handlers, stacks
 from resource_types import Call, Made, Properties, around, before
 
@@ -29,9 +28,6 @@ def apply() -> None:
     handlers._check_capabilities = partial(_check, handlers._check_capabilities)
     stacks._resolve_stack_outputs = partial(_resolve_outputs, stacks._resolve_stack_outputs)
     before("AWS::KMS::Key", _principals_exist)
-    before("AWS::EKS::Cluster", _cluster_checked)
-    around("AWS::EKS::Cluster", delete=_cluster_delete)
-    before("AWS::EKS::Nodegroup", _nodegroup_checked)
     _refuse_a_name_that_is_taken("AWS::ECR::Repository", "RepositoryName", lambda name: name in ecr._repositories)
     _refuse_a_name_that_is_taken("AWS::KMS::Alias", "AliasName", lambda name: kms._alias_arn(name) in kms._aliases)
     _refuse_a_name_that_is_taken("AWS::SecretsManager::Secret", "Name", lambda name: name in secretsmanager._secrets)
@@ -104,33 +100,6 @@ def _principals_exist(properties: Mapping[str, Any]) -> None:
     known = {record["Arn"] for store in (iam._users, iam._roles) for record in store.values()}
     if not known.issuperset(named):
         raise ValueError("Policy contains a statement with one or more invalid principals. (Service: Kms, Status Code: 400)")
-
-
-def _cluster_checked(props: Properties) -> None:
-    zones = {
-        ec2._subnets[subnet]["AvailabilityZone"]
-        for subnet in (props.get("ResourcesVpcConfig") or {}).get("SubnetIds") or []
-        if subnet in ec2._subnets
-    }
-    if len(zones) < 2:
-        raise ValueError(
-            "Subnets specified must be in at least two different AZs (Service: Eks, Status Code: 400, InvalidParameterException)"
-        )
-
-
-def _cluster_delete(delete: Call, physical_id: str, props: Properties) -> None:
-    if left := [key for key in eks._nodegroups if key.startswith(f"{physical_id}/")]:
-        raise ValueError(
-            f"Cluster has nodegroups attached: {', '.join(left)} (Service: Eks, Status Code: 409, ResourceInUseException)"
-        )
-    delete(physical_id, props)
-
-
-def _nodegroup_checked(props: Properties) -> None:
-    scaling = {key: int(value) for key, value in (props.get("ScalingConfig") or {}).items()}
-    order = [scaling[key] for key in ("MinSize", "DesiredSize", "MaxSize") if key in scaling]
-    if any(first > second for first, second in itertools.pairwise(order)):
-        raise ValueError(f"Minimum, desired and maximum capacity are out of order: {scaling} (Service: Eks, Status Code: 400)")
 
 
 def _refuse_a_name_that_is_taken(kind: str, named: str, taken: Callable[[str], bool]) -> None:

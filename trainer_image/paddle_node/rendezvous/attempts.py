@@ -74,6 +74,8 @@ class Ended:
     error: str = ""
     early: bool = False
     """The program failed by itself before its first step."""
+    counted: bool = True
+    """Its trainers tell where their time goes."""
     ended: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)
     """See `Loss`."""
@@ -117,11 +119,11 @@ class Record:
         unloadable = [one for one in failed if one and one not in stepped and failed.count(one) >= UNLOADABLE]
         return History(not own, [one.resume for one in self.without_progress()], unloadable)
 
-    def begin(self, resumption: Resumption, identity: Identity) -> int:
+    def begin(self, resumption: Resumption, identity: Identity, counted: bool = True) -> int:
         """The number of the attempt that starts now."""
         # Numbers order the passes: where this record was removed, those of the folders count.
         number = 1 + max(passes.last_attempt(self._folder), *(attempt.number for attempt in self._attempts[-1:]), 0)
-        began = Ended(number, self._run_id, time.time(), resumption.resume, passed_over=resumption.passed_over)
+        began = Ended(number, self._run_id, time.time(), resumption.resume, passed_over=resumption.passed_over, counted=counted)
         known = self._attempts
         self._attempts = [*known, replace(began, data=identity.data, program=identity.program)]
         try:
@@ -150,7 +152,8 @@ class Record:
         hopeless = loss.code in CANNOT_START or loss.error.startswith(CANNOT_BEGIN) or (loss.error and loss.error == before)
         stepped = loss.stepped if trainers_join else not hopeless
         early = loss.kind == PROGRAM and loss.failed and not made and not stepped
-        ended, seconds = time.time(), dict(loss.seconds)
+        # A clock that was set back makes no time.
+        ended, seconds = max(time.time(), last.started), dict(loss.seconds)
         if "training" not in seconds:
             uncounted = seconds.get("lost", ended - last.started)
             kept = min(max(saved - last.started, 0.0), uncounted) if made else 0.0

@@ -70,7 +70,7 @@ class Volume:
             self._resumption = retry(lambda: self._progress.begin(identity, self._record.history), self._say, PATIENCE)
             if (hopeless := self._record.hopeless(self._resumption)) is not None:
                 return lambda rendezvous, now: rendezvous.finish(hopeless, now)
-            number = retry(lambda: self._record.begin(self._resumption, identity), self._say, PATIENCE)
+            number = retry(lambda: self._record.begin(self._resumption, identity, self.trainers_join), self._say, PATIENCE)
             return lambda rendezvous, now: rendezvous.begun(number, self._resumption, now)
         except Failure as failure:
             outcome = Outcome(failure.code, failure.sentence)

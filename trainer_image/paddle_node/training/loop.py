@@ -53,6 +53,8 @@ class Training:
         """Steps of this process in this attempt."""
         self._log = step_log.StepLog(self._folder.steps(self._session.trainer_id, self._session.trainer_id), job.attempt)
         self._spent = step_log.Spent(lambda: self._session.waited)
+        self._kept: int | None = None
+        """The step up to which nothing can be lost any more, as `step_log` counts them; None: none was made yet."""
         self._unsaved = 0
         """In trainer 0: steps of all trainers since the last pass or checkpoint."""
         self._saved = time.monotonic()
@@ -156,12 +158,17 @@ class Training:
         self._made += 1
         return loss
 
-    def _tell_step(self, number: int, read: int, metrics: Mapping[str, float], *, at_once: bool = False) -> int:
+    def _tell_step(
+        self, number: int, read: int, metrics: Mapping[str, float], at_once: bool = False, sealed: bool = False
+    ) -> int:
         """To people and to the rendezvous server; returns the step in the pass."""
         # A pass of less than a batch has made a step, too.
         step, spent = max(1, read // self._batch), self._spent.told()
-        before = number * -(-(self._shard.expected or 0) // self._batch)
-        self._log.add(metrics, before + step, now=at_once, **{"pass": number, "records": read, "spent": spent})
+        whole = number * -(-(self._shard.expected or 0) // self._batch) + step
+        if sealed or self._kept is None:
+            self._kept = whole if sealed else whole - 1
+        facts = {"pass": number, "records": read, "spent": spent, "kept": self._kept}
+        self._log.add(metrics, whole, now=at_once, **facts)
         self._session.progress(number, step, self._made, spent, at_once=at_once)
         return step
 
@@ -207,7 +214,7 @@ class Training:
         self._spent.lap(step_log.SAVING)
         if sealed:
             self._spent.keep()
-        self._tell_step(number, read, {}, at_once=True)
+        self._tell_step(number, read, {}, at_once=True, sealed=sealed)
 
     def _described_by_all(self, directory: Path, names: list[str]) -> list[dict[str, Any]]:
         """In trainer 0: `passes.described`, by all trainers together. Raises `Failure` where one found its share damaged."""

@@ -7,20 +7,22 @@ that takes no lines does not end the training.
 import atexit
 import contextlib
 import math
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from paddle_node import durable
+from paddle_node import command_line, durable
 from paddle_node.training import pass_metrics
 
 MOST = 500
 """Lines of a file, until every second one that begins or ends no attempt is left out."""
 OFTEN, SELDOM = 0.5, 10.0
 """Seconds between two lines, at first and later: a hundredth of the time that the process has run."""
+AGAIN = 60.0
+"""Seconds until a volume that took no line is asked again."""
 LONGEST = 2000
 """Characters of a log's line in which metrics are looked for."""
 DATA, TRAINING, SAVING, SLOWEST = PARTS = ("data", "training", "saving", "slowest")
@@ -38,11 +40,14 @@ class StepLog:
         self._began = time.monotonic()
         self._written = -math.inf
         self._lines: int | None = None
+        self._refused = False
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         self._step = 0
 
     def add(self, metrics: Mapping[str, float], step: int | None = None, *, now: bool = False, **facts: object) -> None:
-        """What a step was; `step` counts by itself unless it is given. `now`: the line is written whenever the last one was."""
+        """What a step was; steps are counted unless it is given. `now`: the line is written whenever the last one was."""
+        if step is None:
+            facts["counted"] = True
         self._step = self._step + 1 if step is None else step
         for name, value in metrics.items():
             self._sums[name][0] += value
@@ -66,8 +71,9 @@ class StepLog:
                 durable.write(self._file, b"".join(kept))
                 self._lines = len(kept)
         except OSError as error:
-            print(f"{self._file} takes no metrics: {error.strerror or error}; training goes on without", flush=True)
-            self._written = math.inf
+            if not self._refused:
+                print(f"{self._file} takes no metrics: {error.strerror or error}; training goes on without", flush=True)
+            self._refused, self._written = True, moment + AGAIN
 
     def flush(self) -> None:
         """Writes what came since the last line."""
@@ -115,7 +121,7 @@ class LineMetrics:
 
     def __init__(self, log: StepLog, patterns: Mapping[str, str]) -> None:
         self.log = log
-        self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
+        self._patterns = {name: command_line.compiled(pattern) for name, pattern in patterns.items()}
         self.unseen = dict(patterns) if log.first else {}
         """Those that no line has matched yet; of rank 0, as others often print nothing."""
 
@@ -131,10 +137,27 @@ class LineMetrics:
             self.log.add(found, int(step) if math.isfinite(step) else None)
 
 
-def report(metrics: Mapping[str, float], step: int | None) -> None:
+def report(metrics: Mapping[str, Any], step: Any) -> None:
     """See `paddle_node.report`."""
-    if (log := _own_log()) is not None:
-        log.add(metrics, step)
+    if (log := _own_log()) is None:
+        return
+    found = {name: number for name, value in metrics.items() if (number := _number(name, value, float)) is not None}
+    log.add(found, None if step is None else _number("step", step, int))
+
+
+_refused: set[str] = set()
+"""Names of what was no number."""
+
+
+def _number(name: str, value: Any, kind: type[int | float]) -> Any:
+    """Of whatever a program has: a Tensor, NumPy's own. A wrong one is said, and ends no training."""
+    try:
+        return kind(value)
+    except Exception as error:  # Of any library.
+        if name not in _refused:
+            print(f"paddle_node.report: {name} is no number and is left out: {type(value).__name__}, {error}", flush=True)
+        _refused.add(name)
+        return None
 
 
 @cache
@@ -145,6 +168,8 @@ def _own_log() -> StepLog | None:
     own = ProgramEnvironment.read()
     if not own.steps or own.metrics:
         return None
-    log = StepLog(Path(own.steps), own.attempt)
+    # Of the processes that a script of the program's own starts in the pod, each has its file.
+    rank, file = own.launched_rank or own.rank, Path(own.steps)
+    log = StepLog(file.with_name(f"steps-{rank}.jsonl") if rank.isdecimal() else file, own.attempt)
     atexit.register(log.flush)
     return log
