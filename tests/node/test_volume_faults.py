@@ -18,7 +18,7 @@ def test_a_fault_that_passes_is_waited_for_and_one_that_stays_ends_the_job(tmp_p
     monkeypatch.setattr(retry, "DEADLINE", 0.01)
     monkeypatch.setattr(retry, "PAUSES", (0.01, 0.02))
     node = environment.parse(GOOD | {"JOB_PATH": str(tmp_path)})
-    progress, rendezvous, said = Mock(), Mock(), []
+    progress, rendezvous, said = Mock(trainers_join=True), Mock(), []
     progress.begin.side_effect = [OSError(number, os.strerror(number))] * times + [Resumption()]
     Volume(node, Record(node.folder, "run"), progress, said.append).begin(Identity("d", "p"))(rendezvous, 0.0)
     assert rendezvous.begun.called is (code is None) and bool(said) is (number != errno.ENOSPC)

@@ -103,14 +103,6 @@ def make_clone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Clon
     return lambda name: Clone(folder / name)
 
 
-@pytest.fixture
-def fresh_clone(tmp_path: Path) -> Path:
-    """What `git clone` brings of the last commit, ready to rehearse."""
-    subprocess.run(["git", "-c", "advice.detachedHead=false", "clone", "--quiet", ROOT, tmp_path / "clone"], check=True)
-    borrow_environments(tmp_path / "clone")
-    return tmp_path / "clone"
-
-
 class Machine:
     """Runs manifests below a folder, on an image of the test's own."""
 

@@ -87,8 +87,14 @@ def test_those_for_one_machine(make_clone, tmp_path: Path) -> None:
     shutil.copytree(shell.folder / "examples" / "quick_start", shell.folder / "my_program")
     shutil.copy(shell.folder / "examples" / "quick_start" / "sample.tsv", shell.folder / "my.tsv")
     (shell.folder / "job.yaml").write_text(blocks("Your own program", "yaml")[0])
-    own, launch = (shell.run(block) for block in blocks("Your own program", "sh"))
-    assert "mine is done" in own and (shell.folder / "models" / "model").is_dir()
+    own, launch = blocks("Your own program", "sh")
+    assert "mine is done" in shell.run(own) and (shell.folder / "models" / "model").is_dir()
+    # A mistake costs a sentence, and not the model.
+    train = shell.folder / "my_program" / "train.py"
+    train.write_text(f"import paddle(\n{train.read_text()}")
+    said = shell.run("! make rehearse JOB=job.yaml; paddle-aws status --rehearsal; paddle-aws evaluate --rehearsal")
+    assert "SyntaxError" in said and "mine is done" in said and re.search(r"^accuracy [\d.]+ of pass 4", said, re.M)
+    launch = shell.run(launch)
     assert "one copy that all pods read" in launch and "2 pods with 2 processes each ran to their end" in launch
     found = re.search(r"accuracy ([\d.]+) \(baseline: 0.500\)", launch)
     assert found and float(found[1]) > 0.9
