@@ -81,8 +81,9 @@ function account(attempts, ranks, now, going) {
       const own = {data: part(`${kept}data`), training: part(`${kept}training`), saving: part("saving"), slowest: part("slowest")};
       own.lost = part("data") + part("training") - own.data - own.training;
       own.starting = Math.max(0, rest - sum(Object.values(own)));
-      // Who tells nothing of it is taken to train.
-      one.seconds = told.length || one.counted !== false ? own : {[one.runs ? "training" : "lost"]: rest};
+      // Who tells nothing of it is taken to train, from its first metrics on.
+      const first = Math.min(...Object.values(one.points).flatMap((points) => points.slice(0, 1).map((p) => p.time))), starting = first > one.started && first < one.ended ? first - one.started : 0;
+      one.seconds = told.length || one.counted !== false ? own : {starting, [one.runs ? "training" : "lost"]: rest - starting};
       one.seconds.waiting = before && before.run === one.run ? Math.max(0, one.started - before.ended) : 0;
       if (!one.runs) one.cause = "nobody recorded its end";
     }

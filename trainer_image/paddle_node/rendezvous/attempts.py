@@ -5,9 +5,11 @@ pod learns of it, so that a pod that comes later ends the same way.
 """
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +32,8 @@ CANNOT_BEGIN = ("SyntaxError", "IndentationError", "TabError", "ModuleNotFoundEr
 """How an exception begins that no other attempt can change, whether or not the program tells its steps."""
 KEPT = 200
 """Attempts that the record keeps; older ones are dropped."""
+LARGEST = 1 << 20
+"""Bytes of a rank's metrics, beyond which they are not read: it writes a tenth."""
 UNLOADABLE = 2
 """Attempts that end before their first step, until what they began with is passed over."""
 
@@ -144,7 +148,8 @@ class Record:
     def end(self, loss: Loss, made: str = "", trainers_join: bool = True, saved: float = 0.0) -> None:
         """The present attempt ended. Where trainers tell no steps, only the same exception twice shows that there was none.
 
-        `saved`: when something was saved last; of what nobody counted, what came before it was training that was kept.
+        `saved`: when something was saved last. Of what nobody counted, what came before the first metrics was starting, and what
+        came before the save was training that was kept.
         """
         last, before = self._attempts[-1], ""
         if len(earlier := self.without_progress()) and earlier[-1].number == last.number - 1:
@@ -154,10 +159,12 @@ class Record:
         early = loss.kind == PROGRAM and loss.failed and not made and not stepped
         # A clock that was set back makes no time.
         ended, seconds = max(time.time(), last.started), dict(loss.seconds)
-        if "training" not in seconds:
-            uncounted = seconds.get("lost", ended - last.started)
-            kept = min(max(saved - last.started, 0.0), uncounted) if made else 0.0
-            seconds |= {"training": kept, "lost": uncounted - kept}
+        if not last.counted or "training" not in seconds:
+            saved = math.inf if seconds.get("training") else saved if made else 0.0
+            uncounted = seconds.get("training", 0.0) + seconds.get("lost", 0.0) or ended - last.started
+            starting = min(max(self._first_metrics() - last.started, 0.0), uncounted)
+            kept = min(max(saved - last.started, starting), uncounted) - starting
+            seconds |= {"starting": starting, "training": kept, "lost": uncounted - starting - kept}
         self._attempts[-1] = replace(
             last,
             cause=loss.cause,
@@ -171,6 +178,15 @@ class Record:
             seconds={part: round(spent, 3) for part, spent in seconds.items()},
         )
         self._write()
+
+    def _first_metrics(self) -> float:
+        """When rank 0 told its first ones in the present attempt; 0: it told none."""
+        file = self._folder.steps(0, 0)
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+            lines = file.read_text().splitlines() if file.is_file() and file.stat().st_size < LARGEST else []
+            told = [json.loads(line) for line in lines if line.endswith("}")]
+            return next((float(one["time"]) for one in told if one["attempt"] == self.last.number), 0.0)
+        return 0.0
 
     def exhausted(self, attempts: int, trainers_join: bool = True) -> Outcome | None:
         """The failure that too many attempts without progress are; None while another one is allowed."""

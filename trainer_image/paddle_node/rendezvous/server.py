@@ -21,6 +21,7 @@ from paddle_node.rendezvous import lease
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import POD, Loss, Outcome, Record
 from paddle_node.rendezvous.discovery import Discovery
+from paddle_node.rendezvous.goodput import sentence
 from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.state import Question, Rendezvous, State
 from paddle_node.retry import passing, retry
@@ -96,6 +97,8 @@ class Volume:
         """The run's end. One that another try may change is not recorded: the pods that the Job starts later get their chance."""
         if loss is not None:
             self._end(loss)
+        if seconds := self._record.seconds:
+            self._say(sentence(seconds))
         if lasting(outcome):
             try:
                 self._record.finish(outcome)

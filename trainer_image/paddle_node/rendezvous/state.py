@@ -312,8 +312,6 @@ class Rendezvous:
             if loss is not None and self.state in RUNNING:
                 loss = replace(loss, seconds=self.goodput.end(self.trainers, now, outcome.code == ExitCode.DONE))
             loss = self._loss if self._loss is not None and not self._asked else loss
-            if self.goodput.seconds:
-                self._server.say(goodput.sentence(self.goodput.seconds))
             self.state = State.FINISHED
             self._ask("record_outcome", outcome, loss and replace(loss, stepped=self.trainers.stepped))
 
