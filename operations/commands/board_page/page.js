@@ -192,7 +192,7 @@ async function show() {
   const slow = Object.entries(pace).filter(([, one]) => one.minute && one.times > SLOW);
   put("slow", slow.length ? `slow: ${slow.map(([rank, one]) => `rank ${rank}${nodes[rank] ? ` on ${nodes[rank]}` : ""}, ${one.times.toFixed(1)} times the median`).join("; ")}` : "");
   draw("paces", [{x: Object.keys(pace), y: Object.values(pace).map((one) => 1000 * one.pace), type: "bar", marker: {color: Object.values(pace).map((one) => (one.minute && one.times > SLOW ? "#c44" : "#3a9d5d"))}}], "milliseconds of its own that a step takes each rank", {xaxis: {title: {text: "rank"}, type: "category"}});
-  draw("balance", [{x: told.shards.map((_, index) => index), y: told.shards, type: "bar", marker: {color: "#8fb8de"}}], "records of each shard", {xaxis: {title: {text: "shard"}, type: "category"}});
+  if (told.shards.length > 1) draw("balance", [{x: told.shards.map((_, index) => index), y: told.shards, type: "bar", marker: {color: "#8fb8de"}}], "records of each shard", {xaxis: {title: {text: "shard"}, type: "category"}});
 
   const more = names.filter((name) => name !== main).flatMap((name) => lines(attempts, (p) => p.step, name));
   for (const file of told.events) {
@@ -209,7 +209,8 @@ async function show() {
     row.append(...cells.map((cell) => { const made = document.createElement("td"); made.textContent = cell; return made; }));
     return row;
   }));
-  put("foot", `${Object.keys(ranks).length} ranks, ${attempts.length} attempts, read ${clock(told.now)} UTC`);
+  const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
+  put("foot", `${count(Object.keys(ranks).length, "rank")}, ${count(attempts.length, "attempt")}, read ${clock(told.now)} UTC`);
   // What was drawn first had another width.
   for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.Plots.resize(chart);
   document.body.dataset.shown = "yes";
