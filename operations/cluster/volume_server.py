@@ -26,10 +26,8 @@ from typing import IO, Any
 from urllib.parse import parse_qsl, urlsplit
 
 IDLE = 120.0
-LARGEST = 1 << 20
-"""Bytes of a rank's metrics that are read: ten times as many as it writes."""
-LINE = 2000
-"""Bytes of a line of them, beyond which it is left out: a rank writes some hundred."""
+LARGEST, TOGETHER = 4 << 20, 64 << 20
+"""Bytes of a rank's metrics that are read, and of all ranks' that are sent."""
 WINDOW = 16
 """Blocks that one request sums: with the client's, some tenths of a second of work."""
 METHODS = {"files": "GET", "steps": "GET", "read": "GET", "sums": "GET", "write": "PUT", "commit": "POST", "set_aside": "POST"}
@@ -76,16 +74,22 @@ class Folder:
         top = inside(self.root, path)
         files = sorted(file for file in top.glob("node_*/*") if re.fullmatch(r"steps-[0-9]+\.jsonl", file.name))
         events = [entry for entry in self.files(path) if re.search(r"(vdlrecords|tfevents)[^/]*$", entry["name"])]
-        found, each = {}, max(1, most // max(1, len(files)))
+        each, room = (max(1, whole // max(1, len(files))) for whole in (most, TOGETHER))
+        found = {}
         for file in files:
             try:
                 lines = self.read(str(file), -LARGEST).decode(errors="replace").splitlines()
-                lines = [line for line in lines if len(line) <= LINE]
             except OSError:
                 continue
-            whose, apart = [line.partition(",")[0] for line in lines], -(-len(lines) // each)
+            whose, apart = (
+                [line.partition(",")[0] for line in lines],
+                max(-(-len(lines) // each), -(-sum(map(len, lines)) // room)),
+            )
             kept = [n % apart == 0 or whose[n : n + 2] != [whose[n]] * 2 for n in range(len(lines))]
-            found[file.relative_to(top).as_posix()] = list(itertools.compress(lines, kept))
+            chosen = list(itertools.compress(lines, kept))
+            while sum(map(len, chosen)) > 2 * room:  # No rank's own: each has few attempts, and short lines.
+                chosen = chosen[1::2]
+            found[file.relative_to(top).as_posix()] = chosen
         return {"lines": found, "events": events}
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:

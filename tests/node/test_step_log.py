@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from node_pods import IMAGE
 from paddle_node.contract import Variable
 
@@ -51,24 +52,21 @@ ODD = """
 import numpy, paddle_node
 paddle_node.report(loss=numpy.float32(0.5), error=None, names=["a"], step=numpy.int64(3))
 paddle_node.report(loss=10**400, step="four")
+paddle_node.report(error=1.0)
 """
 
 
-def test_whatever_a_program_reports_never_ends_it_and_each_process_of_a_pod_has_its_file(tmp_path):
-    # As Paddle's launcher leaves them, which a script has started in the pod.
-    environ = {
-        "PYTHONPATH": str(IMAGE),
-        Variable.STEPS.value: str(tmp_path / "steps-1.jsonl"),
-        "RANK": "1",
-        "PADDLE_TRAINER_ID": "3",
-    }
+@pytest.mark.parametrize("launched", [{"RANK": "1", "PADDLE_TRAINER_ID": "3"}, {"RANK": "3", "PADDLE_TRAINER_ID": "1"}])
+def test_whatever_a_program_reports_never_ends_it_and_each_process_of_a_pod_has_its_file(tmp_path, launched):
+    # As Paddle's launcher leaves them, or torchrun, which a script has started in the pod of rank 1.
+    environ = {"PYTHONPATH": str(IMAGE), Variable.STEPS.value: str(tmp_path / "steps-1.jsonl"), **launched}
     done = subprocess.run([sys.executable, "-c", ODD], env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     refused = [line.partition(" is no number and is left out: ")[0] for line in done.stdout.splitlines()]
     assert refused == [f"paddle_node.report: {name}" for name in ("error", "names", "loss", "step")]
-    (line,) = (tmp_path / "steps-3.jsonl").read_text().splitlines()
-    found = json.loads(line)
-    assert (found["step"], found["metrics"]) == (3, {"loss": 0.5})
+    first, last = map(json.loads, (tmp_path / "steps-3.jsonl").read_text().splitlines())
+    assert (first["step"], first["metrics"]) == (3, {"loss": 0.5}) and "counted" not in first
+    assert (last["step"], last["metrics"], last["counted"]) == (5, {"error": 1.0}, True)
 
 
 def test_outside_of_a_pod_and_where_the_volume_takes_nothing_a_report_does_nothing(tmp_path):

@@ -2,7 +2,7 @@
 // What it shows is reckoned here from the raw files: attempts.json, each rank's steps-*.jsonl, the split's counts, VisualDL's files.
 const PARTS = {waiting: "#bbb", starting: "#e3c567", data: "#8fb8de", training: "#3a9d5d", saving: "#7d6b91", slowest: "#e08e45", lost: "#c44"};
 const COLOURS = ["#dbe9f6", "#fde8cd", "#e2f0d9", "#eadcf2", "#fbdada"], RANKS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf"];
-const SLOW = 1.5, MINUTE = 60, FEW = 8, BINS = 300, MOST = 4000, GOING = ["running", "waiting", "suspended"];
+const SLOW = 1.5, MINUTE = 60, FEW = 8, BINS = 300, MOST = 4000, PIECE = 4 << 20;
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0), mean = (numbers) => (numbers.length ? sum(numbers) / numbers.length : 0);
 const sorted = (numbers) => [...numbers].sort((a, b) => a - b);
 const middle = (numbers) => sorted(numbers)[Math.floor((numbers.length - 1) / 2)];
@@ -33,14 +33,21 @@ function fields(bytes) {
   }
   return found;
 }
+// Into curves that are thinned as they grow; returns how many bytes are done with, a record beyond the piece's end among them.
 function scalars(buffer, tensorboard, series) {
   const bytes = new Uint8Array(buffer), view = new DataView(buffer);
   const text = (part) => new TextDecoder().decode(part), sums = tensorboard ? 4 : 0;
-  const add = (tag, step, time, value) => { if (tag && typeof value === "number") (series[tag] ??= []).push({step: step || 0, time, value}); };
+  const add = (tag, step, time, value) => {
+    if (!tag || typeof value !== "number") return;
+    const own = (series[tag] ??= {seen: 0, every: 1, points: []});
+    own.last = {step: step || 0, time, value};
+    if (own.seen++ % own.every === 0) own.points.push(own.last);
+    if (own.points.length > MOST) { own.every *= 2; own.points = own.points.filter((_, place) => place % 2 === 0); }
+  };
   let at = 0;
   while (at + 8 <= bytes.length) {
     const size = Number(view.getBigUint64(at, true)), begin = at + 8 + sums;
-    if (begin + size > bytes.length) break;
+    if (begin + size > bytes.length) return at || bytes.length < PIECE ? at : begin + size + sums;
     try {
       const record = fields(bytes.subarray(begin, begin + size));
       if (tensorboard) {
@@ -52,7 +59,6 @@ function scalars(buffer, tensorboard, series) {
     } catch { break; }
     at = begin + size + sums;
   }
-  for (const tag of Object.keys(series)) if (series[tag].length > MOST) series[tag] = series[tag].filter((_, place, all) => place % 2 || place === all.length - 1);
   return at;
 }
 // By event file: how far it was read, how long it was then, its curves. It grows at its end; a piece of it is read at a time.
@@ -62,31 +68,30 @@ async function curves({name, bytes}) {
   const own = events[name];
   if (own.known === bytes) return own.series;
   const answer = await fetch(`events?path=${encodeURIComponent(name)}&offset=${own.at}`);
-  const more = answer.ok ? scalars(await answer.arrayBuffer(), name.includes("tfevents"), own.series) : 0;
+  if (!answer.ok) return own.series;
+  const more = scalars(await answer.arrayBuffer(), name.includes("tfevents"), own.series);
   own.at += more;
   own.known = more && own.at < bytes ? -1 : bytes;
   return own.series;
 }
 
-// The parts of the paid time by attempt: as recorded; of one without an end, by what its ranks told last.
+// The parts of the paid time by attempt: as recorded; of one that runs, by what its ranks told last. Of one that nobody ended, who knows?
 function account(attempts, ranks, now, going) {
   attempts.forEach((one, place) => {
     one.points = Object.fromEntries(Object.entries(ranks).map(([rank, points]) => [rank, points.filter((p) => p.attempt === one.number)]));
-    const lasts = Object.values(one.points).map((points) => points.at(-1)).filter(Boolean), told = lasts.filter((p) => p.spent);
-    const open = one.cause === null, before = attempts[place - 1];
-    one.runs = open && going && place === attempts.length - 1;
-    if (!one.ended) one.ended = Math.max(one.started, ...lasts.map((p) => p.time), one.runs ? now : 0);
-    if (open) {
-      const part = (name) => mean(told.map((p) => p.spent[name] || 0)), rest = one.ended - one.started, kept = one.runs ? "" : "kept_";
-      const own = {data: part(`${kept}data`), training: part(`${kept}training`), saving: part("saving"), slowest: part("slowest")};
-      own.lost = part("data") + part("training") - own.data - own.training;
-      own.starting = Math.max(0, rest - sum(Object.values(own)));
+    const all = Object.values(one.points).filter((points) => points.length), told = all.map((points) => points.at(-1)).filter((p) => p.spent);
+    const before = attempts[place - 1], open = one.cause === null;
+    one.runs = open && place === attempts.length - 1 && going(one);
+    if (!one.ended) one.ended = Math.max(one.started, ...all.map((points) => points.at(-1).time), one.runs ? now : 0);
+    if (one.runs) {
+      const part = (name) => mean(told.map((p) => p.spent[name] || 0)), rest = one.ended - one.started;
       // Who tells nothing of it is taken to train, from its first metrics on.
-      const first = Math.min(...Object.values(one.points).flatMap((points) => points.slice(0, 1).map((p) => p.time))), starting = first > one.started && first < one.ended ? first - one.started : 0;
-      one.seconds = told.length || one.counted !== false ? own : {starting, [one.runs ? "training" : "lost"]: rest - starting};
+      const first = Math.min(...all.map((points) => points[0].time)), starting = first > one.started && first < one.ended ? first - one.started : 0;
+      const untold = one.counted === false || (all.length && !told.length);
+      one.seconds = untold ? {starting, training: rest - starting} : {data: part("data"), training: part("training"), saving: part("saving"), slowest: part("slowest")};
+      one.seconds.starting ??= Math.max(0, rest - sum(Object.values(one.seconds)));
       one.seconds.waiting = before && before.run === one.run ? Math.max(0, one.started - before.ended) : 0;
-      if (!one.runs) one.cause = "nobody recorded its end";
-    }
+    } else if (open) Object.assign(one, {seconds: {}, cause: "nobody recorded its end"});
     one.lost = one.runs || one.cause === "done" ? 0 : sum(Object.entries(one.points).map(([rank, points]) => {
       const last = points.at(-1), next = (ranks[rank] || []).find((p) => p.attempt > one.number);
       if (!last) return 0;
@@ -154,16 +159,22 @@ async function show() {
   if (!answer.ok) throw new Error(await answer.text());
   const told = await answer.json();
   const ranks = {};
-  for (const [file, raw] of Object.entries(told.lines)) (ranks[file.match(/steps-(\d+)/)[1]] ??= []).push(...parsed(raw));
+  for (const [file, raw] of Object.entries(told.lines)) {
+    const [, pod, rank] = file.match(/node_(.*)\/steps-(\d+)/), points = parsed(raw), theirs = new Set((ranks[rank] || []).map((p) => p.attempt));
+    // Where each pod counts its own ranks from 0, two have the same at once.
+    (ranks[points.some((p) => theirs.has(p.attempt)) ? `${rank} of pod ${pod}` : rank] ??= []).push(...points);
+  }
   // An earlier attempt may have had a rank in another pod, and so in another file.
   for (const points of Object.values(ranks)) points.sort((a, b) => a.attempt - b.attempt);
-  const attempts = told.attempts, good = account(attempts, ranks, told.now, GOING.includes(told.state)), last = attempts.at(-1);
+  const attempts = told.attempts, last = attempts.at(-1), first = told.pods.findLast((pod) => pod.component === "trainer" && pod.rank === 0);
+  // A younger pod of trainer 0 has not begun an attempt yet.
+  const good = account(attempts, ranks, told.now, (one) => told.state === "running" && !(Date.parse(first?.created) / 1000 > one.started + 5));
   const stretches = attempts.map((one, place) => ({type: "rect", xref: "x", yref: "paper", x0: at(one.started), x1: at(one.ended), y0: 0, y1: 1, fillcolor: COLOURS[place % COLOURS.length], line: {width: 0}, layer: "below"}));
   const ends = {x: attempts.map((one) => at(one.ended)), y: attempts.map(() => 0), yaxis: "y2", mode: "markers", marker: {symbol: "x", size: 9, color: attempts.map((one) => (one.runs || one.cause === "done" ? "#3a9d5d" : "#c44"))}, text: attempts.map((one) => `attempt ${one.number}: ${plain(one.runs ? "runs" : one.cause)}`), hoverinfo: "text", name: "ends of attempts"};
   const names = [...new Set(Object.values(ranks).flat().flatMap((p) => Object.keys(p.metrics)))], main = names.includes("loss") ? "loss" : names[0];
 
   document.title = `${told.job} - paddle-aws board`;
-  put("job", told.job); put("state", last?.runs ? "running" : told.state.replace("unknown", "not begun")); put("reason", told.reason);
+  put("job", told.job); put("state", told.state.replace("unknown", "not begun")); put("reason", told.reason);
   put("goodput", good.paid ? `${Math.round(100 * good.share)} %` : "");
   const latest = attempts.findLast((one) => Object.values(one.points).some((points) => points.length));
   const newest = Object.values(latest?.points || {}).map((points) => points.findLast((p) => typeof p.metrics[main] === "number")).filter(Boolean);
@@ -178,8 +189,8 @@ async function show() {
   draw("by-step", lines(attempts, (p) => p.step, main), `${plain(main)} by step`, {xaxis: {title: {text: "step"}}});
   draw("by-time", [...lines(attempts, (p) => at(p.time), main), ends], `${plain(main)} by time; a stretch is an attempt`, {shapes: stretches, showlegend: false, yaxis2: {overlaying: "y", visible: false, range: [-0.02, 1]}});
 
-  const rates = (pick) => attempts.flatMap((one) => Object.entries(one.points).flatMap(([rank, points]) => points.slice(1).map((p, place) => ({time: p.time, value: pick(points[place], p, told.shards[rank] || 0)})))).filter((one) => one.value !== null).sort((a, b) => a.time - b.time);
-  const binned = (values) => { const low = values[0]?.time, wide = ((values.at(-1)?.time - low) || 1) / 100, bins = {}; for (const one of values) (bins[Math.floor((one.time - low) / wide)] ??= []).push(one.value); return Object.entries(bins).map(([bin, all]) => [at(low + (+bin + 0.5) * wide), mean(all) * Object.keys(ranks).length]); };
+  const rates = (pick) => attempts.flatMap((one) => Object.entries(one.points).flatMap(([rank, points]) => points.slice(1).map((p, place) => ({time: p.time, value: pick(points[place], p, told.shards[rank] || 0), many: Object.values(one.points).filter((each) => each.length > 1).length})))).filter((one) => one.value !== null).sort((a, b) => a.time - b.time);
+  const binned = (values) => { const low = values[0]?.time, wide = ((values.at(-1)?.time - low) || 1) / 100, bins = {}; for (const one of values) (bins[Math.floor((one.time - low) / wide)] ??= []).push(one.value * one.many); return Object.entries(bins).map(([bin, all]) => [at(low + (+bin + 0.5) * wide), mean(all)]); };
   // A point counts the records of its own pass.
   const all = (p, shard) => p.pass * shard + p.records;
   const records = binned(rates((a, b, shard) => (all(b, shard) >= all(a, shard) && b.time > a.time ? (all(b, shard) - all(a, shard)) / (b.time - a.time) : null)));
@@ -197,7 +208,7 @@ async function show() {
   const more = names.filter((name) => name !== main).flatMap((name) => lines(attempts, (p) => p.step, name));
   for (const file of told.events) {
     try {
-      for (const [tag, points] of Object.entries(await curves(file))) more.push({x: points.map((p) => p.step), y: points.map((p) => p.value), name: plain(tag), mode: "lines"});
+      for (const [tag, {points, last}] of Object.entries(await curves(file))) more.push({x: [...points, last].map((p) => p.step), y: [...points, last].map((p) => p.value), name: plain(tag), mode: "lines"});
     } catch { /* Another kind of file, or of name: the others are shown all the same. */ }
   }
   draw("others", more, "other metrics by step", {xaxis: {title: {text: "step"}}});

@@ -32,8 +32,8 @@ CANNOT_BEGIN = ("SyntaxError", "IndentationError", "TabError", "ModuleNotFoundEr
 """How an exception begins that no other attempt can change, whether or not the program tells its steps."""
 KEPT = 200
 """Attempts that the record keeps; older ones are dropped."""
-LARGEST = 1 << 20
-"""Bytes of a rank's metrics, beyond which they are not read: it writes a tenth."""
+LARGEST = 4 << 20
+"""Bytes of a rank's metrics, beyond which they are not read: it rarely writes a tenth."""
 UNLOADABLE = 2
 """Attempts that end before their first step, until what they began with is passed over."""
 
@@ -221,10 +221,10 @@ class Record:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Where the time of this run's pods went so far, by parts."""
+        """Where the time of the job's pods went so far, by parts; of all its runs."""
         found: Counter[str] = Counter()
         for one in self._attempts:
-            found.update(one.seconds if one.run == self._run_id else {})
+            found.update(one.seconds)
         return dict(found)
 
     def finish(self, outcome: Outcome) -> None:

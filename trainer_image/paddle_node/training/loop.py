@@ -162,10 +162,9 @@ class Training:
         self, number: int, read: int, metrics: Mapping[str, float], at_once: bool = False, sealed: bool = False
     ) -> int:
         """To people and to the rendezvous server; returns the step in the pass."""
-        # A pass of less than a batch has made a step, too.
-        step, spent = max(1, read // self._batch), self._spent.told()
+        step, spent = max(1, -(-read // self._batch)), self._spent.told()
         whole = number * -(-(self._shard.expected or 0) // self._batch) + step
-        if sealed or self._kept is None:
+        if sealed or self._kept is None or self._kept > whole:
             self._kept = whole if sealed else whole - 1
         facts = {"pass": number, "records": read, "spent": spent, "kept": self._kept}
         self._log.add(metrics, whole, now=at_once, **facts)

@@ -4,13 +4,14 @@ A line is the means since the one before it, the newest is never left out, and o
 that takes no lines does not end the training.
 """
 
-import atexit
 import contextlib
 import math
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +41,35 @@ class StepLog:
         self._began = time.monotonic()
         self._written = -math.inf
         self._lines: int | None = None
-        self._refused = False
+        self._refused = self._counted = False
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         self._step = 0
 
     def add(self, metrics: Mapping[str, float], step: int | None = None, *, now: bool = False, **facts: object) -> None:
         """What a step was; steps are counted unless it is given. `now`: the line is written whenever the last one was."""
-        if step is None:
-            facts["counted"] = True
+        self._counted = step is None
         self._step = self._step + 1 if step is None else step
         for name, value in metrics.items():
             self._sums[name][0] += value
             self._sums[name][1] += 1
         moment = time.monotonic()
-        if not now and moment - self._written < min(max(OFTEN, (moment - self._began) / 100), SELDOM):
-            return
+        if now or moment - self._written >= min(max(OFTEN, (moment - self._began) / 100), SELDOM):
+            self._write(moment, facts)
+
+    def flush(self) -> None:
+        """Writes what came since the last line."""
+        if self._sums:
+            self._write(time.monotonic(), {})
+
+    def _write(self, moment: float, facts: Mapping[str, object]) -> None:
         self._written = moment
         means = {name: total / count for name, (total, count) in self._sums.items()}
         self._sums.clear()
         # JSON has no infinity, and nobody can draw one.
         found = {name: float(f"{mean:.6g}") if math.isfinite(mean) else None for name, mean in means.items()}
         line = {"attempt": self._attempt, "step": self._step, "time": round(time.time(), 3), **facts, "metrics": found}
+        if self._counted:
+            line["counted"] = True
         try:
             if self._lines is None:
                 self._lines = self._file.read_bytes().count(b"\n") if self._file.exists() else 0
@@ -74,11 +83,6 @@ class StepLog:
             if not self._refused:
                 print(f"{self._file} takes no metrics: {error.strerror or error}; training goes on without", flush=True)
             self._refused, self._written = True, moment + AGAIN
-
-    def flush(self) -> None:
-        """Writes what came since the last line."""
-        if self._sums:
-            self.add({}, self._step, now=True)
 
 
 def thinned(lines: Sequence[bytes]) -> list[bytes]:
@@ -168,8 +172,13 @@ def _own_log() -> StepLog | None:
     own = ProgramEnvironment.read()
     if not own.steps or own.metrics:
         return None
-    # Of the processes that a script of the program's own starts in the pod, each has its file.
-    rank, file = own.launched_rank or own.rank, Path(own.steps)
-    log = StepLog(file.with_name(f"steps-{rank}.jsonl") if rank.isdecimal() else file, own.attempt)
-    atexit.register(log.flush)
+    # Of the processes that a launcher of the program's own starts in the pod, each has its rank, and its file.
+    file = Path(own.steps)
+    named = [file.with_name(f"steps-{rank}.jsonl") for rank in (own.launched_rank, own.rank) if rank.isdecimal()]
+    log = StepLog(next((one for one in named if one != file), file), own.attempt)
+    # Also where multiprocessing started this process, which ends without atexit.
+    Finalize(None, log.flush, exitpriority=0)
     return log
+
+
+os.register_at_fork(after_in_child=_own_log.cache_clear)
