@@ -19,7 +19,7 @@ from paddle_node.training.backends.parameter_servers import ParameterServers
 STEP, PACE = ParameterServers.step, 0.02 if os.environ.get("PADDLE_NODE_TRAINER_ID") == "2" else 0.008
 ParameterServers.step = lambda self, samples: time.sleep(PACE * len(samples)) or STEP(self, samples)
 """
-BROWSER = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--window-size=1300,1500")
+BROWSER = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--window-size=1300,1600")
 
 
 def shown(page: str, name: str) -> str:
