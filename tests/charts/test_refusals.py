@@ -20,6 +20,7 @@ def table(name: str) -> list[Any]:
 
 
 REFUSED = [(row["settings"], row["refused"]) for row in table("refusals.yaml")]
+CLOSED = [(row["settings"], row["refused"]) for row in table("refused_at_closed_nodes.yaml")]
 REFUSED += [
     ({"environment": {"A": "x" * 131_070}}, "environment.A has 131072 bytes: Linux starts no program with more than 131071"),
     ({"environment": {f"A{i}": "x" * 90_000 for i in range(3)}}, "environment has 270030 bytes as JSON: 250000 are allowed"),
@@ -55,18 +56,7 @@ def test_a_file_that_is_none_is_refused_in_one_sentence(
     assert sentence in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-CLOSED = "the nodes of this self-managed cluster let only the pod network through, so leave it"
-PADDLEJOB = {"controller": "paddlejob", "parameter_servers": 2, "image": "demo:v1", "paddlejob": {"intranet": "Host"}}
-TUTORIALS = {"ports": {"host_ports": True}, "discovery": "pod-list"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        (TUTORIALS, f"ports.host_ports is given: {CLOSED} and discovery out"),
-        (PADDLEJOB, f"paddlejob.intranet is Host: {CLOSED} out"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "sentence"), CLOSED)
 def test_a_job_at_its_nodes_ports_is_refused_where_these_are_closed(
     settings: dict[str, Any], sentence: str, job: Callable[..., TrainingJob], outputs: ClusterOutputs
 ) -> None:
