@@ -1,12 +1,11 @@
-"""Time from a pod's start to its first batch, and where it goes: three real pods, real Paddle, quick_start.
+"""Time from a pod's start to its first batch: three real pods, real Paddle, quick_start.
 
     python benchmarks/start_up.py [--runs 3]
 
 Two pods wait; the clock starts with the third. "rendezvous" ends when all three agents have been told to start,
 "pservers" when all three pservers accept connections (what the last pod imports and what the trainers agree on lies
-in between), "first batch" when every trainer has trained one. Below them the last pod's own trainer, part by part;
-its parts begin when its process does. The median of each is printed. Meant for a machine that does nothing else:
-Paddle's import is a second of processor time, and takes as many seconds as the others leave it.
+in between), "first batch" when every trainer has trained one. The median of each is printed. Meant for a machine that does
+nothing else: Paddle's import is a second of processor time, and takes as many seconds as the others leave it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(PROJECT / "tests/fleet"), str(PROJECT / "trainer_image")]
 
-from paddle_node.training.pass_metrics import FIRST_BATCH  # noqa: E402
 from training_job import TrainingJob  # noqa: E402
 
 WARM = 8.0
@@ -57,18 +55,9 @@ def run() -> dict[str, float]:
             time.sleep(0.01)
         marks["pservers"] = time.monotonic() - began
         pods.end_with()
-        starts = [start(pods.folder.train_log(index)) for index in range(3)]
-        marks["first batch"] = max(each["began"] + each["seconds"] for each in starts) - clock
-        last = starts[2]
-        marks["the last pod's trainer process began"] = last.pop("began") - clock
-        del last["seconds"]
-        return marks | {f"+ {part}": seconds for part, seconds in last.items()}
-
-
-def start(log: Path) -> dict[str, float]:
-    """What a trainer says with its first batch."""
-    found: dict[str, float] = json.loads(log.read_text().partition(FIRST_BATCH)[2].splitlines()[0])
-    return found
+        # The first line of a rank's metrics is its first step.
+        first = [json.loads(pods.folder.steps(index, index).read_text().splitlines()[0]) for index in range(3)]
+        return marks | {"first batch": max(each["time"] for each in first) - clock}
 
 
 def listens(address: str, port: int) -> bool:

@@ -28,7 +28,6 @@ from paddle_node.training import passes, shard
 from paddle_node.training.agreement import agreed
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.backends.network import BadSample, Model, checked, embedding, ids, label, number, pooled
-from paddle_node.training.pass_metrics import Timeline
 from paddle_node.training.shard import Parser, Reader, lines
 
 __all__ = ["Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
@@ -132,8 +131,6 @@ class PodJob(Job):
     """A trainer's or a pserver's part."""
 
     def __init__(self, program: ProgramEnvironment, parse: Parse, reader: Reader) -> None:
-        self.timeline = Timeline()
-        self.timeline.mark("the peers came and the program was loaded")
         self._reader = reader
         self._role = program.role
         self.node = environment.parse()
@@ -160,7 +157,6 @@ class PodJob(Job):
         session = self.session if self._role == "TRAINER" else None
         value = agreed(name, self.node, self.attempt, session, lambda: count(self._checked()), merge)
         self.agreed[name] = json.dumps(value)
-        self.timeline.mark(f"{name} was agreed")
         return value
 
     def _shard(self) -> shard.Shard:
@@ -189,7 +185,6 @@ class PodJob(Job):
     def _use(self, backend: Backend, sample: Sampler, batch: int) -> NoReturn:
         from paddle_node.training.loop import Training
 
-        self.timeline.mark("the network was built")
         if data_manifest.digest(self.folder.data_manifest) != self.node.identity.data:
             raise BadData(
                 f"{self.folder.data_manifest} is not the one that this run began with: the data was split again meanwhile; "

@@ -71,7 +71,6 @@ class Training:
         job, last = self._job, self._node.passes - 1
         signal.signal(signal.SIGTERM, self._stop)
         self._backend.connect(self._session)
-        job.timeline.mark("all pods were connected")
         if job.resume_from is not None:
             self._backend.load(job.resume_from)
         if job.resume_folder is not None:
@@ -152,8 +151,6 @@ class Training:
         if not self._stepped:
             self._stepped = True
             self._shard.check_answers(self._backend.answers, self._session.trainers)
-            self._job.timeline.mark("parameters were loaded and a batch trained")
-            print(self._job.timeline.line(), flush=True)
         self._steps += 1
         self._made += 1
         return loss

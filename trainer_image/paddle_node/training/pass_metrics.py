@@ -7,13 +7,10 @@ import contextlib
 import json
 import os
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-FIRST_BATCH = "first batch: "
-"""Begins the log's line of a `Timeline`, which benchmarks/ read."""
 _LINE = re.compile(r"(?:\[trainer \d+\] )?(pass=\d{1,9}(?: [a-z_]+=-?\d{1,18}(?:\.\d+)?(?:e[+-]?\d\d?)?)+)")
 
 
@@ -50,23 +47,3 @@ def recorded(file: Path) -> set[tuple[int, int]]:
             entry = json.loads(line)
             found.add((int(entry["pass"]), int(entry["attempt"])))
     return found
-
-
-class Timeline:
-    """Where the time between a trainer's start and its first batch goes: marks in order, each names what has just ended."""
-
-    def __init__(self) -> None:
-        self._marks: list[tuple[str, float]] = []
-
-    def mark(self, name: str) -> None:
-        self._marks.append((name, time.time()))
-
-    def line(self) -> str:
-        # Since boot: when the kernel started this process, to a hundredth of a second.
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        began = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
-        parts, last = {}, began
-        for name, when in self._marks:
-            parts[name] = round(when - last, 3)
-            last = when
-        return f"{FIRST_BATCH}{json.dumps({'began': round(began, 3), 'seconds': round(last - began, 3), **parts})}"
