@@ -5,8 +5,10 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -107,23 +109,51 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     assert "predict with it:" in said and clone.left_running == second_clone.left_running == []
 
 
-def test_a_users_own_corpus_needs_no_code_change(second_clone, tmp_path):
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    """A package that no index has: a test needs no network."""
+    wheel = tmp_path / "tiny_words-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as made:
+        made.writestr("tiny_words.py", "def lowered(text):\n    return text.lower()\n")
+        made.writestr("tiny_words-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-words\nVersion: 1.0\n")
+        made.writestr("tiny_words-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        made.writestr("tiny_words-1.0.dist-info/RECORD", "")
+    return wheel
+
+
+def test_a_users_own_corpus_and_a_program_from_a_folder_with_its_requirement(second_clone, wheel, tmp_path, monkeypatch):
     """Twenty thousand compressed lines with eight labels, in another region, on a self-managed cluster, with retain: true."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     corpus(tmp_path / "mine.tsv.gz", 20_000)
-    (tmp_path / "job.yaml").write_text(
-        "name: mine\ntrainers: 3\npasses: 2\nprogram: {from: image, folder: quick_start}\n"
-        "data: {source: mine.tsv.gz, hold_out: 0.1}\n"
-    )
+    mine = tmp_path / "mine"
+    shutil.copytree(second_clone.folder / "examples/quick_start", mine, ignore=shutil.ignore_patterns("*.tsv", "make_sample.py"))
+    # In a pod the folder is its own, and can be written.
+    train, touched = mine / "train.py", "from pathlib import Path\nPath(__file__).with_name('mark').touch()\n"
+    train.write_text(f"import tiny_words\n{touched}{train.read_text()}")
+    (mine / "requirements.txt").write_text(f"# mine\ntiny-words @ {wheel.as_uri()}\nNumPy>=1.20  # the image's own will do\n")
+    program = {"from": "folder", "path": str(mine), "requirements": "requirements.txt", "packages": ["libgl1"]}
+    job = {"name": "mine", "trainers": 3, "passes": 2, "data": {"source": "mine.tsv.gz", "hold_out": 0.1}}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump({**job, "program": program, "resources": {"scratch": "1Gi"}}))
     settings = (VARIANTS / "self-managed-cluster.yaml").read_text().replace("tests/aws/variants", str(VARIANTS))
     settings = settings.replace("retain: false", "retain: true").replace("us-west-2", "eu-central-1")
     (tmp_path / "cluster.yaml").write_text(f"region: eu-central-1\n{settings}")
-    code, said = second_clone.run("--job", str(tmp_path / "job.yaml"), "--config", str(tmp_path / "cluster.yaml"))
+    asked = ("--job", str(tmp_path / "job.yaml"), "--config", str(tmp_path / "cluster.yaml"))
+    code, said = second_clone.run(*asked)
     assert code == 0, said
     accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing l0: ([\d.]+)\)", said).groups()
     assert float(accuracy) > 0.8 > 0.5 > float(baseline)
     assert re.search(r"kept +kms key ", said) and re.search(r"kept +efs file system ", said)
     assert re.search(r"kept +ec2 snapshot ", said), "of the control plane's state"
     assert "resources that `retain: true` keeps" in " ".join(said.replace("│", " ").split())
+    assert "Paddle 2.6 with 2 requirements of the program" in said and "libgl1" in said
+    folder = second_clone.state / "volume" / "mine"
+    (archive,) = (folder / "programs").iterdir()
+    assert archive.suffix == ".tar" and not (folder / "quick_start").exists() and not (mine / "mark").exists()
+    # The environment is there; what does not fit it is said before anything is deployed.
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump({**job, "program": program | {"requirements": ["numpy<1.20"]}}))
+    code, said = second_clone.run(*asked)
+    assert code == 2 and "bootstrap" not in said
+    assert "program.requirements has numpy<1.20, which does not fit the image's own packages" in " ".join(said.split())
 
 
 def test_a_paddle_job_of_the_operators_guide(second_clone):
