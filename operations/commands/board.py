@@ -25,7 +25,7 @@ from operations.jobs.backend import Backend, OfRehearsal, Volume, backend
 from operations.jobs.job_argument import DEFAULT, JobArgument
 from operations.screen import Context, Namespace, say
 
-POINTS = 20_000
+POINTS = 10_000
 """Lines of metrics that a page gets at most, of all ranks together."""
 PIECE = 4 << 20
 """Bytes of an event file that one request reads."""

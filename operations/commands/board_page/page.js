@@ -189,7 +189,8 @@ async function show() {
   draw("by-step", lines(attempts, (p) => p.step, main), `${plain(main)} by step`, {xaxis: {title: {text: "step"}}});
   draw("by-time", [...lines(attempts, (p) => at(p.time), main), ends], `${plain(main)} by time; a stretch is an attempt`, {shapes: stretches, showlegend: false, yaxis2: {overlaying: "y", visible: false, range: [-0.02, 1]}});
 
-  const rates = (pick) => attempts.flatMap((one) => Object.entries(one.points).flatMap(([rank, points]) => points.slice(1).map((p, place) => ({time: p.time, value: pick(points[place], p, told.shards[rank] || 0), many: Object.values(one.points).filter((each) => each.length > 1).length})))).filter((one) => one.value !== null).sort((a, b) => a.time - b.time);
+  const many = Object.fromEntries(attempts.map((one) => [one.number, Object.values(one.points).filter((points) => points.length > 1).length]));
+  const rates = (pick) => attempts.flatMap((one) => Object.entries(one.points).flatMap(([rank, points]) => points.slice(1).map((p, place) => ({time: p.time, many: many[one.number], value: pick(points[place], p, told.shards[rank] || 0)})))).filter((one) => one.value !== null).sort((a, b) => a.time - b.time);
   const binned = (values) => { const low = values[0]?.time, wide = ((values.at(-1)?.time - low) || 1) / 100, bins = {}; for (const one of values) (bins[Math.floor((one.time - low) / wide)] ??= []).push(one.value * one.many); return Object.entries(bins).map(([bin, all]) => [at(low + (+bin + 0.5) * wide), mean(all)]); };
   // A point counts the records of its own pass.
   const all = (p, shard) => p.pass * shard + p.records;
@@ -203,7 +204,7 @@ async function show() {
   const slow = Object.entries(pace).filter(([, one]) => one.minute && one.times > SLOW);
   put("slow", slow.length ? `slow: ${slow.map(([rank, one]) => `rank ${rank}${nodes[rank] ? ` on ${nodes[rank]}` : ""}, ${one.times.toFixed(1)} times the median`).join("; ")}` : "");
   draw("paces", [{x: Object.keys(pace), y: Object.values(pace).map((one) => 1000 * one.pace), type: "bar", marker: {color: Object.values(pace).map((one) => (one.minute && one.times > SLOW ? "#c44" : "#3a9d5d"))}}], "milliseconds of its own that a step takes each rank", {xaxis: {title: {text: "rank"}, type: "category"}});
-  if (told.shards.length > 1) draw("balance", [{x: told.shards.map((_, index) => index), y: told.shards, type: "bar", marker: {color: "#8fb8de"}}], "records of each shard", {xaxis: {title: {text: "shard"}, type: "category"}});
+  if (told.shards.length > 1) draw("balance", [{x: told.shards.map((_, index) => index), y: told.shards, type: "bar", marker: {color: "#8fb8de"}}], "records of each shard", {xaxis: {title: {text: "shard"}, dtick: told.shards.length > 20 ? undefined : 1}});
 
   const more = names.filter((name) => name !== main).flatMap((name) => lines(attempts, (p) => p.step, name));
   for (const file of told.events) {
