@@ -2,6 +2,4 @@
 # Entry point of the data job. PADDLE_NODE_ROOT is empty in a container; the rehearsal puts the image's files below it.
 # One pool of memory for all threads: several keep what they do not use, and the data job promises to stay small.
 export MALLOC_ARENA_MAX=1
-# numpy only counts and shuffles here: its library of linear algebra need not start threads.
-export OPENBLAS_NUM_THREADS=1
 exec python3 "${PADDLE_NODE_ROOT:-}/opt/paddle/split_data.py" "$@"

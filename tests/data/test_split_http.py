@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
-from job_folder import Job, tar, zipped
+from job_folder import Job, table, tar, zipped
 from paddle_node.data import resumed
 from paddle_node.data.sources import registry
 from paddle_node.data.sources.registry import Object
@@ -20,7 +21,6 @@ pytestmark = pytest.mark.slow
 
 CERTIFICATES = Path(__file__).parents[1] / "node" / "certificates"
 CONTENT = b"".join(b"line %d\n" % number for number in range(50_000))
-CHANGED = "changed while it was being read: run the split again"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -57,11 +57,11 @@ class Server(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
 
-def good(ranges: bool = True, cut: int | None = None, begin: int | None = None, etag: str = '"v1"', content=b"") -> Answer:
+def good(ranges: bool = True, cut: int | None = None, begin: int | None = None, etag: str = '"v1"') -> Answer:
     """What is asked for, or from `begin` on; cut off after so many bytes."""
 
     def answer(handler: Handler) -> None:
-        body = content or handler.server.content
+        body = handler.server.content
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", "")) if ranges else None
         headers, status = {"ETag": etag}, 200
         if wanted:
@@ -86,15 +86,32 @@ def redirect(to: str) -> Answer:
     return lambda handler: handler.head(302, Location=to, Content_Length=0)
 
 
-def unmeasured(body: bytes, chunked: bool, end: bytes = b"0\r\n\r\n") -> Answer:
+def unmeasured(chunked: bool, cut: int | None = None) -> Answer:
     """An answer that tells neither length nor mark: in chunks, or until the connection ends."""
 
     def answer(handler: Handler) -> None:
         handler.head(200, **({"Transfer_Encoding": "chunked"} if chunked else {}))
+        body, end = handler.server.content[:cut], b"" if cut else b"0\r\n\r\n"
         handler.wfile.write(b"%x\r\n%s\r\n%s" % (len(body), body, end) if chunked else body)
         handler.close_connection = True
 
     return answer
+
+
+def nowhere() -> Answer:
+    """A part that does not say which."""
+    return lambda handler: (handler.head(206, Content_Length=5, ETag='"v1"'), handler.wfile.write(b"wrong"))
+
+
+def named(answer: dict[str, dict[str, Any]]) -> Answer:
+    """As web.yaml says it: the function above, and what it is given."""
+    ((kind, given),) = answer.items()
+    return globals()[kind](**given)
+
+
+def play(server: Server, row: dict[str, Any]) -> None:
+    server.faults = {number: named(answer) for number, answer in row.get("faults", {}).items()}
+    server.always = named(row.get("always", {"good": {}}))
 
 
 @pytest.fixture
@@ -133,34 +150,15 @@ def test_a_good_server_is_asked_for_one_byte_the_second_time_and_an_addresss_que
     assert server.address in "".join(written) and "SECRET" not in "".join([*said, *written])
 
 
-FROM = "bytes=100000-"
 CUT = good(cut=100_000)
-UNMARKED, UNMARKED_CUT = good(etag=""), good(etag="", cut=100_000)
-CUT_IN_CHUNKS = unmeasured(CONTENT[:100_000], chunked=True, end=b"")
-NOWHERE = lambda handler: (handler.head(206, Content_Length=5, ETag='"v1"'), handler.wfile.write(b"wrong"))  # noqa: E731
-SIGNED = redirect("?signed")
+FROM = "bytes=100000-"
 
 
-@pytest.mark.parametrize(
-    ("faults", "always", "requests"),
-    [
-        ({2: CUT, 3: CUT}, good(), ["", FROM, "bytes=200000-"]),
-        ({2: good(ranges=False, cut=100_000)}, good(ranges=False), ["", FROM]),
-        ({number: status(503) for number in (1, 2, 4, 5)}, good(), ["bytes=0-0", "bytes=0-0", "", "", ""]),
-        ({2: CUT, 3: good(begin=0)}, good(), ["", FROM]),
-        ({2: CUT, 3: good(begin=150_000)}, good(), ["", FROM, FROM]),
-        ({2: CUT, 3: NOWHERE}, good(), ["", FROM, FROM]),
-        ({2: CUT_IN_CHUNKS}, unmeasured(CONTENT, chunked=True), ["", ""]),
-        ({1: SIGNED, 3: SIGNED, 4: CUT, 5: SIGNED}, good(), ["bytes=0-0", "", "", FROM, FROM]),
-        # Only from the beginning can it be seen to be the same.
-        ({2: UNMARKED_CUT}, UNMARKED, ["", ""]),
-    ],
-    ids=["cut", "no ranges", "some fail", "from the beginning", "a hole", "206 of nowhere", "chunks", "redirects", "no mark"],
-)
-def test_whatever_servers_do_the_content_comes_whole(server: Server, faults: dict, always: Answer, requests: list[str]) -> None:
-    server.faults, server.always = faults, always
+@pytest.mark.parametrize("row", table("web.yaml")["whole"], ids=lambda row: row["name"])
+def test_whatever_servers_do_the_content_comes_whole(server: Server, row: dict[str, Any]) -> None:
+    play(server, row)
     assert read(server) == CONTENT
-    assert server.requests == ["bytes=0-0", *requests]
+    assert server.requests == row["requests"]
 
 
 HALF = CONTENT.index(b"\n", 200_000) + 1
@@ -187,7 +185,7 @@ def test_an_object_of_s3_is_resumed_by_range_too(server: Server, monkeypatch: py
     assert source.open(thing).read() == CONTENT
     assert server.requests == ["", FROM, "bytes=200000-"]
     server.faults = {4: CUT, 5: status(412)}
-    with pytest.raises(Failure, match=f"s3://bucket/key {CHANGED}"):
+    with pytest.raises(Failure, match="s3://bucket/key changed while it was being read: run the split again"):
         source.open(thing).read()
 
 
@@ -206,33 +204,10 @@ def test_https_is_resumed_by_range_too(server: Server, monkeypatch: pytest.Monke
     refused(server, r"leads to http://127\.0\.0\.1:9/x, which is not followed: https is allowed, and http from http", 2)
 
 
-ANOTHER = CONTENT.replace(b"line", b"LINE")
-FURTHER = {number: good(ranges=False, cut=1000 * number) for number in range(1, 8)}
-"""Each time it comes a little further, and the beginning is read again."""
-NO_LENGTH = "sends neither Content-Length nor chunks: a cut answer could not be seen"
-NOT_FOLLOWED = "leads to ftp://127.0.0.1/x, which is not followed: https is allowed, and"
-
-
-@pytest.mark.parametrize(
-    ("faults", "always", "code", "sentence"),
-    [
-        ({}, status(403), 77, "data.txt answered 403 Forbidden: it must be readable without logging in"),
-        ({}, status(404), 2, r"DATA_SOURCE is http://127.0.0.1:\d+/some/data.txt, which answered 404 Not Found"),
-        ({}, status(500), 68, "data.txt cannot be read after 6 tries: it answered 500 Internal Server Error"),
-        ({1: good(), 2: good(cut=123_456)}, status(502), 68, "cannot be read after 6 tries: it answered 502 Bad Gateway"),
-        ({1: good(), 2: CUT}, good(etag='"v2"'), 65, CHANGED),
-        ({1: UNMARKED, 2: UNMARKED_CUT}, good(etag="", content=ANOTHER), 65, CHANGED),
-        (FURTHER, good(), 68, r"cannot be read after 6 tries: it ended after 7000 of \d+ bytes"),
-        ({}, unmeasured(CONTENT[:99], chunked=False), 2, NO_LENGTH),
-        ({}, redirect("file:///etc/passwd"), 2, "which answered 302 Found"),
-        ({}, redirect("ftp://me:SECRET@127.0.0.1/x"), 2, NOT_FOLLOWED),
-    ],
-)
-def test_a_server_that_refuses_or_cannot_be_trusted(
-    server: Server, faults: dict, always: Answer, code: int, sentence: str
-) -> None:
-    server.faults, server.always = faults, always
-    refused(server, sentence, code)
+@pytest.mark.parametrize("row", table("web.yaml")["refused"], ids=lambda row: row["sentence"])
+def test_a_server_that_refuses_or_cannot_be_trusted(server: Server, row: dict[str, Any]) -> None:
+    play(server, row)
+    refused(server, row["sentence"], row["code"])
     assert len(server.requests) <= 7
 
 
@@ -245,9 +220,9 @@ def test_an_address_of_nobody_and_an_empty_file(job: Job, server: Server) -> Non
 
 def test_another_query_is_another_source_and_without_a_mark_every_run_splits_anew(job: Job, server: Server) -> None:
     for query, letter in (("A", b"1"), ("B", b"2"), ("B", b"3")):
-        server.always = unmeasured((letter + b"\n") * 6, chunked=True)
+        server.content, server.always = (letter + b"\n") * 6, unmeasured(chunked=True)
         assert job.split(f"{server.address}?set={query}").source.etag == ""
-        assert whole(job, (letter + b"\n") * 6)
+        assert whole(job, server.content)
     server.always = good()
     assert job.split(f"{server.address}?set=A").source != job.split(f"{server.address}?set=B").source
 
@@ -290,14 +265,3 @@ def test_the_connection_goes_to_the_address_that_was_checked(server: Server, mon
     server.address = server.address.replace("127.0.0.1", "source.test")
     refused(server, r"leads to 169\.254\.169\.254, which is the pod's own or its node's", 2)
     assert server.requests == ["bytes=0-0"] and not list(answers), "it was asked once for each connection"
-
-
-def test_a_scratch_that_is_too_small_for_a_zip_is_told_from_the_volume(
-    job: Job, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_disk: Callable[[Path, str], Path]
-) -> None:
-    scratch = small_disk(tmp_path / "scratch", "64k")
-    monkeypatch.chdir(scratch)
-    server.content, server.always = ZIP, good(ranges=False)
-    said = job.run(server.address, ends=74, TMPDIR=scratch)
-    monkeypatch.undo()  # A working folder is not unmounted.
-    assert said.endswith(f"split: {scratch} is full: nothing that was complete before has changed; make room and run again\n")

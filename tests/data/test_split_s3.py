@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from job_folder import Job
+from job_folder import Job, table
 from paddle_node.data.sources.s3_source import S3Source
 from paddle_node.failure import Failure
 
@@ -94,23 +94,9 @@ def refused(self) -> None:
     raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}, "ResponseMetadata": {}}, "ListObjectsV2")
 
 
-NO_CREDENTIALS = "needs AWS credentials and this pod has none: its service account has no pod"
-
-
-@pytest.mark.parametrize(
-    ("address", "change", "code", "sentence"),
-    [
-        ("BUCKET/absent", "", 2, "DATA_SOURCE is s3://BUCKET/absent: the bucket holds no object of that name or below it"),
-        ("no-such-bucket-here/x", "", 2, "DATA_SOURCE is s3://no-such-bucket-here/x: there is no bucket no-such-bucket-here"),
-        ("Not A Bucket/x", "", 2, "DATA_SOURCE is s3://Not A Bucket/x: 'Not A Bucket' is no bucket's name"),
-        ("BUCKET/sources", "AWS_ACCESS_KEY_ID", 77, NO_CREDENTIALS),
-        ("BUCKET/sources", "AWS_ENDPOINT_URL", 68, "s3://BUCKET/sources cannot be read: "),
-        ("BUCKET/sources", "refused", 77, "s3:GetObject on bucket BUCKET, and kms:Decrypt on its key"),
-    ],
-)
-def test_what_cannot_be_read_is_told_apart(
-    job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch, address: str, change: str, code: int, sentence: str
-) -> None:
+@pytest.mark.parametrize("row", table("bucket_refused.yaml"), ids=lambda row: row["sentence"])
+def test_what_cannot_be_read_is_told_apart(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]) -> None:
+    change = row.get("change", "")
     if change == "refused":  # The emulator allows everything, so S3's answer itself is played.
         monkeypatch.setattr(S3Source, "_single", refused)
     elif change == "AWS_ENDPOINT_URL":
@@ -119,5 +105,5 @@ def test_what_cannot_be_read_is_told_apart(
         monkeypatch.delenv(change)
         monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # It remembers credentials.
     with pytest.raises(Failure) as caught:
-        job.split("s3://" + address.replace("BUCKET", bucket))
-    assert caught.value.code == code and sentence.replace("BUCKET", bucket) in caught.value.sentence
+        job.split("s3://" + row["address"].replace("BUCKET", bucket))
+    assert caught.value.code == row["code"] and row["sentence"].replace("BUCKET", bucket) in caught.value.sentence

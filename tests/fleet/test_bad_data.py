@@ -2,27 +2,23 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 from paddle_node.training import passes
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        (b"no tab in line %d", "(ValueError: a line must be label<TAB>text"),
-        (b"words of text %d\tarts", "records have 54 different answers: is the answer in another column?"),
-        (b"arts\twords of text %d", "every record has the answer 'arts', so there is nothing to learn"),
-        (b"arts\tcaf\xe9 %d", "54 of 54 records cannot be read, at most 1% may be so; the first is record 1 of"),
-        (b"", "the program left out all 54 records: nothing is left to train on"),
-    ],
-)
+TAUGHT = yaml.safe_load(Path(__file__).with_name("bad_data.yaml").read_text())
+
+
+@pytest.mark.parametrize(("line", "sentence"), TAUGHT, ids=str)
 def test_data_that_teach_nothing_end_the_job_naming_a_record(training_job, line, sentence):
     job = training_job(pods=1, PASSES="1")
     source = job.place / "source"
-    source.write_bytes(b"".join((line % number if line else b"") + b"\n" for number in range(60)))
+    source.write_text("".join(f"{line.format(number)}\n" for number in range(60)), "latin-1")
     job.split(source)
     said = job.run(65)
     assert sentence in said and "attempt 2" not in said and "Traceback" not in said

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.slow
+HERE = Path(__file__).parent
 
 
 def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(training_job):
@@ -86,7 +87,7 @@ def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own
     job.wait_until(lambda: "waits for trainer 1 in meeting step" in job.probe(0, stall="2").stdout)
     job.wait_until(lambda: job.probe(1, stall="2").returncode)
     own = job.probe(1, stall="2")
-    assert "no step for" in own.stderr and "it waits for nobody" in own.stderr
+    assert "it waits for nobody (PADDLE_NODE_STALL is 2)" in own.stderr
     assert job.probe(0, stall="2").returncode == 0
     os.kill(job.child(1, "trainer"), signal.SIGCONT)
     job.end_with()
@@ -99,3 +100,47 @@ def test_synchronous_steps_are_made_by_all_or_none(training_job):
     job.run()
     assert job.judged()["value"] > 0.6
     assert json.loads((job.folder.pass_dir(1) / "parameters.json").read_text())["steps"] == 2 * 2 * -(-436 // 32)
+
+
+def test_paddle_0x_starts_again_behind_the_newest_pass_where_a_trainer_is_killed(training_job):
+    """With a stand-in for its binaries, which says itself what it is not."""
+    job = training_job(binaries=HERE / "paddle_0x", RUNTIME="paddle-0.x", PASSES="3")
+    (job.folder.program("quick_start")).mkdir(parents=True)
+    for index in range(3):
+        job.folder.shard(index).mkdir(parents=True)
+        (job.folder.shard(index) / "part").write_text("a record\n")
+    held = job.folder.root / "held"
+    held.touch()
+    job.start(arguments=["--config_args=a b", "--test_period"])
+    job.wait_until(job.folder.done(0).exists)
+    os.kill(job.child(1, "trainer"), signal.SIGKILL)
+    job.wait_for(0, "attempt 2: trainer 0 is process")
+    held.unlink()
+    job.end_with()
+    assert [job.folder.done(number).is_file() for number in range(3)] == [True] * 3
+    for index in range(3):
+        log = job.folder.train_log(index).read_text()
+        assert "trains alone" not in log and f"'--trainer_id={index}'" in log
+        # A pserver ends behind the trainers of all, once in each attempt.
+        assert log.count("'--config_args=a b' '--test_period'") == 2 and "'--start_pass=1'" in log
+        assert "4 ports listen" in job.folder.server_log(index).read_text()
+
+
+ON_ONE_MACHINE = ["fleetrun", "--server_num=1", "--worker_num=1", "train.py", "--output", "{output}", "--hold", "{output}/go"]
+
+
+def test_role_makers_have_gloo_and_begin_anew_after_a_killed_trainer(training_job):
+    """By the line that starts it on one machine."""
+    settings = {"RUNTIME": "fleet-ps", "COMMAND": json.dumps(ON_ONE_MACHINE), "PROGRESS": "output/epoch-*.json"}
+    job = training_job(HERE / "role_maker_program", pods=2, **settings)
+    job.split(job.make_sample("--lines", "20"))
+    job.start()
+    job.wait_until((job.folder.output / "epoch-0.json").exists)
+    os.kill(job.child(1, "trainer"), signal.SIGKILL)
+    (job.folder.output / "go").touch()
+    said = job.end_with()
+    # 20 steps of one trainer and 21 of the other, added up by gloo in both attempts.
+    assert json.loads((job.folder.output / "epoch-2.json").read_text())["steps"] == [41]
+    assert "--server_num 1, --worker_num 1 in the command: the job's own settings win" in said
+    logs = [job.folder.train_log(trainer).read_text() for trainer in range(2)]
+    assert all("epoch 2 of trainer" in log and "SIGABRT" not in log for log in logs)

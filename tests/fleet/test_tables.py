@@ -1,8 +1,10 @@
 """The parts as pservers of Paddle 2.6.2 were seen to write them; test_quick_start and test_bad_data have real ones."""
 
 import gzip
+from pathlib import Path
 
 import pytest
+import yaml
 from paddle_node.training.backends import tables
 from paddle_node.training.backends.tables import DenseTable, Layout, SparseTable
 from paddle_node.training.passes import DamagedPass
@@ -13,15 +15,10 @@ def part(path, *rows: str) -> None:
     path.write_bytes(gzip.compress("".join(f"{row}\n" for row in rows).encode()))
 
 
-@pytest.mark.parametrize(
-    ("name", "rows", "why"),
-    [
-        ("001/part-001.gz", ["4 0 0", "1e39 0 0"], "not finite"),
-        ("001/part-001.gz", ["4 0 0", "5 0 0", "6 0 0"], "has 6 values, and the model has 5"),
-        ("000/part-001-00001.gz", ["3 0 0 1 1 0 1.5 9 9 9 9 2.5 8 8 8 8"], "has row 3, and words has 3 rows"),
-        ("000/part-001-00001.gz", ["2 0 0 1 1 0 x 9 9 9 9 2.5 8 8 8 8"], "something else than numbers"),
-    ],
-)
+ROWS = yaml.safe_load(Path(__file__).with_name("refused_parts.yaml").read_text())
+
+
+@pytest.mark.parametrize(("name", "rows", "why"), ROWS)
 def test_a_part_that_holds_something_else_is_refused(tmp_path, name, rows, why):
     """Of two pservers; a 3x2 embedding in two parts and dense parameters of 2x2 and 1 values."""
     layout = Layout("adam", 2, 2, 10, (SparseTable(0, "words", 3, 2),), (DenseTable(1, (("w", (2, 2)), ("b", (1,)))),))

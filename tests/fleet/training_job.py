@@ -94,12 +94,12 @@ class TrainingJob(Pods):
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
-    def predict(self) -> subprocess.CompletedProcess[str]:
-        """The exported model's own lines, where nothing but Paddle is."""
+    def predict(self, more: str = "") -> subprocess.CompletedProcess[str]:
+        """The exported model's own lines, and more behind them, where nothing but Paddle is."""
         inference = self.folder.output / "inference"
         lines = (inference / "predict.py").read_text()
         assert len(lines.splitlines()) == 5 and "paddle_node" not in lines
-        return subprocess.run([PADDLE, "-c", lines], env={}, cwd=inference, capture_output=True, text=True)
+        return subprocess.run([PADDLE, "-c", lines + more], env={}, cwd=inference, capture_output=True, text=True)
 
     def probe(self, pod: int, stall: str) -> subprocess.CompletedProcess[str]:
         """What Kubernetes runs in a pod."""

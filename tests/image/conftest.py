@@ -1,7 +1,6 @@
 """One built image for all tests of it."""
 
 import fcntl
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 # The tests import their helper by name, which importlib mode does not allow by itself.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from containers import BASE, COLLECTIVE, IMAGE, PROJECT, Cluster, Podman, missing
+from containers import BASE, COLLECTIVE, IMAGE, Cluster, Podman, missing
 
 
 @pytest.fixture(scope="session")
@@ -20,28 +19,13 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
     reason = missing()
     if reason:
         pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("podman")
-    podman = Podman(folder)
+    podman = Podman()
     # Workers that test side by side build one after the other: the second finds every layer made.
     with (tmp_path_factory.getbasetemp().parent / "podman.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        podman.make_base(folder)
-        build(podman, "--tag", IMAGE)
+        podman.make_base(tmp_path_factory.mktemp("podman"))
+        assert f"built {IMAGE}" in podman.build("--base", BASE, "--tag", IMAGE).stdout
     return podman
-
-
-def build(podman: Podman, *arguments: str) -> None:
-    # podman, also where a docker without its daemon is installed: operations.images.container_runtime passes that one over.
-    done = subprocess.run(
-        [sys.executable, "-m", "operations.images.image", "build", "--base", BASE, *arguments],
-        cwd=PROJECT,
-        env=podman.environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "built localhost/paddle-aws-trainer:test" in done.stdout
 
 
 @pytest.fixture
@@ -49,7 +33,7 @@ def cluster(request: pytest.FixtureRequest, podman: Podman, tmp_path: Path) -> I
     """Of the image, or (as parameter COLLECTIVE) of the Dockerfile's other set of arguments."""
     image = getattr(request, "param", IMAGE)
     if image == COLLECTIVE:
-        build(podman, "--tag", COLLECTIVE, "--requirements", "trainer_image/requirements-collective.lock")
+        podman.build("--base", BASE, "--tag", COLLECTIVE, "--requirements", "trainer_image/requirements-collective.lock")
     cluster = Cluster(podman, tmp_path / "volume", image)
     yield cluster
     cluster.close()

@@ -8,6 +8,7 @@ leads nowhere else.
 import os
 import shutil
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -25,17 +26,6 @@ COLLECTIVE = "localhost/paddle-aws-trainer:test-collective"
 BASE = "localhost/paddle-aws-test-base:bookworm-slim"
 PACKAGES = "python3,python3-venv,ca-certificates,libgomp1"
 
-# crun refuses the hybrid cgroups of nested machines, runc does not; systemd need not run.
-CONF = """
-[containers]
-default_ulimits = ["nofile=20000:20000", "nproc=4096:4096"]
-netns = "host"
-[engine]
-cgroup_manager = "cgroupfs"
-runtime = "runc"
-events_logger = "file"
-"""
-
 
 def missing() -> str:
     """Why nothing can be built here; empty when it can."""
@@ -49,14 +39,20 @@ def missing() -> str:
 class Podman:
     """podman with settings of its own, nothing of the machine's."""
 
-    def __init__(self, folder: Path) -> None:
-        (folder / "containers.conf").write_text(CONF)
-        self.environ = os.environ | {"CONTAINERS_CONF": str(folder / "containers.conf")}
+    def __init__(self) -> None:
+        self.environ = os.environ | {"CONTAINERS_CONF": str(Path(__file__).with_name("containers.conf"))}
 
     def run(self, *arguments: str | Path, check: bool = True, **more: Any) -> subprocess.CompletedProcess[str]:
         command = ["podman", *map(str, arguments)]
         done = subprocess.run(command, env=self.environ, capture_output=True, text=True, check=False, **more)
         assert not check or done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+        return done
+
+    def build(self, *arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """What `make image` runs; with podman, also where a docker without its daemon is installed."""
+        command = [sys.executable, "-m", "operations.images.image", "build", *arguments]
+        done = subprocess.run(command, cwd=PROJECT, env=self.environ, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
         return done
 
     def make_base(self, folder: Path) -> None:
@@ -108,6 +104,7 @@ class Cluster:
         arguments += ["--network-alias", f"{host}.{template.subdomain or 'none'}", "--user", user, "--cap-drop", "all"]
         arguments += ["--security-opt", "no-new-privileges", "--workdir", container.working_dir, "--read-only"]
         arguments += ["--read-only-tmpfs=false"]
+        read_only = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"] if mount.get("readOnly")}
         memory = {volume["name"] for volume in pod["volumes"] if volume.get("emptyDir", {}).get("medium") == "Memory"}
         for mount in container.mounts:
             if mount.volume in memory:
@@ -119,7 +116,7 @@ class Cluster:
                 # As behind an access point: what is missing belongs to user 1000.
                 folder.mkdir(parents=True)
                 os.chown(folder, 1000, 1000)
-            arguments += ["--volume", f"{folder}:{mount.path}{':ro' if mount.read_only else ''}"]
+            arguments += ["--volume", f"{folder}:{mount.path}{':ro' if mount.path in read_only else ''}"]
         told = {"controller-uid": self.uid, "job-name": job["metadata"]["name"]}
         labels = template.labels | {f"batch.kubernetes.io/{key}": value for key, value in told.items()}
         # Its address is known only when it runs: from the shell below.

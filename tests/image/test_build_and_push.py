@@ -10,8 +10,10 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -22,6 +24,8 @@ from operations.images import image
 from settings.errors import SettingError
 
 PROJECT = Path(__file__).parents[2]
+JOB = Path(__file__).with_name("job.yaml").read_text()
+WRITTEN = yaml.safe_load(Path(__file__).with_name("build_and_push.yaml").read_text())
 
 ENGINE = """#!{python}
 import json, os, sys
@@ -48,11 +52,6 @@ if arguments[0] == "push":
     manifest = json.dumps({{"schemaVersion": 2, "tag": tag}})
     boto3.client("ecr").put_image(repositoryName=repository, imageTag=tag, imageManifest=manifest)
 """
-
-
-OUTPUTS = json.dumps(
-    {"paddle-storage": {"RepositoryUri": "000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer"}, "paddle-nodes": {}}
-)
 
 
 class Machine:
@@ -88,27 +87,16 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
 
 
-NO_RUNTIME = "neither docker nor podman answers (`docker info`, `podman info`): install one of them, or start it\n"
-
-
-@pytest.mark.parametrize(("command", "engines", "environ", "outputs", "code", "sentence"), [
-    ("build", "", {}, None, 2, NO_RUNTIME),
-    ("build", "docker", {"ALIVE": ""}, None, 2, NO_RUNTIME),
-    ("build --requirements none.lock", "", {}, None, 2, f"none.lock does not exist below {PROJECT}: name a file of locked requirements\n"),
-    ("push", "", {}, None, 2, "outputs.json does not exist: deploy with `cdk deploy --all --outputs-file outputs.json`\n"),
-    ("push", "", {}, "{", 2, "outputs.json is no outputs file of cdk deploy: "),
-    ("push", "", {}, "{}", 2, "outputs.json has 0 outputs named RepositoryUri, one is needed: deploy the storage stack of one cluster"),
-    ("push", "docker", {"NO_IMAGE": "1"}, OUTPUTS, 2, "there is no image paddle-aws-trainer:0.1.0 yet: run `make image` first\n"),
-    ("push", "docker", {}, OUTPUTS, 3, "no AWS credentials were found: log in (aws configure, aws sso login), or set AWS_PROFILE\n"),
-])  # fmt: skip
-def test_what_is_missing_is_one_sentence(machine: Machine, command, engines, environ, outputs, code, sentence) -> None:
-    machine.install(*engines.split())
-    for name, value in environ.items():
+@pytest.mark.parametrize("row", WRITTEN["missing"], ids=lambda row: row["says"])
+def test_what_is_missing_is_one_sentence(machine: Machine, row: dict[str, Any]) -> None:
+    machine.install(*row.get("engines", ()))
+    for name, value in row.get("environment", {}).items():
         machine.set(name, value)
-    if outputs is not None:
-        (machine.folder / "outputs.json").write_text(outputs)
-    done = machine.run(*command.split())
-    assert done.exit_code == code and done.stderr.startswith(sentence) and len(done.stderr.splitlines()) == 1
+    if "outputs" in row:
+        (machine.folder / "outputs.json").write_text(row["outputs"])
+    done = machine.run(*row["command"].split())
+    assert done.exit_code == row.get("code", 2) and done.stderr.startswith(row["says"].format(project=PROJECT))
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])
@@ -124,16 +112,6 @@ def test_build(machine: Machine, engine: str) -> None:
     assert "REQUIREMENTS=trainer_image/requirements-collective.lock" in build
     assert build[-1] == str(PROJECT)
     assert ("--ignorefile" in build) == (engine == "podman")
-
-
-JOB = """
-name: words
-trainers: 2
-mode: collective
-paddle: "3.3"
-data: {source: s3://corpus/words}
-program: {requirements: [six>=1.16], packages: [libgl1]}
-"""
 
 
 def test_a_jobs_own_packages_are_one_layer_on_the_image_with_its_paddle(machine: Machine) -> None:
@@ -152,22 +130,13 @@ def test_a_jobs_own_packages_are_one_layer_on_the_image_with_its_paddle(machine:
     assert "REQUIREMENTS=trainer_image/requirements-collective.lock" in image, "the image with Paddle 3.3 comes first"
 
 
-@pytest.mark.parametrize(
-    ("said", "code", "sentence"),
-    [
-        ("#7 ERROR: Cannot install six>=1.16 because these package versions have conflicting dependencies.", 2, "program.requirements has six>=1.16, which does not fit the image's own packages: their versions stay as they are"),
-        ("ERROR: No matching distribution found for six>=1.16", 2, "program.requirements has six>=1.16: pip finds no such package for the image's Python"),
-        ("error: subprocess-exited-with-error", 2, "program.requirements cannot be installed: pip says subprocess-exited-with-error"),
-        ("E: Unable to locate package libgl1", 2, "program.packages has libgl1: the image's Debian has no such package"),
-        ("WARNING: Retrying (Retry(total=4 ...\nERROR: No matching distribution found for six", 1, r"docker could not build paddle-aws-trainer:0.1.0-3.3-\w+-0123456789ab: its last lines say why"),
-    ],
-)  # fmt: skip
-def test_packages_that_do_not_fit(machine: Machine, said: str, code: int, sentence: str) -> None:
+@pytest.mark.parametrize("row", WRITTEN["does not fit"], ids=lambda row: row["pip"])
+def test_packages_that_do_not_fit(machine: Machine, row: dict[str, Any]) -> None:
     machine.install("docker")
     (machine.folder / "job.yaml").write_text(JOB)
-    machine.set("PIP_SAYS", said)
+    machine.set("PIP_SAYS", row["pip"])
     done = machine.run("build", "--job", "job.yaml")
-    assert done.exit_code == code and re.fullmatch(sentence + "\n", done.stderr)
+    assert done.exit_code == row.get("code", 2) and re.fullmatch(row["says"] + "\n", done.stderr)
 
 
 @pytest.mark.slow
@@ -179,7 +148,7 @@ class TestAgainstAnEmulatedRegistry:
         from rehearsal.cloud import Cloud
 
         machine.install("docker")
-        (machine.folder / "outputs.json").write_text(OUTPUTS)
+        (machine.folder / "outputs.json").write_text(WRITTEN["deployed"])
         with Cloud(PROJECT, tmp_path / "state") as cloud:
             for name in [name for name in cloud.environment if name.startswith("AWS_")]:
                 machine.set(name, cloud.environment[name])

@@ -65,15 +65,13 @@ def test_what_is_in_it_and_what_is_not(podman: Podman) -> None:
 
 
 def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(podman: Podman, tmp_path: Path) -> None:
-    def build(requirements: list[str], packages: list[str]) -> subprocess.CompletedProcess[str]:
+    def build(requirements: list[str], packages: list[str], code: int = 0) -> subprocess.CompletedProcess[str]:
         job = {"name": "words", "trainers": 2, "data": {"source": "s3://corpus/words"}}
         file = tmp_path / "job.yaml"
         file.write_text(yaml.safe_dump(job | {"program": {"requirements": requirements, "packages": packages}}))
-        command = [sys.executable, "-m", "operations.images.image", "build", "--tag", IMAGE, "--job", str(file)]
-        return subprocess.run(command, cwd=PROJECT, env=podman.environ, capture_output=True, text=True, check=False)
+        return podman.build("--tag", IMAGE, "--job", file, code=code)
 
     done = build(["tabulate>=0.9", "numpy>=1.20"], ["tree"])
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     image = done.stdout.splitlines()[-1].removeprefix("built ").partition(": ")[0]
     try:
         program = "import tabulate, paddle, numpy; print(paddle.__version__, numpy.__version__)"
@@ -84,8 +82,7 @@ def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(podm
         assert layers[1][: len(layers[0])] == layers[0]
     finally:
         podman.run("rmi", image, check=False)
-    refused = build(["protobuf>=7"], [])
-    assert refused.returncode == 2, refused.stdout[-3000:]
+    refused = build(["protobuf>=7"], [], code=2)
     assert refused.stderr.splitlines()[-1].startswith("program.requirements has protobuf>=7, which does not fit the image's own")
 
 
@@ -191,24 +188,13 @@ def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(cluster:
     whole_model(cluster, pods, folder)
 
 
-OTHERS = """
-FROM {base}
-COPY trainer_image/requirements-collective.lock /tmp/
-RUN python3 -m venv /tmp/v && /tmp/v/bin/pip --python /usr/bin/python3 install --quiet --no-cache-dir --no-deps \\
-    --break-system-packages -r /tmp/requirements-collective.lock && rm -rf /tmp/v
-"""
-
-
-def test_a_base_that_has_paddle_keeps_it_as_it_is(podman: Podman, tmp_path: Path) -> None:
+def test_a_base_that_has_paddle_keeps_it_as_it_is(podman: Podman) -> None:
     """As for GPUs, where Paddle's wheels are on no index; this base's Paddle 3.3.1 is for CPUs."""
-    (tmp_path / "Dockerfile").write_text(OTHERS.format(base=BASE))
     base, image = f"{IMAGE}-others", f"{IMAGE}-agent"
-    podman.run("build", "--quiet", "--file", tmp_path / "Dockerfile", "--tag", base, PROJECT)
+    dockerfile = Path(__file__).with_name("Dockerfile.others")
+    podman.run("build", "--quiet", "--build-arg", f"BASE={BASE}", "--file", dockerfile, "--tag", base, PROJECT)
     try:
-        command = [sys.executable, "-m", "operations.images.image", "build", "--base", base, "--tag", image]
-        command += ["--requirements", "trainer_image/requirements-agent.lock"]
-        done = subprocess.run(command, cwd=PROJECT, env=podman.environ, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        podman.build("--base", base, "--tag", image, "--requirements", "trainer_image/requirements-agent.lock")
         program = "import paddle, numpy; print(paddle.__version__, paddle.__file__, numpy.__file__)"
         number, *files = inside(podman, "python3", "-c", program, image=image).stdout.split()
         assert number == "3.3.1" and all(file.startswith("/usr/local/lib/") for file in files)

@@ -11,6 +11,7 @@ import pytest
 
 # The tests import each other's helper by name, which importlib mode does not allow by itself.
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "data"))
 
 from nfs_machine import Volume
 

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 import paddle_node
+from job_folder import Job
 from nfs_machine import Volume, at_once, cut_off, server_down, slow_answers, until
-from paddle_node import environment
 from paddle_node.contract import JobFolder
 from paddle_node.data import data_manifest
 from paddle_node.staging import preparation, program_copy, shard_copy
@@ -159,8 +159,7 @@ def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_second
     program = Path(os.environ["TMPDIR"]) / "quick"
     program.mkdir()
     (program / "train.py").write_text("new\n")
-    waiting = trainer(volume.b, PADDLE_NODE_DATA_JOB="this")
-    (waiting.folder.root / "quick").parent.mkdir(parents=True)
+    waiting = Job(volume.b / "job").trainer(TRAIN_CONFIG_DIR="quick", CONF_PADDLE_GRADIENT_NUM="2", PADDLE_NODE_DATA_JOB="this")
     said: list[str] = []
     with ThreadPoolExecutor() as pool:
         ready = pool.submit(preparation.prepare, waiting, said.append)
@@ -173,18 +172,3 @@ def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_second
     assert (reading.program / "train.py").read_text() == "new\n"
     assert reading.identity.data == data_manifest.digest(JobFolder(volume.a / "job").data_manifest)
     assert reading.identity.program == program_copy.digest(program)
-
-
-def trainer(place: Path, **more: str) -> environment.NodeEnvironment:
-    """Trainer 1 of 2 on the node that has the volume at `place`."""
-    basic = {
-        "JOB_NAME": "job",
-        "JOB_PATH": str(place),
-        "TRAIN_CONFIG_DIR": "quick",
-        "CONF_PADDLE_GRADIENT_NUM": "2",
-        "JOB_COMPLETION_INDEX": "1",
-        "PADDLE_NODE_RUN_ID": "run",
-        "PADDLE_NODE_SERVICE": "service",
-        "POD_IP": "127.0.0.1",
-    }
-    return environment.parse(basic | more)

@@ -1,8 +1,7 @@
-"""Records created exclusively, and the passes that they seal, through different clients."""
+"""Records created exclusively, and the passes that they seal, through different clients; those of leases: test_nfs_lease.py."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -28,15 +27,6 @@ def saved(root: Path) -> Path:
     return folder
 
 
-def test_nfs_of_records_created_exclusively_through_three_clients_one_is_made_and_all_read_it(volume: Volume) -> None:
-    for round_ in range(20):
-        paths = [place / f"record-{round_}" for place in (volume.a, volume.b, volume.c)]
-        assert not any(path.exists() for path in paths)  # All remember that nothing was there.
-        made = [end.result() for end in at_once(*(partial(durable.create, path, str(path)) for path in paths))]
-        assert sum(made) == 1
-        assert {path.read_text() for path in paths} == {str(paths[made.index(True)])}
-
-
 def test_nfs_a_record_whose_creation_is_asked_for_twice_is_its_creators(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
     # The one fault at one line: the server does what `os.link` asks for, and restarts before its answer has come.
     link = os.link
@@ -58,28 +48,18 @@ def test_nfs_a_record_whose_creation_is_asked_for_twice_is_its_creators(volume: 
     assert (volume.b / "record").read_text() == "mine"
 
 
-def test_nfs_a_pass_is_seen_whole_or_not_at_all_through_a_client_that_has_just_looked(volume: Volume) -> None:
-    folder = saved(volume.a)
-    there = JobFolder(volume.b)
-    assert not list(passes.newest_first(there))
-    assert not (volume.b / folder.relative_to(volume.a) / passes.DONE).exists()
-    passes.seal(folder, FACTS)
-    (found,) = passes.newest_first(there)
-    assert found.number == 3
-    passes.verify(found.folder)
-    assert json.loads((found.folder / passes.DONE).read_text()) == json.loads((folder / passes.DONE).read_text())
-
-
-def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_that_try_at_once(volume: Volume) -> None:
+def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_and_seen_whole_or_not_at_all(volume: Volume) -> None:
     for round_ in range(10):
         folder = saved(volume.a / str(round_))
         there = JobFolder(volume.b / str(round_))
-        assert not list(passes.newest_first(there))
+        assert not list(passes.newest_first(there))  # It remembers that.
+        assert not (volume.b / folder.relative_to(volume.a) / passes.DONE).exists()
         sealing, giving_up = at_once(partial(passes.seal, folder, FACTS), partial(passes.discard_incomplete, there))
         assert isinstance(sealing.exception(), (Failure, FileNotFoundError, type(None)))
         sealed = sealing.exception() is None
         assert sealed != bool(giving_up.result())
-        found = list(passes.newest_first(JobFolder(volume.c / str(round_))))
-        assert len(found) == sealed
-        for one in found:
-            passes.verify(one.folder)
+        for place in (there, JobFolder(volume.c / str(round_))):
+            found = list(passes.newest_first(place))
+            assert [one.number for one in found] == [3] * sealed
+            for one in found:
+                passes.verify(one.folder)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "operations"))
 from api_server import ApiServer
 from node_pods import StandIns
 
@@ -19,6 +20,5 @@ def job(tmp_path: Path):
 @pytest.fixture
 def api():
     """An API server that knows no pods yet."""
-    server = ApiServer()
-    yield server
-    server.close()
+    with ApiServer() as server:
+        yield server

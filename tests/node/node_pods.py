@@ -70,7 +70,7 @@ class Pods(AbstractContextManager["Pods"]):
     def listed(self, index: int, phase: str) -> None:
         """What the API server says of the pod, where there is one."""
         if self.api:
-            self.api.put(self.pod_name(index), self.address(index), phase, uid=self.run_id)
+            self.api.put_pod(self.pod_name(index), self.address(index), phase, uid=self.run_id)
 
     def pod_name(self, index: int) -> str:
         return f"job-{index}-{self.replaced[index]}"

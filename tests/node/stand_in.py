@@ -79,8 +79,6 @@ def train(root: str, *servers: str) -> None:
     session.servers()
     if "pass" in worker.resumed:
         saved, first = folder.output / worker.resumed["folder"], int(worker.resumed["pass"]) + 1
-        if index == 0 and (saved / "poisoned").exists():
-            sys.exit("this pass cannot be loaded")
         for server, value in zip(servers, json.loads((saved / "values").read_text()), strict=True) if index == 0 else ():
             tell(server, f"set {value}")
     session.barrier("loaded")
@@ -121,8 +119,6 @@ def save(folder: JobFolder, worker: ProgramEnvironment, number: int, values: lis
     directory = folder.attempt(worker.run_id, worker.attempt) / f"pass-{number:05d}"
     directory.mkdir(parents=True)
     (directory / "values").write_text(json.dumps(values))
-    if [worker.attempt, number] == SETTINGS.get("poisons"):
-        (directory / "poisoned").touch()
     time.sleep(SETTINGS.get("save_seconds", 0))
     if [worker.attempt, number, "save"] == SETTINGS.get("holds"):
         wait(folder, f"the save of pass {number}", stop)
@@ -135,7 +131,7 @@ def save(folder: JobFolder, worker: ProgramEnvironment, number: int, values: lis
 if __name__ == "__main__":
     role, *arguments = sys.argv[1:] or ["agent"]
     if role == "agent":
-        code = main(arguments=[], runtime_by_name=lambda name: Runtime("stand-in", processes, RecordedPasses))
+        code = main(arguments=[], runtime_by_name=lambda name: Runtime(processes, RecordedPasses))
         sys.stdout.flush()
         os._exit(code)
     {"server": serve, "trainer": train}[role](*arguments)

@@ -27,9 +27,10 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_node_that_lacks_a_gpu_ends_its_own_pod_and_the_others_wait_for_the_next(nodes: Path) -> None:
+def test_a_node_that_lacks_a_gpu_ends_its_own_pod_before_any_attempt_and_the_others_wait_for_the_next(nodes: Path) -> None:
     (nodes / "gpus-1").write_text("1")
-    with StandIns(nodes, GPUS="2", NODE="ip-10-0-0-7") as pods:
+    stand_in = {"fails": [[2, 1, 1, 1]], "holds": [1, 0, 2]}
+    with StandIns(nodes, GPUS="2", EFA="0", NODE="ip-10-0-0-7", stand_in=stand_in) as pods:
         pods.start()
         assert pods.pods[1].wait() == 71
         assert "node ip-10-0-0-7 is not fit: 1 of 2 GPUs are visible; `kubectl cordon`" in pods.log(1)
@@ -37,12 +38,8 @@ def test_a_node_that_lacks_a_gpu_ends_its_own_pod_and_the_others_wait_for_the_ne
         assert "attempt 1" not in pods.logs()
         (nodes / "gpus-1").write_text("2")
         pods.start(1)
-        pods.end_undisturbed()
-
-
-def test_it_is_looked_at_again_before_the_next_attempt(nodes: Path) -> None:
-    with StandIns(nodes, GPUS="2", EFA="0", stand_in={"fails": [[2, 1, 1, 1]], "holds": [1, 0, 2]}) as pods:
-        pods.start_and_hold()
+        # It is looked at again before the second attempt.
+        pods.wait_for(0, "waits in step")
         (nodes / "gpus-0").write_text("0")
         pods.release()
         assert pods.pods[0].wait() == 71

@@ -14,7 +14,7 @@ IMAGE = Path(__file__).parents[2] / "trainer_image"
 def test_a_frozen_agent_is_killed_by_the_probe_and_nobody_else_of_its_number(tmp_path):
     """After a minute of silence: what is killed starts again at once, what the kubelet ends takes the pod's grace period."""
     script = (
-        "import os, sys; from pathlib import Path; from paddle_node.agent import health; health.write(Path(sys.argv[1]), {});"
+        "import os, sys; from pathlib import Path; from paddle_node.agent import health; health.write(Path(sys.argv[1]), '');"
     )
     frozen = subprocess.Popen([sys.executable, "-c", f"{script} os.kill(os.getpid(), 19)", tmp_path], cwd=IMAGE)
     os.waitid(os.P_PID, frozen.pid, os.WSTOPPED)

@@ -3,8 +3,11 @@
 import asyncio
 import threading
 import time
+from pathlib import Path
 
 import pytest
+import yaml
+from kubernetes_api import Fault
 from paddle_node import environment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous.pod_list import PodList
@@ -20,7 +23,7 @@ def discovery(api, tmp_path):
 
     def make(pods=THREE, authority="ca.pem", token=None, **variables) -> PodList:
         for name, address in pods.items():
-            api.put(name, address)
+            api.put_pod(name, address)
         api.lay_account(tmp_path, authority)
         if token:
             (tmp_path / "var/run/secrets/kubernetes.io/serviceaccount/token").write_text(token)
@@ -44,50 +47,42 @@ def until(condition):
 
 
 def test_ids_follow_the_addresses_of_the_runs_own_running_pods_as_numbers(api, discovery):
-    api.put("failed", "10.0.0.1", phase="Failed")
-    api.put("leaving", "10.0.0.3", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"})
-    api.put("earlier", "10.0.0.4", uid="run-0")
-    api.put("other", "10.0.0.5", job="other-job")
+    api.put_pod("failed", "10.0.0.1", phase="Failed")
+    api.put_pod("leaving", "10.0.0.3", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"})
+    api.put_pod("earlier", "10.0.0.4", uid="run-0")
+    api.put_pod("other", "10.0.0.5", job="other-job")
     found = discovery()
     node = identified(found)
     assert (node.trainer_id, node.run_id, asyncio.run(found.server_address())) == (1, "run-1", "10.0.0.9")
 
 
-@pytest.mark.parametrize(("fault", "settings", "code", "sentence"), [
-    (403, {}, 77, 'RoleBinding there to a Role with apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"]'),
-    (None, {"token": "old"}, 77, "401 Unauthorized"),
-    (None, {"KUBERNETES_SERVICE_HOST": ""}, 2, "automountServiceAccountToken: true"),
-    (None, {"authority": "other-ca.pem"}, 69, "its certificate is not signed by the mounted CA"),
-    (None, {"PADDLE_NODE_JOB_OBJECT": "jbo"}, 69, "this pod (pod-b) is not among the 0 pods of job-name=jbo"),
-    (None, {}, 69, "2 of 3 pods of job-name=job in namespace default run: pod-a, pod-b; "
-     "waiting: pod-c (Unschedulable: 0/2 nodes are available) after "),
-])  # fmt: skip
-def test_what_is_missing_is_said(api, discovery, fault, settings, code, sentence):
-    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}
-    api.put("pod-c", phase="Pending", status={"conditions": [unscheduled]})
-    api.faults = [fault]
+@pytest.mark.parametrize("case", yaml.safe_load(Path(__file__).with_name("pod_list.yaml").read_text()))
+def test_what_is_missing_is_said(api, discovery, case):
+    api.put_pod("pod-c", phase="Pending")
+    api.faults = [Fault("", status=case.get("status", 0))]
     with pytest.raises(Failure) as failure:
-        identified(discovery({"pod-a": "10.0.0.9", "pod-b": "10.0.0.10"}, PADDLE_NODE_PEER_DEADLINE="1.5", **settings))
-    assert failure.value.code == code and sentence in failure.value.sentence
+        identified(discovery({"pod-a": "10.0.0.9", "pod-b": "10.0.0.10"}, PADDLE_NODE_PEER_DEADLINE="1.5", **case.get("set", {})))
+    assert failure.value.code == case["code"] and case["said"] in failure.value.sentence
 
 
-@pytest.mark.parametrize("faults", [[500, 503], [429, 429], ["cut"], [410]])
+@pytest.mark.parametrize("faults", [[{"status": 500}, {"status": 503}], [{"status": 429}] * 2, [{"cut": 0}], [{"status": 410}]])
 def test_a_server_in_trouble_is_asked_again(api, discovery, faults):
-    api.faults = list(faults)
+    api.faults = [Fault("", **fault) for fault in faults]
     assert identified(discovery()).trainer_id == 1
-    assert api.requests["list"] == len(faults) + 1
+    assert api.asked(watch=False) == len(faults) + 1
 
 
-@pytest.mark.parametrize(("faults", "lists"), [([], 1), ([None, None, "expired"], 2)])
-def test_a_cut_watch_continues_where_it_was_and_one_that_fell_behind_lists_again(api, discovery, faults, lists):
-    api.faults = faults
+@pytest.mark.parametrize("lists", [1, 2])
+def test_a_cut_watch_continues_where_it_was_and_one_that_fell_behind_lists_again(api, discovery, lists):
+    again = threading.Event()
+    api.faults = [Fault("watch=true", skip=1, then=lambda: (lists == 2 and api.forget(), again.set()))]
 
     def cut_and_change():
         until(lambda: api.watches)
         api.cut_watches()
-        until(lambda: not faults)
-        api.put("pod-c", "10.0.0.8")
+        again.wait()
+        api.put_pod("pod-c", "10.0.0.8")
 
     threading.Thread(target=cut_and_change, daemon=True).start()
     assert identified(discovery({"pod-a": "10.0.0.9", "pod-b": "10.0.0.10"})).trainer_id == 2
-    assert api.requests["list"] == lists and api.requests["watch"] <= lists + 1
+    assert api.asked(watch=False) == lists and api.asked(watch=True) <= lists + 1

@@ -41,18 +41,6 @@ def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
     pods.end_undisturbed()
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_pod_list_gives_new_ids_when_a_pod_is_replaced(job, api, index):
-    # The replacement's address is the highest: every id behind the dead pod's changes, rank 0's included.
-    pods = job(stand_in=HELD, api=api)
-    pods.start_and_hold()
-    pods.kill(index)
-    pods.wait_for(2, "was lost")
-    pods.start(index)
-    pods.end_undisturbed()
-    assert "[trainer 2] pass 2" in pods.log(index)
-
-
 def test_pod_list_a_replacement_that_comes_after_the_end_learns_how_it_was(job, api):
     # The others have ended: it will never see all of them run.
     pods = job(count=2, stand_in={"passes": 1, "steps": 1}, api=api, PEER_DEADLINE="60")

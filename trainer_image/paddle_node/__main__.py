@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from paddle_node import contract, environment, full_disk, runtimes
+from paddle_node import contract, environment, runtimes
 from paddle_node.agent import output
 from paddle_node.agent.agent import Agent
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import discovery
+from paddle_node.retry import disk_full
 from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import prepare
 
@@ -46,7 +47,7 @@ def main(
         code, sentence = failure.code, failure.sentence
     except OSError as error:
         # A volume may refuse anything at any time: another try may find it well again.
-        code = ExitCode.VOLUME_FULL if full_disk.is_full(error) else 1
+        code = ExitCode.VOLUME_FULL if disk_full(error) else 1
         where = f"{error.filename}: " if error.filename else ""
         sentence = f"this pod cannot continue: {where}{error.strerror or str(error) or type(error).__name__}"
     output.say("agent", sentence)

@@ -18,12 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from paddle_node import contract, coordination, environment, full_disk, own_code
+from paddle_node import contract, coordination, environment, own_code
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
 from paddle_node.data import data_manifest
 from paddle_node.environment import ProgramEnvironment
 from paddle_node.failure import BadData, Failure, Finished, SettingError, leave
+from paddle_node.retry import disk_full
 from paddle_node.training import passes, shard
 from paddle_node.training.agreement import agreed
 from paddle_node.training.backends.backend import Backend, Sample
@@ -264,12 +265,10 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
         print(error.sentence, file=sys.stderr)
         # A pass that cannot be loaded ends the attempt and not the job: the next attempts pass over it.
         code = 1 if isinstance(error, passes.DamagedPass) else error.code
-    elif isinstance(error, OSError) and full_disk.is_full(error):
+    elif isinstance(error, OSError) and disk_full(error):
         volume = environment.Reader().text(Variable.JOB_PATH, contract.VOLUME_MOUNT)
-        if scratch := full_disk.scratch(error, contract.path(volume)):
-            print(f"{scratch} is full, which is the pod's own and not the volume: {error}; give it more room", file=sys.stderr)
-        else:
-            print(f"the volume at {volume} is full: {error}; make room, or lower {Variable.KEEP_PASSES}", file=sys.stderr)
+        remedy = f"make room on the volume at {volume}, or lower {Variable.KEEP_PASSES}; elsewhere, give the pod more scratch"
+        print(f"the disk is full: {error}; {remedy}", file=sys.stderr)
         code = ExitCode.VOLUME_FULL
     elif isinstance(error, AttemptEnded):
         print(f"this attempt is over: {error}", file=sys.stderr)

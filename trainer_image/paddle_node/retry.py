@@ -30,6 +30,11 @@ def passing(error: OSError) -> bool:
     return error.errno is not None and error.errno not in LASTING
 
 
+def disk_full(error: OSError) -> bool:
+    """Whether a disk, or a quota, took no more bytes."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def retry(work: Callable[[], T], report: Callable[[str], None], patience: int = 1) -> T:
     """The result of `work`, called again after a passing OSError for `patience` times `DEADLINE`. Raises what it raises then."""
     deadline = time.monotonic() + patience * DEADLINE

@@ -1,5 +1,6 @@
 """A small BERT, and the repository's sample text as its own tool prepares it. Arguments: where the data goes, the program."""
 
+import json
 import re
 import subprocess
 import sys
@@ -16,14 +17,7 @@ model = place / "model"
 model.mkdir()
 vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(word for word, _ in words.most_common(800))]
 (model / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-config = BertConfig(
-    vocab_size=len(vocabulary),
-    hidden_size=64,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=128,
-    max_position_embeddings=64,
-)
+config = BertConfig(vocab_size=len(vocabulary), **json.loads(Path(__file__).with_name("model.json").read_text()))
 BertForPretraining(config).save_pretrained(model)
 BertTokenizer(str(model / "vocab.txt")).save_pretrained(model)
 tool = [sys.executable, "create_pretraining_data.py", f"--input_file={text}", f"--output_file={place}/training_data.hdf5"]

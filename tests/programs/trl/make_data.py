@@ -20,16 +20,5 @@ alphabet = pre_tokenizers.ByteLevel.alphabet()
 tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=300, special_tokens=[end], initial_alphabet=alphabet))
 fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=end, pad_token=end, unk_token=end)
 fast.save_pretrained(place / "model")
-config = Qwen2Config(
-    vocab_size=len(fast),
-    hidden_size=32,
-    intermediate_size=64,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=2,
-    max_position_embeddings=64,
-    eos_token_id=0,
-    pad_token_id=0,
-    bos_token_id=0,
-)
+config = Qwen2Config(vocab_size=len(fast), **json.loads(Path(__file__).with_name("model.json").read_text()))
 Qwen2ForCausalLM(config).save_pretrained(place / "model")

@@ -303,15 +303,10 @@ class Agent:
         unwritable = False
         while True:
             self._group.reap()
-            running, seen = self._group.state is State.RUNNING, self._client.status if self._client else m.Status("", None)
-            status = {
-                "state": (running and seen.state) or self._group.state.value,
-                "attempt": self._group.attempt or None,
-                "trainer_id": self._node.index,
-                "trainer": seen.trainer if running else None,
-            }
+            running = self._group.state is State.RUNNING
+            seen = self._client.status if running and self._client else m.Status("", "", 0.0)
             try:
-                health.write(self._node.home, status)
+                health.write(self._node.home, seen.state or self._group.state.value, seen.where, seen.held)
             except OSError as error:
                 if not unwritable:
                     unwritable = True

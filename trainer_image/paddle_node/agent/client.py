@@ -22,7 +22,7 @@ class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quiet: Callable[[], float | None]) -> None:
         self.messages: asyncio.Queue[m.Message | None] = asyncio.Queue()
         """What the server said, signs of life left out; None: it was lost."""
-        self.status = m.Status("", None)
+        self.status = m.Status("", "", 0.0)
         self._reader = reader
         self._writer = writer
         self._quiet = quiet

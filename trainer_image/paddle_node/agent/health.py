@@ -28,12 +28,12 @@ def status_file(home: Path) -> Path:
     return home / "status.json"
 
 
-def write(home: Path, status: Mapping[str, Any]) -> None:
-    """Replaces the status. The time is the machine's own clock since its start: writer and probe share it."""
+def write(home: Path, state: str, where: str = "", held: float = 0.0) -> None:
+    """Replaces the status, as `messages.Status` has it. The time is the machine's own clock: writer and probe share it."""
     target = status_file(home)
     temporary = target.with_name(".status.json")
     own = {"clock": time.monotonic(), "process": os.getpid(), "started": _started(os.getpid())}
-    temporary.write_text(json.dumps({**own, **status}) + "\n")
+    temporary.write_text(json.dumps({**own, "state": state, "where": where, "held": held}) + "\n")
     temporary.replace(target)
 
 
@@ -44,31 +44,10 @@ def assess(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[
     age = now - float(status["clock"])
     if age > STALE:
         return False, f"the agent has been silent for {age:.0f} s"
-    trainer = status.get("trainer")
-    state = str(status.get("state"))
-    if not trainer:
-        return True, state
-    where = f"pass {trainer['pass']}, step {trainer['step']}" if trainer["pass"] is not None else "before the first step"
-    seconds, allowed = float(trainer["seconds"]) + age, f"{Variable.STALL} is {stall:g}"
-    silent = {index: float(since) + age for index, since in trainer.get("silent_servers", [])}
-    own = silent.pop(status.get("trainer_id"), 0.0)
-    others = ", ".join(str(index) for index in trainer["waits_for"] if index != status.get("trainer_id"))
-    healthy = own <= stall
-    if own > stall:
-        where += f"; this pod's pserver has answered nothing for {own:.0f} s ({allowed})"
-    elif trainer["waits_in"] is not None and others:
-        where += f"; waits for trainer {others} in {trainer['waits_in']} since {seconds:.0f} s"
-    elif silent:
-        index, since = max(silent.items(), key=lambda each: each[1])
-        where += f"; waits for pserver {index}, which has answered nothing for {since:.0f} s"
-    elif own:
-        where += f"; this pod's pserver has answered nothing for {own:.0f} s"
-    elif seconds > stall:
-        healthy = False
-        where += f"; no step for {seconds:.0f} s ({allowed}), and it waits for nobody"
-    else:
-        where += f", {seconds:.0f} s ago"
-    return healthy, f"{state}: {where}"
+    sentence = ": ".join(filter(None, (status["state"], status["where"])))
+    if status["held"] > stall:
+        return False, f"{sentence} ({Variable.STALL} is {stall:g})"
+    return True, sentence
 
 
 def kill_frozen(status: Mapping[str, Any] | None, now: float) -> bool:

@@ -131,12 +131,6 @@ def sweep(folder: JobFolder, keep: str) -> None:
             remove(place, partial(_unwanted, folder, place.name))
 
 
-def unused(folder: JobFolder) -> bool:
-    """No run has begun to train here, or it has been silent for as long as a lease lasts."""
-    holder = lease.holder(folder.run_state)
-    return holder is None or not attempts.begun(folder, holder[0]) or _now(folder) - holder[1] > contract.LEASE
-
-
 def remove(path: Path, sure: Callable[[Path], bool]) -> None:
     """Removes a folder, if `sure` says so of it both before and after its renaming, where it lies then."""
     if not sure(path):
@@ -157,13 +151,19 @@ def _unwanted(folder: JobFolder, split: str, place: Path) -> bool:
     """Whether nobody needs a split, whose files lie at `place` now."""
     if (place / MANIFEST).exists():
         current = data_manifest.whole(folder.data_manifest)
-        return current is not None and current.split not in ("", split) and unused(folder)
+        return current is not None and current.split not in ("", split) and _unused(folder)
     newest = 0.0
     for root, _, names in os.walk(place):
         for name in (".", *names):
             with contextlib.suppress(FileNotFoundError):
                 newest = max(newest, Path(root, name).lstat().st_mtime)
     return _now(folder) - newest > SILENT * (24 if any(place.glob("[0-9]*.json")) else 1)
+
+
+def _unused(folder: JobFolder) -> bool:
+    """No run has begun to train here, or it has been silent for as long as a lease lasts."""
+    holder = lease.holder(folder.run_state)
+    return holder is None or not attempts.begun(folder, holder[0]) or _now(folder) - holder[1] > contract.LEASE
 
 
 def _now(folder: JobFolder) -> float:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from paddle_node import contract, durable, full_disk
+from paddle_node import contract, durable
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.data import commit, data_manifest, doubts, lanes, parts, records, whole_files
 from paddle_node.data.data_manifest import DataManifest, Shard
@@ -29,7 +29,7 @@ from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.registry import Object, Piece, Source
 from paddle_node.environment import Reader
 from paddle_node.failure import Failure, SettingError
-from paddle_node.retry import retry
+from paddle_node.retry import disk_full, retry
 from paddle_node.staging import program_archive, program_copy, shard_copy
 
 
@@ -43,10 +43,9 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
         code, sentence = failure.code, failure.sentence
     except OSError as error:
         code, sentence = 1, f"{error.filename or 'the volume'}: {error.strerror or error}"
-        if full_disk.is_full(error):
-            where = Reader(environ).raw(contract.Variable.OUT_DIR)
-            full = full_disk.scratch(error, contract.path(where, environ)) or f"the volume of {where}"
-            sentence = f"{full} is full: nothing that was complete before has changed; make room and run again"
+        if disk_full(error):
+            where = error.filename or f"{Reader(environ).raw(contract.Variable.OUT_DIR)}, or the pod's scratch"
+            sentence = f"the disk of {where} is full: nothing that was complete before has changed; make room and run again"
             code = ExitCode.VOLUME_FULL
     except KeyboardInterrupt:
         code, sentence = ExitCode.TERMINATED, "interrupted; run again"
@@ -60,7 +59,6 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     source = registry.open_source(settings.source, environ)
     commit.refuse_foreign(folder)
     folder.root.mkdir(parents=True, exist_ok=True)
-    old_programs = list(folder.programs.glob("*/"))
     if settings.program_from:
         program = contract.path(settings.program_from, environ)
         copied = program_copy.copy_program(program, folder, settings.program)
@@ -95,8 +93,6 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
             _say("another data job has just removed the split: splitting again")
             settings = _anew(settings)
     commit.sweep(folder, done.split)
-    if settings.program_from and commit.unused(folder):
-        program_copy.sweep(folder, settings.program, old_programs)
     return done
 
 

@@ -1,15 +1,14 @@
 """A remote object as one stream that survives cut connections and failing servers.
 
 Ours, because neither boto3 nor the standard library resumes a body that breaks off. The bytes are the object's, each once and in
-order, to its stated end; after `TRIES` tries without a new byte reading raises a `Failure`.
+order, to its stated end; after `TRIES` tries without a new byte, or a cut where the server knows no ranges, reading raises a
+`Failure`: Kubernetes repeats the data job.
 """
 
 import io
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
-
-import xxhash
 
 from paddle_node.contract import ExitCode
 from paddle_node.data.sources.registry import Object, changed
@@ -18,7 +17,6 @@ from paddle_node.failure import Failure
 TRIES = 6
 FIRST_WAIT = 0.5
 """Seconds before the second try; doubled for each further one."""
-BLOCK = 1 << 20
 
 T = TypeVar("T")
 Breaks = tuple[type[Exception], ...]
@@ -65,11 +63,7 @@ class Tries:
 
 
 class Resumed(io.RawIOBase):
-    """Requests again from where a body broke off.
-
-    `ask(offset)` answers from `offset` or earlier; where the object has no mark, from the beginning, and what was read before
-    must come again the same. `breaks` are the errors of a broken connection.
-    """
+    """Requests again, by `ask(offset)`, from where a body broke off. `breaks` are the errors of a broken connection."""
 
     def __init__(
         self, what: str, thing: Object, ask: Callable[[int], Answer], breaks: Breaks, begin: int = 0, ranges: bool = True
@@ -78,10 +72,7 @@ class Resumed(io.RawIOBase):
         self._position, self._ranges = begin, ranges
         self._answer: Answer | None = None
         self._ended = False
-        self._again = False
-        """The answer repeats what was read before: a server that always cuts makes no progress by it."""
         self._tries = Tries(what)
-        self._read = None if thing.mark else xxhash.xxh3_128()
 
     def readable(self) -> bool:
         return True
@@ -115,7 +106,7 @@ class Resumed(io.RawIOBase):
     def _next(self, amount: int) -> bytes:
         while not self._ended and (self._size is None or self._position < self._size):
             try:
-                answer = self._answer = self._answer or self._ask_from(self._position)
+                answer = self._answer = self._answer or self._asked()
                 block = self._more(answer, amount)
                 self._position += len(block)
                 if not block:
@@ -123,10 +114,7 @@ class Resumed(io.RawIOBase):
                         raise Interrupted(f"it ended after {self._position} of {self._size or answer.end} bytes")
                     self._ended = True
                     break
-                if not self._again:
-                    self._tries.count = 0
-                if self._read:
-                    self._read.update(block)
+                self._tries.count = 0
                 if self._size is not None and (
                     self._position > self._size or (self._position == self._size and answer.end is None and self._more(answer, 1))
                 ):
@@ -134,27 +122,18 @@ class Resumed(io.RawIOBase):
                 return block
             except Interrupted as error:
                 self._drop()
+                if self._position and not self._ranges:
+                    raise Failure(
+                        ExitCode.SOURCE_UNREACHABLE, f"{self._what} cannot be resumed without ranges and an ETag: {error}"
+                    ) from None
                 self._tries.failed(error)
         return b""
 
-    def _ask_from(self, position: int) -> Answer:
-        answer = self._ask(position)
-        try:
-            if answer.begin > position:
-                raise Interrupted(f"it answered from byte {answer.begin} on instead of {position}")
-            self._again = answer.begin < position
-            skipped, left = xxhash.xxh3_128(), position - answer.begin
-            while left:
-                block = self._more(answer, min(BLOCK, left))
-                if not block:
-                    raise Interrupted(f"it ended before byte {position}")
-                skipped.update(block)
-                left -= len(block)
-            if self._read and self._read.digest() != skipped.digest():
-                changed(self._what)
-        except BaseException:
+    def _asked(self) -> Answer:
+        answer = self._ask(self._position)
+        if answer.begin != self._position:
             answer.body.close()
-            raise
+            raise Interrupted(f"it answered from byte {answer.begin} on instead of {self._position}")
         return answer
 
     def _more(self, answer: Answer, amount: int) -> bytes:

@@ -24,9 +24,7 @@ class Goodput:
     idle: float
     """Since when no attempt runs."""
     begun: float = field(default=0.0, init=False)
-
-    def begin(self, now: float) -> None:
-        self.begun = now
+    """Since when the present attempt runs."""
 
     def attempt(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
         """Of the present attempt; `done`: nothing of it can be lost. What nobody counted is lost, until somebody knows more."""

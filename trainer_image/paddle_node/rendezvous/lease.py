@@ -4,7 +4,8 @@ Of any number of runs that try, one holds the lease. A dead holder's expires, ju
 cannot renew it knows by its own clock, before another may take it, that it must stop.
 
 The lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder. Making the next number by
-a hard link is the only way to take it over: only one can. A heartbeat replaces the holder's own file by rename.
+a hard link is the only way to take it over: only one can. Older ones stay: no number comes twice. A heartbeat replaces the
+holder's own file by rename.
 """
 
 import contextlib
@@ -15,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddle_node import durable, full_disk
+from paddle_node import durable
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
-from paddle_node.retry import passing
+from paddle_node.retry import disk_full, passing
 
 BEATS = 9
 """Heartbeats in the time that a silent lease takes to expire."""
@@ -111,26 +112,13 @@ class Lease:
         with contextlib.suppress(OSError):  # It expires instead.
             self._write(beats=self._beats, released=True)
 
-    def take(self) -> bool:
-        """Creates the lease's own number; False when another run was faster."""
-        if not durable.create(self.path, self._record(beats=0)):
-            return False
-        newest = _newest(self._folder)
-        if newest is not None and newest.path > self.path:
-            # The number was swept away before, and created again: the holder has a higher one.
-            self.path.unlink(missing_ok=True)
-            return False
-        for older in self._folder.glob("lease-*.json"):
-            if older < self.path:
-                older.unlink(missing_ok=True)
-        return True
-
     def _write(self, **state: Any) -> None:
         draft = self._folder / f".lease.{self._incarnation}"
-        draft.write_text(self._record(**state))
+        draft.write_text(self.record(**state))
         draft.replace(self.path)
 
-    def _record(self, **state: Any) -> str:
+    def record(self, **state: Any) -> str:
+        """What lies there."""
         return json.dumps({"run": self._run_id, "boot": self._incarnation, **state, "time": time.time()}) + "\n"
 
 
@@ -168,12 +156,12 @@ def acquire(
                 say(f"run {newest.run} holds {folder.parent.parent}: waiting {expiry:.0f} s for a sign of life")
                 _outwait(folder, newest, expiry, sleep)
             lease = Lease(folder, run_id, incarnation, expiry, newest.number + 1 if newest is not None else 1)
-            if lease.take():
-                return lease
+            if durable.create(lease.path, lease.record(beats=0)):
+                return lease  # Else another run was faster.
     except OSError as error:
         if passing(error):
             raise
-        code = ExitCode.VOLUME_FULL if full_disk.is_full(error) else ExitCode.BAD_SETTING
+        code = ExitCode.VOLUME_FULL if disk_full(error) else ExitCode.BAD_SETTING
         raise Failure(code, f"{folder} takes no file: {error.strerror or error}") from None
 
 

@@ -43,10 +43,8 @@ class Members(dict[int, Member]):
         self.stopped: set[int] = set()
         self.silent: dict[int, float] = {}
         """Whose pserver answers nothing, and since when."""
-        self._latest: dict[int, str] = {}
-        """By rank: the incarnation that came last, also of one that is gone, as it may come back."""
-        self._replaced: set[tuple[int, str]] = set()
-        """(rank, incarnation) of agents in whose place another one came."""
+        self._came: dict[int, list[str]] = {}
+        """By rank: the incarnations in the order in which they came. The last one may come back; the others were replaced."""
 
     def refusal(self, hello: Hello) -> Refused | None:
         """Why an agent is not let in; 0: for now."""
@@ -57,16 +55,15 @@ class Members(dict[int, Member]):
             return Refused(ExitCode.BAD_SETTING, f"{found}: all pods need the same")
         if not 0 <= hello.rank < self.count:
             return Refused(ExitCode.BAD_SETTING, f"the trainer id is {hello.rank}: 0 to {self.count - 1} are this job's")
-        if (hello.rank, hello.incarnation) in self._replaced:
+        if hello.incarnation in self._came.get(hello.rank, [])[:-1]:
             return Refused(ExitCode.REPLACED, f"a newer pod of trainer {hello.rank} has taken this one's place")
         return None
 
     def succeed(self, hello: Hello) -> str | None:
         """What became of the agent that has this rank, now that another one comes; None: there is none."""
-        latest = self._latest.get(hello.rank, hello.incarnation)
-        if not (again := latest == hello.incarnation):
-            self._replaced.add((hello.rank, latest))
-        self._latest[hello.rank] = hello.incarnation
+        came = self._came.setdefault(hello.rank, [])
+        if not (again := came[-1:] == [hello.incarnation]):
+            came.append(hello.incarnation)
         earlier = self.get(hello.rank)
         return f"{earlier.pod} {'reconnected' if again else 'restarted'}" if earlier is not None else None
 

@@ -144,7 +144,10 @@ class Status(Message):
     """A sign of life, and what the pod's health probe wants to know."""
 
     state: str
-    trainer: dict[str, Any] | None
+    where: str
+    """Its trainer, in words; empty: there is none."""
+    held: float
+    """Seconds for which this pod itself has held it up."""
 
 
 class PrepareAgain(Message):

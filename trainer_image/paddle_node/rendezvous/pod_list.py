@@ -44,25 +44,17 @@ class Pod:
     owner: str
     runs: bool
     address: str
-    waits: str
-    """Why it does not run yet, in Kubernetes' own words; empty: it does, or did."""
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "Pod":
         """Reads a v1 Pod."""
         metadata, status = document["metadata"], document.get("status", {})
-        phase, ending = status.get("phase", "Pending"), bool(metadata.get("deletionTimestamp"))
         owners = [owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
-        conditions = [each for each in status.get("conditions") or () if each.get("type") == "PodScheduled"]
-        waiting = [(each.get("state") or {}).get("waiting") or {} for each in status.get("containerStatuses") or ()]
-        reasons = [each for each in (*conditions, *waiting) if each.get("status", "False") == "False" and each.get("reason")]
-        texts = [": ".join(filter(None, (each["reason"], each.get("message")))) for each in reasons]
         return cls(
             name=metadata["name"],
             owner=(owners or [(metadata.get("labels") or {}).get("controller-uid", "")])[0],
-            runs=phase == "Running" and bool(status.get("podIP")) and not ending,
+            runs=status.get("phase") == "Running" and bool(status.get("podIP")) and not metadata.get("deletionTimestamp"),
             address=status.get("podIP") or "",
-            waits=(texts or [phase])[0] if phase == "Pending" and not ending else "",
         )
 
 
@@ -162,8 +154,6 @@ class PodList(Discovery):
         text = f"{len(running)} of {node.trainers} pods of {selector} run"
         if running and len(running) != node.trainers:
             text += ": " + ", ".join(pod.name for pod in running[:20])
-        if waiting := [f"{pod.name} ({pod.waits})" for pod in run if pod.waits]:
-            text += "; waiting: " + ", ".join(waiting[:5])
         return text
 
     # In the thread.
@@ -173,7 +163,6 @@ class PodList(Discovery):
         version = ""
         while True:
             self._wanted.wait()
-            wait = 0.0
             try:
                 version = version or self._list()
                 began = time.monotonic()
@@ -187,8 +176,7 @@ class PodList(Discovery):
                 self._failure = _hopeless(self._node, refused)
                 if self._failure is not None:
                     return
-                wait, too_old = refused.wait, refused.status == 410
-                version, self._problem = ("", "") if too_old else (version, str(refused))
+                version, self._problem = ("", "") if refused.status == 410 else (version, str(refused))
             except Exception as error:  # This thread must outlive whatever the client and the network come up with.
                 if not isinstance(error, urllib3.exceptions.HTTPError | OSError):
                     version = ""  # What we knew is not what it seemed.
@@ -200,7 +188,7 @@ class PodList(Discovery):
                 continue
             if self._problem:
                 self._say(f"the API server: {self._problem}; trying again")
-            time.sleep(max(wait, pause * (0.5 + random.random() / 2)))
+            time.sleep(pause * (0.5 + random.random() / 2))
             pause = min(2 * pause, longest)
 
     def _list(self) -> str:
@@ -244,18 +232,16 @@ class PodList(Discovery):
         )
         if answer.status != 200:
             answer.close()
-            wait = answer.headers.get("Retry-After", "")
-            raise _Refused(answer.status, answer.reason or "", min(60.0, float(wait)) if wait.isdecimal() else 0.0)
+            raise _Refused(answer.status, answer.reason or "")
         return answer
 
 
 class _Refused(Exception):
-    """An answer that is no list; `wait` is the seconds that the server asks for."""
+    """An answer that is no list."""
 
-    def __init__(self, status: int, reason: str, wait: float = 0.0) -> None:
+    def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"{status} {reason}")
         self.status = status
-        self.wait = wait
 
 
 def _hopeless(node: NodeEnvironment, error: _Refused) -> Failure | None:

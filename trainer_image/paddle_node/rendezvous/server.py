@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from paddle_node import background, full_disk
+from paddle_node import background
 from paddle_node.background import Tasks
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
@@ -24,7 +24,7 @@ from paddle_node.rendezvous.discovery import Discovery
 from paddle_node.rendezvous.goodput import sentence
 from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.state import Question, Rendezvous, State
-from paddle_node.retry import passing, retry
+from paddle_node.retry import disk_full, passing, retry
 from paddle_node.runtimes import Progress, Resumption, Runtime
 from paddle_node.training.passes import Identity
 
@@ -55,6 +55,7 @@ class Volume:
         self._node = node
         self._record = record
         self._progress = progress
+        self.changed = progress.changed
         self._say = say
         self._resumption = Resumption()
         self.trainers_join = progress.trainers_join
@@ -76,7 +77,7 @@ class Volume:
         except Failure as failure:
             outcome = Outcome(failure.code, failure.sentence)
         except OSError as error:
-            code = ExitCode.VOLUME_FULL if full_disk.is_full(error) else ExitCode.ATTEMPTS_EXHAUSTED if passing(error) else 1
+            code = ExitCode.VOLUME_FULL if disk_full(error) else ExitCode.ATTEMPTS_EXHAUSTED if passing(error) else 1
             outcome = Outcome(code, f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}")
         return lambda rendezvous, now: rendezvous.finish(outcome, now)
 
@@ -105,12 +106,6 @@ class Volume:
             except OSError as error:
                 self._say(f"the outcome cannot be recorded: {error.strerror or error}")
         return lambda rendezvous, now: rendezvous.outcome_recorded(outcome)
-
-    def changed(self) -> bool:
-        try:
-            return self._progress.changed()
-        except OSError:
-            return False
 
     def _end(self, loss: Loss) -> None:
         try:
@@ -258,8 +253,9 @@ class Server:
         """For progress that no trainer tells of."""
         while True:
             await asyncio.sleep(self._node.stall / LOOKS)
-            if self._rendezvous.state is State.TRAINING and await background.call(self._volume.changed):
-                self._rendezvous.moved = time.monotonic()
+            with contextlib.suppress(OSError):
+                if self._rendezvous.state is State.TRAINING and await background.call(self._volume.changed):
+                    self._rendezvous.moved = time.monotonic()
 
     async def _tick(self) -> None:
         last = time.monotonic()

@@ -211,7 +211,7 @@ class Rendezvous:
             self._crashed, self.differ, self.stop_cause = None, None, ""
             self.moved = self._looked = self._told = now
             self._slow = {}
-            self.goodput.begin(now)
+            self.goodput.begun = now
             self._enter(State.STARTING, now)
             self._server.say(f"attempt {number}: all {len(members)} pods are here, training starts {resumption.description}")
             addresses = m.pack([member.hello.address for member in members])
@@ -322,13 +322,14 @@ class Rendezvous:
         members, trainers = self.members, self.trainers
         training = self.state in (State.STARTING, State.TRAINING)
         waiting = trainers.waiting(members.serving)
-        silent = [[rank, round(now - since, 1)] for rank, since in sorted(members.silent.items())[:SHOWN]]
+        silent = dict(sorted(members.silent.items(), key=lambda each: each[1])[:1])
         for rank, member in list(members.items()):
             if now - member.last_heard > m.SILENCE and not late:
                 self._drop(member, f"{member.pod} said nothing for {m.SILENCE:.0f} s", now)
             else:
-                status = trainers.status(rank, waiting, silent, now) if training else None
-                self._server.send(m.Status(self.state.value, status), member.connection)
+                own = {rank: members.silent[rank]} if rank in members.silent else {}
+                where, held = trainers.status(rank, waiting, silent | own, now) if training else ("", 0.0)
+                self._server.send(m.Status(self.state.value, where, held), member.connection)
         if self.state in RUNNING:
             waits = (session.connection for session in trainers.sessions.values() if session.waits_in is not None)
             self._server.send(m.Beat(), *waits)
@@ -350,8 +351,6 @@ class Rendezvous:
         names = {rank: f"trainer {rank} on {self.members[rank].hello.node or self.members[rank].pod}" for rank in self._slow}
         for rank in self._slow.keys() - before.keys():
             self._server.say(f"{names[rank]} is slow: a step takes it {self._slow[rank]:.1f} times as long as the median")
-        for rank in before.keys() - self._slow.keys():
-            self._server.say(f"trainer {rank} is as fast as the others again")
         if self._slow.keys() != before.keys() or now - self._told >= TELL:
             self._told = now
             slow = [f"{names[rank]} ({times:.1f} times the median)" for rank, times in self._slow.items()]

@@ -121,19 +121,25 @@ class Trainers:
         """Seconds of that part, the mean over all."""
         return sum(each.spent.get(part, 0.0) for each in self.sessions.values()) / self.count
 
-    def status(self, rank: int, waiting: dict[str, list[int]], silent: list[Any], now: float) -> dict[str, Any] | None:
-        """Where that trainer is, and for whom it waits; None: it has not joined."""
+    def status(self, rank: int, waiting: dict[str, list[int]], silent: Mapping[int, float], now: float) -> tuple[str, float]:
+        """Where that trainer is, and for whom it waits; and for how many seconds its own pod has held it up.
+
+        `silent`: since when which pservers answer nothing, this pod's own and the longest silent one's at least.
+        """
         session = self.sessions.get(rank)
         if session is None:
-            return None
-        return {
-            "pass": session.at[0] if session.at else None,
-            "step": session.at[1] if session.at else None,
-            "seconds": round(now - session.moved, 1),
-            "waits_in": session.waits_in,
-            "waits_for": waiting.get(session.waits_in or "", []),
-            "silent_servers": silent,
-        }
+            return "", 0.0
+        where = f"pass {session.at[0]}, step {session.at[1]}" if session.at else "before the first step"
+        idle = now - session.moved
+        if rank in silent:
+            held = now - silent[rank]
+            return f"{where}; this pod's pserver has answered nothing for {held:.0f} s", held
+        if others := [each for each in waiting.get(session.waits_in or "", ()) if each != rank]:
+            return f"{where}; waits for trainer {numbers(others)} in {session.waits_in} since {idle:.0f} s", 0.0
+        if silent:
+            server, since = min(silent.items(), key=lambda each: each[1])
+            return f"{where}; waits for pserver {server}, which has answered nothing for {now - since:.0f} s", 0.0
+        return f"{where}, {idle:.0f} s ago; it waits for nobody", idle
 
 
 def numbers(ranks: Collection[int]) -> str:

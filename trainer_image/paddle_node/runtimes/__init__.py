@@ -97,8 +97,6 @@ class Progress(Protocol):
 class Runtime:
     """A kind of Paddle that can train a job."""
 
-    name: str
-    """As PADDLE_NODE_RUNTIME spells it."""
     processes: Callable[[NodeEnvironment, Sequence[str], Attempt], tuple[Process, ...]]
     """From all pods' addresses, by rank: this pod's processes in one attempt, servers first. Each trainer must end with 0."""
     progress: Callable[[NodeEnvironment, Callable[[str], None]], Progress]

@@ -27,4 +27,4 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
     return (python_program.process(node, "trainer", cluster),)
 
 
-RUNTIME = Runtime("collective", processes, RecordedPasses, standby)
+RUNTIME = Runtime(processes, RecordedPasses, standby)

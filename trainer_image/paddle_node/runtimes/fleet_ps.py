@@ -72,4 +72,4 @@ def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
     return FileProgress(node, say) if node.own.words else RecordedPasses(node, say)
 
 
-RUNTIME = Runtime("fleet-ps", processes, progress, standby)
+RUNTIME = Runtime(processes, progress, standby)

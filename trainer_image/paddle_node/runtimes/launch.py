@@ -126,4 +126,4 @@ def _look_for(program: str, node: NodeEnvironment, path: str | None) -> None:
         raise SettingError(f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no such program")
 
 
-RUNTIME = Runtime("launch", processes, FileProgress)
+RUNTIME = Runtime(processes, FileProgress)

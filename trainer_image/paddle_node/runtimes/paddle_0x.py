@@ -57,4 +57,4 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
     return (server, trainer)
 
 
-RUNTIME = Runtime("paddle-0.x", processes, OldPasses)
+RUNTIME = Runtime(processes, OldPasses)

@@ -9,9 +9,10 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from paddle_node import contract, durable, full_disk
+from paddle_node import contract, durable
 from paddle_node.contract import JobFolder
 from paddle_node.failure import SettingError
+from paddle_node.retry import disk_full
 
 
 def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
@@ -33,7 +34,7 @@ def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
                 tar.extraction_filter = lambda member, path: member  # They are checked, by Pythons without filters too.
                 tar.extractall(part, members)
         except OSError as error:
-            if not full_disk.is_full(error):
+            if not disk_full(error):
                 raise
             raise SettingError(f"the pod's scratch has no room for the program in {archive}: raise its `scratch`") from None
     part.rename(place)

@@ -1,14 +1,14 @@
 """The training program on its way from the image to the job's folder on the volume.
 
-A copy is a folder of its own below `programs/`, named by the digest that it has once it is whole; the program's name in the job's
-folder is a link to it, or a person's own folder, which stays. `__pycache__` and a mounted ConfigMap's `..` folders are left out.
+A copy is a folder of its own below `programs/`, named by the digest that it has once it is whole. It stays, as a run may read it.
+The program's name in the job's folder is a link to it, or a person's own folder. `__pycache__` and a mounted ConfigMap's `..`
+folders are left out.
 """
 
 import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 from paddle_node import durable
@@ -45,15 +45,7 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
             shutil.rmtree(copy, ignore_errors=True)
             raise
     durable.link(link, os.path.relpath(copy, link.parent))
-    # Another data job may just have swept the copy that was found.
-    return find(folder, wanted) is not None or copy_program(source, folder, name)
-
-
-def sweep(folder: JobFolder, name: str, old: Iterable[Path]) -> None:
-    """Removes those of the `old` copies that its name does not lead to, while no run uses them; newer ones may be another's."""
-    for path in old:
-        if os.path.realpath(path) != os.path.realpath(folder.program(name)):
-            shutil.rmtree(path, ignore_errors=True)
+    return True
 
 
 def digest(folder: Path) -> str:

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import xxhash
 
-from paddle_node import full_disk
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataFile, DataManifest
 from paddle_node.failure import BadData, Failure
-from paddle_node.retry import naming
+from paddle_node.retry import disk_full, naming
 from paddle_node.staging import local_disk
 from paddle_node.staging.local_disk import LocalDisk
 from paddle_node.training import passes
@@ -133,7 +132,7 @@ def _copied(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
         with ThreadPoolExecutor(WORKERS) as pool:
             copied = sum(pool.map(lambda name: _copy(files[name][0], copy / name, files[name][1]), files))
     except OSError as error:
-        full = full_disk.is_full(error)
+        full = disk_full(error)
         if not full and error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
             raise  # It is the volume that failed.
         if full and local.when == local_disk.AUTO:

@@ -1,4 +1,4 @@
-"""One https:// address, resumed by range where the server supports ranges, else from the start.
+"""One https:// address, resumed by range where the server supports ranges.
 
 The standard library's client, because a connection must go to the very address that was checked, also behind a redirect.
 """
@@ -44,14 +44,14 @@ class HttpSource(Source):
             mark = _mark(response)
             if response.status == 200:
                 self._answer(response)  # Raises where its end cannot be seen.
+            # Without a mark nothing tells whether the rest would be of the same file.
             self.ranges = response.status == 206 and size is not None and bool(mark)
         name = unquote(urlsplit(self._address).path.rpartition("/")[2]).rpartition("/")[2]
         return [Object("source" if name in ("", ".", "..") else name, size, mark, self._address)]
 
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
         def ask(offset: int) -> Answer:
-            # Without a mark nothing tells whether the rest would be of the same file.
-            response = self._ask(f"bytes={offset}-" if offset and thing.mark else "")
+            response = self._ask(f"bytes={offset}-" if offset else "")
             try:
                 total = _total(response)
                 if _mark(response) != thing.mark or (thing.size is not None and total not in (thing.size, None)):
