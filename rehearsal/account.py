@@ -1,19 +1,17 @@
 """What a user brings to the deployed account before a job, and the AWS credentials that its pods get from the account.
 
-A pod's credentials are read from the emulated account, so that a stack which forgets them fails here as it would on AWS: EKS
-associates a pod's account in its namespace, or the nodes' launch template lets their role reach pods (two hops), and the role may
-read objects. The other pods simply have none. A pod with credentials also gets this machine's way out (proxy, certificates),
-because its data may lie at an https:// address; the others talk to nobody but each other.
+On EKS a pod has credentials where its account is associated in its namespace, so that a stack which forgets it fails here as it
+would on AWS; on a self-managed cluster the data job's pods have the nodes'. A pod with credentials also gets this machine's way
+out (proxy, certificates), because its data may lie at an https:// address; the others talk to nobody but each other.
 """
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from itertools import product
 from pathlib import Path
 
-from operations.account.bucket_upload import object_of, put
+from operations.account.bucket_upload import object_of
 from rehearsal.cloud import Cloud
 from rehearsal.pods.pod import Identity
 
@@ -24,7 +22,7 @@ def upload(cloud: Cloud, source: Path, address: str) -> None:
     """Put `source` at `address` (s3://bucket/key), over an earlier version of it, which the destroy has to cope with."""
     client = cloud.client("s3")
     client.put_object(**object_of(address), Body=b"an earlier version\n")
-    put(client, source, address)
+    client.upload_file(str(source), **object_of(address))
 
 
 def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "") -> str:
@@ -63,28 +61,4 @@ def pod_identity(cloud: Cloud, cluster: str) -> Identity:
 
 def node_role(cloud: Cloud, data_account: str) -> Identity:
     """By the instance metadata of a self-managed cluster's nodes, which the data job's pods alone may reach."""
-    iam, buckets = cloud.client("iam"), cloud.client("s3").list_buckets()["Buckets"]
-    sources = [f"arn:aws:s3:::{bucket['Name']}/sources/data" for bucket in buckets]
-
-    def may_read(role: str, source: str) -> bool:
-        asked = {"PolicySourceArn": role, "ActionNames": ["s3:GetObject"], "ResourceArns": [source]}
-        return bool(iam.simulate_principal_policy(**asked)["EvaluationResults"][0]["EvalDecision"] == "allowed")
-
-    @cache
-    def variables(namespace: str, account: str) -> Mapping[str, str]:
-        ways = product(_roles_within_reach(cloud), sources) if account == data_account else ()
-        return _credentials(cloud) if any(may_read(*way) for way in ways) else {}
-
-    return variables
-
-
-def _roles_within_reach(cloud: Cloud) -> Iterator[str]:
-    """ARNs of the roles of machines whose metadata pods reach."""
-    ec2, iam = cloud.client("ec2"), cloud.client("iam")
-    for template in ec2.describe_launch_templates()["LaunchTemplates"]:
-        versions = ec2.describe_launch_template_versions(LaunchTemplateId=template["LaunchTemplateId"], Versions=["$Latest"])
-        data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-        profile = data.get("IamInstanceProfile", {}).get("Arn")
-        if profile and data.get("MetadataOptions", {}).get("HttpPutResponseHopLimit", 1) >= 2:
-            found = iam.get_instance_profile(InstanceProfileName=profile.rpartition("/")[2])["InstanceProfile"]
-            yield from (role["Arn"] for role in found["Roles"])
+    return lambda namespace, account: _credentials(cloud) if account == data_account else {}

@@ -1,35 +1,14 @@
-"""A PaddleJob's training in a rehearsal: its pods run, told what the operator would tell them, to a trained model.
+"""A PaddleJob's training in a rehearsal: its pods run, told what the operator would tell them.
 
 Limits: this project's image stands for every other, and where an image brings the program along, as the operator guide's
-demos do, a program of examples/paddlejob/programs for the same mode stands for it; there is no GPU; Service names
-resolve where the machine lets a process have an /etc/hosts of its own, else pods get the addresses. The rehearsal says which.
+demos do, a program of examples/paddlejob/programs for the same mode stands for it; there is no GPU; pods get addresses in
+place of Service names. The rehearsal says which.
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from rehearsal.pods.manifests import Manifests, PaddleJob, Replicas
-
-_ERRORS = frozenset({"rmse", "mse", "mae", "loss"})
-"""Metrics of which less is better."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What the program printed as its one line of JSON."""
-
-    metric: str
-    value: float
-    baseline: float
-    first_loss: float
-    last_loss: float
-
-    @property
-    def better(self) -> bool:
-        """Than the baseline."""
-        return self.value < self.baseline if self.metric in _ERRORS else self.value > self.baseline
 
 
 def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJob:
@@ -59,7 +38,7 @@ def _running(replicas: Replicas, program: Path) -> Replicas:
     return replicas.model_copy(update={"template": replicas.template.model_copy(update={"containers": (told, *others)})})
 
 
-def differences(job: PaddleJob, read: Manifests, image: str, *, gpus: int, names: bool) -> Iterator[str]:
+def differences(job: PaddleJob, read: Manifests, image: str, *, gpus: int) -> Iterator[str]:
     """What is other here than on a cluster, a sentence each."""
     if not _brings_its_program(job, read, image):
         named = sorted({replicas.template.containers[0].image for replicas in job.roles.values()})
@@ -70,21 +49,4 @@ def differences(job: PaddleJob, read: Manifests, image: str, *, gpus: int, names
         nccl = "" if "ps" in job.roles else ", and workers talk by gloo instead of NCCL"
         yield f"no GPU here: pods that would get {gpus} each compute on the CPU{nccl}"
     if job.intranet == "Service":
-        yield (
-            "Service names resolve by an /etc/hosts of the pods' own"
-            if names
-            else "this machine lets no pod have an /etc/hosts of its own: pods get addresses in place of Service names"
-        )
-
-
-def measured(log: Path) -> Measured | None:
-    """The last line of worker 0's log that is JSON with a metric, its baseline and two losses; None where there is none."""
-    for line in reversed(log.read_text(errors="replace").splitlines()):
-        try:
-            found = json.loads(line)
-            (metric,) = set(found) - {"baseline", "first_loss", "last_loss"}
-            numbers = [float(found[key]) for key in (metric, "baseline", "first_loss", "last_loss")]
-        except (ValueError, TypeError, KeyError):
-            continue
-        return Measured(metric, *numbers)
-    return None
+        yield "pods get addresses in place of Service names"

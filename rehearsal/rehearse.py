@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from paddle_node import contract
 from paddle_node.contract import JobFolder, Variable
 
 from k8s_charts.deployed import pushed, read
@@ -31,11 +30,9 @@ from rehearsal.evaluation import evaluate
 from rehearsal.inventory import Inventory, Resource, retained
 from rehearsal.pods import manifests
 from rehearsal.pods.addresses import ROOM, AddressBlock
-from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.environment import expand
 from rehearsal.pods.job import JobResult, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests, PaddleJob
-from rehearsal.pods.paddle_job import PORT as OPERATORS_PORT
 from rehearsal.pods.paddle_job import run_paddle_job
 from rehearsal.pods.pod import Host
 from rehearsal.record import Recorder
@@ -92,7 +89,6 @@ class Rehearsal:
         self._recorder = Recorder(job, state.folder, self._interpreter)
         with ExitStack() as stack:
             addresses = stack.enter_context(AddressBlock())
-            addresses.check(_ports(job))
             cloud, before = self._deploy(state, stack)
             host = self._host(cloud, state)
             self._bring(cloud, host)
@@ -164,7 +160,7 @@ class Rehearsal:
         return found
 
     def _command(self, host: Host, addresses: AddressBlock, folder: JobFolder) -> Results:
-        """A command of the user's: it ran to its end on all pods, and may have printed what it measured."""
+        """A command of the user's: it ran to its end on all pods."""
         job, training = self.job, host.manifests.jobs[-1]
         if job.gpus.count:
             self.screen.remark(f"no GPU here: processes that would get one of {job.gpus.count} compute on the CPU, by gloo")
@@ -173,35 +169,24 @@ class Rehearsal:
             counts = f"{job.trainers} pods with {job.chosen_processes} processes each"
             phase.result = f"{counts} ran to their end{_replaced(result)}"
         several = folder.node(0) / "rank-0.log"
-        found = self._printed(several if several.exists() else folder.train_log(0))
-        return Results.of_program(job, found, host.logs, folder)
+        return Results.of_program(job, several if several.exists() else folder.train_log(0), host.logs, folder)
 
     def _paddle_job(self, host: Host, addresses: AddressBlock) -> Results:
-        """Controller paddlejob: split where there is data, run the operator's pods, and show what worker 0 measured."""
+        """Controller paddlejob: split where there is data, and run the operator's pods."""
         if host.manifests.jobs:
             self._split(host, addresses)
         (written,) = host.manifests.paddle_jobs
         here = written, host.manifests, self._image
         runs = paddle_job.ready(*here, self.project)
         with self.screen.phase("train") as phase:
-            for difference in paddle_job.differences(*here, gpus=self.job.gpus.count, names=private_mounts_work()):
+            for difference in paddle_job.differences(*here, gpus=self.job.gpus.count):
                 self.screen.remark(difference)
             result = self._run(runs, run_paddle_job(runs, host, addresses, PodScreen(self.screen)))
             counts = " and ".join(f"{replicas.count} {role}" for role, replicas in written.roles.items())
             phase.result = f"{counts} pods ran to their ends"
         container = written.worker.template.containers[0].name
         log = next(end for end in result.ended if end.name == f"{written.name}-worker-0").logs[container]
-        return Results.of_program(self.job, self._printed(log), log.parent)
-
-    def _printed(self, log: Path) -> paddle_job.Measured | None:
-        with self.screen.phase("measure") as phase:
-            found = paddle_job.measured(log)
-            phase.result = (
-                f"{found.metric} {found.value:.3f} (baseline: {found.baseline:.3f}), as worker 0 printed it"
-                if found
-                else "the program printed no line of JSON with a metric"
-            )
-        return found
+        return Results.of_program(self.job, log, log.parent)
 
     def _run(self, job: Job | PaddleJob, work: Coroutine[Any, Any, JobResult], failed: str = "training failed") -> JobResult:
         """Runs a Job to its end, and records it. Raises Failed with the last lines of the pod that ended it."""
@@ -265,8 +250,6 @@ class Rehearsal:
         """Once: what of the manifests one machine cannot show; each with its reason in a file."""
         reasons.write_text("".join(f"{', '.join(names)}: {reason}\n" for reason, names in read.without_effect))
         names = sorted({name for _, names in read.without_effect for name in names})
-        if not private_mounts_work():
-            self.screen.remark("this machine lets no pod have mounts of its own: what is mounted read-only can be written")
         which = ", ".join(names) if self._verbose else f"{len(names)} fields of the manifests (VERBOSE=1 names them)"
         self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
 
@@ -292,15 +275,6 @@ class Rehearsal:
             but = f" but for {len(left)} that retain keeps" if left else ""
             phase.result = f"cdk destroy --all: the inventory is as before{but}"
         return tuple(left)
-
-
-def _ports(job: TrainingJob) -> list[int]:
-    """Where the job's pods will listen, each on its own address."""
-    if job.controller == "paddlejob":
-        return [OPERATORS_PORT]
-    if job.command is not None:
-        return [job.ports.control, *(job.ports.first + contract.MASTER_PORTS + number for number in range(2))]
-    return [job.ports.control, *job.ports.pserver, contract.TRAINER_PORTS_FROM]
 
 
 def _replaced(result: JobResult) -> str:

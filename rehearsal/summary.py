@@ -15,11 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from k8s_charts.spec import TrainingJob
+from operations.cluster import log_stream
 from operations.commands.evaluate import Evaluation
 from operations.commands.results import goodput
 from operations.jobs.training_metrics import Pass
 from rehearsal.inventory import Resource
-from rehearsal.paddle_job import Measured
+from rehearsal.pods.job import last_lines
 from rehearsal.screen import Phase
 
 
@@ -30,8 +31,8 @@ class Results:
     job: TrainingJob
     rows: Mapping[str, str | Text]
     """What to say, by the word that it is about."""
-    better: bool | None
-    """Than a constant guess; None: nothing was measured."""
+    better: bool = True
+    """Than a constant guess, where the model was measured."""
     retained: tuple[Resource, ...] = ()
 
     @classmethod
@@ -40,7 +41,7 @@ class Results:
         rest = f" on {found.records:,} rows that no trainer saw; {found.baseline_of}: {found.baseline:.3f}"
         where = f"in {shown(folder.root)}/ until the next rehearsal"
         rows: dict[str, str | Text] = {
-            found.metric: _measured(found.value, found.better, rest),
+            found.metric: Text.assemble((f"{found.value:.3f}", "bold green" if found.better else "bold yellow"), rest),
             "loss": f"{passes[0].loss:.4f} -> {passes[-1].loss:.4f}; `paddle-aws board` draws it",
             **_goodput(folder),
             "files": f"{where}: paddle-aws board, status, logs, results, evaluate",
@@ -48,16 +49,10 @@ class Results:
         return cls(job, rows, found.better)
 
     @classmethod
-    def of_program(cls, job: TrainingJob, found: Measured | None, logs: Path, folder: JobFolder | None = None) -> Self:
-        """Of any other program, whose output is known to itself alone."""
-        where = {**_goodput(folder), "logs": f"of each pod in {shown(logs)}/"}
-        if found is None:
-            return cls(job, {"metric": "none: worker 0 printed no line of JSON with one", **where}, None)
-        rows: dict[str, str | Text] = {
-            found.metric: _measured(found.value, found.better, f" as worker 0 measured it; baseline: {found.baseline:.3f}"),
-            "loss": f"{found.first_loss:.4f} -> {found.last_loss:.4f}",
-        }
-        return cls(job, rows | where, found.better)
+    def of_program(cls, job: TrainingJob, log: Path, logs: Path, folder: JobFolder | None = None) -> Self:
+        """Of any other program: what it printed last may be what it measured; `log`: worker 0's."""
+        printed = Text("\n".join(map(log_stream.clean, last_lines(log, 5).splitlines())) or "nothing")
+        return cls(job, {"printed": printed, **_goodput(folder), "logs": f"{shown(log)}; of each pod in {shown(logs)}/"})
 
 
 def _goodput(folder: JobFolder | None) -> dict[str, str]:
@@ -78,9 +73,8 @@ def summary(results: Results, phases: Sequence[Phase], seconds: float) -> Render
     grid.add_row("time", ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in phases) + f": {seconds:.0f} s in all")
     but = f", but for {len(results.retained)} resources that `retain: true` keeps" if results.retained else ""
     grid.add_row("account", f"as it was before the deploy{but}")
-    useless = results.better is False
-    title = "trained, but no better than a constant guess" if useless else "trained and gone again"
-    style = "yellow" if useless else "green"
+    title = "trained and gone again" if results.better else "trained, but no better than a constant guess"
+    style = "green" if results.better else "yellow"
     panel = Panel(grid, title=f"{results.job.name}: {title}", border_style=style, title_align="left")
     return Group(Text(), *(Text(f"kept  {resource}", style="dim") for resource in results.retained), panel)
 
@@ -89,7 +83,3 @@ def shown(path: Path) -> str:
     """Relative to where the user is."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-def _measured(value: float, better: bool, rest: str) -> Text:
-    return Text.assemble((f"{value:.3f}", "bold green" if better else "bold yellow"), rest)

@@ -108,9 +108,3 @@ def _answer(module_name: str, request: Any, **_: Any) -> Any:
     return botocore.awsrequest.AWSResponse(
         request.url, status, answered, HTTPResponse(io.BytesIO(content), preload_content=False)
     )
-
-
-def warm() -> None:
-    """Load AWS's models ahead: a service's first call would hold up the event loop for them."""
-    for service in ("ec2", "s3", "eks", "route53", "iam", "budgets"):
-        _session.get_service_model(service)

@@ -6,57 +6,26 @@ has what is still missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from calls import call, client
-from ministack.core.responses import get_account_id, get_region, new_uuid
+from calls import client
+from ministack.core.responses import new_uuid
 from ministack.services import ec2, eks, s3
 from ministack.services.cloudformation import provisioners
-from resource_types import Call, Made, Properties, after, around
+from resource_types import Call, Properties, after, around
 
 
 def apply() -> None:
     """Put every repair in place."""
-    after("AWS::S3::Bucket", _bucket_configured)
     around("AWS::S3::Bucket", delete=_bucket_delete)
-    provisioners._STACK_TAG_PROPERTY["AWS::S3::Bucket"] = ("Tags", "list")
-    s3._resolve_sse_write_headers = _with_default_key(s3._resolve_sse_write_headers)
     # Fn::GetAtt CidrBlock: MiniStack has the VPC's defaults only.
     after("AWS::EC2::VPC", lambda vpc, old, new: {"CidrBlock": ec2._vpcs[vpc]["CidrBlock"]})
     after("AWS::EKS::Cluster", _cluster_completed)
     around("AWS::EKS::Cluster", delete=_cluster_delete)
     after("AWS::EKS::Nodegroup", _nodegroup_completed)
-    around("AWS::Route53::HostedZone", create=_zone_create)
 
 
-# S3: MiniStack keeps versioning, CORS, the public access block, notifications and websites only.
-
-
-def _bucket_configured(name: str, old: Properties, new: Properties) -> None:
-    def put(what: str, **given: Any) -> None:
-        call("s3", f"put_bucket_{what}", {"Bucket": name, **given})
-
-    if rules := (new.get("BucketEncryption") or {}).get("ServerSideEncryptionConfiguration"):
-        told = [{f"Apply{key}" if key.startswith("Server") else key: value for key, value in rule.items()} for rule in rules]
-        put("encryption", ServerSideEncryptionConfiguration={"Rules": told})
-    if tags := new.get("Tags"):
-        put("tagging", Tagging={"TagSet": tags})
-
-
-KEY_HEADER = "x-amz-server-side-encryption-aws-kms-key-id"
-
-
-def _with_default_key(resolve: Callable[[dict[str, str], str], Any]) -> Callable[[dict[str, str], str], Any]:
-    """A write with aws:kms and no key takes the bucket's key or the account's aws/s3; MiniStack refuses it."""
-
-    def resolved(headers: dict[str, str], bucket: str) -> Any:
-        if headers.get("x-amz-server-side-encryption") == "aws:kms" and not headers.get(KEY_HEADER):
-            default = s3._bucket_default_sse_headers(bucket).get(KEY_HEADER)
-            headers = headers | {KEY_HEADER: default or f"arn:aws:kms:{get_region()}:{get_account_id()}:alias/aws/s3"}
-        return resolve(headers, bucket)
-
-    return resolved
+# S3.
 
 
 def _bucket_delete(delete: Call, bucket: str, props: Properties) -> None:
@@ -114,23 +83,3 @@ def _nodegroup_completed(name: str, old: Properties, new: Properties) -> dict[st
         if kept in new:
             group[kept[0].lower() + kept[1:]] = provisioners._pascal_to_camel(new[kept])
     return {"Id": f"{new['ClusterName']}/{name}"}
-
-
-# Route 53: MiniStack makes every zone of a stack a public one.
-
-
-def _zone_create(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
-    vpcs = [{"VPCRegion": vpc.get("VPCRegion", get_region()), "VPCId": vpc["VPCId"]} for vpc in props.get("VPCs") or []]
-    api = client("route53")
-    made = api.create_hosted_zone(
-        Name=props["Name"],
-        CallerReference=new_uuid(),
-        HostedZoneConfig={"Comment": (props.get("HostedZoneConfig") or {}).get("Comment", ""), "PrivateZone": bool(vpcs)},
-        **({"VPC": vpcs[0]} if vpcs else {}),
-    )
-    zone = made["HostedZone"]["Id"].rpartition("/")[2]
-    for vpc in vpcs[1:]:
-        api.associate_vpc_with_hosted_zone(HostedZoneId=zone, VPC=vpc)
-    if tags := props.get("HostedZoneTags"):
-        api.change_tags_for_resource(ResourceType="hostedzone", ResourceId=zone, AddTags=tags)
-    return zone, {"Id": zone, "NameServers": made.get("DelegationSet", {}).get("NameServers", [])}

@@ -110,7 +110,6 @@ def apply() -> None:
     after("AWS::EKS::AccessEntry", _entry_policies)
     after("AWS::IAM::Group", _group_policies)
     around("AWS::IAM::Group", delete=_group_delete)
-    after("AWS::Budgets::Budget", _budget_notifications)
 
 
 def _gone_is_deleted(delete: Callable[[str, Properties], object]) -> Callable[[str, Properties], None]:
@@ -256,17 +255,6 @@ def _group_policies(name: str, old: Properties, new: Properties) -> None:
 def _group_delete(delete: Call, name: str, props: Properties) -> None:
     _group_policies(name, props, {})
     delete(name, props)
-
-
-def _budget_notifications(name: str, old: Properties, new: Properties) -> None:
-    """A new budget is made with its own; later they have calls of their own."""
-    of = {"AccountId": get_account_id(), "BudgetName": name}
-    before, after = (props.get("NotificationsWithSubscribers") or [] for props in (old, new))
-    if old and before != after:
-        for item in before:
-            call("budgets", "delete_notification", {**of, "Notification": item["Notification"]})
-        for item in after:
-            call("budgets", "create_notification", {**of, **item})
 
 
 TYPES = {

@@ -17,7 +17,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,6 @@ async def ended() -> None:
 
 def announced(app: Any, port: int) -> Any:
     """`app`, which prints the port once it is ready, and answers the inventory beside MiniStack's own paths."""
-    import calls
     import stores
 
     async def wrapped(scope: Any, receive: Any, send: Any) -> None:
@@ -69,7 +67,6 @@ def announced(app: Any, port: int) -> Any:
                 await send(message)
                 if message["type"] == "lifespan.startup.complete":
                     print(json.dumps({"port": port}), flush=True)
-                    threading.Thread(target=calls.warm, daemon=True).start()
 
             await app(scope, receive, announce)
         elif scope["type"] == "http" and scope["path"] == "/_rehearsal/inventory":

@@ -4,11 +4,10 @@ A block is a /24 of 127.0.0.0/8, claimed by a socket bound in it for as long as 
 frees it even when the rehearsal is killed. Linux answers on all of 127.0.0.0/8 without any set-up.
 """
 
-import errno
 import json
 import random
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from itertools import cycle
 from pathlib import Path
@@ -34,20 +33,6 @@ class AddressBlock(AbstractContextManager["AddressBlock"]):
     def next(self) -> str:
         """The next pod's address: a pod that replaces another has another address, as in a cluster."""
         return f"{self.prefix}.{next(self._hosts)}"
-
-    def check(self, ports: Iterable[int]) -> None:
-        """Raises BadInput where a program of this machine listens at one of the ports on every address, so on the block's."""
-        for port in ports:
-            try:
-                # As the pods' own programs do.
-                socket.create_server((f"{self.prefix}.{_CLAIM_HOST}", port), backlog=1).close()
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    continue
-                raise BadInput(
-                    f"port {port} is taken on all addresses of this machine, and the job's pods listen there: "
-                    "end what holds it (`ss -ltnp` names it), or choose other ports in the job file"
-                ) from None
 
     def __exit__(self, *error: object) -> None:
         self._claim.close()

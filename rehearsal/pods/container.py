@@ -2,52 +2,31 @@
 
 import asyncio
 import contextlib
-import functools
-import json
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 _INIT = Path(__file__).with_name("container_init.py")
-
-
-class Bind(NamedTuple):
-    """`source` lies over `target`, for one container alone; targets within others come after them."""
-
-    source: Path
-    target: Path
-    read_only: bool = False
-
-
-def _argument(binds: Sequence[Bind]) -> str:
-    return json.dumps([[str(bind.source), str(bind.target), bind.read_only] for bind in binds])
 
 
 class RunningContainer:
     """A started container. `wait()` gives its exit code as a container runtime reports it."""
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, environment: Mapping[str, str], folder: Path, log: Path, binds: Sequence[Bind]
-    ) -> None:
-        self._process, self.environment, self.log = process, environment, log
-        self._folder, self._binds = folder, binds
+    def __init__(self, process: asyncio.subprocess.Process, environment: Mapping[str, str], folder: Path, log: Path) -> None:
+        self._process, self.environment, self._folder, self.log = process, environment, folder, log
 
     @classmethod
-    async def start(
-        cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path, binds: Sequence[Bind] = ()
-    ) -> Self:
+    async def start(cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> Self:
         """Start `argv` in `folder` with exactly `environment`; both its streams go to the file `log`."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", str(_INIT), _argument(binds), *argv,
+                sys.executable, "-I", "-S", str(_INIT), *argv,
                 stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output,
                 env=dict(environment), cwd=folder, start_new_session=True,
             )  # fmt: skip
-        return cls(process, environment, folder, log, binds)
+        return cls(process, environment, folder, log)
 
     async def wait(self) -> int:
         code = await self._process.wait()
@@ -70,7 +49,7 @@ class RunningContainer:
 
     async def run_beside(self, argv: Sequence[str], timeout: float, log: Path) -> int:
         """Runs a probe's command, which sees what the container sees; 124 when `timeout` seconds were not enough."""
-        probe = await type(self).start(argv, self.environment, self._folder, log, self._binds)
+        probe = await type(self).start(argv, self.environment, self._folder, log)
         try:
             # Not `wait_for`: before Python 3.12 it forgets to be cancelled where the command ends in the same moment.
             async with asyncio.timeout(timeout):
@@ -84,15 +63,3 @@ class RunningContainer:
     def _orders(self) -> asyncio.StreamWriter:
         assert self._process.stdin is not None
         return self._process.stdin
-
-
-@functools.cache
-def private_mounts_work() -> bool:
-    """Whether this machine lets a container have mounts of its own: some keep such namespaces to root."""
-    with tempfile.TemporaryDirectory() as folder:
-        binds = _argument([Bind(Path(folder), Path(folder), read_only=True)])
-        # Its standard input stays open: an end there is the order to end.
-        with subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_INIT), binds, "true"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder
-        ) as process:
-            return process.wait() == 0

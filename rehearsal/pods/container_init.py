@@ -2,13 +2,11 @@
 
 It exits with the first process's code (128 + signal when one ended it), as a container runtime reports it. On standard input the
 byte T asks the first process to terminate, and the end of file kills everything at once, so that a rehearsal that is killed takes
-its pods along. Run as `python -I -S container_init.py mounts program argument...`: `mounts` is JSON, [[source, target,
-read-only], ...], of what lies over other files and folders for these processes alone.
+its pods along. Run as `python -I -S container_init.py program argument...`.
 """
 
 import contextlib
 import ctypes
-import json
 import os
 import select
 import signal
@@ -19,10 +17,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 _CANNOT_START = 128
 _LONGEST_TMPDIR = 50
 """Bytes: programs put sockets there (Python's multiprocessing does), whose whole path may have 107."""
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE, _MS_RELATIME = 0x1, 0x20, 0x1000, 0x4000, 0x80000, 0x200000
-_ST_RELATIME, _SAME_IN_BOTH = 0x1000, 0xC0E
-"""Flags of a mount that its read-only copy has to keep: most have one number in statvfs and in mount."""
 
 
 def _descendants() -> list[int]:
@@ -70,46 +64,9 @@ def _end_all() -> None:
         time.sleep(0.01)
 
 
-def _mount(mounts: list[tuple[str, str, bool]]) -> None:
-    """Makes the mounts in a mount namespace of this process's own. Raises OSError where that is not allowed."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    user, group = os.getuid(), os.getgid()
-    if libc.unshare(_CLONE_NEWNS) != 0:
-        # Not root: a user namespace, in which this user stays who it is, gives the right.
-        if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) != 0:
-            raise OSError(ctypes.get_errno(), "no mount namespace of its own")
-        for name, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-            with open(f"/proc/self/{name}", "w") as setting:  # noqa: PTH123
-                setting.write(line)
-
-    def mount(source: str, target: str, flags: int) -> None:
-        if libc.mount(os.fsencode(source), os.fsencode(target), None, flags, None) != 0:
-            error = ctypes.get_errno()
-            raise OSError(error, f"{target}: {os.strerror(error)}")
-
-    # Nothing mounted here reaches the machine.
-    mount("none", "/", _MS_REC | _MS_SLAVE)
-    for source, target, read_only in mounts:
-        mount(source, target, _MS_BIND | _MS_REC)
-        if read_only:
-            has = os.statvfs(target).f_flag
-            kept = has & _SAME_IN_BOTH | (_MS_RELATIME if has & _ST_RELATIME else 0)
-            mount("none", target, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
-
-
 def main() -> int:
     """Run the program named by the arguments; its exit code."""
-    mounts, *argv = json.loads(sys.argv[1]), *sys.argv[2:]
-    if mounts:
-        here = os.getcwd()  # noqa: PTH109
-        try:
-            _mount(mounts)
-            # The same path again: a mount may lie over it now.
-            os.makedirs(here, exist_ok=True)  # noqa: PTH103
-            os.chdir(here)
-        except OSError as error:
-            os.write(2, f"a container cannot have its mounts here: {error.strerror}\n".encode())
-            return _CANNOT_START
+    argv = sys.argv[1:]
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     awake, wake = os.pipe()
     os.set_blocking(wake, False)

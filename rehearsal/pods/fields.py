@@ -70,17 +70,6 @@ def _matches(path: str, fields: Mapping[str, object]) -> str | None:
     return None
 
 
-_OPERATORS = {("CustomResourceDefinition", "paddlejobs.batch.paddlepaddle.org"), ("Deployment", "paddle-operator")}
-"""Kinds and names, or labels, of the PaddleJob operator's own objects."""
-
-
-def _is_the_operators(document: Mapping[str, Any]) -> bool:
-    """Whether the document is the PaddleJob operator's own."""
-    metadata = document.get("metadata", {})
-    label = metadata.get("labels", {}).get("app.kubernetes.io/name")
-    return bool(_OPERATORS & {(document.get("kind"), metadata.get("name")), (document.get("kind"), label)})
-
-
 def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
     """What of `documents` will have no effect here, grouped by reason.
 
@@ -90,9 +79,6 @@ def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
     for document in documents:
         kind = str(document.get("kind", ""))
         name = f"{kind} {document.get('metadata', {}).get('name', '')}".strip()
-        if _is_the_operators(document):
-            without.setdefault("the rehearsal itself plays the PaddleJob operator", set()).add(kind)
-            continue
         if kind in _KINDS_REFUSED:
             raise BadInput(f"{name} cannot be rehearsed: {_KINDS_REFUSED[kind]}")
         if kind in _KINDS_WITHOUT_EFFECT:

@@ -1,7 +1,7 @@
 """The trainer image without a container engine: the files that trainer_image/Dockerfile copies, where it puts them.
 
-A file that no COPY line of the last stage names, or that `Dockerfile.dockerignore` leaves out, is missing in a rehearsed pod as
-it would be in a container. Python and its packages come from `.venv-image`, which is locked by the same file as the image's.
+A file that no COPY line of the last stage names is missing in a rehearsed pod as it would be in a container. Python and its
+packages come from `.venv-image`, which is locked by the same file as the image's.
 """
 
 import re
@@ -21,8 +21,6 @@ class Image:
     """The words of each COPY line: sources, then the destination."""
     environment: dict[str, str]
     working_dir: str
-    ignored: tuple[str, ...] = ()
-    """Patterns of files that are left out, relative to the folder that the image is built from."""
 
     def lay_out(self, context: Path, root: Path) -> None:
         """Put the image's files below `root`; `context` is the folder the image is built from."""
@@ -31,19 +29,13 @@ class Image:
             target = _below(root, destination)
             for source in (context / source for source in sources):
                 if source.is_dir():
-                    shutil.copytree(
-                        source, target, dirs_exist_ok=True, ignore=lambda folder, names: self._left_out(context, folder, names)
-                    )
+                    shutil.copytree(source, target, dirs_exist_ok=True)
                 elif source.is_file():
                     file = target / source.name if destination.endswith("/") else target
                     file.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(source, file)
                 else:
                     raise BadInput(f"trainer_image/Dockerfile: COPY {source.relative_to(context)}: no such file or folder")
-
-    def _left_out(self, context: Path, folder: str, names: list[str]) -> list[str]:
-        here = Path(folder).relative_to(context)
-        return [name for name in names if any((here / name).match(pattern) for pattern in self.ignored)]
 
 
 def read(dockerfile: Path) -> Image:
@@ -60,7 +52,7 @@ def read(dockerfile: Path) -> Image:
             environment |= {name: value for name, _, value in (word.partition("=") for word in words)}
         elif instruction == "WORKDIR":
             working_dir = rest
-    return Image(tuple(copies), environment, working_dir, _ignored(dockerfile))
+    return Image(tuple(copies), environment, working_dir)
 
 
 def _last_stage(text: str) -> list[tuple[str, str]]:
@@ -69,13 +61,6 @@ def _last_stage(text: str) -> list[tuple[str, str]]:
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
     words = [line.strip().partition(" ") for line in joined.rpartition("FROM ")[2].splitlines()]
     return [(instruction.upper(), rest.strip()) for instruction, _, rest in words]
-
-
-def _ignored(dockerfile: Path) -> tuple[str, ...]:
-    """Lines of the Dockerfile's own ignore file that name something; `**` and `!` say what else a builder is sent."""
-    file = dockerfile.with_name(f"{dockerfile.name}.dockerignore")
-    lines = [line.strip() for line in file.read_text().splitlines()] if file.exists() else []
-    return tuple(line.removeprefix("**/") for line in lines if line and line != "**" and not line.startswith(("#", "!")))
 
 
 def _below(root: Path, container_path: str) -> Path:

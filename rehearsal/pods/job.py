@@ -169,8 +169,8 @@ def _with_index(template: PodTemplate) -> PodTemplate:
 
 
 def last_lines(log: Path, count: int = 20) -> str:
-    """The end of a log, for a message that says why."""
+    """The end of a log, without empty lines, for a message that says why."""
     try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
+        return "\n".join([line for line in log.read_text(errors="replace").splitlines() if line.strip()][-count:])
     except OSError:
         return ""

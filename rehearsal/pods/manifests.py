@@ -1,6 +1,6 @@
 """The written manifests, read into typed objects: what the rest of the rehearsal knows of Kubernetes.
 
-A field here is one that is honoured (fields.yaml holds the lists); a mount without its volume and the like is one sentence.
+A field here is one that is honoured (fields.yaml holds the lists).
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,6 @@ class Mount(_Part):
     volume: str = _at("name")
     path: str = _at("mountPath")
     sub_path: str = _at("subPath", default="")
-    read_only: bool = _at("readOnly", default=False)
 
 
 class Probe(_Part):
@@ -199,7 +198,6 @@ class Manifests:
     claims: Mapping[str, bool]
     """By name; True: what the kubelet makes there belongs to the pod's user, as behind an EFS access point, not to root."""
     config_maps: Mapping[str, Mapping[str, str]]
-    service_accounts: frozenset[str]
     without_effect: tuple[fields.WithoutEffect, ...] = ()
     paddle_jobs: tuple[PaddleJob, ...] = ()
 
@@ -228,14 +226,15 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
         services=tuple(_read(Service, document) for document in by_kind.get("Service", [])),
         claims={d["metadata"]["name"]: "csi" in volumes.get(d["spec"].get("volumeName"), {}) for d in claims},
         config_maps={d["metadata"]["name"]: d.get("data", {}) for d in by_kind.get("ConfigMap", [])},
-        service_accounts=frozenset(d["metadata"]["name"] for d in by_kind.get("ServiceAccount", [])),
         without_effect=tuple(without_effect),
         paddle_jobs=tuple(_read(PaddleJob, document) for document in by_kind.get("PaddleJob", [])),
     )
     templates = [(job.template, f"Job {job.name}") for job in manifests.jobs]
     templates += [(role.template, f"PaddleJob {job.name}") for job in manifests.paddle_jobs for role in job.roles.values()]
     for template, where in templates:
-        _check(template, where, manifests)
+        if template.token:
+            there = f"{where}: automountServiceAccountToken is true"
+            raise BadInput(f"{there}: there is no API server to ask here; use index discovery")
     wanted = {volume.claim for template, _ in templates for volume in template.volumes.values() if volume.claim}
     if elsewhere := sorted(f"claim {claim}" for claim in wanted - manifests.claims.keys()):
         note = fields.WithoutEffect("a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere))
@@ -261,21 +260,3 @@ def _read(kind: type[T], document: dict[str, Any]) -> T:
         where = f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"
         found = "missing" if first["type"] == "missing" else first["input"]
         raise BadInput(f"{where} is {found}: {first['msg']}") from None
-
-
-def _check(template: PodTemplate, where: str, manifests: Manifests) -> None:
-    """What is well-formed and cannot run here, and what leads nowhere."""
-    if template.token:
-        raise BadInput(f"{where}: automountServiceAccountToken is true: there is no API server to ask here; use index discovery")
-    for volume in template.volumes.values():
-        if volume.config_map is not None and volume.config_map not in manifests.config_maps:
-            raise BadInput(f"{where}: volume {volume.name}: there is no ConfigMap {volume.config_map} among the manifests")
-    for container in (*template.init_containers, *template.containers):
-        for name in container.config_maps:
-            if name not in manifests.config_maps:
-                raise BadInput(f"{where}: container {container.name}: there is no ConfigMap {name} among the manifests")
-        for mount in container.mounts:
-            if mount.volume not in template.volumes:
-                raise BadInput(f"{where}: container {container.name} mounts {mount.volume}, which is not among the pod's volumes")
-    if template.service_account not in {"default", *manifests.service_accounts}:
-        raise BadInput(f"{where}: serviceAccountName is {template.service_account}: no such ServiceAccount among the manifests")

@@ -5,15 +5,12 @@ ConfigMap of the job's name. One pod that fails fails the job. What the operator
 scaling, a lost pod made again) is not played.
 """
 
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from rehearsal.pods.addresses import AddressBlock
-from rehearsal.pods.container import private_mounts_work
 from rehearsal.pods.environment import PodFacts
 from rehearsal.pods.job import JobResult, Watcher, run_pods
 from rehearsal.pods.manifests import EnvironmentEntry, Job, PaddleJob, PodTemplate
@@ -45,9 +42,9 @@ def pods(job: PaddleJob) -> list[OperatorPod]:
     ]
 
 
-def _shared(job: PaddleJob, told: Mapping[str, str]) -> dict[str, str]:
+def _shared(job: PaddleJob, addresses: Mapping[str, str]) -> dict[str, str]:
     """What the operator writes into the job's ConfigMap, once all pods have addresses."""
-    servers, workers = ([told[pod.name] for pod in pods(job) if pod.role == role] for role in ROLES)
+    servers, workers = ([addresses[pod.name] for pod in pods(job) if pod.role == role] for role in ROLES)
     found = {
         "TRAINER_PORTS_NUM": str(PORTS),
         "PADDLE_PORT": str(DRAWN if job.intranet == "Service" else PORT),
@@ -68,40 +65,25 @@ def _endpoints(hosts: Sequence[str]) -> str:
     return ",".join(f"{host}:{PORT}" for host in hosts)
 
 
-def _hosts_file(file: Path, addresses: Mapping[str, str]) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in addresses.items())]
-    file.write_text("\n".join(lines) + "\n")
-    return file
-
-
 async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
     """Runs all pods to their ends. Cancelling it kills every one before it returns."""
     given = {pod.name: addresses.next() for pod in pods(job)}
-    by_name = job.intranet == "Service" and private_mounts_work()
-    # How pods reach each other: by the names of their own Services, or by address.
-    told = {name: name if by_name else address for name, address in given.items()}
-    config_maps = {**host.manifests.config_maps, job.name: _shared(job, told)}
+    config_maps = {**host.manifests.config_maps, job.name: _shared(job, given)}
     host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))
-    # A pod's own name is its address; here that name is the machine's.
-    files = {
-        name: _hosts_file(host.pods / f"{name}.hosts", {**given, socket.gethostname(): address}) if by_name else None
-        for name, address in given.items()
-    }
-    made = [partial(_pod, job, pod, host, given[pod.name], told[pod.name], files[pod.name]) for pod in pods(job)]
+    made = [partial(_pod, job, pod, host, given[pod.name]) for pod in pods(job)]
     # One pod that fails fails the job: the operator tries none again.
     rules = Job.model_construct(name=job.name, template=job.worker.template, back_off_limit=0)
     result = await run_pods(rules, made, watcher)
     return replace(result, reason="Completed" if result.succeeded else "Failed")
 
 
-def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str, told: str, etc_hosts: Path | None) -> Pod:
+def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str) -> Pod:
     template = pod.template
     first, *others = template.containers
     role = ROLES[pod.role]
-    own = {"POD_IP": told, "PADDLE_TRAINER_ID": str(pod.number), "TRAINING_ROLE": role, "PADDLE_TRAINING_ROLE": role}
+    own = {"POD_IP": address, "PADDLE_TRAINER_ID": str(pod.number), "TRAINING_ROLE": role, "PADDLE_TRAINING_ROLE": role}
     variables = (*first.environment, *(EnvironmentEntry(name=name, value=value) for name, value in own.items()))
     first = first.model_copy(update={"environment": variables, "config_maps": (*first.config_maps, job.name)})
     facts = PodFacts(pod.name, job.namespace, template.labels, template.annotations, address, template.service_account)
     template = template.model_copy(update={"containers": (first, *others)})
-    return Pod(host, template, facts, hostname=pod.name, etc_hosts=etc_hosts)
+    return Pod(host, template, facts, hostname=pod.name)

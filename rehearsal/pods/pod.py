@@ -11,7 +11,7 @@ from paddle_node import contract
 
 from operations.errors import BadInput
 from rehearsal.pods.addresses import Names
-from rehearsal.pods.container import Bind, RunningContainer, private_mounts_work
+from rehearsal.pods.container import RunningContainer
 from rehearsal.pods.environment import PodFacts, environment, expand
 from rehearsal.pods.image import Image
 from rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate
@@ -67,11 +67,9 @@ class PodEnd:
 class Pod:
     """A pod that `run()` starts and ends; `terminate()` is its deletion."""
 
-    def __init__(self, host: Host, template: PodTemplate, facts: PodFacts, hostname: str, etc_hosts: Path | None = None) -> None:
-        """`etc_hosts` is what the pod sees as /etc/hosts; None: the machine's own."""
+    def __init__(self, host: Host, template: PodTemplate, facts: PodFacts, hostname: str) -> None:
         self.host, self.template, self.facts, self.hostname = host, template, facts, hostname
         self.started: dict[str, RunningContainer] = {}
-        self._etc_hosts = etc_hosts
         self._leaving = False
         self._folder = host.pods / facts.name
         self._codes: dict[str, int] = {}
@@ -133,7 +131,7 @@ class Pod:
         folder = _inside(root, container.working_dir or self.host.image.working_dir)
         folder.mkdir(parents=True, exist_ok=True)
         argv = self._argv(container, root, variables)
-        running = await RunningContainer.start(argv, variables, folder, self.log(container.name), self._binds(container))
+        running = await RunningContainer.start(argv, variables, folder, self.log(container.name))
         self.started[container.name] = running
         if self._leaving:
             # The pod was deleted while this container was still being started.
@@ -183,27 +181,6 @@ class Pod:
                 shutil.rmtree(place)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(source)
-
-    def _binds(self, container: Container) -> list[Bind]:
-        """What lies over the machine's files for this container alone: on the volume is only what the container mounts of it.
-
-        Where a machine allows no such thing the links alone stand for the mounts: `..` then leads to the whole volume.
-        """
-        hosts = [Bind(self._etc_hosts, Path("/etc/hosts"))] if self._etc_hosts is not None else []
-        claimed = [mount for mount in _outer_first(container) if self.template.volumes[mount.volume].claim is not None]
-        if not private_mounts_work() or not any(mount.sub_path or mount.read_only for mount in claimed):
-            return hosts
-        seen = self._folder / "volumes" / f"{container.name} sees"
-        binds = []
-        for mount in claimed:
-            source, target = self._mounted(mount), _inside(seen, mount.sub_path)
-            if source.is_dir():
-                target.mkdir(parents=True, exist_ok=True)
-            else:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.touch()
-            binds.append(Bind(source, target, mount.read_only))
-        return [*binds, Bind(seen, self.host.volume), *hosts]
 
     def _mounted(self, mount: Mount) -> Path:
         volume = self.template.volumes[mount.volume]

@@ -13,7 +13,7 @@ import pytest
 from rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
-PARTS = [Path(__file__).parent / "parts" / f"{name}.py" for name in ("dependencies", "refusals")]
+PARTS = [Path(__file__).parent / "parts" / "refusals.py"]
 """What a rehearsal never meets: it deploys once, changes nothing, and looks nothing up."""
 Deploy = Callable[..., dict[str, Any]]
 
@@ -26,8 +26,9 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 @pytest.fixture
 def deploy(cloud: Cloud) -> Iterator[Deploy]:
-    """`deploy(name, template)` makes or changes a stack by boto3, and returns it as it then is, with what its events and outputs
-    say; deleted afterwards, the last one first."""
+    """`deploy(name, template)` makes or changes a stack by boto3, and returns it as it then is, with what its events say;
+    deleted afterwards, the last one first.
+    """
     api = cloud.client("cloudformation")
     made: list[str] = []
 
@@ -37,8 +38,7 @@ def deploy(cloud: Cloud) -> Iterator[Deploy]:
         made.append(name)
         found = settled(api, name)
         events = api.describe_stack_events(StackName=name)["StackEvents"]
-        outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
-        return {**found, "reasons": [event.get("ResourceStatusReason", "") for event in events], "outputs": outputs}
+        return {**found, "reasons": [event.get("ResourceStatusReason", "") for event in events]}
 
     yield deployed
     for name in dict.fromkeys(reversed(made)):

@@ -1,7 +1,5 @@
 """The emulated account as the rehearsal uses it: no command in it can reach a real one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -22,7 +22,7 @@ from rehearsal.account import record_image
 from rehearsal.cloud import ACCOUNT, Cloud, CloudError
 from rehearsal.inventory import Inventory
 
-from .conftest import PARTS
+from .conftest import PARTS, settled
 
 pytestmark = pytest.mark.slow
 
@@ -109,13 +109,6 @@ def node_groups(cloud: Cloud, cluster: str) -> dict[str, Any]:
     return {name: eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"] for name in names}
 
 
-def scaling_group(cloud: Cloud, word: str) -> dict[str, Any]:
-    """The Auto Scaling group with this word in its name."""
-    groups = cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-    [found] = [group for group in groups if word in group["AutoScalingGroupName"]]
-    return dict(found)
-
-
 def user_data(cloud: Cloud) -> list[str]:
     """Of the newest version of each launch template."""
     ec2 = cloud.client("ec2")
@@ -169,36 +162,20 @@ def test_a_life(begin: Callable[..., Life], row: dict[str, Any]) -> None:
 
 
 def theirs(cloud: Cloud, settings: Settings) -> None:
-    """A VPC, a key, a bucket and a file system with one mount target, which somebody else has made."""
-    ec2, efs = cloud.client("ec2"), cloud.client("efs")
-    vpc = ec2.create_vpc(CidrBlock="10.40.0.0/16")["Vpc"]["VpcId"]
-    subnets = {
-        zone: ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.40.{number}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
-        for number, zone in enumerate(("us-west-2a", "us-west-2b"))
-    }
-    settings["network"]["existing"] |= {"id": vpc, "private_subnets": subnets}
-    if "key" in settings:
-        settings["key"]["existing_arn"] = cloud.client("kms").create_key()["KeyMetadata"]["Arn"]
-    if "bucket" in settings:
-        where = {"LocationConstraint": "us-west-2"}
-        cloud.client("s3").create_bucket(Bucket=settings["bucket"]["existing_name"], CreateBucketConfiguration=where)
+    """A VPC, a key, a bucket, a file system, a cluster and a zone that somebody else has made: theirs.yaml."""
+    cloudformation = cloud.client("cloudformation")
+    cloudformation.create_stack(StackName="theirs", TemplateBody=Path(__file__).with_name("theirs.yaml").read_text())
+    made = settled(cloudformation, "theirs")
+    assert made["StackStatus"] == "CREATE_COMPLETE"
+    has = {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
+    subnets = {"us-west-2a": has["SubnetA"], "us-west-2b": has["SubnetB"]}
+    settings["network"]["existing"] |= {"id": has["Vpc"], "private_subnets": subnets}
     if "file_system" in settings:
-        group = ec2.create_security_group(GroupName="nfs", Description="theirs", VpcId=vpc)["GroupId"]
-        file_system = efs.create_file_system()["FileSystemId"]
-        efs.create_mount_target(FileSystemId=file_system, SubnetId=subnets["us-west-2a"], SecurityGroups=[group])
-        settings["file_system"]["existing"] |= {"id": file_system, "security_group": group}
-    if "existing" in settings.get("cluster", {}):
-        group = ec2.create_security_group(GroupName="cluster", Description="theirs", VpcId=vpc)["GroupId"]
-        cloud.client("eks").create_cluster(
-            name=settings["cluster"]["existing"]["name"],
-            roleArn="arn:aws:iam::000000000000:role/theirs",
-            resourcesVpcConfig={"subnetIds": list(subnets.values()), "securityGroupIds": [group]},
-        )
-        settings["cluster"]["existing"]["security_group"] = group
-        zone = cloud.client("route53").create_hosted_zone(
-            Name="corp.internal", CallerReference="theirs", VPC={"VPCRegion": "us-west-2", "VPCId": vpc}
-        )
-        settings["zone"]["existing"]["id"] = zone["HostedZone"]["Id"].rpartition("/")[2]
+        settings["key"]["existing_arn"] = has["Key"]
+        settings["file_system"]["existing"] |= {"id": has["FileSystem"], "security_group": has["Group"]}
+    else:
+        settings["cluster"]["existing"]["security_group"] = has["Group"]
+        settings["zone"]["existing"]["id"] = has["Zone"]
 
 
 def test_existing_network_key_bucket_and_file_system(begin: Callable[..., Life]) -> None:
@@ -257,10 +234,10 @@ def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
     assert life.end() == KEPT | {("s3", "object version")}
 
 
-def test_a_first_deploy_and_an_update_that_fail_in_the_middle(begin: Callable[..., Life]) -> None:
+def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) -> None:
     """What each had made is unmade, what was there stays, and the same command works when the cause is gone."""
     life = begin(PROJECT / "cluster.yaml", deploy=False)
-    cloud, cluster = life.cloud, life.settings["name"]
+    cloud, cluster, shipped = life.cloud, life.settings["name"], json.dumps(life.settings)
     ecr, eks, efs = (cloud.client(name) for name in ("ecr", "eks", "efs"))
     ecr.create_repository(repositoryName=f"{cluster}/trainer")
     with pytest.raises(CloudError, match=f"{cluster}/trainer' already exists"):
@@ -286,28 +263,24 @@ def test_a_first_deploy_and_an_update_that_fail_in_the_middle(begin: Callable[..
     life.deploy()
     assert eks.list_access_entries(clusterName=cluster)["accessEntries"].count(entry["principalArn"]) == 1
     assert efs.describe_file_systems()["FileSystems"][0]["ThroughputMode"] == "bursting"
-    assert life.end() == set()
 
-
-def test_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) -> None:
-    """It is refused and rolled back, and leaves no trace. What needs more exports, or fewer, is deployed."""
-    life = begin(PROJECT / "cluster.yaml")
-    shipped = json.dumps(life.settings)
-    life.settings["zone"] = {"name": "other"}
+    # An export that is in use: refused, and rolled back. What needs more exports, or fewer, is deployed.
+    life.settings = json.loads(shipped) | {"zone": {"name": "other"}}
     with pytest.raises(CloudError, match=r"Update canceled\. Cannot update export"):
         life.deploy()
-    assert life.stacks()["paddle-network"] == "UPDATE_ROLLBACK_COMPLETE"
+    assert life.stacks()[f"{cluster}-network"] == "UPDATE_ROLLBACK_COMPLETE"
     life.settings = json.loads(shipped)
     life.settings["nodes"]["workers"]["kind"] = "self-managed"
     life.deploy()
-    assert node_groups(life.cloud, life.outputs["ClusterName"]) == {}
-    assert scaling_group(life.cloud, "paddle-nodes-")
+    assert node_groups(cloud, cluster) == {}
+    groups = cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert len([group for group in groups if f"{cluster}-nodes-" in group["AutoScalingGroupName"]]) == 1
     life.settings = json.loads(shipped) | {"budget": {"emails": ["a@b.de"]}}
     life.deploy()
-    assert len(node_groups(life.cloud, life.outputs["ClusterName"])) == 1
+    assert len(node_groups(cloud, cluster)) == 1
     del life.settings["budget"]
     life.deploy()
-    life.cloud.client("cloudformation").delete_stack(StackName="paddle-watch")
+    cloud.client("cloudformation").delete_stack(StackName=f"{cluster}-watch")
     assert life.end() == set()
 
 
@@ -321,10 +294,6 @@ def another_release(life: Life, version: str) -> dict[str, str]:
     return {"lock": str(folder / "lock.json"), "files": str(folder)}
 
 
-def volumes(cloud: Cloud) -> list[dict[str, Any]]:
-    return list(cloud.client("ec2").describe_volumes()["Volumes"])
-
-
 def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     """The tutorials' own kind: control plane, nodes, an upgrade, and nothing left of volume, interface, address and secrets.
 
@@ -335,7 +304,7 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     ec2, secrets = cloud.client("ec2"), cloud.client("secretsmanager")
     addresses = {one["PublicIp"] for one in ec2.describe_addresses()["Addresses"]}
     assert outputs["ClusterEndpoint"].removeprefix("https://").removesuffix(":6443") in addresses
-    [volume] = volumes(cloud)
+    [volume] = ec2.describe_volumes()["Volumes"]
     told = "".join(user_data(cloud))
     assert f"STATE_VOLUME='{volume['VolumeId']}'" in told
 
@@ -349,7 +318,7 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     change = {"nodes": {"workers": {"desired": 4}}, "cluster": {"volume_gib": 40}, "owner": "somebody-else"}
     life.change(**merged(change, {"cluster": {"distribution": another_release(life, "v1.36.0+k3s0")}}))
     assert all("DISTRIBUTION_VERSION='v1.36.0+k3s0'" in told for told in user_data(cloud))
-    [same] = volumes(cloud)
+    [same] = ec2.describe_volumes()["Volumes"]
     assert (same["VolumeId"], same["Size"], same["State"]) == (volume["VolumeId"], 40, "available"), "the state stays where it is"
     assert secrets.get_secret_value(SecretId="tutorial/server-token")["SecretString"] == token
     assert secrets.get_secret_value(SecretId="tutorial/ca-hash")["SecretString"] == "a" * 64

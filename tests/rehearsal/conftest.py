@@ -109,13 +109,13 @@ class Machine:
     def __init__(self, folder: Path, state: State) -> None:
         self.folder, self.state, self.volume, self.logs = folder, state, state.volume, state.logs
 
-    def host(self, documents: list[dict], dockerfile: str = "FROM scratch\n"):
+    def host(self, documents: list[dict]):
         (self.folder / "trainer_image").mkdir(exist_ok=True)
-        (self.folder / "trainer_image/Dockerfile").write_text(dockerfile)
+        (self.folder / "trainer_image/Dockerfile").write_text("FROM scratch\n")
         return self.state.host(self.folder, manifests.read(documents), Path(sys.executable).parent)
 
-    def run(self, documents: list[dict], dockerfile: str = "FROM scratch\n"):
-        host = self.host(documents, dockerfile)
+    def run(self, documents: list[dict]):
+        host = self.host(documents)
         return self.run_on(host, (host.manifests.jobs or host.manifests.paddle_jobs)[0])
 
     def run_on(self, host, job):
@@ -125,8 +125,8 @@ class Machine:
 
         return asyncio.run(go())
 
-    def log(self, pods: str = "*.main") -> str:
-        return "".join(file.read_text() for file in sorted(self.logs.glob(f"{pods}.log")))
+    def log(self) -> str:
+        return "".join(file.read_text() for file in sorted(self.logs.glob("*.main.log")))
 
     @property
     def left_running(self) -> list[int]:

@@ -30,6 +30,12 @@ def changed(path: str, value: object, of: str = "Job") -> list[dict]:
     return documents
 
 
+NOT_HERE = {
+    "there is no API server to ask here": ("kubernetes-on-aws", "distributed-training", "aws-recommendation"),
+    "there is no etcd here": ("paddlejob-elastic",),
+}
+
+
 @pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_golden_manifest_is_read_or_refused_by_name(golden):
     documents = [document for document in yaml.safe_load_all(golden.read_text()) if document]
@@ -38,7 +44,7 @@ def test_every_golden_manifest_is_read_or_refused_by_name(golden):
         assert read.jobs or read.paddle_jobs
     except BadInput as refused:
         assert any(document["metadata"]["name"] in str(refused) for document in documents)
-        assert "does not know" not in str(refused)
+        assert any(golden.stem in names and reason in str(refused) for reason, names in NOT_HERE.items())
 
 
 REFUSED = yaml.safe_load(Path(__file__).with_name("refused_fields.yaml").read_text())
@@ -49,18 +55,3 @@ def test_what_cannot_be_rehearsed_is_refused_by_name(row):
     with pytest.raises(BadInput) as refused:
         manifests.read(changed(row["path"], row["value"], row.get("of", "Job")))
     assert row["refused"] in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_a_job_that_a_queue_admits_runs():
-    documents = changed("spec/suspend", True)
-    documents[-1]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team"
-    assert manifests.read(documents).jobs
-
-
-def test_the_operators_own_objects_are_played_and_nobody_elses():
-    documents = copy.deepcopy(READ["PaddleJob"])
-    played = next(e.fields for e in manifests.read(documents).without_effect if "plays the PaddleJob operator" in e.reason)
-    assert played == ("CustomResourceDefinition", "Deployment")
-    next(d for d in documents if d["kind"] == "Deployment")["metadata"]["labels"]["app.kubernetes.io/name"] = "web"
-    with pytest.raises(BadInput, match="only Jobs run here"):
-        manifests.read(documents)

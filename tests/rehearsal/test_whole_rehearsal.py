@@ -95,11 +95,13 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing \w+: ([\d.]+)\)", said).groups()
     assert float(accuracy) > float(baseline) + 0.2
     assert "the inventory is as before" in said and "without effect on one machine" in said
-    # The output tree of the contract.
+    # What people follow, a row for each pass, and the output tree of the contract.
+    losses = re.findall(r"^ +\d +[\d.]+ +([\d.]+)  ([\d.]+)  ([\d.]+) +[\d,]+ +[\d.]+ *$", said, re.M)
     job = clone.state / "volume" / "quick-start"
     shards = json.loads((job / "data-manifest.json").read_text())["shards"]
     for trainer, shard in enumerate(shards):
         metrics = [json.loads(line) for line in (job / f"output/node_{trainer}/metrics.jsonl").read_text().splitlines()]
+        assert [row[trainer] for row in losses] == [f"{line['loss']:.4f}" for line in metrics]
         assert {line["records"] for line in metrics} == {sum(file["records"] for file in shard["files"])}
         assert (job / f"output/node_{trainer}/train.log").stat().st_size and (job / f"{trainer}/data").is_dir()
     assert [entry.name for entry in sorted((job / "output").glob("pass-*"))] == [f"pass-{i:05d}" for i in range(5)]
@@ -160,9 +162,7 @@ def test_a_paddle_job_of_the_operators_guide(second_clone):
     code, said = second_clone.run("--job", "examples/paddlejob/gpu-node-selection.yaml")
     assert code == 0, said
     phases = re.findall(r"^✓ (\w+) .* [\d.]+ s$", said, re.M)
-    assert phases == ["emulator", "bootstrap", "deploy", "manifests", "train", "measure", "destroy"]
-    accuracy, baseline = re.search(r"accuracy ([\d.]+) \(baseline: ([\d.]+)\)", said).groups()
-    assert float(accuracy) > float(baseline) + 0.15
+    assert phases == ["emulator", "bootstrap", "deploy", "manifests", "train", "destroy"]
     sentences = " ".join(said.split())
     assert "no GPU here: pods that would get 1 each compute on the CPU" in sentences
     assert "examples/paddlejob/programs/wide_and_deep.py stand for it" in sentences
@@ -191,14 +191,11 @@ def test_bad_input_is_one_sentence(clone, tmp_path, row):
 
 
 def corpus(file, lines: int) -> None:
-    """Lines of words as frequent as a language's, a few of which betray the label."""
+    """Lines of words as frequent as a language's, three of which betray the label."""
     chance = random.Random(7)
-    words = [f"w{i}" for i in range(20_000)]
-    weights = [1 / (rank + 5) for rank in range(len(words))]
-    labels = {f"l{i}": chance.sample(words[200:3000], 40) for i in range(8)}
     with gzip.open(file, "wt") as out:
         for _ in range(lines):
-            label = chance.choices(list(labels), [40, 25, 12, 8, 6, 4, 3, 2])[0]
-            text = chance.choices(words, weights, k=chance.randint(10, 60))
-            text += chance.sample(labels[label], 3)
-            out.write(f"{label}\t{' '.join(text)}\n")
+            (label,) = chance.choices(range(8), [40, 25, 12, 8, 6, 4, 3, 2])
+            words = [int(20_000 ** chance.random()) for _ in range(chance.randint(10, 60))]
+            words += [200 + 350 * label + chance.randrange(40) for _ in range(3)]
+            out.write(f"l{label}\t{' '.join(f'w{word}' for word in words)}\n")
