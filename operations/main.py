@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from operations.commands import kubeconfig
 from operations.screen import colours
 
 app = typer.Typer(name="paddle-aws", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -39,7 +38,6 @@ lock = typer.Typer(
 for name in LOCKS:
     register(lock, name)
 app.add_typer(lock)
-app.command(hidden=True)(kubeconfig.eks_token)
 
 
 def _say_version(wanted: bool) -> None:

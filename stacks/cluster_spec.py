@@ -48,13 +48,6 @@ NOT_WITH_AUTO = ("kind", "min", "desired", "auto_repair", "ssh")
 PART_OF_AUTO = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent", "coredns", "eks-node-monitoring-agent")
 """Add-ons that are part of EKS Auto Mode's own machines."""
 
-NO_BUDGETS = (
-    *("af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-3", "ap-south-2", "ap-southeast-3", "ap-southeast-4"),
-    *("ap-southeast-5", "ap-southeast-6", "ap-southeast-7", "ca-west-1", "eu-central-2", "eu-north-1", "eu-south-1"),
-    *("eu-south-2", "il-central-1", "me-central-1", "mx-central-1", "us-gov-east-1", "us-gov-west-1"),
-)
-"""Regions whose CloudFormation does not know AWS::Budgets::Budget: its resource schemas by region, November 2026."""
-
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])]
 Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$", examples=["somebody@example.com"])]
 
@@ -297,9 +290,6 @@ class ClusterSpec(Settings):
             )
 
     def _region(self) -> Iterator[Fault]:
-        if self.budget and self.budget.monthly_usd and self.region in NO_BUDGETS:
-            allowed = f"CloudFormation has no budgets in {self.region}: leave it out, and alarms and dashboard come alone"
-            yield Refused("budget.monthly_usd", self.budget.monthly_usd, allowed)
         if self.key.existing_arn and self.key.existing_arn.split(":")[3] != self.region:
             yield Refused("key.existing_arn", self.key.existing_arn, f"allowed is a key in region {self.region}")
 

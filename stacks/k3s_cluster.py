@@ -60,7 +60,7 @@ class K3sClusterStack(ClusterPart):
             snapshots=SnapshotPlace(
                 bucket_name=storage.bucket.bucket_name,
                 bucket_arn=storage.bucket_arn,
-                encryption_key=key,
+                encryption_key=storage.bucket_key,
                 **settings.snapshots.model_dump(),
             ),
             subnet=subnets[spec.network.zones.index(spec.control_plane_zone)],
@@ -130,6 +130,7 @@ class K3sNodesStack(ClusterPart):
             release=release,
             data_arns=[f"{storage.bucket_arn}/sources/*"],
             data_bucket_arn=storage.bucket_arn,
+            data_key=storage.bucket_key,
         )
 
         def made(name: str, group: NodeGroup) -> K3sNodeGroup:

@@ -9,6 +9,7 @@ from typing import Unpack
 from aws_cdk import Names, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
@@ -28,6 +29,7 @@ class TokenNodeRole(Construct):
     Args:
         data_arns: objects that jobs may read with it, such as `<bucket arn>/sources/*`.
         data_bucket_arn: the bucket of those; None: no data.
+        data_key: the key that seals them; None: one that AWS manages.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class TokenNodeRole(Construct):
         release: Release,
         data_arns: Sequence[str] = (),
         data_bucket_arn: str | None = None,
+        data_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
         self.files = MachineFiles(self, "Files", files=release.of("node"))
@@ -56,6 +59,9 @@ class TokenNodeRole(Construct):
         if data_bucket_arn:
             policy.add_statements(*statements(OF_MACHINES, "data", bucket=data_bucket_arn, objects=list(data_arns)))
             acknowledge(policy, "training data, which the data job splits", *wildcards(self, *data_arns))
+        if data_key and data_key != secrets.encryption_key:
+            s3 = f"s3.{Stack.of(self).region}.{Stack.of(self).url_suffix}"
+            policy.add_statements(*statements(OF_MACHINES, "data with a key", key=data_key.key_arn, s3=s3))
         acknowledge(
             policy,
             f"the Describe of EFS reads names and no data; {SESSIONS}",

@@ -6,7 +6,6 @@ is hashed or copied at synth, and no secret is in user data (secrets are named b
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,17 +73,6 @@ class Release:
     version: str
     files: Mapping[str, MachineFile]
     images: Mapping[str, str]
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for what the machines would miss."""
-        driver = (BOOTSTRAP / "manifests/efs-csi-driver.yaml").read_text(encoding="utf-8")
-        fetched = _places("fetched", "control-plane") | _places("fetched", "node")
-        there = {name for name, file in self.files.items() if file.path.is_file()}
-        files = {name for name in fetched if not (BOOTSTRAP / name).is_file()} - there
-        images = set(re.findall(r"\{\{([a-z-]+)\}\}", driver)) - set(self.images)
-        for kind, absent in (("file", files), ("image", images)):
-            if absent:
-                raise ValueError(f"the release has no {kind} {', '.join(sorted(absent))}: its machines would not boot")
 
     def of(self, role: str) -> dict[str, MachineFile]:
         """What a machine of this role fetches, by its path on the machine."""

@@ -232,7 +232,9 @@ class TrainingJob(Settings):
         elif self.command is not None and self.controller == "job":
             yield from self._command_faults(self.command)
         yield from self._environment_faults()
-        yield from self._node_faults()
+        zone = self.scheduling.node_selector.get("topology.kubernetes.io/zone", self.scheduling.zone)
+        if self.scheduling.zone not in (None, zone):
+            yield f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, leave one of them out"
 
     def _name_faults(self) -> Iterator[str]:
         ending = "" if self.pin_names else "-" + "h" * HASH_LENGTH
@@ -290,22 +292,3 @@ class TrainingJob(Settings):
                 yield f"{setting} has {length} bytes: Linux starts no program with more than {contract.LONGEST_STRING}"
         if (size := json_size(self.environment)) > INLINE_LIMIT:
             yield f"environment has {size} bytes as JSON: {INLINE_LIMIT} are allowed"
-
-    def _node_faults(self) -> Iterator[str]:
-        zone = self.scheduling.node_selector.get("topology.kubernetes.io/zone", self.scheduling.zone)
-        if self.scheduling.zone not in (None, zone):
-            yield f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, leave one of them out"
-        ceiling = self.namespace_limits
-        if ceiling is None:
-            return
-        pods = self.trainers + (self.parameter_servers or 0 if self.controller == "paddlejob" else 0)
-        gpus = self.gpus.count * (pods if self.gpus.parameter_servers else self.trainers)
-        for setting, needed, given in (
-            ("pods", pods, ceiling.pods),
-            ("cpu", pods * amount(self.resources.cpu), amount(ceiling.cpu)),
-            ("memory", pods * amount(self.resources.memory), amount(ceiling.memory)),
-            ("gpus", gpus, ceiling.gpus),
-        ):
-            if needed > given:
-                limit = getattr(ceiling, setting)
-                yield f"namespace_limits.{setting} is {limit}: the job would never start, its {pods} training pods need more"

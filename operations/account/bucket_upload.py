@@ -1,36 +1,25 @@
-"""Files on their way to the bucket: in parallel parts, continued where they were interrupted, never sent twice.
+"""Files on their way to the bucket by boto3's transfer manager; what the bucket holds already, by its checksum, is not sent."""
 
-Not by boto3's transfer manager: it restarts an interrupted upload, and cannot tell whether the content is there already.
-"""
-
-import base64
-import json
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from paddle_node.training.passes import checksum
 
-from operations.errors import BadInput
+from operations.errors import BadInput, Failed
 from operations.screen import console, say
 from settings.addresses import without_secrets
-from settings.file import place
 
 CHECKSUM = "paddle-aws-checksum"
 """The object's metadata that says what it holds: an ETag says it for small unencrypted objects only."""
-PART = 16 << 20
-"""Bytes of a part; S3 takes 10,000 parts, so a large file gets larger ones."""
-MOST_PARTS = 10_000
 AT_ONCE = 8
 """Transfers side by side."""
 
-Given = TypeVar("Given")
-Made = TypeVar("Made")
+T = TypeVar("T")
 Progress = Callable[[int], None]
 """Called with a number of bytes that are through; from several threads."""
 
@@ -42,20 +31,6 @@ def object_of(address: str) -> dict[str, str]:
         raise BadInput(f"{without_secrets(address)} is no place in S3: s3://bucket/key is allowed")
     # Not where.path: a key may hold `#` and `?`.
     return {"Bucket": where.netloc, "Key": address.removeprefix(f"s3://{where.netloc}").lstrip("/")}
-
-
-def put(client: Any, file: Path, address: str, progress: Progress = lambda count: None) -> bool:
-    """Uploads a file; False where its content was there already. Raises botocore's errors."""
-    content, size, there = checksum(file), file.stat().st_size, object_of(address)
-    if _present(client, there) == (content, size):
-        progress(size)
-        return False
-    if size <= PART:
-        client.put_object(**there, Body=file.read_bytes(), Metadata={CHECKSUM: content})
-        progress(size)
-    else:
-        _in_parts(client, file, there, content, size, progress)
-    return True
 
 
 def files(path: Path) -> list[tuple[Path, str]]:
@@ -86,61 +61,6 @@ def _present(client: Any, there: dict[str, str]) -> tuple[str, int] | None:
     return head["Metadata"].get(CHECKSUM, ""), head["ContentLength"]
 
 
-def _in_parts(client: Any, file: Path, there: dict[str, str], content: str, size: int, progress: Progress) -> None:
-    each = max(PART, -(-size // MOST_PARTS))
-    record = place("uploads", *there.values(), content, each)
-    upload, sent = _unfinished(client, there, record)
-    if upload is None:
-        begun = client.create_multipart_upload(**there, Metadata={CHECKSUM: content}, ChecksumAlgorithm="CRC32")
-        upload = str(begun["UploadId"])
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps({**there, "upload": upload}))
-
-    def send(number: int) -> dict[str, Any]:
-        with file.open("rb") as stream:
-            stream.seek((number - 1) * each)
-            body = stream.read(each)
-        crc = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
-        known = sent.get(number)
-        if known is None or (known["Size"], known.get("ChecksumCRC32", crc)) != (len(body), crc):
-            known = client.upload_part(**there, UploadId=upload, PartNumber=number, Body=body, ChecksumCRC32=crc)
-        progress(len(body))
-        return {"PartNumber": number, "ETag": known["ETag"], "ChecksumCRC32": crc}
-
-    # What is sent before a failure stays for the next try.
-    done = side_by_side(send, range(1, -(-size // each) + 1))
-    client.complete_multipart_upload(**there, UploadId=upload, MultipartUpload={"Parts": done})
-    record.unlink(missing_ok=True)
-
-
-def _unfinished(client: Any, there: dict[str, str], record: Path) -> tuple[str | None, dict[int, dict[str, Any]]]:
-    """The upload that was interrupted and its parts, if S3 still knows it."""
-    try:
-        upload = str(json.loads(record.read_text())["upload"])
-        pages = client.get_paginator("list_parts").paginate(**there, UploadId=upload)
-        return upload, {part["PartNumber"]: part for part in pages.search("Parts[]") if part}
-    except (OSError, ValueError, KeyError, client.exceptions.NoSuchUpload):
-        return None, {}
-
-
-def side_by_side(act: Callable[[Given], Made], given: Iterable[Given], stop: Event | None = None) -> list[Made]:
-    """`act` on each, several at once; results in the order of what was given.
-
-    After the first failure, or Ctrl-C, nothing more is begun, and `stop` is set for those that are under way.
-    """
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        try:
-            begun = [pool.submit(act, one) for one in given]
-            for ended in wait(begun, return_when=FIRST_EXCEPTION).done:
-                ended.result()
-            return [each.result() for each in begun]
-        except BaseException:
-            if stop is not None:
-                stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
 @contextmanager
 def bar(what: str, total: int) -> Iterator[Progress]:
     """Call what it gives with numbers of bytes; nothing is shown where stderr is no terminal."""
@@ -154,26 +74,42 @@ def bar(what: str, total: int) -> Iterator[Progress]:
         yield lambda count: shown.update(task, advance=count)
 
 
+def side_by_side(put: Callable[[T], bool], items: Sequence[T], stop: Callable[[], object]) -> int:
+    """How many of the items `put` says it has sent. After a failure, or Ctrl-C, none is begun and `stop` is called."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            return sum(one.result() for one in as_completed([pool.submit(put, item) for item in items]))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop()
+            raise
+
+
 def upload_files(client: Any, path: Path, address: str) -> str:
     """Uploads a file, or a folder's files below `address`; returns the address that a job file would name."""
+    from boto3.s3.transfer import ProgressCallbackInvoker, TransferConfig, create_transfer_manager
     from rich.filesize import decimal
 
-    found = files(path)
-    sizes = {file: file.stat().st_size for file, _ in found}
-    size = sum(sizes.values())
-    with bar(path.name, size) as progress:
+    places = {file: object_of(address if path.is_file() else f"{address}/{name}") for file, name in files(path)}
+    size = sum(file.stat().st_size for file in places)
 
-        def send(one: tuple[Path, str]) -> bool:
-            where = address if path.is_file() else f"{address}/{one[1]}"
-            return put(client, one[0], where, progress)
+    def put(file: Path) -> bool:
+        before, content = file.stat(), checksum(file)
+        if _present(client, places[file]) == (content, before.st_size):
+            progress(before.st_size)
+            return False
+        manager.upload(str(file), *places[file].values(), {"Metadata": {CHECKSUM: content}}, told).result()
+        if (after := file.stat()).st_mtime_ns != before.st_mtime_ns or after.st_size != before.st_size:
+            raise Failed(f"{file} changed while it was read: upload it again")
+        return True
 
-        small = [one for one in found if sizes[one[0]] <= PART]
-        large = [one for one in found if sizes[one[0]] > PART]
-        # Large files one after the other: of each several parts go at once.
-        sent = sum(side_by_side(send, small)) + sum(map(send, large))
-    there = len(found) - sent
+    # The manager's own way to cancel what is under way is its exit with an exception.
+    with bar(path.name, size) as progress, create_transfer_manager(client, TransferConfig()) as manager:
+        told = [ProgressCallbackInvoker(progress)]
+        sent = side_by_side(put, list(places), lambda: manager.__exit__(*sys.exc_info()))
+    there = len(places) - sent
     if path.is_file():
         say(f"{path} {'is uploaded to' if sent else 'lies already at'} {address} ({decimal(size)})")
         return address
-    say(f"{sent} of {len(found)} files sent ({decimal(size)} in all)" + (f", {there} were there already" if there else ""))
+    say(f"{sent} of {len(places)} files sent ({decimal(size)} in all)" + (f", {there} were there already" if there else ""))
     return f"{address}/"

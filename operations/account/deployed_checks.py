@@ -5,7 +5,6 @@ It reads only, unless told to fix. CloudFormation can delete no network that som
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,9 +32,6 @@ TAG: dict[str, tuple[State, str]] = {
 """What the status of the tag that a budget counts by means; empty: AWS does not know it."""
 DRIVER, DRIVERS = "nvidia.com/cuda.driver-version.major", {11: 450, 12: 525, 13: 580}
 """GPU feature discovery's label of a node; and the oldest driver that runs each CUDA, by NVIDIA's compatibility page."""
-SNAPSHOTS = "cluster/snapshots/"
-OLD = timedelta(days=1, hours=12)
-"""After which the newest snapshot of etcd is worth a word, whatever the schedule: a day and a half without one."""
 
 
 class DeployedChecks:
@@ -63,8 +59,7 @@ class DeployedChecks:
         own_groups = self.spec.cluster.self_managed or any(group.kind == "self-managed" for group in self.spec.nodes.values())
         groups: list[Check] = [("groups", self.groups)] if own_groups else []
         if self.spec.cluster.self_managed:
-            own = (("control plane", self.control_plane), ("kubeconfig", self.kubeconfig), ("etcd snapshots", self.snapshots))
-            return [("version", self.version), *own, *groups, *both]
+            return [("version", self.version), *groups, *both]
         asked = VersionChecks(self.spec, self._client)
         named: list[Check] = [
             ("cluster", lambda: [_health(asked.cluster["name"], asked.cluster)]),
@@ -84,7 +79,7 @@ class DeployedChecks:
             *((one["name"], partial(_each, partial(self.in_vpc, one), one["none"])) for one in in_vpc),
             ("mount targets", partial(_each, self.foreign_mount_targets, "no other file system uses the VPC")),
         ]
-        return [("credentials", self._account.credentials), *problems, ("data", self.data)]
+        return [("credentials", self._account.credentials), *problems]
 
     @property
     def deployed(self) -> bool | None:
@@ -191,46 +186,14 @@ class DeployedChecks:
         fault = refused_step(self.spec, self._account.outputs)
         yield ("problem", fault) if fault else ("ok", f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
 
-    def control_plane(self) -> Found:
-        named = {"Name": "tag:Name", "Values": [f"{self.spec.name}/control-plane"]}
-        alive = {"Name": "instance-state-name", "Values": ["pending", "running"]}
-        filters, path = [*self._ours, named, alive], "Reservations[].Instances[]"
-        machines = list(every(self._client("ec2"), "describe_instances", path, Filters=filters))
-        if not machines:
-            why = "`aws autoscaling describe-scaling-activities` says why not"
-            yield "problem", f"no control plane runs: its group makes another, {why}"
-        for one in machines:
-            wanted, has = self._account.outputs.get("ControlPlaneAddress"), one.get("PrivateIpAddress")
-            good = one["State"]["Name"] == "running" and wanted in (None, has)
-            text = f"{one['InstanceId']} is {one['State']['Name']} at {has}"
-            yield ("ok" if good else "problem"), text + ("" if wanted in (None, has) else f", and its fixed address is {wanted}")
-
-    def kubeconfig(self) -> Found:
-        """Written last: it shows that the API server has come up at least once."""
-        secret = self._client("secretsmanager").describe_secret(SecretId=f"{self.spec.name}/kubeconfig/operator")
-        if secret.get("VersionIdsToStages"):
-            yield "ok", "the control plane has written its kubeconfigs: `paddle-aws kubeconfig` fetches yours"
-        else:
-            advice = "see its console output, or connect by Session Manager"
-            yield "problem", f"the control plane has written no kubeconfig yet: {advice}"
-
-    def snapshots(self) -> Found:
-        bucket = self._account.outputs.get("BucketName") or self.spec.bucket.existing_name
-        times = list(every(self._client("s3"), "list_objects_v2", "Contents[].LastModified", Bucket=bucket, Prefix=SNAPSHOTS))
-        if not times:
-            yield "warning", f"s3://{bucket}/{SNAPSHOTS} holds no snapshot of etcd yet (cluster.snapshots.schedule)"
-            return
-        age = datetime.now(UTC) - max(times)
-        state: State = "warning" if age > OLD else "ok"
-        yield state, f"the newest of {len(times)} is {age.total_seconds() / 3600:.0f} h old (cluster.snapshots.schedule)"
-
     def groups(self) -> Found:
         autoscaling = self._client("autoscaling")
         for group in every(autoscaling, "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=self._ours):
             states = [(one["LifecycleState"], one["HealthStatus"]) for one in group.get("Instances", ())]
             ready, wanted = states.count(("InService", "Healthy")), group["DesiredCapacity"]
-            state: State = "ok" if ready >= wanted else "problem"
-            yield state, f"{group['AutoScalingGroupName']} has {ready} of {wanted} machines in service"
+            name, why = group["AutoScalingGroupName"], "`aws autoscaling describe-scaling-activities` says why not more"
+            text = f"{name} has {ready} of {wanted} machines in service"
+            yield ("ok", text) if ready >= wanted else ("problem", f"{text}: {why}")
 
     # Destroy.
 
@@ -256,17 +219,6 @@ class DeployedChecks:
                 if target.get("VpcId") == vpc:
                     id = target["MountTargetId"]
                     yield f"{id} of {system} uses the VPC: aws efs delete-mount-target --mount-target-id {id}"
-
-    def data(self) -> Found:
-        parts = "file system, bucket, key and images"
-        if self.spec.cluster.self_managed and self.spec.retain:
-            yield "ok", "the volume of the cluster's state leaves an EBS snapshot: cluster.volume_snapshot begins with one"
-        elif self.spec.cluster.self_managed:
-            yield "warning", "the cluster's state, which is every Kubernetes object, goes with its volume"
-        if self.spec.retain:
-            yield "ok", f"retain is true: {parts} stay, and still cost money"
-        else:
-            yield "warning", f"retain is false: {parts} go with everything in them; `paddle-aws results` brings passes home first"
 
 
 def _each(look: Callable[[], Iterator[str]], none: str) -> Found:

@@ -1,4 +1,4 @@
-"""One file over HTTPS: continued where it was cut, by this run or the next, checked, and there whole or not at all.
+"""One file over HTTPS: checked, and there whole or not at all; what was cut is tried again.
 
 Plain http is refused, except to this machine.
 """
@@ -46,7 +46,7 @@ def content(url: str) -> bytes:
     """A short file."""
 
     def whole() -> bytes:
-        with _get(url, {}) as answer:
+        with _get(url) as answer:
             return answer.content
 
     return _tried(url, whole)
@@ -54,7 +54,7 @@ def content(url: str) -> bytes:
 
 def redirection(url: str) -> str:
     """Where an address leads, without going there; its own address if it leads nowhere."""
-    return _tried(url, lambda: str(_get(url, {}, follow=False).headers.get("Location") or url))
+    return _tried(url, lambda: str(_get(url, follow=False).headers.get("Location") or url))
 
 
 def download(url: str, target: Path, sha256: str | None) -> None:
@@ -63,7 +63,11 @@ def download(url: str, target: Path, sha256: str | None) -> None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
-    _tried(url, lambda: _rest(url, part))
+    try:
+        _tried(url, lambda: _fetch(url, part))
+    except Exception:
+        part.unlink(missing_ok=True)
+        raise
     if sha256 not in (None, _sha256(part)):
         part.unlink()
         shown = without_secrets(url)
@@ -71,30 +75,19 @@ def download(url: str, target: Path, sha256: str | None) -> None:
     part.replace(target)
 
 
-def _rest(url: str, part: Path) -> None:
-    """Appends to `part` what it lacks."""
-    have = part.stat().st_size if part.exists() else 0
-    with _get(url, {"Range": f"bytes={have}-"} if have else {}) as answer:
-        if answer.status_code == 416:  # Nothing is left to send: it is whole, or of another file; the hash tells.
-            return
-        length, free = int(answer.headers.get("Content-Length", 0)), shutil.disk_usage(part.parent).free
-        if length > free:
-            raise OSError(errno.ENOSPC, f"{length:,} bytes are to come, {free:,} are free")
-        with part.open("ab" if answer.status_code == 206 else "wb") as file:
-            # read1() gives what has come: iter_content() loses it where it is cut.
-            while chunk := answer.raw.read1(CHUNK):
-                file.write(chunk)
+def _fetch(url: str, part: Path) -> None:
+    with _get(url) as answer, part.open("wb") as file:
+        shutil.copyfileobj(answer.raw, file, CHUNK)
 
 
-def _get(url: str, headers: dict[str, str], follow: bool = True) -> requests.Response:
+def _get(url: str, follow: bool = True) -> requests.Response:
     """An answer whose body is still to come. Raises Failed or requests.HTTPError for one that is none."""
     # Not compressed: what is kept is counted and hashed as it comes.
-    sent = {"User-Agent": "paddle-aws", "Accept-Encoding": "identity"} | headers
+    sent = {"User-Agent": "paddle-aws", "Accept-Encoding": "identity"}
     answer = _Session().get(url, headers=sent, stream=True, timeout=TIMEOUT, allow_redirects=follow)
     if answer.status_code in (404, 410):
         raise Failed(f"{without_secrets(url)} is not there (HTTP {answer.status_code})")
-    if answer.status_code != 416:
-        answer.raise_for_status()
+    answer.raise_for_status()
     return answer
 
 
@@ -107,7 +100,7 @@ def _tried(url: str, act: Callable[[], Made]) -> Made:
             return act()
         except (requests.RequestException, HTTPError) as error:
             # Not its own words: they repeat the address.
-            reason = getattr(error.args[0], "reason", error.args[0]) if error.args else error
+            reason = getattr(error.args[0], "reason", error) if error.args else error
             refusal = Unreachable(f"{url} was cut off or does not answer, {ATTEMPTS} times: {type(reason).__name__}")
             if (answer := getattr(error, "response", None)) is not None:
                 refusal = Unreachable(f"{url} is not to be had: HTTP {answer.status_code} {answer.reason}")

@@ -294,7 +294,7 @@ def _client(context: str | None) -> Any:
     if heard.buffer:
         raise Unreachable(
             "the program that the kubeconfig names for your credential gave none: log in to AWS again (aws sso login), "
-            "or run it by hand to see why not"
+            "or run it by hand to see why not; for EKS install the aws CLI and run `paddle-aws kubeconfig`"
         )
     if not str(made.configuration.host).startswith(("https://", "http://")):
         raise Unreachable(f"the kubeconfig's server is {made.configuration.host}: it has to begin with https://")

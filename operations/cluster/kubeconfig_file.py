@@ -8,7 +8,7 @@ it; what is in an entry is never shown. Each team has a kubeconfig of its own; a
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import yaml
 
@@ -68,27 +68,18 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def of_team(name: str, region: str, team: Team | None) -> tuple[Entry, Team]:
-    """The entry of a team; None: of the first team whose secret may be read, the operator's before the others."""
-    refused: Exception | None = None
-    for one in (team,) if team else get_args(Team):
-        try:
-            return _of(name, region, one), one
-        except Exception as error:
-            if getattr(error, "response", {}).get("Error", {}).get("Code") != "AccessDeniedException":
-                raise
-            refused = error
-    assert refused is not None
-    raise refused
-
-
-def _of(name: str, region: str, team: Team) -> Entry:
+def of_team(name: str, region: str, team: Team) -> Entry:
+    """The entry of a team. Raises BadInput or Unreachable where its secret holds none."""
     from botocore.exceptions import ClientError
 
     secret = f"{name}/kubeconfig/{team}"
     try:
         found = client("secretsmanager", region).get_secret_value(SecretId=secret)
     except ClientError as error:
+        if error.response["Error"]["Code"] == "AccessDeniedException":
+            raise Unreachable(
+                f"you may not read secret {secret}: --team names another team (operator, trainer, reader)"
+            ) from None
         if error.response["Error"]["Code"] != "ResourceNotFoundException":
             raise
         # One answer for two things: no such secret, and a secret that has no value yet.

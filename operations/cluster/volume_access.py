@@ -1,8 +1,7 @@
 """A job's folder on the shared volume, from anywhere, without SSH: the inspection pod mounts it, the API server passes it on.
 
 The pod runs the job's image as the job's user, mounts that folder alone, is deleted in the end, and ends by itself should this
-program be killed. Where the cluster has forgotten the job, its job file describes the volume: what has to be made for the look
-is removed again, unless the job has come back. The folder on the file system stays.
+program be killed. Where the cluster has forgotten the job, its job file describes the volume.
 """
 
 import copy
@@ -23,7 +22,6 @@ from operations.cluster.pod_words import states
 from operations.cluster.volume_server import METHODS
 from operations.errors import BadInput, Failed, OperationError, Unreachable
 from operations.jobs.job_objects import INSTANCE, PADDLE_JOB, component, created, pods, runs, selector, template
-from operations.jobs.removal import remove
 from operations.jobs.submission import Submission
 
 PORT = 8080
@@ -97,7 +95,6 @@ def mounted(
     `described`: a submission, or its job file (default: job.yaml), which describes the volume of a forgotten job.
     """
     access, its = VolumeAccess(cluster, job, namespace), _template(cluster, job, namespace)
-    made: list[str] = []
     try:
         if its is None:
             if not isinstance(described, Submission):
@@ -105,9 +102,8 @@ def mounted(
             its = template(described.training)
             cluster.say(f"the cluster has no Job of {job} any more: its volume is mounted as the job file says")
             for document in described.documents:
-                if document["kind"] in VOLUME and cluster.find(path := cluster.path(document)) is None:
+                if document["kind"] in VOLUME and cluster.find(cluster.path(document)) is None:
                     cluster.apply(document)
-                    made += [path] if document["kind"] != "Namespace" else []
         pod = inspection_pod(its, job, access.pod, access.token, write)
         pod["metadata"]["namespace"] = namespace
         cluster.apply(pod)
@@ -118,12 +114,6 @@ def mounted(
             cluster.delete(access.path)
         except OperationError:
             cluster.say(f"the inspection pod {access.pod} could not be deleted: it ends by itself within two minutes")
-            made.clear()
-        if made:
-            # A claim on its way out lets no pod start: each is waited for, the pod that uses them first.
-            remove(cluster, access.path)
-            for path in reversed(made) if _template(cluster, job, namespace) is None else ():
-                remove(cluster, path)
 
 
 def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None:

@@ -44,7 +44,8 @@ def upload(volume: Volume, files: Sequence[tuple[Path, str]], folder: str, progr
         volume.commit(path, size)
         return True
 
-    return sum(side_by_side(put, files, stop))
+    # What is under way ends at its next block.
+    return side_by_side(put, files, stop.set)
 
 
 def _blocks(volume: Volume, path: str, stream: BinaryIO, size: int, part: bool = False) -> Iterator[tuple[int, bytes, str]]:

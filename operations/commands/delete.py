@@ -19,8 +19,7 @@ def delete(
 ) -> None:
     """Remove a job's objects from the cluster. Its folder on the volume stays, with data and passes.
 
-    Waits until they are gone, and names what holds a claim or volume that stays.
-    Refused while the job runs, unless --force is given.
+    Waits until they are gone. Refused while the job runs, unless --force is given.
 
     Example: paddle-aws delete quick-start
     """
@@ -35,5 +34,3 @@ def delete(
         if not gone:
             raise BadInput(f"there is no job {which.name} in namespace {which.namespace}: nothing to delete")
         say(f"deleted {len(gone)} objects: {', '.join(gone)}; folder {which.name}/ stays on the volume")
-        for held in removal.still_held(cluster, which.name, which.namespace):
-            say(f"warning: {held}")

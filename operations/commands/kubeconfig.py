@@ -1,5 +1,6 @@
 """`paddle-aws kubeconfig`: the deployed cluster's entry for kubectl and for these commands."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +23,7 @@ def kubeconfig(
     alias: Annotated[str | None, typer.Option(help="The context's name. Default: the cluster's ARN, or its name.")] = None,
     team: Annotated[
         Team | None,
-        typer.Option(help="Self-managed cluster: as whom. Default: the first of them that you may be."),
+        typer.Option(help="Self-managed cluster: as whom. Default: operator."),
     ] = None,
     tunnel: Annotated[
         bool, typer.Option("--tunnel", help="Hold a tunnel open (Session Manager), and let the entry lead through it.")
@@ -31,8 +32,8 @@ def kubeconfig(
 ) -> None:
     """Write the deployed cluster into the kubeconfig, as `aws eks update-kubeconfig` does, and make it the current one.
 
-    Other entries stay. For EKS no credential is written: a program gives a token for each use, aws where it is
-    installed, else paddle-aws itself. A self-managed cluster's comes from Secrets Manager; only you can read the file.
+    Other entries stay. For EKS no credential is written: the aws CLI gives a token for each use. A self-managed cluster's
+    comes from Secrets Manager; only you can read the file.
 
     A private endpoint is reached with --tunnel, which stays open until Ctrl-C; work in another terminal.
 
@@ -59,11 +60,12 @@ def kubeconfig(
 def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
     """The cluster's entry, and whether its endpoint is public."""
     if spec.cluster.self_managed:
-        entry, who = kubeconfig_file.of_team(spec.name, spec.region, team)
-        say(f"as the {who} of cluster {spec.name}")
+        entry = kubeconfig_file.of_team(spec.name, spec.region, team or "operator")
         return entry, bool(spec.cluster.public_access_from)
     if team is not None:
         raise BadInput(f"--team is {team}: on EKS the role that you have taken decides; leave it out (docs/people.md)")
+    if shutil.which("aws") is None:
+        say("the aws CLI is not on PATH, and gives kubectl and paddle-aws their tokens: install it")
     return eks.entry(spec.cluster_name, spec.region)
 
 
@@ -79,11 +81,3 @@ def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | No
 
     tunnels.hold(spec.tunnel_document, spec.region, port, ready)
     say("the tunnel is closed")
-
-
-def eks_token(
-    name: Annotated[str, typer.Argument(help="The cluster's name.")], region: Annotated[str, typer.Argument(help="Its region.")]
-) -> None:
-    """Print a token for kubectl, as `aws eks get-token` does: a kubeconfig calls it where the aws CLI is not installed."""
-    with cli_errors():
-        typer.echo(eks.token(name, region))

@@ -51,7 +51,7 @@ def lock_distribution(
 ) -> None:
     """Read the files and images of a self-managed cluster's Kubernetes (k3s) at their source, and download the files.
 
-    Needs no AWS credentials. Run the command again to resume an interrupted download.
+    Needs no AWS credentials. Files that are there already are not downloaded again.
 
     Example: paddle-aws lock distribution --version v1.35.2+k3s1
     """

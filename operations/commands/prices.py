@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
 
@@ -24,7 +25,6 @@ from operations.commands.lock import Out, write
 from operations.errors import BadInput, Failed, Unreachable, cli_errors, translated
 from operations.screen import CLUSTER, Config, say
 from settings.addresses import without_secrets
-from settings.file import place
 from stacks.cluster_spec import ClusterSpec
 
 PRICES = Path("locks/prices.json")
@@ -70,11 +70,11 @@ def prices(
     """Read today's list prices for a cluster's region and instance types from AWS, for `paddle-aws cost`.
 
     Needs no AWS credentials, but for the prices of spot nodes (ec2:DescribeSpotPriceHistory). What the list does not say
-    clearly stays unknown. EC2's list is large: the next run resumes an interrupted download.
+    clearly stays unknown.
 
     Example: paddle-aws lock prices && paddle-aws cost
     """
-    with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
+    with cli_errors("interrupted: the lock is as it was"):
         spec = ClusterSpec.load(config)
         asked = queries(sorted({kind for group in machines(spec) for kind in group.types}))
         read, known = _listed(files, spec.region, asked)
@@ -121,19 +121,16 @@ def _rows(files: str, service: str, region: str) -> Iterator[dict[str, str]]:
     regions = json.loads(content(f"{files}/offers/v1.0/aws/{service}/current/region_index.json"))["regions"]
     if region not in regions:
         raise BadInput(f"region is {region}: AWS's price list of {service} has no such region")
-    # Each version has an address of its own: what was downloaded of one is never continued with another.
     url = files + re.sub(r"\.json$", ".csv", regions[region]["currentVersionUrl"])
-    path = place("prices", url)
     say(f"reading the prices of {service} in {region}")
-    download(url, path, None)
-    try:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "index.csv")
+        download(url, path, None)
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(islice(file, ABOVE_THE_TABLE, None)):
                 whose = (row["TermType"], row["Currency"], row["StartingRange"], row.get("Region Code", region))
                 if whose == ("OnDemand", "USD", "0", region) and float(row["PricePerUnit"]) > 0:
                     yield row
-    finally:
-        path.unlink()
 
 
 def _spot(spec: ClusterSpec, kinds: list[str]) -> dict[str, dict[str, str]]:

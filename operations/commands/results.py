@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from paddle_node.training import passes
 from paddle_node.training.passes import INFERENCE, PASS, PREDICT
 
 from operations.account.aws import client
-from operations.account.bucket_upload import bar, object_of, side_by_side, upload_files
+from operations.account.bucket_upload import AT_ONCE, bar, object_of, upload_files
 from operations.cluster.log_stream import clean
 from operations.cluster.reasons import short
 from operations.cluster.volume_transfer import download
@@ -156,7 +157,8 @@ def metrics(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
     trainers = sorted(int(match[1]) for match in matches if match)
     if not trainers:
         return []
-    texts = side_by_side(lambda trainer: volume.read(f"output/node_{trainer}/metrics.jsonl"), trainers)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        texts = pool.map(lambda trainer: volume.read(f"output/node_{trainer}/metrics.jsonl"), trainers)
     return passes({trainer: text.decode(errors="replace") for trainer, text in zip(trainers, texts, strict=True)})
 
 

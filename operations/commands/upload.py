@@ -30,8 +30,7 @@ def upload(
 ) -> None:
     """Upload training data to the bucket, or with --volume a program folder to the volume.
 
-    Several files, or parts of a large one, go at once; an interrupted upload continues where it was; what is there already
-    is not sent.
+    Several files, or parts of a large one, go at once; files that are there already are not sent again.
     The address is printed: put it into job.yaml as data.source.
 
     Example: paddle-aws upload corpus/

@@ -19,13 +19,10 @@ NAMESPACED = (
     "/api/v1/namespaces/{}/serviceaccounts",
     "/api/v1/namespaces/{}/configmaps",
     "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups",
-    CLAIMS,
 )
-"""What the charts make for one job, beside its Jobs and its volume; in the order of removal."""
-LEAVES = 20.0
-"""Seconds for claims and volumes to leave: their controllers need a few once no pod uses them."""
+"""What the charts make for one job, beside its Jobs, its claim and its volume; in the order of removal."""
 GONE = 60.0
-"""Seconds for a deleted Job's pods to leave, after the grace period in which they save."""
+"""Seconds for what was deleted to leave; for a Job's pods after the grace period in which they save."""
 LOOK = 0.5
 """Seconds between two looks at what is on its way out."""
 
@@ -47,7 +44,10 @@ def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
 
 
 def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
-    """Deletes every object of the job and returns what it was, as kind/name."""
+    """Deletes every object of the job and returns what it was, as kind/name.
+
+    Claim and volume are waited for: on its way out a claim takes a new submission's changes, and then lets no pod start.
+    """
     gone = [path(run) for run in runs(cluster, namespace, selector(name))]
     for place in gone:
         remove(cluster, place)
@@ -55,41 +55,15 @@ def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
         # Inspection pods, and pods whose Job was deleted without them.
         cluster.delete(place)
     its = [one for collection in NAMESPACED for one in _its(cluster, collection.format(namespace), name)]
-    for place, _ in [*its, *_volumes(cluster, name, namespace)]:
+    for place, _ in its:
         cluster.delete(place)
-        gone.append(place)
+    volumes = [*_its(cluster, CLAIMS.format(namespace), name), *_volumes(cluster, name, namespace)]
+    for place, _ in volumes:
+        cluster.delete(place)
+    for place, _ in volumes:
+        remove(cluster, place)
+    gone += [place for place, _ in (*its, *volumes)]
     return ["/".join(place.split("/")[-2:]) for place in gone]
-
-
-def still_held(cluster: Cluster, name: str, namespace: str) -> list[str]:
-    """Waits until the claims and volumes that were deleted are gone; of each that stays, a sentence with what holds it.
-
-    A claim on its way out takes a new submission's changes, and then lets none of its pods start.
-    """
-    deadline = time.monotonic() + LEAVES
-    while True:
-        found = [*_its(cluster, CLAIMS.format(namespace), name), *_volumes(cluster, name, namespace)]
-        leaving = [document for _, document in found if document["metadata"].get("deletionTimestamp")]
-        if not leaving or time.monotonic() > deadline:
-            break
-        time.sleep(LOOK)
-    names = {document["metadata"]["name"] for document in leaving}
-    # A volume goes when its claim has gone, of which there is a sentence already.
-    return [_held(cluster, one, namespace) for one in leaving if one["spec"].get("claimRef", {}).get("name") not in names]
-
-
-def _held(cluster: Cluster, document: Object, namespace: str) -> str:
-    name, is_claim = document["metadata"]["name"], "claimRef" not in document["spec"]
-    holders = [
-        pod["metadata"]["name"]
-        for pod in (cluster.items(pods(namespace)) if is_claim else ())
-        if any(one.get("persistentVolumeClaim", {}).get("claimName") == name for one in pod["spec"].get("volumes", ()))
-    ]
-    more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
-    finalizers = ", ".join(document["metadata"].get("finalizers") or ())
-    why = f"used by pod {', '.join(holders[:3])}{more}" if holders else f"no controller has taken {finalizers} off it"
-    what = f"{'claim' if is_claim else 'volume'} {name} is still there after {LEAVES:.0f} s"
-    return f"{what}, {why}: wait until it is gone before you submit again"
 
 
 def _its(cluster: Cluster, collection: str, name: str) -> list[tuple[str, Object]]:
@@ -110,16 +84,18 @@ def remove(cluster: Cluster, place: str) -> None:
         return
     began, most, told = time.monotonic(), grace(found) + GONE, False
     while (found := cluster.find(place)) is not None:
-        name, passed = place.rsplit("/", 1)[-1], time.monotonic() - began
+        name, passed = "/".join(place.split("/")[-2:]), time.monotonic() - began
         # Kubernetes' own finalizers wait for the pods; any other waits for the controller that put it there.
-        its = [one for one in found.get("metadata", {}).get("finalizers", ()) if "/" in one]
-        waits = f"{', '.join(its)} holds it: does its controller run?" if its else "a pod of it does not end"
+        its = [one for one in found.get("metadata", {}).get("finalizers", ()) if "/" in one.removeprefix("kubernetes.io/")]
+        waits = (
+            f"{', '.join(its)} holds it: does its controller run?" if its else "a pod that belongs to it or uses it has not ended"
+        )
         if passed > most:
-            raise Failed(f"{name} is not gone after {most:.0f} s: {waits}")
+            raise Failed(f"{name} is not gone after {most:.0f} s: {waits}; run this command again once it is gone")
         # A controller that runs takes its finalizer off within the first look.
         if not told and passed > (LOOK if its else NOTICED):
             told = True
-            cluster.say(f"{name} is not gone yet ({waits if its else 'its pods save'}): waiting up to {most:.0f} s")
+            cluster.say(f"{name} is not gone yet ({waits if its else 'its pods end'}): waiting up to {most:.0f} s")
         time.sleep(LOOK)
 
 

@@ -23,7 +23,8 @@ TABLE = yaml.safe_load((PROJECT / "tests" / "aws" / "templates.yaml").read_text(
 FILES = {"shipped": PROJECT / "cluster.yaml", **{file.stem: file for file in sorted(VARIANTS.glob("*.yaml"))}}
 
 
-def _built(locks: Path | None = None, **settings: Any) -> Built:
+def built(locks: Path | None = None, **settings: Any) -> Built:
+    """Default settings but for some of one's own, `retain: false`."""
     return Built(ClusterSpec.model_validate({"retain": False, **settings}), locks)
 
 
@@ -31,24 +32,13 @@ def _built(locks: Path | None = None, **settings: Any) -> Built:
 def _variant(name: str) -> Built:
     if name in FILES:
         return Built(ClusterSpec.load(FILES[name]))
-    return _built(VARIANTS / "locks" if name == "otherwise" else None, **TABLE["settings"][name])
+    return built(VARIANTS / "locks" if name == "otherwise" else None, **TABLE["settings"][name])
 
 
 @pytest.fixture(scope="session")
 def variant() -> Callable[[str], Built]:
     """A settings file of tests/aws/variants (or `shipped`), or settings of templates.yaml, synthesized once."""
     return _variant
-
-
-@pytest.fixture(scope="session")
-def built() -> Callable[..., Built]:
-    """Default settings but for some of one's own, `retain: false`."""
-    return _built
-
-
-@pytest.fixture(scope="session")
-def shipped() -> Built:
-    return _variant("shipped")
 
 
 @pytest.fixture(scope="session")

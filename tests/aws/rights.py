@@ -52,7 +52,6 @@ IAM = {
     "s3:HeadBucket": "s3:ListBucket",
     "s3:ListObjectsV2": "s3:ListBucket",
     "s3:ListBuckets": "s3:ListAllMyBuckets",
-    "s3:ListParts": "s3:ListMultipartUploadParts",
     "s3:CreateMultipartUpload": "s3:PutObject",
     "s3:UploadPart": "s3:PutObject",
     "s3:CompleteMultipartUpload": "s3:PutObject",

@@ -12,9 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "aws"))
 
 import pytest
+import yaml
 from built import NAMES, Built
 from machine import (
     ACCOUNT_ID,
+    ADDRESS,
     CA,
     IMAGES,
     NODE_TOKEN,
@@ -28,12 +30,7 @@ from machine import (
 
 from stacks.cluster_spec import ClusterSpec
 
-SETTINGS = {
-    "retain": False,
-    "network": {"cidr": "172.20.0.0/16", "availability_zones": ["us-west-2a"]},
-    "cluster": {"kind": "self-managed", "elastic_ip": True, "public_access_from": ["203.0.113.9/32"]},
-    "nodes": {"workers": {"spot": True, "labels": {"pool": "workers"}, "taints": [{"key": "dedicated", "value": "training"}]}},
-}
+SETTINGS = yaml.safe_load(Path(__file__).with_name("cluster.yaml").read_text())
 
 
 class Rendered(Built):
@@ -43,6 +40,7 @@ class Rendered(Built):
     names: ClassVar = {
         **NAMES,
         "AWS::EC2::EIP": "203.0.113.7",
+        "AWS::EC2::NetworkInterface": ADDRESS,
         "AWS::EC2::Volume": VOLUME,
         "AWS::S3::Bucket": "data",
         "AWS::SecretsManager::Secret": "{}",

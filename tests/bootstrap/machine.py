@@ -148,11 +148,7 @@ class Machine:
             path.write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -IS /recorders/{recorder}.py {name} "$@"\n')
             path.chmod(0o755)
         (self.local / "bin/python3").symlink_to(f"{sys.base_prefix}/bin/python3")
-        self.metadata = {
-            "instance-type": "m5.large",
-            "placement/availability-zone": "us-west-2a",
-            "local-ipv4": ADDRESS if role == "control-plane" else "172.20.0.77",
-        }
+        self.metadata = {"instance-type": "m5.large", "placement/availability-zone": "us-west-2a"}
         self.shown_ca = CA if role == "node" else ""
         self.settings = {"DEADLINE_SECONDS": "20", "POLL_SECONDS": "0.05"} | settings
 

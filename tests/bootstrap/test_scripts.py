@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import yaml
 from machine import SCRIPTS
 
 README = (SCRIPTS / "README.md").read_text()
-OPTIONS = yaml.safe_load((Path(__file__).parent / "k3s_options.yaml").read_text())
 
 
 @pytest.mark.slow
@@ -32,11 +30,6 @@ def test_readme_has_every_variable_for_its_role(rendered: Any) -> None:
         assert len(text.encode()) < 12000, "EC2 takes 16 KB, and names and ARNs may be longer"
         given = set(re.findall(r"^([A-Z_]+)='", text, re.MULTILINE)) | waits
         assert given == {name for name, of in roles.items() if of in ("both", role)}
-
-
-def test_restore_uses_options_of_k3s() -> None:
-    used = set(re.findall(r" --([a-z-]+)=?", re.search(r"\"\$K3S\" server (.*)", (SCRIPTS / "restore.sh").read_text())[0]))
-    assert used == {"cluster-reset", "cluster-reset-restore-path"} <= set(OPTIONS["server"])
 
 
 @pytest.mark.slow

@@ -43,16 +43,3 @@ def made() -> Callable[..., Documents]:
         return documents(_job(**settings), OUTPUTS, "image")
 
     return make
-
-
-@pytest.fixture(scope="session")
-def only() -> Callable[..., dict[str, Any]]:
-    """The one document of a kind, with `labels` as its labels where given."""
-
-    def find(found: Documents, kind: str, **labels: str) -> dict[str, Any]:
-        wanted = {f"app.kubernetes.io/{key}": value for key, value in labels.items()}
-        matching = [d for d in found if d["kind"] == kind and wanted.items() <= d["metadata"].get("labels", {}).items()]
-        assert len(matching) == 1, f"{len(matching)} documents of kind {kind}"
-        return matching[0]
-
-    return find

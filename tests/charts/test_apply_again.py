@@ -44,15 +44,6 @@ def test_a_changed_job_can_be_applied_over_the_old_one(change: dict[str, Any], m
     assert list(refused(made(), made(**change))) == []
 
 
-def test_pinned_names_stay_and_are_the_users_to_delete(made: Callable[..., Documents]) -> None:
-    def pinned(found: Documents) -> list[str]:
-        return [d["metadata"]["name"] for d in found if d["kind"] != "ConfigMap"]
-
-    before, after = made(pin_names=True), made(pin_names=True, passes=20)
-    assert pinned(before) == pinned(after)
-    assert list(refused(before, after)) == ["Job words"]
-
-
 @pytest.mark.parametrize("volume", [{}, {"kind": "nfs"}])
 def test_a_replaced_file_system_or_access_point_is_another_claim(
     volume: dict[str, Any], job: Callable[..., TrainingJob], outputs: ClusterOutputs

@@ -17,10 +17,14 @@ from k8s_charts.spec import TrainingJob
 
 Job = Callable[..., TrainingJob]
 Made = Callable[..., list[dict[str, Any]]]
-Only = Callable[..., dict[str, Any]]
-
 
 TABLES = yaml.safe_load(Path(__file__).with_name("data_sources.yaml").read_text())
+
+
+def only(found: list[dict[str, Any]], kind: str, component: str) -> dict[str, Any]:
+    """The one document of a kind for a component."""
+    (one,) = (d for d in found if d["kind"] == kind and d["metadata"]["labels"]["app.kubernetes.io/component"] == component)
+    return one
 
 
 @pytest.mark.parametrize(("given", "local"), TABLES["local"])
@@ -32,19 +36,19 @@ def test_a_local_file_is_uploaded_under_the_jobs_name(given: str, local: str | N
 
 
 @pytest.mark.parametrize(("given", "ports"), TABLES["ports"])
-def test_the_data_jobs_network_policy_lets_it_reach_its_source(given: str, ports: list[int], made: Made, only: Only) -> None:
-    policy = only(made(data={"source": given}), "NetworkPolicy", component="data")
+def test_the_data_jobs_network_policy_lets_it_reach_its_source(given: str, ports: list[int], made: Made) -> None:
+    policy = only(made(data={"source": given}), "NetworkPolicy", "data")
     anywhere = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
     assert [[port["port"] for port in rule["ports"]] for rule in anywhere] == [ports]
 
 
 @pytest.mark.parametrize(("volume", "given", "mounted", "made"), TABLES["mounted"])
 def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
-    volume: dict[str, Any], given: str, mounted: list[Any], made: list[str] | None, only: Only, job: Job, outputs: ClusterOutputs
+    volume: dict[str, Any], given: str, mounted: list[Any], made: list[str] | None, job: Job, outputs: ClusterOutputs
 ) -> None:
     found = documents(job(data={"source": given}, volume=volume), outputs, "image")
     for component in ("data", "trainer"):
-        pod = only(found, "Job", component=component)["spec"]["template"]["spec"]
+        pod = only(found, "Job", component)["spec"]["template"]["spec"]
         mounts = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "job"]
         seen = [[mount["mountPath"], mount.get("subPath"), mount.get("readOnly")] for mount in mounts]
         makers = [maker["args"] for maker in pod.get("initContainers", [])]
@@ -56,12 +60,12 @@ def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
 
 
 @pytest.mark.parametrize("volume", [{}, {"kind": "nfs"}])
-def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(volume: dict[str, Any], made: Made, only: Only) -> None:
+def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(volume: dict[str, Any], made: Made) -> None:
     def copies(component: str, source: str = "words", **settings: Any) -> tuple[str, bool, dict[str, str]]:
         """Where the copy lies, whether the pod may only read it, and the container's variables."""
         data = {"source": f"s3://corpus/{source}", "shared": True}
         found = made(data=data, command=["train"], mode="collective", volume=volume, **settings)
-        pod = only(found, "Job", component=component)["spec"]["template"]["spec"]
+        pod = only(found, "Job", component)["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         (mount,) = [m for m in container["volumeMounts"] if m.get("subPath", "").startswith("shared/")]
         assert [maker["args"][2] for maker in pod.get("initContainers", [])] == ([mount["subPath"]] if volume else [])

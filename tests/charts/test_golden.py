@@ -35,7 +35,7 @@ CASES = {path.stem: path for path in sorted(FILES)}
 
 IMAGE = "000000000000.dkr.ecr.eu-central-1.amazonaws.com/paddle@sha256:" + "ab" * 32
 OTHER_OUTPUTS = {
-    "instance-profile": {"data_job_credentials": "instance-profile", "region": "eu-central-1"},
+    "instance-profile": {"data_job_credentials": "instance-profile", "region": "eu-central-1", "kubernetes_version": "1.34"},
     "auto-mode-efa": {"auto_mode": "{}"},
 }
 """What a cluster's outputs say that differs from the other cases'."""

@@ -1,7 +1,6 @@
 """Whatever a user writes reaches the container unchanged: through our charts, cdk8s, YAML and the kubelet's expansion."""
 
 # ruff: noqa: E501 (tables, one row a line)
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import write
 from k8s_charts.spec import TrainingJob
 from k8s_charts.yaml_documents import dump
+from rehearsal.pods.environment import PodFacts, environment, expand
+from rehearsal.pods.manifests import load, read
 
 pytestmark = pytest.mark.slow
 
@@ -30,35 +31,19 @@ TEXT = st.one_of(
 )
 
 
-def expand(value: str, environment: dict[str, str]) -> str:
-    """The kubelet's expansion as Kubernetes documents it: `$(NAME)` is a variable's value where known, `$$` is `$`."""
-    return re.sub(
-        r"\$(\$|\(([^)]*)\))", lambda m: "$" if m[1] == "$" else environment.get(m[2], m[0]), value
-    )  # fmt: skip
+FACTS = PodFacts("pod", "paddle", {}, {}, "10.0.0.1", "default")
 
 
 def containers(job: TrainingJob, outputs: ClusterOutputs, folder: Path) -> dict[str, dict[str, Any]]:
-    """The container of each kind of pod, as the written files say it, and what it is told: as the kubelet makes it.
-
-    A ConfigMap's values stay as they are; then each value may refer to the ones before it.
-    """
-    files = write(job, outputs, "image", folder)
-    found = [document for path in files for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
-    maps = {d["metadata"]["name"]: d["data"] for d in found if d["kind"] == "ConfigMap"}
-    pods = {d["metadata"]["labels"]["app.kubernetes.io/component"]: d["spec"] for d in found if d["kind"] == "Job"}
-    pods |= {role: d["spec"][role] for d in found if d["kind"] == "PaddleJob" for role in ("ps", "worker")}
+    """What each kind of pod's container runs and is told, as a rehearsal makes it of the written files: as the kubelet does."""
+    found = read(load(write(job, outputs, "image", folder)))
+    templates = [one.template for one in found.jobs] + [role.template for one in found.paddle_jobs for role in one.roles.values()]
     made = {}
-    for role, spec in pods.items():
-        container = spec["template"]["spec"]["containers"][0]
-        told: dict[str, str] = {}
-        for source in container.get("envFrom", ()):
-            told |= maps[source["configMapRef"]["name"]]
-        for variable in container["env"]:
-            if "value" in variable:
-                told[variable["name"]] = expand(variable["value"], told)
-        assert all(isinstance(value, str) for value in told.values())
-        texts = {field: [expand(word, told) for word in container.get(field, ())] for field in ("command", "args")}
-        made[role] = {**texts, "told": told}
+    for template in templates:
+        (container,) = template.containers
+        told = environment(container, FACTS, found.config_maps, {})
+        words = {name: [expand(word, told) for word in getattr(container, name)] for name in ("command", "args")}
+        made[template.labels["app.kubernetes.io/component"]] = {**words, "told": told}
     return made
 
 

@@ -1,8 +1,9 @@
 """What the tests' servers share: one that listens while a test runs, and one of files with a publisher's faults."""
 
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Self
 from urllib.parse import unquote
 
 
@@ -10,11 +11,14 @@ class Server:
     """Use as a context manager; `url` is where it listens. Its handler finds it as `api`."""
 
     handler: type[BaseHTTPRequestHandler]
+    tls: ssl.SSLContext | None = None
 
     def __enter__(self) -> Self:
         handler = type("Handler", (self.handler,), {"api": self, "log_message": lambda *_: None})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
+        if self.tls:
+            self._server.socket = self.tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
@@ -28,23 +32,22 @@ class _FileHandler(BaseHTTPRequestHandler):
     api: "FileServer"
 
     def do_GET(self) -> None:
-        api, path, span = self.api, unquote(self.path), self.headers.get("Range", "")
-        api.asked.append((path, span))
+        api, path = self.api, unquote(self.path)
+        api.asked.append(path)
         body = api.files.get(path)
-        begin = int(span.removeprefix("bytes=").rstrip("-") or 0)
         if api.statuses.get(path):
             return self.send_error(api.statuses[path].pop(0))
         if path in api.redirects:
             self.send_response(302)
             self.send_header("Location", api.redirects[path])
             return self.end_headers()
-        if body is None or (span and begin >= len(body)):
-            return self.send_error(404 if body is None else 416)
-        self.send_response(206 if begin else 200)
-        self.send_header("Content-Length", str(len(body) - begin))
+        if body is None:
+            return self.send_error(404)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         cut = api.cuts.get(path) or [len(body)]
-        self.wfile.write(body[begin : begin + cut.pop(0)])
+        self.wfile.write(body[: cut.pop(0)])
         return None
 
 
@@ -58,5 +61,4 @@ class FileServer(Server):
         self.redirects: dict[str, str] = {}
         self.statuses: dict[str, list[int]] = {}
         self.cuts: dict[str, list[int]] = {}
-        self.asked: list[tuple[str, Any]] = []
-        """Paths, with the range that was asked for."""
+        self.asked: list[str] = []

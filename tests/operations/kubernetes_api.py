@@ -100,6 +100,7 @@ class KubernetesApi(Server):
 
     def __init__(self) -> None:
         self.kinds = dict(KINDS)
+        self.version = 1
         self.objects: dict[str, Object] = {}
         self.faults: list[Fault] = []
         self.lock = threading.Lock()
@@ -267,8 +268,8 @@ class _Handler(BaseHTTPRequestHandler):
             and other.startswith(path if below["namespace"] else below["base"])
             and self._chosen(document)
         ]
-        version = below["base"].split("/", 2)[2]
-        return self._json({"kind": f"{kind}List", "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": items})
+        listed = {"apiVersion": below["base"].split("/", 2)[2], "metadata": {"resourceVersion": str(self.api.version)}}
+        return self._json({"kind": f"{kind}List", **listed, "items": items})
 
     def _known(self, path: str) -> Object:
         if path not in self.api.objects:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from aws_api import AwsApi, Parameters, Refused
+from aws_api import AwsApi
 from commands import Done, Run
 from job_controller import JobController
 from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
-from operations.account import bucket_upload
 from rehearsal.cloud import Cloud
 
 pytestmark = pytest.mark.slow
@@ -48,31 +46,23 @@ def test_a_folder_goes_below_a_prefix(run: Run, bucket: Any, folder: Path) -> No
     assert keys == ["mine/corpus/deep/two.tsv", "mine/corpus/one#1.tsv"]
 
 
-@pytest.mark.parametrize("changed", [False, True])
-def test_an_interrupted_upload_of_the_same_content_goes_on(
-    run: Run, bucket: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
+def test_an_upload_that_failed_sends_what_the_bucket_lacks(
+    run: Run, bucket: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket_upload, "PART", 5 << 20)
-    monkeypatch.setattr(bucket_upload, "AT_ONCE", 1)
-    file = folder / f"large-{changed}"
-    file.write_bytes(os.urandom(23 << 20))
-    aws = AwsApi(monkeypatch, upstream=True)
-
-    def cut(asked: Parameters) -> None:
-        if asked["PartNumber"] >= 4:
-            raise Refused("SlowDown")
-
-    aws.answer("s3", "UploadPart", cut)
-    assert run("upload", file.name).code == 3
-    aws.answers.clear()
-    aws.requests.clear()
-    if changed:
-        file.write_bytes(file.read_bytes()[:-1] + b"b")
-    assert "is uploaded to" in run("upload", file.name).err
-    assert [asked["PartNumber"] for asked in aws.asked("UploadPart")] == ([1, 2, 3, 4, 5] if changed else [4, 5])
-    assert bucket.get_object(Bucket=BUCKET, Key=f"sources/words/{file.name}")["Body"].read() == file.read_bytes()
-    assert "lies already at" in run("upload", file.name).err
-    assert changed or not [path for path in (folder / "cache" / "paddle-aws" / "uploads").iterdir() if path.is_file()]
+    (folder / "more").mkdir()
+    (folder / "more" / "small").write_text("1")
+    assert run("upload", "more").code == 0
+    large = folder / "more" / "large"
+    large.write_bytes(os.urandom(20 << 20))
+    with monkeypatch.context() as cut:
+        AwsApi(cut, upstream=True).refuse("s3", "UploadPart", "SlowDown")
+        assert run("upload", "more").code == 3
+    assert "Uploads" not in bucket.list_multipart_uploads(Bucket=BUCKET)
+    assert "1 of 2 files sent (21.0 MB in all), 1 were there already" in run("upload", "more").err
+    assert bucket.get_object(Bucket=BUCKET, Key="sources/words/more/large")["Body"].read() == large.read_bytes()
+    assert "0 of 2 files sent" in run("upload", "more").err
+    large.write_bytes(large.read_bytes()[:-1] + b"b")
+    assert "1 of 2 files sent" in run("upload", "more").err
 
 
 def test_a_pass_goes_to_the_bucket_without_ssh(run: Run, bucket: Any, api: JobController, job: JobFolder, folder: Path) -> None:
@@ -147,7 +137,7 @@ def cluster(aws: Cloud, folder: Path) -> Path:
     return folder / "config"
 
 
-def test_the_entry_is_merged(run: Run, cluster: Path) -> None:
+def test_the_entry_of_a_cluster_that_is_there_is_merged(run: Run, cluster: Path, folder: Path) -> None:
     for _ in range(2):
         done = run("kubeconfig", "--file", str(cluster), "--alias", "mine")
         assert done.code == 0, done.err
@@ -157,31 +147,13 @@ def test_the_entry_is_merged(run: Run, cluster: Path) -> None:
     assert found["current-context"] == "mine"
     assert found["contexts"] == [{"name": "mine", "context": {"cluster": arn, "user": arn}}]
     assert "certificate-authority-data" in found["clusters"][1]["cluster"]
-    if not shutil.which("aws"):  # `-P`: whatever lies where kubectl is called is not run.
-        own = ["-P", "-m", "operations.main", "eks-token", "paddle", "us-west-2"]
-        assert found["users"][0]["user"]["exec"]["args"] == own
+    assert found["users"][0]["user"]["exec"]["args"][2:6] == ["eks", "get-token", "--cluster-name", "paddle"]
     assert "test" not in json.dumps(found["users"])
     assert oct(cluster.stat().st_mode)[-3:] == "600"
     if shutil.which("kubectl"):
         command = ["kubectl", "config", "current-context", "--kubeconfig", str(cluster)]
         assert subprocess.run(command, text=True, capture_output=True).stdout == "mine\n"
-
-
-def test_a_token_is_a_signed_request_that_names_the_cluster(run: Run, aws: Cloud) -> None:
-    found = json.loads(run("eks-token", "paddle", "us-west-2").out)
-    assert found["kind"] == "ExecCredential" and found["status"]["expirationTimestamp"].endswith("Z")
-    prefix, _, rest = found["status"]["token"].partition(".")
-    assert prefix == "k8s-aws-v1"
-    url = urlsplit(base64.urlsafe_b64decode(rest + "=" * (-len(rest) % 4)).decode())
-    query = parse_qs(url.query)
-    assert query["Action"] == ["GetCallerIdentity"]
-    assert query["X-Amz-SignedHeaders"] == ["host;x-k8s-aws-id"] and query["X-Amz-Expires"] == ["60"]
-
-
-def test_a_cluster_that_is_not_there(run: Run, cluster: Path, folder: Path) -> None:
     (folder / "cluster.yaml").write_text((folder / "cluster.yaml").read_text().replace("name: paddle", "name: nobody", 1))
     done = run("kubeconfig", "--file", str(cluster))
-    assert (done.code, done.err) == (
-        2,
-        "cluster nobody does not exist in us-west-2: deploy it, or correct name and region in cluster.yaml\n",
-    )
+    assert done.code == 2 and done.err.startswith("cluster nobody does not exist in us-west-2: deploy it, or correct")
+    assert yaml.safe_load(cluster.read_text()) == found

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from aws_api import AwsApi
 from commands import Run
 from job_controller import JobController
@@ -21,23 +22,9 @@ from paddle_node.contract import JobFolder
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
-CLUSTER = str(PROJECT / "cluster.yaml")
 SECRET = "nobody-may-see-this-token"
-COMMANDS = {
-    "submit": ("submit", "--wait"),
-    "resume": ("resume", "--wait"),
-    "resume --from": ("resume", "--from", "0", "--wait"),
-    "status": ("status",),
-    "list": ("list", "-A"),
-    "logs": ("logs",),
-    "logs --follow": ("logs", "--follow"),
-    "logs --volume": ("logs", "--volume", "train"),
-    "wait": ("wait",),
-    "cancel": ("cancel",),
-    "delete": ("delete", "--force"),
-    "results": ("results", "--download", "last", "--to", "home"),
-    "upload": ("upload", "note.txt", "--volume"),
-}
+CASES = yaml.safe_load(Path(__file__).with_name("faults.yaml").read_text())
+COMMANDS = {name: line.split() for name, line in CASES["commands"].items()}
 
 
 def prepare(api: JobController, folder: Path, command: str) -> None:
@@ -73,29 +60,25 @@ def test_a_fault_that_passes_changes_nothing(run: Run, api: JobController, job: 
     assert "Traceback" not in done.err and SECRET not in done.out + done.err
 
 
-@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("status", "words"), [(401, "does not know you (401)"), (403, "refuses (403)")])
-def test_a_refusal_that_stays(
-    run: Run, api: JobController, job: JobFolder, folder: Path, command: str, status: int, words: str
-) -> None:
-    prepare(api, folder, command)
+def test_a_refusal_that_stays(run: Run, api: JobController, job: JobFolder, folder: Path, status: int, words: str) -> None:
+    prepare(api, folder, "delete")
     before = copy.deepcopy(api.objects)
-    api.faults = [Fault("", status=status, times=999)]
-    done = run(*COMMANDS[command])
-    assert done.code == 3 and words in done.err
-    assert len(done.err.splitlines()) == 1
-    assert SECRET not in done.out + done.err
-    assert api.objects == before
+    api.faults = [Fault("", status=status, times=9999)]
+    for command in COMMANDS.values():
+        done = run(*command)
+        assert done.code == 3 and words in done.err
+        assert len(done.err.splitlines()) == 1
+        assert SECRET not in done.out + done.err
+        assert api.objects == before
 
 
-SCREENS = [("status",), ("list",), ("list", "-A"), ("results",), ("logs",), ("doctor", CLUSTER)]
-
-
-@pytest.mark.parametrize("command", SCREENS, ids=lambda command: " ".join(command[:1]))
+@pytest.mark.parametrize("screen", CASES["screens"])
 def test_sixty_columns_without_colour(
-    run: Run, job: JobFolder, aws_api: AwsApi, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    run: Run, job: JobFolder, aws_api: AwsApi, screen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
+    command = screen.format(project=PROJECT).split()
     narrow, wide = run(*command, columns=60), run(*command)
     assert "\x1b" not in narrow.out + narrow.err + wide.out
     lines = [line for line in narrow.out.splitlines() if not line.startswith("in all")]

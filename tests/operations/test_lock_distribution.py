@@ -99,7 +99,7 @@ def test_newest_release_of_the_cluster_s_version(config: Path, run: Run) -> None
         # A second run downloads neither file again.
         published.asked.clear()
         assert run("lock", "distribution", str(config), *published.mirrors).code == 0
-        assert not [path for path, _ in published.asked if path.rpartition("/")[2] in FILES]
+        assert not [path for path in published.asked if path.rpartition("/")[2] in FILES]
 
         # Another machine, with the lock alone.
         for path in config.parent.glob("cache/*/*"):
@@ -116,8 +116,7 @@ def test_cut_and_passing_faults_are_overcome(config: Path, run: Run) -> None:
         done = run("lock", "distribution", str(config), *published.mirrors)
         assert done.code == 0, done.err
         assert kept(config) == CONTENT
-        spans = [span for path, span in published.asked if path == f"{RELEASES}/k3s"]
-        assert spans == ["", "", "bytes=10000-", "bytes=15000-"]
+        assert published.asked.count(f"{RELEASES}/k3s") == 4
 
 
 @pytest.mark.slow

@@ -30,14 +30,6 @@ def pods(api: JobController) -> list[str]:
 # status and list.
 
 
-def test_status_in_a_pipe_is_one_line_a_pod(run: Run, api: JobController, training: dict[str, Any]) -> None:
-    api.finish(training, 70, "x" * 200)
-    done = run("status")
-    rows = [line for line in done.out.splitlines() if line.startswith("trainer ")]
-    assert len(rows) == 3 and all("x" * 200 in row for row in rows)
-    assert "words failed: a pod ended with a code that no retry can heal" in done.out
-
-
 def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api: JobController, training: dict[str, Any]) -> None:
     first, second, _ = pods(api)
     api.say(first, "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 shard=1000 seconds=8.0")
@@ -60,17 +52,20 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api:
     text = run("status").out
     assert "pass 1 (the last is 4), through, loss 0.2000, 150 records a second, 60 s left" in text
     assert "lost pods  3 so far" in text
+    # In a pipe it is one line a pod.
+    api.finish(training, 70, "x" * 200)
+    done = run("status")
+    rows = [line for line in done.out.splitlines() if line.startswith("trainer ")]
+    assert len(rows) == 3 and all("x" * 200 in row for row in rows)
+    assert "words failed: a pod ended with a code that no retry can heal" in done.out
 
 
-def test_a_job_that_is_not_there(run: Run, api: JobController, folder: Path) -> None:
+def test_which_jobs_are_there(run: Run, api: JobController, folder: Path) -> None:
+    assert run("list").err == "no jobs in namespace paddle: `paddle-aws submit` starts one\n"
     for command in ("status", "logs", "wait"):
         done = run(command, "nothing")
         assert (done.code, done.out) == (2, "")
         assert done.err == "there is no job nothing in namespace paddle: `paddle-aws list -A` shows those there are\n"
-
-
-def test_list(run: Run, api: JobController, folder: Path) -> None:
-    assert run("list").err == "no jobs in namespace paddle: `paddle-aws submit` starts one\n"
     run("submit", "--wait")
     api.scripts["trainer"] = Script(code=None)
     (folder / "job.yaml").write_text((folder / "job.yaml").read_text().replace("words", "other", 1))

@@ -45,6 +45,8 @@ def test_it_is_applied_once_and_again(run: Run, api: JobController) -> None:
         done = run("setup", GPU)
         assert done.code == 0, done.err
         assert {one["metadata"]["name"] for one in api.all("daemonsets")} == {"efa-device-plugin", "nvidia-device-plugin"}
+    done = run("setup", GPU, "--yaml", "--remove")
+    assert done.code == 2 and "--dry-run, --yaml and --remove are given together" in done.err
     before = len(api.requests)
     assert "would apply DaemonSet efa-device-plugin" in run("setup", GPU, "--dry-run").err
     assert all("dryRun=All" in path for method, path in api.requests[before:] if method == "PATCH")
@@ -67,8 +69,3 @@ def test_a_pool_that_is_no_longer_wanted_is_named_and_all_go_before_a_destroy(
     assert "node pool trainers is in cluster.yaml no more: `kubectl delete nodepool,nodeclass trainers` ends" in run("setup").err
     done = run("setup", "--remove")
     assert done.code == 0 and not [*api.all("nodepools"), *api.all("nodeclasses")], done.err
-
-
-def test_two_ways_at_once_are_refused(run: Run) -> None:
-    done = run("setup", GPU, "--yaml", "--remove")
-    assert done.code == 2 and done.err == "--dry-run, --yaml and --remove are given together: one of them is allowed\n"

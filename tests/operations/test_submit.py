@@ -17,6 +17,9 @@ from kubernetes_api import Fault
 
 pytestmark = pytest.mark.slow
 
+TABLES = yaml.safe_load(Path(__file__).with_name("submit.yaml").read_text())
+PASSES, PADDLE_JOB = TABLES["passes"], TABLES["paddle job"]
+
 
 def kinds(api: JobController) -> list[str]:
     """What was applied, in order."""
@@ -75,14 +78,6 @@ def test_a_split_that_runs_is_waited_for(run: Run, api: JobController, folder: P
     api.faults = [Fault("/jobs", "GET", skip=4, then=lambda: api.finish(api.of("data")[0]))]
     assert run("submit", "--wait").code == 0
     assert data_jobs(api) == before
-
-
-PASSES = (
-    "[pserver RANK] I0101 00:00:00.000000  12 brpc_ps_server.cc:72] noise",
-    "[agent RANK] attempt 2 starts: 3 trainers",
-    "[trainer RANK] pass=0 passes=2 attempt=2 trainers=3 step=4 loss=0.9 records=40 shard=100 seconds=1.5",
-    "[trainer RANK] pass=0 attempt=2 trainer=RANK trainers=3 loss=0.7RANK records=100 seconds=2.5 time=1e9 passes=2",
-)
 
 
 def test_a_followed_training_is_the_table_of_its_passes(run: Run, api: JobController, folder: Path) -> None:
@@ -181,16 +176,6 @@ def test_neither_a_job_that_runs_nor_one_that_has_run_is_overwritten(run: Run, a
     assert len(api.of("trainer")) == 2
 
 
-PADDLE_JOB = """\
-name: words
-controller: paddlejob
-trainers: 2
-parameter_servers: 1
-command: [python3, train.py]
-volume: {kind: none}
-"""
-
-
 def test_on_a_bare_cluster_the_operator_comes_first_and_its_kind_is_waited_for(
     run: Run, api: JobController, folder: Path
 ) -> None:
@@ -232,14 +217,7 @@ def undeployed(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("source", "more", "missing"),
-    [
-        ("words.tsv", "", "image, volume, data.source (a local file goes to the deployed bucket)"),
-        ("s3://corpus/words", "image: mine:1\nvolume: {kind: nfs}\n", "volume"),
-        ("s3://corpus/words", "volume: {kind: claim, claim: mine}\n", "image"),
-    ],
-)
+@pytest.mark.parametrize(("source", "more", "missing"), TABLES["missing"])
 def test_what_a_job_takes_from_a_cluster_that_is_not_deployed_is_named(
     run: Run, api: JobController, undeployed: Path, source: str, more: str, missing: str
 ) -> None:
@@ -249,14 +227,7 @@ def test_what_a_job_takes_from_a_cluster_that_is_not_deployed_is_named(
     assert kinds(api) == []
 
 
-@pytest.mark.parametrize(
-    ("source", "volume"),
-    [
-        ("https://data.example/words.tsv", "kind: claim, claim: mine"),
-        ("/home/jobpath/corpora/words.tsv", "kind: nfs, server: files.example"),
-        ("https://data.example/words.tsv", "kind: host-path, path: /d"),
-    ],
-)
+@pytest.mark.parametrize(("source", "volume"), TABLES["own"])
 def test_any_kubernetes_is_enough_for_a_job_with_its_own_image_volume_and_source(
     run: Run, api: JobController, undeployed: Path, monkeypatch: pytest.MonkeyPatch, source: str, volume: str
 ) -> None:
@@ -327,14 +298,7 @@ def test_the_program_goes_up_once_and_before_either_job(
     assert refused.err.splitlines()[-1] == "program.from is image: --program uploads one `from: folder` or `from: git`"
 
 
-@pytest.mark.parametrize(
-    ("kind", "status", "words"),
-    [
-        ("networkpolicies", 409, "changed by somebody else (injected 409): undo that, or delete the object, and submit again"),
-        ("customresourcedefinitions", 409, "another installation; set paddlejob.install_operator: false in job.yaml, and submit"),
-        ("jobs", 422, "the cluster refuses Job words-data-"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "status", "words"), TABLES["others"])
 def test_what_somebody_else_has_made_is_not_overwritten(
     run: Run, api: JobController, folder: Path, kind: str, status: int, words: str
 ) -> None:

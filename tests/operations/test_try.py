@@ -45,15 +45,7 @@ def mine(folder: Path):
     return made
 
 
-@pytest.mark.parametrize(
-    ("example", "job", "inputs"),
-    [
-        ("quick_start", {}, ["text (`fleet.ids` wants a list of ints): [", "label (`fleet.label` wants an int): "]),
-        ("recommendation", {}, ["user (`fleet.ids` wants a list of ints): [", "rating (`fleet.number` wants a finite number): "]),
-        ("regression", {}, ["district (`fleet.ids` wants a list of ints): [1], [2], [3]", "area (`fleet.number` wants"]),
-        ("collective", {"mode": "collective"}, ["text (list): [", "label (int): "]),
-    ],
-)
+@pytest.mark.parametrize(("example", "job", "inputs"), CASES["examples"])
 def test_what_each_input_gets_and_a_loss_that_falls(mine, run: Run, capfd, example: str, job: dict, inputs: list[str]) -> None:
     mine(example, **job)
     done = run("try")

@@ -81,13 +81,11 @@ def test_the_default_of_each_add_on_and_version_is_read(run: Run, aws_api: AwsAp
     done = run(*command)
     assert (done.code, done.err) == (1, f"EKS in us-west-2 names no default version of any add-on: {out} stays as it is\n")
     assert out.read_bytes() == before
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"versions": []}', '{"versions": {"1.35": 7}}'])
-def test_a_broken_lock_is_one_sentence(tmp_path: Path, text: str) -> None:
-    (tmp_path / "add-ons.json").write_text(text)
-    with pytest.raises(SettingError, match="is no lock of add-ons: `paddle-aws lock add-ons` writes one"):
-        locked_versions(tmp_path, "1.35")
+    # A broken lock is one sentence.
+    for broken in ("", "[]", "{}", '{"versions": []}', '{"versions": {"1.35": 7}}'):
+        out.write_text(broken)
+        with pytest.raises(SettingError, match="is no lock of add-ons: `paddle-aws lock add-ons` writes one"):
+            locked_versions(out.parent, "1.35")
 
 
 # An upgrade.

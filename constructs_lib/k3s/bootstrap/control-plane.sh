@@ -101,14 +101,6 @@ check_database() {
     fail "the state volume $STATE_VOLUME has served before, but holds no etcd database: a restore ended halfway; finish it with sudo $HERE/restore.sh"
 }
 
-# The address is the interface's, which EC2 gave this machine at launch; etcd knows itself by it.
-check_address() {
-  local own
-  own=$(metadata local-ipv4) || fail 'the instance metadata does not name this machine'"'"'s address'
-  [ "$own" = "$PRIVATE_ADDRESS" ] ||
-    fail "this machine has the address $own, but the control plane's is $PRIVATE_ADDRESS: the launch template has to name its network interface"
-}
-
 # place_manifest NAME: into the folder that k3s applies, with IMAGES and the jobs' namespace filled in.
 place_manifest() {
   sed -f <(sed -E 's#^(\S+) (.*)$#s|{{\1}}|\2|#' <<<"$IMAGES"$'\n'"jobs-namespace $JOBS_NAMESPACE") "$HERE/$1" |
@@ -169,7 +161,6 @@ resize2fs "$DEVICE" >/dev/null 2>"$SECRETS/error" ||
   say "the state volume's file system stays as large as it is: $(tail -n 1 "$SECRETS/error")"
 if ! mountpoint -q "$STATE"; then mount_state; fi
 check_state
-check_address
 read_server_token
 read_token "$NODE_TOKEN_SECRET" node-token
 # What k3s knows this machine by: it has to outlive the machine, as the node's name does.

@@ -16,27 +16,7 @@ ACCOUNT = Path("/account")
 STATE = Path("/var/lib/rancher/k3s/server")
 AGENT = Path("/var/lib/rancher/k3s/agent")
 RUNNING = Path("/run/k3s-runs")
-KUBECONFIG = """\
-apiVersion: v1
-clusters:
-- cluster:
-    certificate-authority-data: Q0E=
-    server: https://127.0.0.1:6443
-  name: default
-contexts:
-- context:
-    cluster: default
-    user: default
-  name: default
-current-context: default
-kind: Config
-preferences: {}
-users:
-- name: default
-  user:
-    client-certificate-data: Q0VSVA==
-    client-key-data: S0VZ
-"""
+KUBECONFIG = Path(__file__).with_name("kubeconfig.yaml").read_text()
 
 
 def token_of(config: str, key: str) -> str:
