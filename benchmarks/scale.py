@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import ClassVar
 
 PROJECT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(PROJECT / "tests/node"))
+sys.path[:0] = [str(PROJECT / "tests/node"), str(PROJECT / "tests/operations")]
 
 from paddle_node import environment, runtimes  # noqa: E402
 from paddle_node.background import Tasks  # noqa: E402
@@ -306,10 +306,10 @@ def pod_list(pods: int) -> dict:
     from api_server import ApiServer
 
     sampled = min(pods, max(2, min(SAMPLE, 4000 // pods)))
-    api = ApiServer()
+    api = ApiServer().__enter__()
     for number in range(pods):
         put(api, number, "Pending" if number == pods - 1 else "Running")
-    size = len(json.dumps(list(api.pods.values())))
+    size = len(json.dumps(api.all("pods")))
     with tempfile.TemporaryDirectory() as place:
         api.lay_account(Path(place))
         clients = [list_client(api, number, pods, place) for number in range(sampled)]
@@ -328,8 +328,8 @@ def pod_list(pods: int) -> dict:
         asyncio.run(ask())
         for client in clients:
             client.rest()
-    requests = sum(api.requests.values())
-    api.close()
+    requests = len(api.requests)
+    api.__exit__()
     scale = pods / sampled
     return {
         "requests": round(requests * scale),
@@ -341,7 +341,7 @@ def put(api, number: int, phase: str) -> None:
     """A pod as large as a training pod is: about 5 KB of JSON, most of it managed fields and the specification."""
     spec = {"containers": [{"name": "trainer", "env": [{"name": f"VARIABLE_{i}", "value": "a value"} for i in range(30)]}]}
     address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}" if phase == "Running" else ""
-    api.put(
+    api.put_pod(
         f"job-{number:05d}-abcde", address, phase=phase, status={"containerStatuses": [{"image": "x" * 3000, "name": str(spec)}]}
     )
 

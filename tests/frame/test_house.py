@@ -6,21 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 
-# room -> what its files may import of the project and of the heavy libraries.
-MAY_IMPORT = {
-    "constructs_lib": {"constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
-    "settings": {"settings"},
-    "stacks": {"stacks", "settings", "constructs_lib", "aws_cdk", "constructs", "cdk_nag"},
-    "k8s_charts": {"k8s_charts", "paddle_node.contract", "paddle_node.command_line", "settings", "cdk8s", "constructs"},
-    "trainer_image": {"paddle_node"},
-    "operations": {"operations", "k8s_charts", "stacks.cluster_spec", "stacks.distribution_lock", "settings", "paddle_node"},
-    "rehearsal": {"rehearsal", "operations", "k8s_charts", "stacks.cluster_spec", "settings", "paddle_node"},
-    "paddle_aws": {"operations"},
-    "examples": {"paddle_aws", "paddle_node", "constructs_lib", "k8s_charts", "aws_cdk", "constructs"},
-}
+MAY_IMPORT: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("rooms.yaml").read_text())
 WATCHED = {"app", "paddle_node", "aws_cdk", "cdk8s", "constructs", "cdk_nag", *MAY_IMPORT}
 
 

@@ -1,4 +1,6 @@
-"""README.md, CONTRIBUTING.md and docs/ say what is so: each command exists, CONTRIBUTING's are run, links lead somewhere."""
+"""README.md, CONTRIBUTING.md and docs/ say what is so: each command exists, links lead somewhere. README's commands
+are run by tests/rehearsal/test_readme.py.
+"""
 
 import re
 import runpy
@@ -13,16 +15,6 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(str(file.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for file in folder.glob("*.md"))
 KNOWN = get_command(app).commands  # type: ignore[attr-defined]
 
-# tests/rehearsal/test_readme.py runs README's. Where each of CONTRIBUTING's is run: (file, what stands there).
-RUN_BY = {
-    "make quick": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
-    "make lint": ("Makefile", "test: machine environments $(CHECKOV)/.ready lint quick"),
-    "make test": (".ci/run", "make test"),
-    "make test-nfs": (".ci/run", "make test-nfs"),
-    "make bench": ("tests/frame/test_readme.py", "runpy.run_path"),
-    "make test-cluster KUBECONFIG=~/.kube/config": ("tests/operations/test_real_cluster.py", "pytest.mark.cluster"),
-}
-
 
 def test_each_command_of_readme_is_in_a_section_whose_commands_are_run() -> None:
     sections = (ROOT / "README.md").read_text().split("\n## ")
@@ -31,15 +23,6 @@ def test_each_command_of_readme_is_in_a_section_whose_commands_are_run() -> None
         "Your own program",
         "On AWS",
     ]
-
-
-def test_each_command_of_contributing_is_run_somewhere() -> None:
-    blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "CONTRIBUTING.md").read_text(), re.M | re.S)
-    lines = "\n".join(blocks).splitlines()
-    commands = {part.strip() for line in lines for part in line.split("#")[0].split("&&") if part.strip()}
-    assert commands == RUN_BY.keys()
-    for where, evidence in RUN_BY.values():
-        assert evidence in (ROOT / where).read_text(), f"{where} has no {evidence}"
 
 
 def named(document: str, program: str) -> list[list[str]]:
