@@ -77,8 +77,7 @@ class Life:
     def end(self) -> set[tuple[str, str]]:
         """Destroy; (service, kind) of what is left."""
         self.cloud.destroy(self.config)
-        left = sorted(self.cloud.inventory() - self.before)
-        return {(resource.service, resource.type) for resource in left}
+        return {(resource.service, resource.type) for resource in self.cloud.inventory() - self.before}
 
 
 @pytest.fixture
@@ -186,7 +185,7 @@ def test_existing_network_key_bucket_and_file_system(begin: Callable[..., Life])
     assert life.outputs["FileSystemId"] == settings["file_system"]["existing"]["id"]
     assert life.outputs["BucketName"] == "somebody-elses-data"
     assert life.outputs["KeyArn"] == settings["key"]["existing_arn"]
-    made = {(resource.service, resource.type) for resource in sorted(cloud.inventory() - life.before)}
+    made = {(resource.service, resource.type) for resource in cloud.inventory() - life.before}
     assert not made & {("ec2", "vpc"), ("ec2", "subnet"), ("kms", "key"), ("s3", "bucket"), ("efs", "file system")}
     targets = cloud.client("efs").describe_mount_targets(FileSystemId=life.outputs["FileSystemId"])["MountTargets"]
     assert {target["AvailabilityZoneName"] for target in targets} == {"us-west-2a", "us-west-2b"}
@@ -243,7 +242,7 @@ def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_
     with pytest.raises(CloudError, match=f"{cluster}/trainer' already exists"):
         life.deploy()
     assert life.stacks()[f"{cluster}-storage"] == "ROLLBACK_COMPLETE"
-    left = {(resource.service, resource.type) for resource in sorted(cloud.inventory() - life.before)}
+    left = {(resource.service, resource.type) for resource in cloud.inventory() - life.before}
     assert not left & {("efs", "file system"), ("efs", "mount target"), ("s3", "bucket"), ("lambda", "function")}
     ecr.delete_repository(repositoryName=f"{cluster}/trainer")
     life.deploy()

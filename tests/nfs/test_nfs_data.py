@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -85,6 +84,12 @@ def test_nfs_indexes_on_three_clients_at_once_make_one_exact_split(volume: Volum
         assert data_manifest.read(JobFolder(place / "job").data_manifest) is None
     pods = [pod(place, "source", "run", index, 3) for index, place in enumerate((volume.a, volume.b, volume.c))]
     assert [ended(one) for one in pods] == [0, 0, 0]
+    whole = {file: file.read_bytes() for file in parts(volume)}
+    for file in whole:
+        file.write_bytes(b"half")
+    assert 4 in {file.stat().st_size for file in (volume.a / "job").rglob("part-*")}  # It remembers that.
+    for file, content in whole.items():
+        file.write_bytes(content)
     for place in (volume.a, volume.b, volume.c):
         assert exactly(read(place), wanted)
 
@@ -166,9 +171,7 @@ def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_second
         until(lambda: said)
         splitting = pod(volume.a, "source", "run", PROGRAM_FROM=str(program), PADDLE_NODE_DATA_JOB="this")
         assert ended(splitting) == 0
-        start = time.monotonic()
-        reading = ready.result(timeout=60)
-        assert time.monotonic() - start < 10
+        reading = ready.result(timeout=10)
     assert (reading.program / "train.py").read_text() == "new\n"
     assert reading.identity.data == data_manifest.digest(JobFolder(volume.a / "job").data_manifest)
     assert reading.identity.program == program_copy.digest(program)

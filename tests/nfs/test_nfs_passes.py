@@ -54,6 +54,10 @@ def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_and_seen_whole_o
         there = JobFolder(volume.b / str(round_))
         assert not list(passes.newest_first(there))  # It remembers that.
         assert not (volume.b / folder.relative_to(volume.a) / passes.DONE).exists()
+        for file in (folder / "000").iterdir():
+            assert (volume.b / file.relative_to(volume.a)).stat().st_size == 100_000  # That, too.
+            with file.open("ab") as stream:
+                stream.write(b"more")
         sealing, giving_up = at_once(partial(passes.seal, folder, FACTS), partial(passes.discard_incomplete, there))
         assert isinstance(sealing.exception(), (Failure, FileNotFoundError, type(None)))
         sealed = sealing.exception() is None

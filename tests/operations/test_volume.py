@@ -25,6 +25,7 @@ from operations.cluster.volume_access import Missing
 from operations.errors import Failed
 
 pytestmark = pytest.mark.slow
+TABLES = yaml.safe_load(Path(__file__).with_name("volume.yaml").read_text())
 
 
 @pytest.fixture(autouse=True)
@@ -120,14 +121,13 @@ def test_files_that_only_the_program_knows(run: Run, api: JobController, job: Jo
 
 
 def test_evaluate_is_a_short_job_that_removes_itself(run: Run, api: JobController, job: JobFolder) -> None:
-    measured = yaml.safe_load(Path(__file__).with_name("volume.yaml").read_text())["measured"]
-    api.scripts["reader"] = Script(lines=("a warning of Paddle's", json.dumps(measured)))
+    api.scripts["reader"] = Script(lines=("a warning of Paddle's", json.dumps(TABLES["measured"])))
     made: list[dict[str, Any]] = []
     api.created = lambda document: (made.append(document), api.control(document))
     done = run("evaluate")
     assert done.code == 0, done.err
     assert done.out == "accuracy 0.910 of pass 2, on 300 records that no trainer saw\nalways guessing a: 0.400\n"
-    assert json.loads(run("evaluate", "--json").out) == measured
+    assert json.loads(run("evaluate", "--json").out) == TABLES["measured"]
     document = next(document for document in made if document["kind"] == "Job")
     kubernetes_validate.validate(document, "1.35", strict=True)
     pod = document["spec"]["template"]["spec"]
@@ -209,9 +209,7 @@ def test_resume_from_an_earlier_pass_shows_the_new_runs_lines_alone(run: Run, ap
     assert done.code == 2 and "runs already" in done.err
 
 
-@pytest.mark.parametrize(
-    ("jobs", "manifest", "split"), yaml.safe_load(Path(__file__).with_name("volume.yaml").read_text())["resume"]
-)
+@pytest.mark.parametrize(("jobs", "manifest", "split"), TABLES["resume"])
 def test_resume_splits_only_where_the_shards_are_not_its_own(
     run: Run, api: JobController, job: JobFolder, jobs: str, manifest: str, split: bool
 ) -> None:
@@ -332,13 +330,7 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
 
 def test_the_inspection_pod_is_harmless_and_sees_the_jobs_own_folder_alone() -> None:
     """Not what the data job reads beside it: its source may be gone by then."""
-    settings = {
-        "name": "words",
-        "trainers": 1,
-        "data": {"source": "/home/jobpath/raw"},
-        "volume": {"kind": "nfs", "folder": "team"},
-    }
-    made = documents(TrainingJob.parse(settings), ClusterOutputs.placeholder(), "image")
+    made = documents(TrainingJob.parse(TABLES["inspected"]), ClusterOutputs.placeholder(), "image")
     for job in (document for document in made if document["kind"] == "Job"):
         pod = volume_access.inspection_pod(job["spec"]["template"], "words", "helper", "token", write=False)
         kubernetes_validate.validate(pod, "1.35", strict=True)

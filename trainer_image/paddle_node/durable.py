@@ -1,7 +1,7 @@
 """A small file on the volume that a reader sees whole or not at all, even after a loss of power.
 
-On NFS a client may answer from memory for up to a minute that a name is not there, or where a link leads: a caller that must know
-asks for a `look` at the folder first.
+On NFS a client may answer from memory for up to a minute that a name is not there, where a link leads, or how long a file is: a
+caller that must know asks for a `look` at the folder first, and for the `size` of an open file.
 """
 
 import contextlib
@@ -75,6 +75,12 @@ def look(folder: Path) -> None:
             look(folder.parent)
     except OSError:
         pass  # A read there will say so.
+
+
+def size(path: Path) -> int:
+    """Bytes of a file, as an NFS server knows them: its client asks when the file is opened. Raises OSError."""
+    with path.open("rb", buffering=0) as stream:
+        return os.fstat(stream.fileno()).st_size
 
 
 def sync(path: Path) -> None:

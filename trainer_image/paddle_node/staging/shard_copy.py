@@ -13,6 +13,7 @@ from pathlib import Path
 
 import xxhash
 
+from paddle_node import durable
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.data import data_manifest
 from paddle_node.data.data_manifest import DataFile, DataManifest
@@ -68,7 +69,7 @@ def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
     """The copy that all jobs of the source share: the data job has read every byte of it, so names and sizes do here."""
     place = folder.root.parent / manifest.shared
     for path, size in ((place / file.name, file.bytes) for file in manifest.files()):
-        if not path.is_file() or path.stat().st_size != size:
+        if not path.is_file() or (path.stat().st_size != size and durable.size(path) != size):
             raise BadData(
                 f"{path} is not there with the {size} bytes that the manifest says: once no job reads {place}, remove it and run "
                 "the data job again"
@@ -85,7 +86,7 @@ def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -
     if algorithm != data_manifest.CHECKSUM:
         raise BadData(f"{shown} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}")
     with _reading(path):
-        size = path.stat().st_size
+        size = durable.size(path)
         if size != file.bytes:
             raise BadData(f"{shown} has {size} bytes, the manifest says {file.bytes}: split the data again")
         if passes.checksum(path) != file.checksum:
