@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import xxhash
-import yaml
 from job_folder import IMAGE, Job, lines_file, table, tar
 from paddle_node import durable, retry
 from paddle_node.data import data_manifest
@@ -106,7 +105,7 @@ def test_its_layout_is_the_contract_of_tools_and_people(job: Job, tmp_path: Path
     source = lines_file(tmp_path / "in", 4)
     job.split(source, SHUFFLE_SEED="1", HOLD_OUT="0.1", PADDLE_NODE_RUN_ID="one", POD_UID="pod")
     document = json.loads(job.folder.data_manifest.read_text())
-    expected = yaml.safe_load(Path(__file__).with_name("layout.yaml").read_text())
+    expected = table("layout.yaml")
     for file in [*(shard["files"][0] for shard in expected["shards"]), expected["held_out"]["files"][0]]:
         file["checksum"] = (
             f"{data_manifest.CHECKSUM}:{xxhash.xxh3_128((job.folder.root / file['name']).read_bytes()).hexdigest()}"
@@ -236,7 +235,6 @@ def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(split_job: Job, 
         (40, "its 21 bytes are more than half of the 40 of local disk"),
         (None, r"a copy would save nothing \(.*, 10 passes over 0 MB\)"),
     ],
-    ids=["half of the pod's scratch stays the program's", "the volume is fast"],
 )
 def test_a_shard_that_is_not_worth_a_copy_is_read_where_it_is(
     split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int | None, why: str

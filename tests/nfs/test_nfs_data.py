@@ -14,7 +14,10 @@ from job_folder import Job
 from nfs_machine import Volume, at_once, cut_off, server_down, slow_answers, until
 from paddle_node.contract import JobFolder
 from paddle_node.data import data_manifest
+from paddle_node.runtimes import History, Resumption
+from paddle_node.runtimes.file_progress import FileProgress
 from paddle_node.staging import preparation, program_copy, shard_copy
+from paddle_node.training.passes import Identity
 
 IMAGE = Path(paddle_node.__file__).parents[1]
 SLOW = 0.2
@@ -175,3 +178,17 @@ def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_second
     assert (reading.program / "train.py").read_text() == "new\n"
     assert reading.identity.data == data_manifest.digest(JobFolder(volume.a / "job").data_manifest)
     assert reading.identity.program == program_copy.digest(program)
+
+
+def test_nfs_a_command_is_done_by_a_file_that_another_node_has_written_again(volume: Volume) -> None:
+    node = Job(volume.b / "job").trainer(PADDLE_NODE_COMMAND='["true"]', PADDLE_NODE_SUCCESS="output/done")
+    there = volume.b / "job" / "output" / "done"
+    there.parent.mkdir()
+    there.write_text("earlier")
+    progress = FileProgress(node, print)
+    progress.begin(Identity(), History())
+    assert "older than this run" in (progress.finished(Identity(), Resumption(), stopped=False) or "")  # It remembers that.
+    done = volume.a / "job" / "output" / "done"
+    done.write_text("now")
+    os.utime(done, (2e9, 2e9))
+    assert progress.finished(Identity(), Resumption(), stopped=False) is None

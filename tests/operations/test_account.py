@@ -121,9 +121,6 @@ def test_kubectl_applies_the_same_manifests(run: Run, api: JobController, folder
     assert done.stdout.count("serverside-applied") == 12 and api.all("jobs"), done.stderr
 
 
-# kubeconfig.
-
-
 @pytest.fixture
 def cluster(aws: Cloud, folder: Path) -> Path:
     """A cluster of the shipped settings' name, and a kubeconfig with somebody else's entry."""

@@ -64,10 +64,8 @@ def test_each_team_has_a_kubeconfig_that_is_merged_and_never_shown(
     done = run("kubeconfig", str(CONFIG), "--file", str(file), "--team", "trainer")
     assert done.code == 0 and "context tutorial-trainer" in done.err
     done = run("kubeconfig", str(CONFIG), "--file", str(file))
-    assert (
-        done.code == 3
-        and done.err == f"you may not read secret {OPERATORS}: --team names another team (operator, trainer, reader)\n"
-    )
+    assert done.code == 3
+    assert done.err == f"you may not read secret {OPERATORS}: --team names another team (operator, trainer, reader)\n"
 
 
 def test_a_secret_that_holds_none(run: Run, secrets: dict[str, str | Refused], tmp_path: Path) -> None:
@@ -82,8 +80,6 @@ def test_a_secret_that_holds_none(run: Run, secrets: dict[str, str | Refused], t
         assert done.code == code and sentence in done.err and TOKEN not in done.err
         assert not (tmp_path / "config").exists()
 
-
-# The tunnel.
 
 PLUGIN = """#!{python}
 import json, os, sys, time
@@ -215,9 +211,6 @@ def test_what_a_tunnel_needs(
     done = run(*tunnel)
     assert done.code == 2 and "session-manager-plugin is not installed" in done.err
     assert aws_api.asked("StartSession") == [] and not (tmp_path / "config").exists()
-
-
-# Gone.
 
 
 def test_what_a_destroyed_one_may_leave(run: Run, aws_api: AwsApi) -> None:

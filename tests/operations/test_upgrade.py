@@ -88,9 +88,6 @@ def test_the_default_of_each_add_on_and_version_is_read(run: Run, aws_api: AwsAp
             locked_versions(out.parent, "1.35")
 
 
-# An upgrade.
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The project, with a folder `locks` and a cluster.yaml of its own."""

@@ -1,7 +1,7 @@
 """A small file on the volume that a reader sees whole or not at all, even after a loss of power.
 
 On NFS a client may answer from memory for up to a minute that a name is not there, where a link leads, or how long a file is: a
-caller that must know asks for a `look` at the folder first, and for the `size` of an open file.
+caller that must know asks for a `look` at the folder first, and for the `stat` of an open file.
 """
 
 import contextlib
@@ -77,10 +77,13 @@ def look(folder: Path) -> None:
         pass  # A read there will say so.
 
 
-def size(path: Path) -> int:
-    """Bytes of a file, as an NFS server knows them: its client asks when the file is opened. Raises OSError."""
-    with path.open("rb", buffering=0) as stream:
-        return os.fstat(stream.fileno()).st_size
+def stat(path: Path) -> os.stat_result:
+    """Of a file, or folder, as an NFS server knows it: its client asks when it is opened. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # A named pipe would wait for its writer.
+    try:
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync(path: Path) -> None:

@@ -73,8 +73,10 @@ class FileProgress:
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         if not self._success:
             return "the command was told to stop, and nothing else says that it is done" if stopped else None
+        success = self._folder.root / self._success
+        durable.look(success.parent)
         try:
-            written = (self._folder.root / self._success).stat().st_mtime_ns
+            written = durable.stat(success).st_mtime_ns
         except OSError:
             return f"{self._success}, by which the command says that it is done, is not there"
         if written <= (self._folder.run_state / "began").stat().st_mtime_ns:
@@ -102,8 +104,8 @@ class FileProgress:
         for path in self._folder.root.glob(glob):
             if OURS.match(str(path.relative_to(self._folder.root))):
                 continue
-            with contextlib.suppress(FileNotFoundError):  # Removed in this moment.
-                states = [file.stat() for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
+            with contextlib.suppress(FileNotFoundError, PermissionError):  # Removed in this moment, or not to be resumed from.
+                states = [durable.stat(file) for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
                 # A link to itself is no file, and cannot be resolved.
                 if any(state.st_size for state in states) and root in path.resolve().parents:
                     found.append((max(state.st_mtime_ns for state in states), _natural(path.name), path))

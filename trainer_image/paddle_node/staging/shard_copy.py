@@ -69,7 +69,7 @@ def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
     """The copy that all jobs of the source share: the data job has read every byte of it, so names and sizes do here."""
     place = folder.root.parent / manifest.shared
     for path, size in ((place / file.name, file.bytes) for file in manifest.files()):
-        if not path.is_file() or (path.stat().st_size != size and durable.size(path) != size):
+        if not path.is_file() or (path.stat().st_size != size and durable.stat(path).st_size != size):
             raise BadData(
                 f"{path} is not there with the {size} bytes that the manifest says: once no job reads {place}, remove it and run "
                 "the data job again"
@@ -86,7 +86,7 @@ def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -
     if algorithm != data_manifest.CHECKSUM:
         raise BadData(f"{shown} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}")
     with _reading(path):
-        size = durable.size(path)
+        size = durable.stat(path).st_size
         if size != file.bytes:
             raise BadData(f"{shown} has {size} bytes, the manifest says {file.bytes}: split the data again")
         if passes.checksum(path) != file.checksum:

@@ -196,7 +196,7 @@ def fault(directory: Path, *, every_byte: bool = False) -> str | None:
         return f"it has no {DONE}: it was not saved to the end"
     for entry in record.get("files", ()):
         try:
-            size = durable.size(directory / entry["name"])
+            size = durable.stat(directory / entry["name"]).st_size
         except OSError:
             return f"{entry['name']} is missing"
         if size != entry["bytes"]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
+from paddle_node import durable
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import SettingError
@@ -135,7 +136,7 @@ class OldPasses:
 
     def begin(self, identity: Identity, history: History) -> Resumption:
         for folder in _plain_folders(self._folder):
-            if not (folder / passes.DONE).is_file():
+            if not _complete(folder):
                 shutil.rmtree(folder)
                 self._say(f"pass {int(folder.name[-5:])} was not complete and is removed")
         number = self._newest()
@@ -157,8 +158,12 @@ class OldPasses:
         return newest != self._known
 
     def _newest(self) -> int | None:
-        complete = (folder for folder in _plain_folders(self._folder) if (folder / passes.DONE).is_file())
-        return max((int(folder.name[-5:]) for folder in complete), default=None)
+        return max((int(folder.name[-5:]) for folder in _plain_folders(self._folder) if _complete(folder)), default=None)
+
+
+def _complete(folder: Path) -> bool:
+    durable.look(folder)
+    return (folder / passes.DONE).is_file()
 
 
 def _resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
