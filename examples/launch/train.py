@@ -1,7 +1,7 @@
-"""Plain Paddle, for one machine or many: two spirals told apart by a small network. It knows nothing of this project.
+"""Plain Paddle, for one machine or many: a small network tells two spirals apart. It knows nothing of this project.
 
-Promises: each training record is used once an epoch by all ranks together (counted, and said in epochs.jsonl); an epoch's
-model and optimizer are saved under names of their own; `--resume` continues exactly behind the epoch that they are of.
+Promises: all ranks together use each training record once per epoch (counted, and logged in epochs.jsonl); each epoch's model
+and optimizer are saved under separate names; `--resume` continues exactly after the epoch that they come from.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from paddle import nn
 from paddle.io import DataLoader, Dataset, DistributedBatchSampler
 
 HOLD_OUT = 9
-"""Each ninth record is kept for the metric."""
+"""Every ninth record is kept for the metric."""
 
 
 class Points(Dataset):
@@ -34,7 +34,7 @@ class Points(Dataset):
 
 
 def save(state: dict, path: Path) -> None:
-    """Whole or not at all."""
+    """Saves the whole file or nothing."""
     draft = path.with_suffix(".draft")
     paddle.save(state, str(draft))
     draft.replace(path)

@@ -25,7 +25,7 @@ def lines(count):
         text = draw.choices(common, cum_weights=weights, k=draw.randint(6, 24))
         if draw.random() < 0.9:
             text += draw.choices(hints[label], k=draw.randint(1, 3))
-            if draw.random() < 0.2:  # A word of another label now and then.
+            if draw.random() < 0.2:  # Now and then, a word of another label.
                 text += draw.choices(hints[draw.choice(LABELS)])
         draw.shuffle(text)
         yield f"{label}\t{' '.join(text)}\n"

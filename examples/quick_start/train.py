@@ -1,6 +1,6 @@
 """Text classification: a line is `label<TAB>text`; it predicts the label from the words in the text.
 
-Any number of labels, any words, with no change here: what labels and words there are is counted in the data.
+Any number of labels and any words work without a change here: the program counts labels and words in the data.
 """
 
 from collections import Counter
@@ -8,7 +8,7 @@ from collections import Counter
 import paddle
 from paddle_node import fleet
 
-WORDS = 100_000  # The commonest words have a vector each; all others share row 0.
+WORDS = 100_000  # The most common words have a vector each; all others share row 0.
 WIDTH = 16
 
 

@@ -1,4 +1,4 @@
-"""Regression: a line is `district,rooms,area,price`; two numbers and an id say what a flat costs."""
+"""Regression: a line is `district,rooms,area,price`; it predicts what a flat costs from two numbers and an id."""
 
 import paddle
 from paddle_node import fleet
@@ -24,7 +24,7 @@ def merge(shards):
 
 def sample(flat):
     district, rooms, area, price = flat
-    # Row 0 is for districts that training never met. Numbers of about 1 are learned soonest.
+    # Row 0 is for districts not seen in training. Numbers around 1 are learned fastest.
     district = district if district <= known["districts"] else 0
     return {"district": [district], "rooms": rooms / 4, "area": area / 100, "price": price / known["price"]}
 

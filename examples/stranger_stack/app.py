@@ -16,7 +16,7 @@ from constructs_lib.storage.key import EncryptionKey
 
 
 class GenomeStore(SharedFileSystem):
-    """Their house rules on top of ours: always backed up, files never leave the fast class, a uid of their own."""
+    """Adds their house rules to ours: always backed up, files never leave the fast storage class, a separate uid."""
 
     def __init__(self, scope: Construct, id: str, **settings: Any) -> None:
         super().__init__(
@@ -42,7 +42,7 @@ class SequencingStack(Stack):
             machine_image=ec2.MachineImage.latest_amazon_linux2023(),
             require_imdsv2=True,
         )
-        # A client needs the client group, and waits for the mount targets.
+        # A client needs the client security group, and must wait for the mount targets.
         machine.add_security_group(store.client_security_group)
         machine.node.add_dependency(store.mount_targets)
         store.grant_read_write(machine)
@@ -50,7 +50,7 @@ class SequencingStack(Stack):
 
 
 def app() -> App:
-    """Their app."""
+    """Returns their app."""
     found = App()
     SequencingStack(found, "sequencing", env=Environment(region="eu-central-1"))
     return found

@@ -1,8 +1,8 @@
-"""A small dense network, its gradients exchanged by all workers: what a PaddleJob of mode Collective may run.
+"""A small dense network whose gradients all workers exchange: a program for a PaddleJob of mode Collective.
 
 It needs only what the PaddleJob operator puts into the environment, on Paddle 2.6.2 or later, and none of this project's
-code. Without a GPU the workers talk by gloo. Rows are made here, seeded, with a planted rule; worker 0 measures the
-model on rows that nobody trained on and prints one JSON line.
+code. Without a GPU, the workers talk over gloo. The program makes its own seeded rows with a planted rule; worker 0
+measures the model on rows that nobody trained on and prints one JSON line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 RANK = int(os.environ["PADDLE_TRAINER_ID"])
 ENDPOINTS = os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")
 HOST, PORT = ENDPOINTS[0].rsplit(":", 1)
-# What Paddle's launcher would work out of the operator's variables; read when Paddle is imported.
+# What Paddle's launcher would derive from the operator's variables; Paddle reads it when it is imported.
 os.environ["PADDLE_CURRENT_ENDPOINT"] = ENDPOINTS[RANK]
 os.environ["PADDLE_MASTER"] = f"{HOST}:{int(PORT) + 1}"
 os.environ.setdefault("PADDLE_DISTRI_BACKEND", "gloo")
@@ -28,7 +28,7 @@ WIDTH, STEPS, BATCH = 16, int(os.environ.get("STEPS", "100")), 64
 
 
 def rows(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features, and answers by a rule that is the same for every seed and that no linear model can learn."""
+    """Returns features, and answers by a rule that is the same for every seed and that no linear model can learn."""
     weights = np.random.default_rng(7).normal(size=(2, WIDTH))
     features = np.random.default_rng(seed).normal(size=(count, WIDTH)).astype("float32")
     left, right = weights @ features.T
@@ -36,7 +36,7 @@ def rows(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    """One worker's whole life."""
+    """Runs one worker from start to finish."""
     dist.init_parallel_env()
     paddle.seed(1)
     network = paddle.nn.Sequential(paddle.nn.Linear(WIDTH, 64), paddle.nn.ReLU(), paddle.nn.Linear(64, 2))
@@ -63,7 +63,7 @@ def main() -> None:
         print(json.dumps(result), flush=True)
     dist.barrier()
     sys.stdout.flush()
-    # Not by returning: the process group's threads outlive Python's clean-up.
+    # Exits here instead of returning: the process group's threads outlive Python's clean-up.
     os._exit(0)
 
 

@@ -1,9 +1,9 @@
-"""Click prediction by a wide and a deep part together, in Paddle's own words: what a PaddleJob of mode PS may run.
+"""Predicts clicks with a wide and a deep part together, in plain Paddle: a program for a PaddleJob of mode PS.
 
 It needs only what the PaddleJob operator puts into the environment, on Paddle 2.6.2, and none of this project's code.
-Rows are made here, seeded, with a planted rule, as the guide's demo image brings its own data: every worker trains on
-rows of its own. At the end worker 0 measures the model on rows that nobody trained on, prints one JSON line, and ends
-the parameter servers: they never end by themselves.
+It makes its own seeded rows with a planted rule, as the guide's demo image brings its own data. Every worker trains on
+different rows. At the end, worker 0 measures the model on rows that nobody trained on, prints one JSON line, and stops
+the parameter servers, which never end on their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BATCH, STEPS = 64, int(os.environ.get("STEPS", "150"))
 
 
 def rows(seed: int, count: int) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
-    """Dense features, ids in each slot, and clicks by a rule of both that is the same for every seed."""
+    """Returns dense features, the ids in each slot, and clicks by a rule over both that is the same for every seed."""
     rule = np.random.default_rng(7)
     weights, tastes = rule.normal(size=WIDE), rule.normal(size=(SLOTS, IDS))
     made = np.random.default_rng(seed)
@@ -35,7 +35,7 @@ def rows(seed: int, count: int) -> tuple[np.ndarray, list[np.ndarray], np.ndarra
 
 
 def network() -> tuple[list[paddle.static.Variable], paddle.static.Variable, paddle.static.Variable]:
-    """Inputs, loss and prediction."""
+    """Returns inputs, loss and prediction."""
     dense = paddle.static.data("dense", [None, WIDE])
     slots = [paddle.static.data(f"slot{i}", [None, 1], "int64", lod_level=1) for i in range(SLOTS)]
     click = paddle.static.data("click", [None, 1])
@@ -50,7 +50,7 @@ def network() -> tuple[list[paddle.static.Variable], paddle.static.Variable, pad
 
 
 def feed(dense: np.ndarray, ids: list[np.ndarray], clicks: np.ndarray) -> dict[str, object]:
-    """One batch as the executor takes it."""
+    """Returns one batch in the form that the executor takes."""
     one_each = [[1] * len(clicks)]
     slots = {
         f"slot{i}": paddle.base.create_lod_tensor(part.reshape(-1, 1), one_each, paddle.CPUPlace()) for i, part in enumerate(ids)
@@ -59,7 +59,7 @@ def feed(dense: np.ndarray, ids: list[np.ndarray], clicks: np.ndarray) -> dict[s
 
 
 def meet(rank: int, endpoints: list[str]) -> None:
-    """Returns when every worker is here: worker 0 listens on its own endpoint, which the operator reserved for it."""
+    """Returns when every worker has arrived: worker 0 listens on its own endpoint, which the operator reserved for it."""
     host, port = endpoints[0].rsplit(":", 1)
     if rank == 0:
         with socket.create_server((host, int(port))) as server:
@@ -78,7 +78,7 @@ def meet(rank: int, endpoints: list[str]) -> None:
 
 
 def train(rank: int, endpoints: list[str], loss: paddle.static.Variable, predicted: paddle.static.Variable) -> None:
-    """One worker's whole life."""
+    """Runs one worker from start to finish."""
     executor = paddle.static.Executor(paddle.CPUPlace())
     executor.run(paddle.static.default_startup_program())
     fleet.init_worker()
@@ -113,7 +113,7 @@ def train(rank: int, endpoints: list[str], loss: paddle.static.Variable, predict
 
 
 def main() -> None:
-    """A parameter server or a worker, as TRAINING_ROLE says."""
+    """Runs a parameter server or a worker, as TRAINING_ROLE says."""
     paddle.enable_static()
     paddle.seed(1)
     fleet.init(is_collective=False)
@@ -127,7 +127,7 @@ def main() -> None:
         fleet.run_server()
     else:
         train(int(os.environ["PADDLE_TRAINER_ID"]), os.environ["PADDLE_TRAINER_ENDPOINTS"].split(","), loss, predicted)
-    # Not by returning: Paddle's threads outlive Python's clean-up, and have been seen to crash in it.
+    # Exits here instead of returning: Paddle's threads outlive Python's clean-up, and have been seen to crash in it.
     sys.stdout.flush()
     os._exit(0)
 

@@ -1,1 +1,1 @@
-"""The data job: one pass over the sources deals records into part files; the manifest comes last. `split_data.py` starts it."""
+"""The data job: deals records into part files in one pass and writes the manifest last. `split_data.py` starts it."""

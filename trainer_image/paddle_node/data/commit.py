@@ -1,7 +1,7 @@
-"""How the indexes' files become one split, and the newest split the job's data.
+"""Combines the indexes' files into one split, and makes the newest split the job's data.
 
-An index, and a split, is complete by a manifest that is created once; nothing complete is written again, and no file of a
-person's is replaced. What no run reads any more is renamed before it is removed, so that no pod can complete what is half gone.
+An index or a split is complete once its manifest exists, which is created only once. Nothing complete is rewritten, and no user's
+file is replaced. Data that no run reads any more is renamed before its removal, so that no pod can complete a half-removed split.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ MANIFEST = SPLIT_MANIFEST
 GONE = ".removed-"
 CURRENT = "current"
 SILENT = 3600.0
-"""Seconds without a write after which an incomplete split is given up; 24 times as long where an index waits for the others."""
+"""Seconds without a write after which an incomplete split is abandoned; 24 times as long if an index waits for the others."""
 
 
 def create(manifest: DataManifest, path: Path) -> DataManifest:
-    """The manifest at `path`: this one, or that of a pod that was faster."""
+    """Creates the manifest at `path`. Returns what is there: this manifest, or that of a faster pod."""
     durable.create(path, manifest.as_json())
     found = data_manifest.read(path)
     if found is None:
@@ -40,7 +40,7 @@ def create(manifest: DataManifest, path: Path) -> DataManifest:
 
 
 def complete(place: Path, pods: int) -> DataManifest | None:
-    """The manifest of the split at `place`, made now if all indexes are there, else None. Raises `BadData` where they differ."""
+    """Completes the split at `place` if all indexes are there. Returns its manifest, or None. Raises `BadData` if they differ."""
     if (done := data_manifest.read(place / MANIFEST)) is not None:
         return done
     found = [index for number in range(pods) if (index := data_manifest.read(place / f"{number}.json")) is not None]
@@ -70,7 +70,7 @@ def complete(place: Path, pods: int) -> DataManifest | None:
 
 
 def known(folder: JobFolder) -> Iterator[DataManifest]:
-    """Every complete split, the job's own data first."""
+    """Yields the manifest of every complete split, starting with the job's data."""
     seen: set[str] = set()
     for path in (folder.data_manifest, *sorted(folder.splits.glob(f"*/{MANIFEST}"), reverse=True)):
         manifest = data_manifest.whole(path)
@@ -80,13 +80,13 @@ def known(folder: JobFolder) -> Iterator[DataManifest]:
 
 
 def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | None:
-    """Makes the split the job's data: its manifest, and the links for people. None where another data job removed the split."""
+    """Makes the split the job's data: sets its manifest and the links for people. None if another data job removed the split."""
     manifest = replace(manifest, job=job or manifest.job)
     if data_manifest.whole(folder.data_manifest) != manifest:
         durable.write(folder.data_manifest, manifest.as_json())
     if not (folder.splits / manifest.split / MANIFEST).exists():
         return None
-    # Another data job may do the same now: the last one sets the links by the manifest that stays.
+    # Another data job may be doing the same: the last one sets the links according to the manifest that stays.
     while True:
         _set_links(folder, manifest)
         now = data_manifest.whole(folder.data_manifest)
@@ -96,26 +96,26 @@ def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | N
 
 
 def refuse_foreign(folder: JobFolder) -> None:
-    """Raises `BadData` for data that no data job has put there: it may be a person's only copy."""
+    """Raises `BadData` for data that no data job put there: it may be a person's only copy."""
     for path in _places(folder):
         if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
             path, foreign = path.parent, True
         else:
             foreign = not path.is_symlink() and path.exists() and (not path.is_dir() or any(path.iterdir()))
-            if path.is_symlink():  # Asked last: another pod may set its links now.
+            if path.is_symlink():  # Checked last: another pod may be setting its links.
                 foreign = "splits" not in path.readlink().parts
         if foreign:
             raise BadData(f"{path} was not made by a data job: move it away or delete it, then split again; nothing was changed")
 
 
 def sweep(folder: JobFolder, keep: str) -> None:
-    """Removes splits that no run reads, and what dead pods left; the split `keep` stays."""
+    """Removes splits that no run reads, and the leftovers of dead pods. Keeps the split `keep`."""
     gone = list(folder.splits.glob(f"{GONE}*"))
     current = data_manifest.whole(folder.data_manifest)
     for path in gone:
         known = data_manifest.whole(path / MANIFEST)
         if known and known.split in (keep, current and current.split):
-            # Another data job renamed it before this one became the job's data, and has yet to look again.
+            # Another data job renamed this split before it became the job's data, and has not checked it again yet.
             with contextlib.suppress(OSError):
                 path.rename(folder.splits / known.split)
         else:
@@ -132,7 +132,7 @@ def sweep(folder: JobFolder, keep: str) -> None:
 
 
 def remove(path: Path, sure: Callable[[Path], bool]) -> None:
-    """Removes a folder, if `sure` says so of it both before and after its renaming, where it lies then."""
+    """Renames and removes a folder, provided that `sure` holds both for `path` and, after the renaming, for the new path."""
     if not sure(path):
         return
     gone = path.with_name(f"{GONE}{os.urandom(4).hex()}")
@@ -143,12 +143,12 @@ def remove(path: Path, sure: Callable[[Path], bool]) -> None:
     if sure(gone):
         shutil.rmtree(gone, ignore_errors=True)
         return
-    with contextlib.suppress(OSError):  # Another pod has made it again.
+    with contextlib.suppress(OSError):  # Another pod has made the folder again.
         gone.rename(path)
 
 
 def _unwanted(folder: JobFolder, split: str, place: Path) -> bool:
-    """Whether nobody needs a split, whose files lie at `place` now."""
+    """Returns whether nobody needs `split`, whose files are now at `place`."""
     if (place / MANIFEST).exists():
         current = data_manifest.whole(folder.data_manifest)
         return current is not None and current.split not in ("", split) and _unused(folder)
@@ -161,7 +161,7 @@ def _unwanted(folder: JobFolder, split: str, place: Path) -> bool:
 
 
 def _unused(folder: JobFolder) -> bool:
-    """No run has begun to train here, or it has been silent for as long as a lease lasts."""
+    """Returns whether no run has begun to train here, or the run has been silent for longer than a lease lasts."""
     holder = lease.holder(folder.run_state)
     return holder is None or not attempts.begun(folder, holder[0]) or _now(folder) - holder[1] > contract.LEASE
 
@@ -169,7 +169,7 @@ def _unused(folder: JobFolder) -> bool:
 def _now(folder: JobFolder) -> float:
     with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder.splits) as probe:
         return os.fstat(probe.fileno()).st_mtime
-    return time.time()  # A full volume.
+    return time.time()  # The volume is full.
 
 
 def _places(folder: JobFolder) -> list[Path]:
@@ -178,7 +178,7 @@ def _places(folder: JobFolder) -> list[Path]:
 
 
 def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
-    """The links of the shards lead through `splits/current`, so that one rename exchanges them all."""
+    """Points the shards' links through `splits/current`, so that one rename switches them all."""
     names = {folder.shard(shard.index): str(shard.index) for shard in manifest.shards}
     if manifest.held_out:
         names[folder.held_out] = HELD_OUT
@@ -186,7 +186,7 @@ def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
     for path, name in names.items():
         path.parent.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            path.rmdir()  # Of a person, and empty; a link, which another pod may have set now, is no directory.
+            path.rmdir()  # An empty folder that a person made. A link that another pod has just set is not a folder.
         durable.link(path, f"../splits/{CURRENT}/{name}")
     for path in _places(folder):
         if path not in names and path.is_symlink():
@@ -196,7 +196,7 @@ def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
 
 
 def _whole_view(folder: JobFolder, manifest: DataManifest) -> Path:
-    """One folder with all shards: that of the only index, else one of links."""
+    """Returns one folder with all shards: the only index's own, otherwise a folder of links."""
     if manifest.indexes == 1:
         return folder.root.joinpath(*manifest.files()[0].name.split("/")[:3])
     view = folder.splits / manifest.split / "shards"

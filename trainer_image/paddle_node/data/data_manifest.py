@@ -1,4 +1,4 @@
-"""`data-manifest.json` says what a split wrote; its presence on the volume means that the split is complete."""
+"""`data-manifest.json` records what a split wrote; its presence on the volume means that the split is complete."""
 
 import contextlib
 import hashlib
@@ -15,26 +15,26 @@ from paddle_node.failure import BadData
 from paddle_node.retry import naming
 
 VERSION = 2
-"""1 named files below their shard's folder; 2 names them below the job's."""
+"""Version 1 named files relative to their shard's folder; version 2 names them relative to the job's folder."""
 CHECKSUM = "xxh3_128"
-"""The algorithm of the checksums that this version writes."""
+"""The checksum algorithm that this version writes."""
 SHARED = re.compile(r"shared/[0-9a-f]{16}/[0-9a-f]{32}")
-"""The folder of a shared copy, below the volume: digests of the source's address, and of its content's marks."""
+"""A shared copy's folder, relative to the volume: a digest of the source's address, then one of its content's marks."""
 
 
 class ManifestError(BadData):
-    """The manifest cannot be read, or its numbers contradict each other."""
+    """The manifest is unreadable, or its numbers contradict each other."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What was split, and by what a change of it is seen."""
+    """What was split, and how to detect that it changed."""
 
     uri: str
     size: int
-    """Bytes at the source, compressed or not."""
+    """Bytes as stored at the source, compressed or not."""
     etag: str
-    """Hash of all objects' names, sizes and marks; empty where a change could not be seen."""
+    """Hash of all objects' names, sizes and marks; empty if a change could not be detected."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class DataFile:
     """One file of a shard."""
 
     name: str
-    """Below the job's folder: `splits/<split>/<index>.<pod>/<shard>/...`."""
+    """Path relative to the job's folder: `splits/<split>/<index>.<pod>/<shard>/...`."""
     records: int
     bytes: int
     checksum: str
     """`<algorithm>:<hex>`."""
 
     def __post_init__(self) -> None:
-        # Others may have written the manifest: it must not lead out of the job's folder.
+        # Somebody else may have written the manifest: its names must not lead out of the job's folder.
         parts = self.name.split("/")
         odd = not {"", ".", ".."}.isdisjoint(parts) or re.search("[\0\ud800-\udc7f\udd00-\udfff]", self.name)
         if odd or len(parts) < 5 or parts[0] != "splits":
@@ -81,13 +81,13 @@ class DataManifest:
     held_out: tuple[DataFile, ...]
     created: str
     records: int
-    """In all shards, without the held-out ones."""
+    """Records in all shards, without those held out."""
     job: str = ""
-    """The data job that verified it last, by its template's hash: trainers wait for their own; empty: unknown."""
+    """Template hash of the data job that last verified the split. Trainers wait for that of their own. Empty: unknown."""
     indexes: int = 1
-    """Pods that shared the split; counts of two shards may differ by as many."""
+    """Pods that shared the split. The record counts of two shards may differ by up to this number."""
     shared: str = ""
-    """Folder of the volume with the one copy that all trainers read; empty: shards in the job's folder."""
+    """Folder on the volume with the single copy that all trainers read; empty: the shards are in the job's folder."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -106,16 +106,16 @@ class DataManifest:
             )
 
     def files(self) -> list[DataFile]:
-        """All of them, the held-out ones last."""
+        """Returns all files, the held-out ones last."""
         return [*(file for shard in self.shards for file in shard.files), *self.held_out]
 
     @property
     def split(self) -> str:
-        """The folder below `splits/` that the files lie in."""
+        """Name of the folder under `splits/` that holds the files."""
         return next((file.name.split("/")[1] for file in self.files() if file.name.startswith("splits/")), "")
 
     def same(self, other: Self) -> bool:
-        """Whether both are splits of the same source by the same settings."""
+        """Returns whether both are splits of the same source with the same settings."""
 
         def settings(one: Self) -> tuple[object, ...]:
             return one.source, one.format, one.seed, one.hold_out, len(one.shards), one.shared
@@ -125,7 +125,7 @@ class DataManifest:
     def as_json(self) -> str:
         document = {name: value for name, value in vars(self).items() if value or name not in ("job", "shared")}
         document["held_out"] = {"files": self.held_out}
-        # `dumps` would hold each number and bracket of a million files as a string of its own.
+        # `dumps` would hold every number and bracket of a million files as a separate string.
         text = io.StringIO()
         json.dump(document, text, indent=1, default=vars)
         text.write("\n")
@@ -133,7 +133,7 @@ class DataManifest:
 
 
 def read(path: Path) -> DataManifest | None:
-    """The manifest at `path`, or None where there is none. Raises `ManifestError` for a wrong one, OSError from the volume."""
+    """Returns the manifest at `path`, None if there is none. Raises `ManifestError` for a bad one, OSError from the volume."""
     try:
         durable.look(path.parent)
         with naming(path):
@@ -151,14 +151,14 @@ def read(path: Path) -> DataManifest | None:
 
 
 def whole(path: Path) -> DataManifest | None:
-    """`read`, and None for a damaged one, too, which a split mends."""
+    """Like `read`, but also returns None for a damaged manifest, which a split repairs."""
     with contextlib.suppress(ManifestError):
         return read(path)
     return None
 
 
 def digest(path: Path) -> str:
-    """Identifies the data, whichever run split it into which folder; empty where there is no manifest."""
+    """Returns a digest of the data, independent of the run that split it and of the folder; empty if there is no manifest."""
     durable.look(path.parent)
     try:
         found = path.read_bytes()
@@ -174,18 +174,18 @@ def digest(path: Path) -> str:
 
 
 def find(folder: JobFolder, wanted: str) -> Path | None:
-    """The manifest of that digest; a split's own, which never changes, before the job's, which the next split replaces."""
+    """Returns the manifest with that digest: a split's own, which never changes, or else the job's, which the next replaces."""
     places = (*sorted(folder.splits.glob(f"*/{SPLIT_MANIFEST}")), folder.data_manifest)
     return next((place for place in places if digest(place) == wanted), None)
 
 
 def below(name: str) -> str:
-    """A file's name in its shard, without the folder of the split, of its index and of the shard."""
+    """Returns a file's name within its shard: without the folders of the split, the index and the shard."""
     return "/".join(name.split("/")[4:]) if name.startswith("splits/") else name
 
 
 def parse(document: object) -> DataManifest:
-    """A manifest from its JSON document; raises `ManifestError` for anything else."""
+    """Returns the manifest in a JSON document. Raises `ManifestError` for anything else."""
     try:
         top = typed.read(dict, document, "it")
         if top.get("version") != VERSION:

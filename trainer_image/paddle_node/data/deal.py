@@ -1,7 +1,7 @@
 """Deals records to the shards, and holds some out for evaluation.
 
-Counts of two shards differ by 1 at most. With a seed each record goes to a random shard, and the held-out ones are a random
-sample; without one records go round in the source's order. The same records, seed and settings give the same bytes.
+Within an index, shards differ by at most 1 record. With a seed, each record goes to a random shard, and the held-out records are
+a random sample. Without one, records go round-robin in the source's order. The same records, seed and settings give equal bytes.
 """
 
 import random
@@ -14,21 +14,21 @@ from paddle_node.data.parts import Streams
 CHUNK = 2048
 """Records dealt together, while their bytes are in the processor's cache."""
 LARGE = 4 << 20
-"""Bytes, about, after which a chunk may have fewer records."""
+"""Approximate bytes beyond which a chunk may have fewer records."""
 LAST = 2
-"""Records, beside the last, that wait for the end: a lane may have held out too few by as many."""
+"""Records, besides the last one, that wait for `finish`: a lane may have held out too few by this many."""
 ORDERS = 64
-"""Orders of a chunk, of which each chunk gets a random one: as good as an order of its own, and much faster."""
+"""Precomputed orders, of which each chunk gets a random one: as good as an order of its own, and much faster."""
 TOGETHER = 128
-"""Least records of a chunk that go to the same file."""
+"""Minimum records of a chunk that go to the same file."""
 HELD_OUT = "held-out"
 
 
 class Deal:
-    """The deal of one lane: of `taken` records `held` are held out."""
+    """Deals the records of one lane: of `taken` records, `held` are held out."""
 
     def __init__(self, streams: Streams, shards: int, hold_out: float, seed: str | None, first: int, step: int) -> None:
-        """The first record goes to shard `first`, each further one `step` shards on: two lanes deal in opposite directions."""
+        """The first record goes to shard `first`, each next one `step` shards further: two lanes deal in opposite directions."""
         self.taken = self.held = self._dealt = 0
         self._streams, self._shards, self._hold_out, self._next, self._step = streams, shards, hold_out, first, step
         self._pending: list[bytes] = []
@@ -52,7 +52,7 @@ class Deal:
         del self._pending[:at]
 
     def finish(self, held: int) -> None:
-        """Deals the rest, so that `held` records in all are held out, if that many are left."""
+        """Deals the remaining records so that `held` records are held out in total, if enough are left."""
         rest, self._pending = self._pending, []
         self._deal(self._hold(self._shuffled(rest), max(0, min(held - self.held, len(rest)))))
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 FIRST = 1000
-"""Lines that are checked."""
+"""Number of lines that are checked."""
 FEWEST = 20
-"""With fewer lines a header cannot be told from a record."""
+"""With fewer lines, a header cannot be told from a record."""
 _DELIMITERS = ("\t", "::", ",", ";", "|")
 
 
 def of_lines(lines: Sequence[bytes], name: str) -> Iterator[str]:
-    """One sentence for each doubt, with file and line."""
+    """Yields one sentence for each doubt, with file and line."""
     texts = [line.decode(errors="replace").rstrip("\r\n") for line in itertools.islice(lines, FIRST)]
     for number, line in enumerate(lines[:FIRST]):
         try:
@@ -26,12 +26,12 @@ def of_lines(lines: Sequence[bytes], name: str) -> Iterator[str]:
 
 
 def shown(text: str) -> str:
-    """A record, cut to one short piece."""
+    """Returns a record, quoted and cut short."""
     return repr(text if len(text) <= 80 else f"{text[:80]}...")
 
 
 def _begins_with_names(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a column's first value is a word above numbers, or above few labels that all come again."""
+    """Returns whether a column's first value is a word above numbers, or above a few labels that all recur."""
     alike = [row for row in rows if len(row) == len(rows[0]) > 1]
     if len(alike) < max(FEWEST, 0.9 * len(rows)):
         return False

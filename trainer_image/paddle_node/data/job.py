@@ -1,6 +1,6 @@
-"""The data job: a source becomes N shards of equal record counts, and rows held out for evaluation, on the volume.
+"""The data job: splits a source into N shards of nearly equal record counts on the volume, and holds out records for evaluation.
 
-One pass over the source, of which each index of an Indexed Job reads its own slice; the same source, settings and number of
+It takes one pass over the source, and each index of an Indexed Job reads its own slice. The same source, settings and number of
 indexes give the same bytes. A kill at any moment leaves a complete split or none. Memory stays below 100 MB for any size.
 """
 
@@ -34,7 +34,7 @@ from paddle_node.staging import program_archive, program_copy, shard_copy
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
-    """Runs the data job; returns the exit code, after one sentence on stderr when it is not 0."""
+    """Runs the data job. Returns the exit code; if it is not 0, prints one sentence on stderr first."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
         split(SplitSettings.from_environment(environ), environ)
@@ -54,7 +54,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest | None:
-    """Splits this index's slice, unless that very split is complete; None while other indexes work. Raises `Failure`, OSError."""
+    """Splits this index's slice unless that split is complete. None while other indexes work. Raises `Failure`, OSError."""
     folder = settings.folder
     source = registry.open_source(settings.source, environ)
     commit.refuse_foreign(folder)
@@ -99,7 +99,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
 def _share(
     settings: SplitSettings, shared: Path, source: Source, objects: Sequence[Object], wanted: DataManifest
 ) -> DataManifest:
-    """One copy for all jobs of the source: the first complete one stays until a person removes it."""
+    """Makes one copy for all jobs of the source. The first complete copy stays until a person removes it."""
     mark = wanted.source.etag.partition(":")[2][:32]
     if not mark:
         raise SettingError(
@@ -114,11 +114,11 @@ def _share(
             raise Failure(failure.code, f"{failure.sentence}; once no job reads {folder.root}, remove it first") from None
     while manifest is None:
         if found := _split(replace(settings, folder=folder), source, objects, wanted):
-            # Or that of another data job, which was first.
+            # Another data job may have been first: then the manifest is that job's.
             manifest = commit.create(found, folder.data_manifest)
     retry(lambda: commit.sweep(folder, manifest.split), _say)
     own = replace(manifest, job=settings.job, shared=folder.root.relative_to(shared.parents[1]).as_posix())
-    # A pod that joins a run later finds the first one, whatever the newest says by then.
+    # A pod that joins a run later finds the split's own manifest, whatever the job's newest one says by then.
     for place in (settings.folder.splits / own.split / commit.MANIFEST, settings.folder.data_manifest):
         durable.write(place, own.as_json())
     commit.sweep(settings.folder, own.split)
@@ -126,7 +126,7 @@ def _share(
 
 
 def _verify(folder: JobFolder, manifest: DataManifest) -> None:
-    """Reads every file against its checksum. Raises `Failure` for the first that differs."""
+    """Verifies every file's checksum. Raises `Failure` for the first file that differs."""
     files = manifest.files()
     started = time.monotonic()
     with ThreadPoolExecutor(4, thread_name_prefix="verify") as pool:
@@ -138,22 +138,22 @@ def _verify(folder: JobFolder, manifest: DataManifest) -> None:
 
 
 def _spoilt(settings: SplitSettings, wanted: DataManifest) -> bool:
-    """Whether this run has completed another split, or would, because its source or settings have changed since."""
+    """Returns whether this run has completed a different split, or would, because its source or settings have changed."""
     place = settings.folder.splits / settings.run
     mine = data_manifest.read(place / f"{settings.index}.json") if settings.pods == 1 else None
     return (place / commit.MANIFEST).exists() or (mine is not None and not mine.same(wanted))
 
 
 def _anew(settings: SplitSettings) -> SplitSettings:
-    """Under another name, because nothing complete is written again; by this pod alone, because the others may have ended."""
+    """Returns settings with a new run name, as nothing complete is rewritten, for this pod only: the others may have ended."""
     return replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
 
 
 def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) -> DataManifest:
-    """The manifest to be, without files."""
+    """Returns the manifest that the split is to have, without its files."""
     form = settings.format
     if form not in FORMATS:
-        # Other code of a reader makes other records.
+        # A reader with different code yields different records.
         form = f"{form}@{program_copy.digest(settings.reader_folder)[:16]}"
     return DataManifest(
         source=registry.summary(source, objects),
@@ -169,7 +169,7 @@ def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) 
 
 
 def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManifest | None, bool]:
-    """A complete split of the very same, its files verified by index 0; and whether one was there that is damaged."""
+    """Returns a complete split equal to `wanted`, its files verified by index 0, or None, and whether one was found damaged."""
     damaged = False
     for manifest in commit.known(settings.folder):
         if not manifest.same(wanted) or not (wanted.source.etag or manifest.split.partition(".")[0] == settings.run):
@@ -195,7 +195,7 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
 
     if undone():
         for old in place.glob(f"{settings.index}.*/"):
-            commit.remove(old, undone)  # A dead pod's: this one is its replacement.
+            commit.remove(old, undone)  # A dead pod's folder: this pod is its replacement.
         own = place / f"{settings.index}.{settings.pod}"
         if own.exists():
             own = own.with_name(f"{own.name}.{os.urandom(4).hex()}")
@@ -209,7 +209,7 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
             found = commit.create(replace(wanted, shards=shards, held_out=tuple(files[HELD_OUT]), records=count), mine)
         except BaseException:
             with contextlib.suppress(OSError):
-                commit.remove(own, undone)  # Unless it was recorded just now.
+                commit.remove(own, undone)  # Unless it has just been recorded.
             raise
         held = sum(file.records for file in found.held_out)
         _say(f"{found.records:,} records in {settings.shards} shards, {held:,} held out, in {time.monotonic() - started:.1f} s")
@@ -254,7 +254,7 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
 
     def both(written: int) -> None:
         if other.done():
-            other.result()  # Raises what the second lane has failed with.
+            other.result()  # Raises the second lane's error.
         advance(len(shares) * written)
 
     def missing(taken: int) -> int:

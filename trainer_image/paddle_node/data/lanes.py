@@ -1,6 +1,6 @@
-"""Half of an index's work in a second process, because Python runs on one processor only.
+"""Runs half of an index's work in a second process, because a Python process uses only one processor.
 
-What is written depends on the source and the settings, not on the machine. The end of either process ends both.
+The output depends on the source and the settings, not on the machine. When either process dies, both end.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from paddle_node.data.data_manifest import DataFile
 from paddle_node.failure import Failure
 
 LANES = 2
-"""Not the machine's number of processors, so that the same settings give the same bytes everywhere."""
+"""Fixed, rather than the machine's number of processors, so that the same settings give the same bytes everywhere."""
 WORTH = 32 << 20
-"""Bytes of the source from which a second process pays."""
+"""Bytes of the source from which a second process pays off."""
 _PR_SET_PDEATHSIG = 1
 _lanes: list[Callable[[], "Dealt"]] = []
-"""In the second process: its one lane, which cannot be sent there."""
+"""In the second process: its only lane, inherited because it cannot be sent there."""
 
 Files = dict[str, list[DataFile]]
 Advance = Callable[[int], None]
@@ -32,7 +32,7 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Dealt:
-    """What a lane has written, how many records it read, and how many of them it holds out."""
+    """The files that a lane wrote, how many records it read, and how many of them it held out."""
 
     files: Files = field(default_factory=dict)
     taken: int = 0
@@ -41,7 +41,7 @@ class Dealt:
 
 @contextlib.contextmanager
 def second(lane: Callable[[], Dealt] | None) -> Iterator[Future[Dealt]]:
-    """The lane in a process of its own, which ends with the `with` block; None: nothing. Raises `Failure` if the process died."""
+    """Runs `lane`, if any, in a separate process, which ends with the `with` block. Raises `Failure` if the process dies."""
     if lane is None:
         nothing: Future[Dealt] = Future()
         nothing.set_result(Dealt())

@@ -1,4 +1,4 @@
-"""The shards' files while they are written: several of each shard are open at once, and each is hashed as its bytes pass."""
+"""Writes the shards' files: several files of each shard are open at once, and each is hashed as it is written."""
 
 import os
 import resource
@@ -14,26 +14,26 @@ from paddle_node.data.data_manifest import DataFile
 from paddle_node.retry import naming
 
 PART = 64 << 20
-"""Bytes, about, of a full file."""
+"""Approximate bytes of a full file."""
 AIM = 4 << 20
-"""Bytes of a file of a small shard: about what trainers shuffle in memory at a time."""
+"""Approximate bytes of a file in a small shard: about what trainers shuffle in memory at a time."""
 MOST = 32
-"""Files of one shard that are open at once."""
+"""Maximum files of one shard that are open at once."""
 MOST_OPEN = 2048
-"""Files of all shards that are open at once, unless there are more shards."""
+"""Maximum files of all shards that are open at once, unless there are more shards than that."""
 BUFFER = 2 << 20
-"""Bytes in memory before they are written."""
+"""Bytes collected in memory before a write."""
 BEHIND = 8 << 20
-"""Bytes after which the kernel is asked to write, so that the fsync at the end waits for little."""
+"""Bytes after which the kernel is asked to start writing, so that the final fsync has little to wait for."""
 
 
 def open_at_once(bytes_each: int, shards: int) -> int:
-    """How many files of a shard of about `bytes_each` are written side by side."""
+    """Returns how many files of a shard of about `bytes_each` bytes are open at once."""
     return max(1, min(MOST, bytes_each // AIM, MOST_OPEN // shards))
 
 
 class PartFile:
-    """One file; `done` closes it, and returns its entry of the manifest."""
+    """One file. `done` closes it and returns its manifest entry."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.bytes = 0
@@ -52,7 +52,7 @@ class PartFile:
             while len(left) > 0:
                 left = left[os.write(self._file, left) :]
         if self.bytes - self._handed_on >= BEHIND:
-            # On Linux this starts the writing without waiting for it.
+            # On Linux this starts writing without waiting for it to finish.
             os.posix_fadvise(self._file, self._handed_on, self.bytes - self._handed_on, os.POSIX_FADV_DONTNEED)
             self._handed_on = self.bytes
 
@@ -66,10 +66,10 @@ class PartFile:
 
 
 class Streams:
-    """The open files of a lane: `many` for each folder of `folders`."""
+    """The open files of a lane: up to `many` in each of `folders`."""
 
     def __init__(self, root: Path, below: str, folders: Sequence[str], many: int, lane: int) -> None:
-        """`below` is what the manifest calls `root`."""
+        """`below` is the name of `root` in the manifest."""
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.many = many
@@ -104,7 +104,7 @@ class Streams:
         self._size = 0
 
     def close(self) -> dict[str, list[DataFile]]:
-        """Every folder's files, which are on the disk."""
+        """Closes all files. Returns each folder's files, which are on disk by then."""
         self.flush()
         for (folder, _), part in self._open.items():
             self._done[folder].append(self._pool.submit(part.done))
@@ -115,7 +115,7 @@ class Streams:
             }
 
     def _next(self, folder: str) -> PartFile:
-        # Without a seed the files of a shard, sorted by name, keep the source's order.
+        # Without a seed, the files of a shard keep the source's order when sorted by name.
         name = f"{folder}/part-{self._lane:05d}-{self._numbers[folder]:05d}"
         self._numbers[folder] += 1
         path = self._root / name
@@ -124,7 +124,7 @@ class Streams:
 
 
 def sync_folders(root: Path) -> None:
-    """Writes the names of the files to the disk."""
+    """Flushes the names of the files to disk."""
     for path, _, _ in os.walk(root):
         durable.sync(Path(path))
     durable.sync(root.parent)

@@ -1,11 +1,11 @@
-"""From pieces of the source to lists of records: lines, or what a record reader of the user's own yields.
+"""Turns pieces of the source into lists of records: lines, or what the user's own record reader yields.
 
 A record's bytes pass through unchanged, except that the last line gets its missing newline. Memory holds a block and the longest
 record. `DATA_FORMAT=module:function` names a reader in the training program's folder:
 
     def function(stream: BinaryIO, name: str) -> Iterable[bytes]
 
-It gets each file of the source, unpacked, and yields its records as they are to lie in the shard, the same ones each time.
+The reader gets each file of the source, unpacked. It yields the records as the shard is to hold them, the same ones each time.
 """
 
 import importlib
@@ -22,15 +22,15 @@ from paddle_node.data.sources.registry import Piece, Source
 from paddle_node.failure import BadData, Failure, SettingError
 
 BLOCK = 1 << 17
-"""Bytes whose lines are in memory at a time: about the size of a processor's cache."""
+"""Bytes of lines in memory at a time: about the size of a processor's cache."""
 LONGEST = 16 << 20
-"""Bytes of one record: a few of them must fit into 100 MB."""
+"""Maximum bytes of one record: a few such records must fit into 100 MB."""
 
 RecordReader = Callable[[BinaryIO, str], Iterable[bytes]]
 
 
 def batches(source: Source, pieces: Iterable[Piece], format: str, reader: RecordReader | None) -> Iterator[list[bytes]]:
-    """Raises `Failure` for damage, and for what is no record."""
+    """Yields lists of records. Raises `Failure` for damage, and for anything that is not a record."""
     for piece in pieces:
         if piece.end is not None:
             with source.open(piece.thing, max(piece.begin - 1, 0)) as stream:
@@ -41,7 +41,7 @@ def batches(source: Source, pieces: Iterable[Piece], format: str, reader: Record
 
 
 def load_reader(name: str, program: Path) -> RecordReader:
-    """Raises `SettingError` when there is no such module or function, or the module does not import."""
+    """Imports a record reader. Raises `SettingError` if there is no such module or function, or the import fails."""
     module_name, _, function_name = name.partition(":")
     setting = f"{Variable.DATA_FORMAT} is {name!r}"
     sys.path.insert(0, str(program))
@@ -49,7 +49,7 @@ def load_reader(name: str, program: Path) -> RecordReader:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise SettingError(f"{setting}, but {program} has no module {error.name}") from None
-    except BaseException as error:  # Also sys.exit(), which must not end the data job with success.
+    except BaseException as error:  # Even sys.exit(): the data job must not end as a success.
         raise SettingError(f"{setting}, and importing {module_name} fails: {own_code.summary(error)}") from None
     finally:
         sys.path.remove(str(program))
@@ -74,7 +74,7 @@ def _lines(stream: BinaryIO, name: str, left: Callable[[int], int] = lambda size
 def _between(stream: BinaryIO, begin: int, end: int, name: str) -> Iterator[list[bytes]]:
     at = max(begin - 1, 0)
     while begin and (passed := stream.readline(BLOCK)):
-        # The line in which the byte before this piece lies belongs to the piece before.
+        # The line that holds the byte before this piece belongs to the previous piece.
         at += len(passed)
         if passed.endswith(b"\n"):
             break
@@ -82,7 +82,7 @@ def _between(stream: BinaryIO, begin: int, end: int, name: str) -> Iterator[list
 
 
 def _read(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
-    """Raises `BadData` for whatever the reader raises, sys.exit() included."""
+    """Yields lists of records. Raises `BadData` for anything that the reader raises, including sys.exit()."""
     own = _checked(reader, stream, name)
     batch: list[bytes] = []
     size = 0
@@ -90,7 +90,7 @@ def _read(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[list[by
         try:
             record = next(own, None)
         except (Failure, KeyboardInterrupt):
-            raise  # A failure of the source; Ctrl-C.
+            raise  # A failure of the source, or Ctrl-C.
         except BaseException as error:
             raise BadData(f"the record reader failed on {name}: {own_code.summary(error)}") from None
         if record is None:

@@ -1,8 +1,8 @@
-"""A remote object as one stream that survives cut connections and failing servers.
+"""Reads a remote object as one stream that survives broken connections and failing servers.
 
-Ours, because neither boto3 nor the standard library resumes a body that breaks off. The bytes are the object's, each once and in
-order, to its stated end; after `TRIES` tries without a new byte, or a cut where the server knows no ranges, reading raises a
-`Failure`: Kubernetes repeats the data job.
+Needed because neither boto3 nor the standard library resumes a body that breaks off. The stream has each byte of the object
+once, in order, up to the stated end. After `TRIES` tries without a new byte, or a break on a server without ranges, reading
+raises a `Failure`, and Kubernetes retries the data job.
 """
 
 import io
@@ -16,23 +16,23 @@ from paddle_node.failure import Failure
 
 TRIES = 6
 FIRST_WAIT = 0.5
-"""Seconds before the second try; doubled for each further one."""
+"""Seconds before the second try; doubled for each further try."""
 
 T = TypeVar("T")
 Breaks = tuple[type[Exception], ...]
 
 
 class Interrupted(Exception):
-    """The try ended early for a reason that another try may cure."""
+    """The try ended early, but another one may succeed."""
 
 
 def reason(error: object) -> str:
-    """An error without what it may quote: addresses, and answers of any length."""
+    """Describes an error without quoting addresses, or answers of any length."""
     return getattr(error, "strerror", None) or (error if isinstance(error, str) else type(error).__name__)
 
 
 class Answer(NamedTuple):
-    """One server's answer: bytes `begin` to `end` of the object; `end` is None where the body marks its own end (chunks)."""
+    """A server's answer: bytes `begin` to `end` of the object; `end` is None if the body marks its own end (chunks)."""
 
     begin: int
     end: int | None
@@ -48,7 +48,7 @@ class Tries:
         self.count = 0
 
     def failed(self, error: Interrupted) -> None:
-        """Waits; raises `Failure` after the last try."""
+        """Waits before the next try. Raises `Failure` after the last one."""
         self.count += 1
         if self.count >= TRIES:
             raise Failure(ExitCode.SOURCE_UNREACHABLE, f"{self._what} cannot be read after {TRIES} tries: {error}") from None
@@ -63,7 +63,7 @@ class Tries:
 
 
 class Resumed(io.RawIOBase):
-    """Requests again, by `ask(offset)`, from where a body broke off. `breaks` are the errors of a broken connection."""
+    """Requests the rest with `ask(offset)` when a body breaks off. `breaks` are the errors of a broken connection."""
 
     def __init__(
         self, what: str, thing: Object, ask: Callable[[int], Answer], breaks: Breaks, begin: int = 0, ranges: bool = True
@@ -93,7 +93,7 @@ class Resumed(io.RawIOBase):
         return position
 
     def readinto(self, buffer: Any, /) -> int:
-        filled = 0  # Whole blocks, over any break: an archive is recognized by its first 262 bytes.
+        filled = 0  # Fills whole blocks across any break: an archive is recognized by its first 262 bytes.
         while filled < len(buffer) and (block := self._next(len(buffer) - filled)):
             buffer[filled : filled + len(block)] = block
             filled += len(block)

@@ -19,7 +19,7 @@ _NAME = (r"[A-Za-z0-9][A-Za-z0-9-]{0,100}", "letters, digits and hyphens are all
 _SHARED = (r"shared/[0-9a-f]{16}", "shared/ and 16 hexadecimal digits are needed")
 _SHARE = (lambda share: 0 <= share < 1, "the share kept for evaluation is a number from 0 to below 1")
 _OURS = ("output", "splits", "programs", "held-out", contract.DATA_MANIFEST)
-"""What the data job, or the training, writes into the job's folder, beside the shards' folders, which are numbers."""
+"""Names that the data job or the training writes in the job's folder, besides the shards' folders, which are numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,9 @@ class SplitSettings:
     hold_out: float = setting(Reader.number, Variable.HOLD_OUT, 0.0, *_SHARE)
     seed: str | None
     program_from: str
-    """Folder of the image, a container path; empty: nothing to copy."""
+    """Folder in the image, as a container path; empty: nothing to copy."""
     program: str
-    """The program's folder name under the job's folder."""
+    """Name of the program's folder in the job's folder."""
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
     """SHA-256 of the archive that holds the record reader; empty: there is none."""
     reader_folder: Path
@@ -46,11 +46,11 @@ class SplitSettings:
     """Pods that share the split; each is an index of the same Job."""
     index: int
     run: str = setting(Reader.matching, Variable.RUN_ID, *_NAME)
-    """Run id, the same for all pods: names the folder of the split."""
+    """Run id, the same for all pods; names the folder of the split."""
     pod: str = setting(Reader.matching, Variable.POD_UID, *_NAME)
-    """Uid of this pod: names the folder of what it writes."""
+    """UID of this pod; names the folder that it writes to."""
     shared: Path | None = None
-    """Folder for the one unsplit copy that all jobs share; None: the data is split."""
+    """Folder for the single unsplit copy that all jobs share; None: the data is split."""
     job: str = setting(Reader.text, Variable.DATA_JOB, "")
     """Hash of the data job's template, for the manifest; may be empty."""
 
@@ -94,7 +94,7 @@ class SplitSettings:
 
 
 def refuse_own(folder: JobFolder, paths: Iterable[Path], shown: str) -> None:
-    """Raises `SettingError` where a path of the source, or a pattern, is or holds what the job itself writes."""
+    """Raises `SettingError` if a path or pattern of the source is, or contains, what the job itself writes."""
     root = str(folder.root)
     real = os.path.realpath(root)
     for path in paths:

@@ -1,7 +1,7 @@
 """Format `files`: each file of the source, or of its archives, is one record and keeps its name.
 
-Counts of two shards differ by 1 at most. Names are held in memory (about 1.3 kB a file); one that is too long for a file system
-is cut, with a digest in place of the rest.
+Within an index, the record counts of two shards differ by at most 1. Names are held in memory (about 1.3 kB per file). A name
+that is too long for a file system is cut, and a digest replaces the rest.
 """
 
 import os
@@ -24,16 +24,16 @@ from paddle_node.failure import BadData
 
 BLOCK = 1 << 20
 AT_ONCE = 64
-"""Files that wait for the disk at a time."""
+"""Maximum number of files waiting for the disk."""
 LONGEST_NAME = 255
 LONGEST_PATH = 2048
-"""Bytes, to which the job's folder or a trainer's local disk is prefixed."""
+"""Bytes, not counting the prefix: the job's folder or a trainer's local disk."""
 
 
 def write(
     settings: SplitSettings, source: Source, pieces: Iterable[Piece], root: Path, called: str, several: bool, advance: Advance
 ) -> Files:
-    """The files of each folder. With `several` objects, an archive's name precedes its members' names."""
+    """Writes and returns the files of each folder. With `several` objects, an archive's name precedes its members' names."""
     seed, shards, hold_out = settings.own_seed, settings.shards, settings.hold_out
     form = "shared" if settings.shared else "files"
     chance = random.Random(f"{seed}/files") if seed is not None else None
@@ -42,16 +42,16 @@ def write(
     order: list[int] = []
     waiting: deque[Future[DataFile]] = deque()
     taken = held = written = 0
-    # One of each `stride` records is held out, at a random place; of the first stride the second, as there may be no more.
+    # Holds out one of every `stride` records, at random or the middle one; the first time the second, as there may be no more.
     stride = 1 / max(hold_out, 1e-18) if hold_out else 0.0
     wanted = 1
     with ThreadPoolExecutor(4, thread_name_prefix="sync") as pool:
         for piece in pieces:
             for name, content in unpack.members(source, piece.thing, form):
                 if several and name not in (piece.thing.name, piece.thing.name.removesuffix(".gz")):
-                    # In a shared copy each archive is unpacked where it lies.
+                    # In a shared copy, each archive is unpacked into the folder that it lies in.
                     name = f"{piece.thing.name if form == 'files' else piece.thing.name.rpartition('/')[0]}/{name}"
-                name = inside(name, piece.thing.name)  # The name of an object in S3 is any text.
+                name = inside(name, piece.thing.name)  # The name of an S3 object may be any text.
                 names.add(name)
                 if stride and taken >= wanted:
                     held += 1
@@ -82,7 +82,7 @@ def write(
 
 
 class Names:
-    """Refuses names that cannot lie side by side in one folder."""
+    """Refuses names that cannot coexist in one folder."""
 
     def __init__(self) -> None:
         self._files: set[str] = set()

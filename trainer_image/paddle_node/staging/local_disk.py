@@ -1,4 +1,4 @@
-"""The pod's own disk as a place for a trainer's shard: how much may lie there, and whether it pays, which is measured."""
+"""The pod's own disk as a place for a trainer's shard: how much may be stored there, and whether a measurement says it pays."""
 
 import os
 import tempfile
@@ -10,27 +10,27 @@ from pathlib import Path
 
 ALWAYS, AUTO, NEVER = CHOICES = ("always", "auto", "never")
 SAMPLE = 16 << 20
-"""Bytes that are tried; a smaller shard is read once, and kept in memory by the kernel."""
+"""Bytes used for the measurement. The kernel keeps a smaller shard in memory once it has been read."""
 LONGEST = 2.0
-"""Seconds of reading after which less than `SAMPLE` must do."""
+"""Seconds of reading after which fewer bytes than `SAMPLE` must do."""
 WORTH = 5.0
-"""Seconds that a copy must save over the whole job: below that the measurement means nothing."""
+"""Seconds that a copy must save over the whole job: below that, the measurement means nothing."""
 LEFT_FREE = 0.5
-"""Part of the room that the program keeps for its own files, where nobody asked for the copy."""
+"""Share of the free space that the program keeps for its own files if nobody asked for the copy."""
 BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class LocalDisk:
-    """Where a copy may lie, and when one is made."""
+    """Where to store a copy, and when to make one."""
 
     folder: Path
     when: str = ALWAYS
-    """One of `CHOICES`; `AUTO`: where it is faster."""
+    """One of `CHOICES`; `AUTO`: if a copy is faster."""
     passes: int = 1
     """How often the job reads its shard."""
     room: int | None = None
-    """Bytes that the pod's scratch may take: above them Kubernetes evicts the pod, whatever the disk has free. None: no limit."""
+    """Maximum bytes of the pod's scratch: above it, Kubernetes evicts the pod even if the disk has space. None: no limit."""
 
     def free(self) -> int:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ class LocalDisk:
         return here if self.room is None else min(here, self.room)
 
     def saves(self, files: Sequence[Path], size: int) -> tuple[float, str]:
-        """Seconds that a copy of `files`, `size` bytes, saves over all passes, and what was measured, in words."""
+        """Returns the seconds that a copy of `files` (`size` bytes) saves over all passes, and the measurement in words."""
         began, sample = time.perf_counter(), bytearray()
         for block in _blocks(files):
             sample += block
@@ -58,6 +58,6 @@ class LocalDisk:
 
 def _blocks(files: Sequence[Path]) -> Iterator[bytes]:
     for file in files:
-        # Opening counts: it is what reading many small files from a network takes.
+        # Opening counts too: it is what takes the time when reading many small files over a network.
         with file.open("rb", buffering=0) as stream:
             yield from iter(partial(stream.read, BLOCK), b"")

@@ -1,7 +1,7 @@
-"""What must be on the volume before this pod may say that it is ready: its shard, and the user's program.
+"""What must be on the volume before this pod may report that it is ready: its shard, and the user's program.
 
-A pod that comes later in a run reads what the run began with, wherever the newest manifest and the program's link lead by then. A
-data job that was submitted together with this one is waited for until the peers' deadline; nothing half split is read.
+A pod that joins a run later reads what the run began with, wherever the newest manifest and the program's link lead by then. The
+pod waits until the peers' deadline for a data job that was submitted together with its job, and never reads a partial split.
 """
 
 import os
@@ -22,21 +22,21 @@ from paddle_node.staging import program_archive, program_copy
 from paddle_node.training.passes import Identity
 
 POLL = 1.0
-"""Seconds between two looks for the data; the data job takes minutes."""
+"""Seconds between two checks for the data; the data job takes minutes."""
 
 
 def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnvironment:
-    """The node with the manifest, data and program that its processes work on, once the shard is verified, and copied where
-    that is asked for or faster. Blocking. Raises `Failure`, OSError.
+    """Returns the node with the manifest, data and program of its processes, once the shard is verified, and copied to local
+    disk if that is requested or faster. Blocking. Raises `Failure`, OSError.
     """
-    from paddle_node.staging import shard_copy  # Pulls in the checksums' library: not before the pod has said hello.
+    from paddle_node.staging import shard_copy  # Imports the checksum library, which must wait until the pod has said hello.
 
     run = retry(lambda: attempts.Record(node.folder, node.run_id).identity, report)
     if run is None:
         _wait_for_data(node, report)
     data = run.data if run is not None else retry(lambda: data_manifest.digest(node.folder.data_manifest), report)
     folder = retry(lambda: _of_digest(node.folder, data), report)
-    # What a try has copied is kept by the next.
+    # A further try keeps what an earlier one copied.
     place = retry(lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk), report)
     program, digest = retry(lambda: _program(node, None if run is None else run.program), report)
     if node.own.words:
@@ -45,7 +45,7 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
 
 
 def _work_in(program: Path, node: NodeEnvironment) -> Path:
-    """A folder of this pod alone, as programs write where they are started; what they write to ./output is the job's."""
+    """Returns a folder private to this pod, as programs write where they start. Its `output` leads to the job's output."""
     folder = program
     if not program.is_relative_to(node.home):
         folder = node.home / "program"
@@ -58,7 +58,7 @@ def _work_in(program: Path, node: NodeEnvironment) -> Path:
 
 
 def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
-    """The job's folder with the manifest of that digest."""
+    """Returns the job's folder with the manifest that has this digest."""
     manifest = data_manifest.find(folder, digest)
     if manifest is None and digest:
         raise Failure(
@@ -70,7 +70,7 @@ def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
 
 
 def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
-    """The program's folder, behind its link, and its digest: the run's, where it has one."""
+    """Returns the program's folder, its link resolved, and its digest: those of the run, if it has any."""
     if node.archive:
         place = contract.path(contract.UNPACKED, node.environ)
         return program_archive.unpack(node.folder, node.archive, place), node.archive
@@ -103,7 +103,7 @@ def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None
 
 
 def _there(node: NodeEnvironment) -> bool:
-    """The manifest of the data job that is named; where none is, any, or a shard put there by hand."""
+    """Returns whether the named data job's manifest is there; if none is named, any manifest or a shard put there by hand."""
     folder = node.folder
     if node.data_job:
         return getattr(data_manifest.whole(folder.data_manifest), "job", None) == node.data_job

@@ -1,6 +1,6 @@
-"""A user's program on its way from the archive on the volume to a writable folder of this pod.
+"""Unpacks a user's program from the archive on the volume into a writable folder of this pod.
 
-The folder appears only when the archive's bytes are those that the job names; nothing is written outside of it.
+The folder appears only if the archive's bytes are those that the job names. No member is written outside of it.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from paddle_node.retry import disk_full
 
 
 def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
-    """Makes `place` the program's folder, and returns it. Raises `SettingError`, and OSError from the volume."""
+    """Unpacks the program into `place`, and returns `place`. Raises `SettingError`, and OSError from the volume."""
     archive, part = folder.archive(digest), place.with_name(f".{place.name}.part")
     durable.look(folder.programs)
     if not archive.is_file():
@@ -29,9 +29,9 @@ def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
         stream.seek(0)
         try:
             with tarfile.open(fileobj=stream, mode="r:") as tar:
-                # Links come last, and none lies behind another one: nothing is written through one.
+                # Links come last, and no member lies below a link: nothing is written through one.
                 members = sorted(_checked(tar, archive), key=tarfile.TarInfo.issym)
-                tar.extraction_filter = lambda member, path: member  # They are checked, by Pythons without filters too.
+                tar.extraction_filter = lambda member, path: member  # `_checked` checks them, on Pythons without filters too.
                 tar.extractall(part, members)
         except OSError as error:
             if not disk_full(error):

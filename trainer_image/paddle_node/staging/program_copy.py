@@ -1,8 +1,8 @@
-"""The training program on its way from the image to the job's folder on the volume.
+"""Copies the training program from the image to the job's folder on the volume.
 
-A copy is a folder of its own below `programs/`, named by the digest that it has once it is whole. It stays, as a run may read it.
-The program's name in the job's folder is a link to it, or a person's own folder. `__pycache__` and a mounted ConfigMap's `..`
-folders are left out.
+Each copy is a separate folder under `programs/`, named after the digest of the whole copy. It stays, because a run may read it.
+The program's name in the job's folder is a link to the copy, or a person's own folder. `__pycache__` and a mounted ConfigMap's
+`..` folders are left out.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from paddle_node.failure import SettingError
 
 
 def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
-    """Makes the job's program `name` equal to `source`; False when it was. Raises `SettingError`, and OSError from the volume."""
+    """Makes the job's program `name` equal to `source`; False if it was. Raises `SettingError`, and OSError from the volume."""
     if not source.is_dir():
         there = ", ".join(sorted(path.name for path in source.parent.glob("*/"))) if source.parent.is_dir() else ""
         raise SettingError(
@@ -49,8 +49,8 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
 
 
 def digest(folder: Path) -> str:
-    """Names the whole program: every file that counts, by its name and its bytes. Raises OSError."""
-    durable.look(folder.parent)  # Where its link is.
+    """Returns a digest of the whole program: the name and bytes of every file that counts. Raises OSError."""
+    durable.look(folder.parent)  # The folder that may hold its link.
     whole = hashlib.sha256()
     for name in _files(folder):
         with (folder / name).open("rb") as stream:
@@ -60,27 +60,27 @@ def digest(folder: Path) -> str:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Every file that counts. Raises OSError."""
+    """Copies every file that counts. Raises OSError."""
     target.mkdir(parents=True)
     for name in _files(source):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
-        # The data's manifest may be on the disk before a power cut: the program then must be there too.
+        # If the data's manifest reached the disk before a power cut, the program must be there, too.
         durable.sync(target / name)
 
 
 def find(folder: JobFolder, wanted: str) -> Path | None:
-    """The whole copy of that digest, if there is one."""
+    """Returns the complete copy with that digest, if there is one."""
     durable.look(folder.programs)
     for copy in sorted(folder.programs.glob(f"{wanted[:32]}.*/")):
-        with contextlib.suppress(OSError):  # One that is being made, or removed.
+        with contextlib.suppress(OSError):  # This copy is being made or removed.
             if digest(copy) == wanted:
                 return copy
     return None
 
 
 def _files(folder: Path) -> list[str]:
-    """Links to folders are followed."""
+    """Returns the names of the files that count. Follows links to folders."""
     top = folder.resolve()
     found = below(top, lambda name: name == "__pycache__" or name.startswith(".."))
     return sorted(str(path.relative_to(top)) for path in found if path.is_file() and path.suffix not in (".pyc", ".tmp"))

@@ -1,7 +1,7 @@
-"""A trainer's shard, checked before a single record is trained on, and copied to local disk where that is asked for or faster.
+"""Checks a trainer's shard before training starts, and copies it to local disk if that is requested or faster.
 
-Every file that the manifest names has the bytes and the checksum that it states, or a `Failure` says what is wrong. A volume
-without a manifest, filled by hand in one of the tutorials' two layouts, works with a warning: nothing can be checked there.
+Every file in the manifest has the bytes and the checksum stated there, or a `Failure` says what is wrong. A volume without
+a manifest, filled by hand in one of the tutorials' two layouts, works with a warning: nothing can be checked there.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ from paddle_node.training import passes
 BLOCK = 1 << 20
 _MORE, _NEVER = "give the pod more local storage, or ", f"set {Variable.STAGE}={local_disk.NEVER}"
 WORKERS = 4
-"""Files at a time: a network volume answers several requests faster than one after the other."""
+"""Files read in parallel: a network volume answers several requests at once faster than one after another."""
 
 Files = dict[str, tuple[Path, DataFile | None]]
-"""Where each file of a shard lies, and what the manifest says of it if there is one, by its name in the shard."""
+"""Maps the name of each file in a shard to its path, and to its manifest entry if there is a manifest."""
 
 
 def stage(
     folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, local: LocalDisk | None = None
 ) -> Path:
-    """Where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below `local`, laid out like a job's folder.
+    """Returns where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below `local` in a job folder's layout.
 
-    Raises `Failure` when the shard is not what the manifest says, or a copy that was asked for does not fit; OSError.
+    Raises `Failure` if the shard does not match the manifest, or a requested copy does not fit; OSError.
     """
     stated = data_manifest.read(folder.data_manifest)
     if stated is not None and stated.shared:
@@ -58,7 +58,7 @@ def stage(
         copy = JobFolder(local.folder).shard(trainer_id)
         if _wanted(local, path, copy, files, report) and _copied(local, path, copy, files, report):
             return copy
-        # A trainer reads a copy wherever one is.
+        # A trainer reads any copy that it finds.
         shutil.rmtree(copy, ignore_errors=True)
     with ThreadPoolExecutor(WORKERS) as pool:
         list(pool.map(lambda file: verify_file(*file), files.values()))
@@ -66,7 +66,7 @@ def stage(
 
 
 def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
-    """The copy that all jobs of the source share: the data job has read every byte of it, so names and sizes do here."""
+    """Returns the copy that all jobs of the source share. Checks only names and sizes: the data job has read every byte."""
     place = folder.root.parent / manifest.shared
     for path, size in ((place / file.name, file.bytes) for file in manifest.files()):
         if not path.is_file() or (path.stat().st_size != size and durable.stat(path).st_size != size):
@@ -78,7 +78,7 @@ def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
 
 
 def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -> None:
-    """Raises `Failure` (BAD_DATA) unless `path`, perhaps a copy of `origin`, is what the manifest says of it, if it does."""
+    """Raises `Failure` (BAD_DATA) unless `path`, perhaps a copy of `origin`, matches its manifest entry, if it has one."""
     if file is None:
         return
     shown = origin or path
@@ -94,7 +94,7 @@ def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -
 
 
 def _wanted(local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]) -> bool:
-    """Whether to copy, and why not."""
+    """Returns whether to copy, and reports why or why not."""
     if local.when == local_disk.NEVER:
         return False
     size = sum(stated.bytes if stated else file.stat().st_size for file, stated in files.values())
@@ -108,7 +108,7 @@ def _wanted(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
         return False  # The kernel keeps it in memory.
     try:
         if any((copy / name).exists() for name in files):
-            return True  # This pod has begun to copy before.
+            return True  # This pod has already begun to copy.
         if size > local.free() * local_disk.LEFT_FREE:
             why = f"its {size} bytes are more than half of the {local.free()} of local disk"
         else:
@@ -124,9 +124,9 @@ def _wanted(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
 
 
 def _copied(local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]) -> bool:
-    """Copies what is not there yet; False where the disk is too small for a copy that nobody asked for."""
+    """Copies the files that are missing. Returns False if the disk is too small for a copy that nobody asked for."""
     try:
-        # What an earlier job or try left would be read, too.
+        # Otherwise the trainer would also read what an earlier job or try left.
         copy.mkdir(parents=True, exist_ok=True)
         for name in _names(copy) - files.keys():
             (copy / name).unlink()
@@ -135,7 +135,7 @@ def _copied(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
     except OSError as error:
         full = disk_full(error)
         if not full and error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
-            raise  # It is the volume that failed.
+            raise  # The volume failed, not the local disk.
         if full and local.when == local_disk.AUTO:
             report(f"{path} is read where it lies: the local disk is full")
             return False
@@ -147,7 +147,7 @@ def _copied(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
 
 def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:
     if (link := folder.shard(trainer_id)).is_symlink() and "splits" in link.readlink().parts:
-        # A data job's: its manifest is what was there last, and is gone.
+        # A data job set this link after writing its manifest, which is gone.
         raise BadData(f"{folder.data_manifest} is missing, though a data job has split here: run the data job again")
     for path in (folder.shard(trainer_id), folder.older_shard(trainer_id)):
         if path.is_dir() and any(path.iterdir()):
@@ -174,11 +174,11 @@ def _refuse_extra(files: Files) -> None:
 
 
 def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
-    """Copies one file, and checks it on the way; False when it was there already."""
+    """Copies and checks one file. Returns False if it was there already."""
     if target.exists() and _same(source, target, file):
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own: the file's may be as long as the file system takes.
+    # A short name: the file's own may be as long as the file system allows.
     temporary = target.with_name(f".{os.getpid()}.{xxhash.xxh3_64(os.fsencode(target.name)).hexdigest()}.tmp")
     try:
         with temporary.open("wb") as copy, _reading(source), source.open("rb") as stream:

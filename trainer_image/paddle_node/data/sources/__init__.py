@@ -1,1 +1,1 @@
-"""Where records come from: files, HTTP, S3, packed or not. The data job comes in through `source`."""
+"""Where records come from: files, HTTP or S3, packed or not. The data job opens a source through `registry`."""

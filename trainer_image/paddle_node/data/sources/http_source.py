@@ -1,6 +1,6 @@
-"""One https:// address, resumed by range where the server supports ranges.
+"""Reads one https:// or http:// address, and resumes by range if the server supports ranges.
 
-The standard library's client, because a connection must go to the very address that was checked, also behind a redirect.
+It uses the standard library's client because a connection must go to the exact address that was checked, even after a redirect.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from paddle_node.data.sources.registry import BUFFER, Object, Source, changed, p
 from paddle_node.failure import Failure, SettingError
 
 TIMEOUT = 60.0
-"""Seconds without a byte after which a connection counts as cut."""
+"""Seconds without a byte after which a connection counts as broken."""
 METADATA = ipaddress.ip_network("fd00:ec2::/32")
-"""Where EC2 and EKS hand out credentials beside 169.254.0.0/16."""
+"""Where EC2 and EKS hand out credentials, besides 169.254.0.0/16."""
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class HttpSource(Source):
-    """A single object. Certificates are verified, proxies are taken from the environment."""
+    """A single object. Verifies certificates, and takes proxies from the environment."""
 
     ranges = False
 
@@ -38,13 +38,13 @@ class HttpSource(Source):
         self._opener = urllib.request.build_opener(_Connections(self.uri), _Redirects())
 
     def objects(self) -> list[Object]:
-        # The first byte, by GET: addresses that are signed for GET refuse HEAD.
+        # Requests the first byte with GET: addresses signed for GET refuse HEAD.
         with Tries(self.uri).run(lambda: self._ask("bytes=0-0")) as response:
             size = _total(response)
             mark = _mark(response)
             if response.status == 200:
-                self._answer(response)  # Raises where its end cannot be seen.
-            # Without a mark nothing tells whether the rest would be of the same file.
+                self._answer(response)  # Raises if the answer's end cannot be detected.
+            # Without a mark, nothing tells whether the rest belongs to the same file.
             self.ranges = response.status == 206 and size is not None and bool(mark)
         name = unquote(urlsplit(self._address).path.rpartition("/")[2]).rpartition("/")[2]
         return [Object("source" if name in ("", ".", "..") else name, size, mark, self._address)]
@@ -91,7 +91,7 @@ class HttpSource(Source):
                 return self._ask("")  # An empty file has no first byte.
             if error.code == 416:
                 changed(self.uri)
-            # The server's own words for its code may hold anything.
+            # The server's own reason phrase may contain anything.
             answered = f"answered {error.code} {http.client.responses.get(error.code, '')}".rstrip()
             if error.code in (401, 403):
                 raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} {answered}: it must be readable without logging in") from None
@@ -110,7 +110,7 @@ class HttpSource(Source):
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows to http and https alone, and never from https to http."""
+    """Follows redirects only to http and https, and never from https to http."""
 
     def redirect_request(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if not newurl.startswith("https://" if req.full_url.startswith("https:") else ("https://", "http://")):
@@ -120,7 +120,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Connects to the address that was checked: a name may resolve to another one the next time."""
+    """Connects to the address that was checked: the name may resolve to a different one next time."""
 
     def __init__(self, uri: str) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 
         def connect(address: tuple[str, int], timeout: float, source_address: None = None) -> socket.socket:
             if proxied:
-                with contextlib.suppress(OSError):  # A name that only the proxy can resolve.
+                with contextlib.suppress(OSError):  # Perhaps only the proxy can resolve the name.
                     self._checked(wanted.netloc, wanted.hostname or "", wanted.port or 80)
                 return socket.create_connection(address, timeout)
             failed = OSError("the name has no address")
@@ -152,7 +152,7 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         return super().do_open(connection, req, **options)
 
     def _checked(self, netloc: str, host: str, port: int) -> list[str]:
-        """The host's addresses. Raises `SettingError` where one of them is link-local, or loopback behind a redirect."""
+        """Returns the host's addresses. Raises `SettingError` if one of them is link-local, or loopback after a redirect."""
         places = [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
         for address in map(_plain, places):
             own = (address.is_loopback or address.is_unspecified) and netloc != self._source
@@ -163,7 +163,7 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 
 
 def _plain(place: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address itself, or the IPv4 one that it stands for."""
+    """Returns the address itself, or the IPv4 address that it stands for."""
     address = ipaddress.ip_address(place.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         if address in NAT64:

@@ -1,4 +1,4 @@
-"""Sources in the container's own file tree: a file, a folder with all below it, or a glob pattern."""
+"""Sources in the container's own file system: a file, a folder with everything below it, or a glob pattern."""
 
 import errno
 import io
@@ -14,7 +14,7 @@ from paddle_node.failure import SettingError
 
 
 class LocalSource(Source):
-    """Read in place."""
+    """Files of the container, read in place."""
 
     def __init__(self, uri: str, environ: Mapping[str, str]) -> None:
         super().__init__(uri)
@@ -70,7 +70,7 @@ class LocalSource(Source):
 
 
 class _File(io.FileIO):
-    """Compares the file with its listing when it opens, ends and closes."""
+    """Compares the file with its listing on opening, at its end and on closing."""
 
     def __init__(self, path: Path, thing: Object) -> None:
         self._thing = thing
@@ -99,7 +99,7 @@ class _File(io.FileIO):
 
 
 def below(folder: Path, left_out: Callable[[str], bool]) -> Iterator[Path]:
-    """What is in a folder, links followed, folders themselves not. Raises OSError, of number ELOOP for a link in a circle."""
+    """Yields everything below a folder except folders; follows links. Raises OSError, with errno ELOOP for a circular link."""
     for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
         here = Path(root)
         folders[:] = [name for name in folders if not left_out(name)]

@@ -1,7 +1,7 @@
-"""What a source of data is: a list of objects, each readable as a stream of bytes.
+"""A source of data is a list of objects, each readable as a stream of bytes.
 
-Every pod gets the same list. A stream ends after exactly the stated bytes of the listed content, or raises a `Failure`. No user,
-password or query of an address is ever printed.
+Every pod gets the same list. A stream ends after exactly the stated bytes of the listed content, or raises a `Failure`. The user,
+password and query of an address are never printed.
 """
 
 import hashlib
@@ -25,42 +25,42 @@ UNKNOWN = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """One file of the source. All of them are in memory, at about 350 bytes each."""
+    """One file of the source. All objects are held in memory, at about 350 bytes each."""
 
     name: str
-    """Relative to the source; for a single file its file name."""
+    """Path relative to the source; for a single file, its file name."""
     size: int | None
-    """Bytes; None where an HTTP server does not say."""
+    """Bytes; None if an HTTP server does not say."""
     mark: str
-    """Changes with the content; empty where nothing is known of it."""
+    """Changes with the content; empty if unknown."""
     address: str
-    """How its own kind of source finds it again: a path, a key, a URL."""
+    """How its source finds the object again: a path, a key or a URL."""
 
 
 class Source(ABC):
     """One kind of source."""
 
     ranges = True
-    """Whether a stream may begin anywhere, and can seek. Known after `objects()`."""
+    """Whether a stream can begin anywhere, and can seek. Known after `objects()`."""
 
     def __init__(self, uri: str) -> None:
         self.uri = public(uri)
-        # Another query may be another set of data.
+        # A different query may mean different data.
         self.identity = hashlib.sha256(uri.encode(errors="surrogateescape")).hexdigest()
 
     @abstractmethod
     def objects(self) -> list[Object]:
-        """All objects, sorted by name. Raises `Failure` where there is none, or one cannot be read."""
+        """Returns all objects, sorted by name. Raises `Failure` if there is none, or one cannot be read."""
 
     @abstractmethod
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
-        """Its bytes from `begin` on. Reading raises `BadData` when the object is no longer what was listed."""
+        """Returns the object's bytes from `begin` on. Reading raises `BadData` if the object has changed since it was listed."""
 
 
 def open_source(uri: str, environ: Mapping[str, str]) -> Source:
-    """The source of an address. Connects nowhere yet. Raises `SettingError`."""
+    """Returns the source at an address, without connecting to it yet. Raises `SettingError`."""
     check(uri)
-    # Imported late: boto3 costs half a second and 40 MB that a local file need not pay.
+    # Imported late: boto3 costs half a second and 40 MB, which a local file does not need.
     if uri.startswith("s3://"):
         from paddle_node.data.sources.s3_source import S3Source
 
@@ -102,39 +102,39 @@ def check(uri: str) -> None:
 
 
 def public(uri: str) -> str:
-    """The address without user, password and query, for logs and files that others read."""
+    """Returns the address without user, password and query, for logs and files that others read."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return uri if uri.startswith("/") else re.sub(r"[:?#@].*", "...", uri, flags=re.DOTALL)
     if scheme == "s3":
-        bucket, slash, key = rest.partition("/")  # A key holds any character.
+        bucket, slash, key = rest.partition("/")  # A key may contain any character.
         return f"s3://{bucket.rpartition('@')[2]}{slash}{key}"
     authority, slash, path = re.split("[?#]", rest)[0].partition("/")
     host = authority.rpartition("@")[2]
     if not re.fullmatch(r"([\w.-]*|\[[\da-fA-F:.%]+\])(:\d+)?", host):
-        return f"{scheme}://..."  # Perhaps half of a password that holds a slash or a question mark.
+        return f"{scheme}://..."  # This may be half of a password that contains a slash or a question mark.
     return f"{scheme}://{host}{slash}{path}"
 
 
 def summary(source: Source, objects: Sequence[Object]) -> data_manifest.Source:
-    """What the manifest says of the source. Its etag is empty where a change of the content could not be seen."""
+    """Returns the manifest's entry for the source. The etag is empty if a change of the content could not be detected."""
     size = sum(thing.size or 0 for thing in objects)
     if not all(thing.mark for thing in objects):
         return data_manifest.Source(source.uri, size, "")
     listing = hashlib.sha256(f"{source.identity}\n".encode())
     for thing in objects:
-        # Names on Linux are bytes, and need not be UTF-8.
+        # File names on Linux are bytes, and need not be UTF-8.
         listing.update(f"{thing.name}\0{thing.size}\0{thing.mark}\n".encode(errors="surrogateescape"))
     return data_manifest.Source(source.uri, size, f"sha256:{listing.hexdigest()}")
 
 
 def hidden(name: str) -> bool:
-    """Whether the file, or a folder above it, begins with a dot, as .DS_Store and __MACOSX/._a.txt do: these are no data."""
+    """Returns whether the file, or a folder above it, begins with a dot: .DS_Store and __MACOSX/._a.txt are not data."""
     return any(part.startswith(".") for part in name.split("/"))
 
 
 def inside(name: str, where: str) -> str:
-    """The name as a relative path that leads nowhere else. Raises `BadData` where there is none."""
+    """Returns the name as a relative path that does not lead elsewhere. Raises `BadData` if that is impossible."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or "\0" in name:
         raise BadData(f"{where} has a member named {name!r}, which leads out of it")
@@ -142,13 +142,13 @@ def inside(name: str, where: str) -> str:
 
 
 def changed(name: str) -> NoReturn:
-    """Raises the `BadData` for an object that is no longer what was listed."""
+    """Raises `BadData` for an object that has changed since it was listed."""
     raise BadData(f"{name} changed while it was being read: run the split again")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An object, or the lines of it that begin at `begin` or later, and before `end`."""
+    """An object, or those of its lines that begin at or after `begin` and before `end`."""
 
     thing: Object
     begin: int = 0
@@ -162,9 +162,9 @@ class Piece:
 
 
 def cut(pieces: Sequence[Piece], many: int, cuttable: Callable[[Object], bool]) -> list[list[Piece]]:
-    """`many` slices of about equal bytes in the order of the listing, some perhaps empty.
+    """Returns `many` slices of about equal bytes in the order of the listing; some may be empty.
 
-    Only an object that lies across a border, and is `cuttable`, is cut; a line belongs to the slice in which it begins.
+    Cuts only `cuttable` objects that lie across a border. A line belongs to the slice in which it begins.
     """
     total = sum(piece.bytes for piece in pieces)
     borders = [total * number // many for number in range(1, many)]

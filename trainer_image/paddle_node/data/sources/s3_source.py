@@ -1,6 +1,6 @@
-"""s3://bucket/key, a prefix (every object below it) or a pattern with `*`, read with the pod's own identity.
+"""Reads s3://bucket/key, a prefix (every object below it) or a pattern with `*`, with the pod's own identity.
 
-boto3 handles `AWS_ENDPOINT_URL`, region and credentials. It retries requests, but not a body that breaks off: `Resumed` does.
+boto3 handles `AWS_ENDPOINT_URL`, region and credentials. It retries requests, but does not resume a body: `Resumed` does that.
 """
 
 import fnmatch
@@ -25,7 +25,7 @@ REFUSALS = ("AccessDenied", "403", "AllAccessDisabled", "InvalidAccessKeyId", "S
 
 
 class S3Source(Source):
-    """Objects are read by range, each with the ETag that was listed."""
+    """Reads objects by range, each with the ETag that was listed."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
@@ -34,7 +34,7 @@ class S3Source(Source):
 
     @property
     def _s3(self) -> Any:
-        """One client a process: forked processes must not share a connection."""
+        """One client per process: forked processes must not share a connection."""
         if os.getpid() not in self._clients:
             config = Config(retries={"mode": "standard", "max_attempts": 3}, connect_timeout=10, read_timeout=60)
             try:
@@ -75,10 +75,10 @@ class S3Source(Source):
         return io.BufferedReader(Resumed(name, thing, ask, breaks, begin), BUFFER)
 
     def _single(self) -> list[Object]:
-        """The object of exactly this name; nothing when the address means a prefix."""
+        """Returns the object of exactly this name, or nothing if the address means a prefix."""
         if not self._key or self._key.endswith("/") or "*" in self._key:
             return []
-        # Listed, not requested by HEAD: without ListBucket its 403 and 404 look alike, and neither has a message.
+        # Lists instead of using HEAD: without ListBucket, its 403 and 404 look alike, and neither has a message.
         answer = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._key, MaxKeys=1)
         found = [entry for entry in answer.get("Contents", []) if entry["Key"] == self._key]
         return [_object(entry, self._key.rpartition("/")[2]) for entry in found]
@@ -94,7 +94,7 @@ class S3Source(Source):
             _object(entry, key.removeprefix(base))
             for page in pages
             for entry in page.get("Contents", [])
-            # Consoles make "folders" as empty objects that end with a slash.
+            # Consoles create "folders" as empty objects whose keys end with a slash.
             if matches(key := entry["Key"]) and not key.endswith("/") and not hidden(key.removeprefix(base))
         ]
 

@@ -1,7 +1,7 @@
-"""The files in an object of the source: itself, or one layer of .gz, .zip, .tar or .tar.gz, recognized by content.
+"""The files in an object of the source: the object itself, or one layer of .gz, .zip, .tar or .tar.gz, recognized by content.
 
-Whatever is damaged, cut or cannot be read exactly raises `BadData`, also behind the last member. A flipped bit in a plain file,
-or in the body of a tar's member, cannot be seen: a tar has checksums of its headers only.
+Anything damaged, cut short or not exactly readable raises `BadData`, even after the last member. A flipped bit in a plain file,
+or in the body of a tar member, goes undetected: a tar has checksums of its headers only.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from paddle_node.retry import naming
 
 BLOCK = 1 << 20
 LONGEST_EXTENSION = 1 << 20
-"""Bytes of a tar member's extended header: a longer one is damage."""
+"""Maximum bytes of a tar member's extended header; a longer one counts as damage."""
 _ZIP_END, _ZIP64_END = 22, 76
-"""Bytes of the records behind a zip's directory; only large zips have the second."""
+"""Bytes of the records after a zip's directory; only large zips have the second."""
 _PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x03\x04|.{257}ustar", re.DOTALL)
 """How bzip2, xz, zstd, gzip, zip and tar begin."""
 
 
 def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, BinaryIO]]:
-    """Name and content of each file in the object; a content can be read until the next one is requested.
+    """Yields the name and content of each file in the object. A content can be read until the next one is requested.
 
-    `files` leaves a .gz of one file packed; `lines` refuses content that is still packed; `shared` unpacks as `lines` does and
-    refuses nothing. Raises `BadData` for any damage, also in unread content.
+    `files` leaves a .gz of a single file packed. `lines` refuses content that is still packed. `shared` unpacks like `lines`, but
+    refuses nothing. Raises `BadData` for any damage, even in unread content.
     """
     with source.open(thing) as raw:
         kind = _kind(raw, thing.name, format)
@@ -60,7 +60,7 @@ def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, B
 
 
 def cuttable(source: Source, thing: Object) -> bool:
-    """Whether the object's lines can be read from anywhere. Raises `BadData` where it is packed in an unknown way."""
+    """Returns whether the object's lines can be read from any offset. Raises `BadData` if it is packed in an unknown way."""
     if not source.ranges or not thing.mark or thing.size is None:
         return False
     with source.open(thing) as raw:
@@ -80,7 +80,7 @@ def _kind(raw: BinaryIO, name: str, format: str) -> str:
         try:
             head = zlib.decompressobj(wbits=31).decompress(head, tarfile.BLOCKSIZE)
         except zlib.error:
-            head = b""  # Reading it will say so.
+            head = b""  # Reading will report the damage.
     if _begins_tar(head) or (tarred and head and not head.strip(b"\0")):
         kind = "tar.gz" if kind == "gz" else "tar"
     elif kind == "plain" and head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
@@ -91,7 +91,7 @@ def _kind(raw: BinaryIO, name: str, format: str) -> str:
 
 
 def _begins_tar(head: bytes) -> bool:
-    """By the mark of POSIX and GNU, or, for Unix v7's tar, by the first header's checksum."""
+    """Recognizes POSIX and GNU tars by their magic, and Unix v7 tars by the first header's checksum."""
     if head[257:262] == b"ustar":
         return True
     try:
@@ -106,7 +106,7 @@ def _refuse_packed(stream: BinaryIO, name: str) -> None:
 
 
 class _Content(io.RawIOBase):
-    """A member's bytes. `check` raises the first failure again, in case the reader swallowed it."""
+    """A member's bytes. `check` raises the last failure again, in case the reader swallowed it."""
 
     def __init__(self, inner: Any, name: str) -> None:
         self._inner = inner
@@ -141,20 +141,20 @@ class _Content(io.RawIOBase):
 
 @contextlib.contextmanager
 def _damage_of(name: str) -> Iterator[None]:
-    """Around unpacking only: these libraries report damage in a dozen ways."""
+    """Raises `BadData` for damage, which these libraries report in a dozen ways. Wraps unpacking only."""
     try:
         yield
     except Failure:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # The disk's, not the archive's: bz2 and gzip raise OSError without a number.
+            raise  # The disk's error, not the archive's: bz2 and gzip raise OSError without an errno.
         told = "".join(letter if letter.isprintable() else "?" for letter in str(error)) or type(error).__name__
         raise BadData(f"{name} is damaged or cut short: {told}") from None
 
 
 def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
-    """The directory is at the end: read by ranges, or from a copy on the pod's scratch where the source has none."""
+    """Yields a zip's files. Reads the directory, at its end, by ranges or, without ranges, from a copy on the pod's scratch."""
     if not raw.seekable():
         with tempfile.TemporaryFile() as copy:
             with naming(Path(tempfile.gettempdir())):
@@ -163,7 +163,7 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
         return
     with zipfile.ZipFile(raw) as archive:
         entries = archive.infolist()
-        # zipfile heeds neither the number of entries, nor members that lie before those of the last directory.
+        # zipfile ignores the number of entries, and members that lie before those of the last directory.
         if len(entries) != _entries(raw, len(archive.comment)) or min((entry.header_offset for entry in entries), default=0):
             raise zipfile.BadZipFile("its directory does not list what it holds")
         for entry in entries:
@@ -173,7 +173,7 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
             if stat.S_ISLNK(entry.external_attr >> 16):
                 _refuse(name, member, "a link: pack what it leads to instead")
             try:
-                stream = archive.open(entry)  # Compares the directory with the member's own header, also of those left out.
+                stream = archive.open(entry)  # Compares the directory with the member's own header, even for members left out.
             except NotImplementedError as error:
                 _refuse(name, member, f"which cannot be unpacked: {error}")
             with stream:
@@ -184,7 +184,7 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _entries(raw: BinaryIO, comment: int) -> int:
-    """The directory's own count; -1 where the directory is not at the archive's very end."""
+    """Returns the directory's own entry count, or -1 if the directory is not at the very end of the archive."""
     end = raw.seek(0, io.SEEK_END) - comment
     raw.seek(max(0, end - _ZIP64_END - _ZIP_END))
     record = raw.read(min(end, _ZIP64_END + _ZIP_END))
@@ -212,7 +212,7 @@ def _tar(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
 
 
 class _Header(tarfile.TarInfo):
-    """tarfile takes a damaged header for the end, and ignores a tar that follows two blocks of zeros."""
+    """Corrects tarfile, which takes a damaged header for the end, and ignores a tar that follows two blocks of zeros."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
