@@ -1,6 +1,6 @@
-"""Collective training: in every pod one trainer with the whole model; gradients are averaged. Paddle 2.6.2 and 3.x.
+"""Collective training with Paddle 2.6.2 and 3.x: every pod runs one trainer with the whole model; gradients are averaged.
 
-Paddle learns the cluster from its environment, without its launcher, which masks exit codes.
+Paddle reads the cluster from its environment. Its launcher is not used, because it masks exit codes.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from paddle_node.training.resumption import RecordedPasses
 
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:
-    """Has Paddle imported when the last pod comes."""
+    """Returns a standby trainer that imports Paddle before the last pod arrives."""
     return (python_program.standby(node, "trainer", "paddle_node.training.backends.collective", "paddle_node.training.loop"),)
 
 
 def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
-    """The trainer."""
+    """Returns this pod's trainer."""
     cluster = {
         **launch.ranks(node, addresses, 1)[0],
         "POD_IP": addresses[node.trainer_id],
-        # The rendezvous needs a port of its own beside trainer 0's.
+        # Paddle's rendezvous needs its own port in addition to trainer 0's.
         "PADDLE_MASTER": endpoint(addresses[0], node.port + 1),
         **backend(node),
     }

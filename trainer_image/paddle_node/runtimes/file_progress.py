@@ -1,7 +1,7 @@
-"""The progress of a command: the files that it leaves in the job's output folder.
+"""Tracks a command's progress by the files that it leaves in the job's output folder.
 
-An attempt resumes from the newest match that no failed attempt has resumed from without progress. A file's time is compared with
-that of a mark on the same volume.
+An attempt resumes from the newest match from which no attempt has resumed and failed without progress. A file's time is compared
+with that of a mark on the same volume.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from paddle_node.runtimes import History, Resumption
 from paddle_node.training.passes import Identity
 
 SAMPLERS = re.compile(rb"\bDistributed(Batch)?Sampler\b")
-"""What divides the data among the ranks once more."""
+"""Samplers that divide the data among the ranks a second time."""
 OURS = re.compile(r"output/(run|node_\d+)(/|$)")
-"""The agent's own files beside the program's."""
+"""The agent's own files, which lie beside the program's."""
 SOURCES = 2000
-"""Files of a program that are looked through."""
+"""Maximum number of a program's files to search."""
 
 
 class FileProgress:
-    """An attempt resumes from {newest: the match below the job's folder, seen: the state of its progress as it began}."""
+    """An attempt resumes from {newest: the match below the job's folder, seen: the state of progress when the attempt began}."""
 
     trainers_join = False
 
@@ -95,7 +95,7 @@ class FileProgress:
         return "" if path is None else f"{changed} {path.relative_to(self._folder.root)}"
 
     def _matches(self, glob: str) -> Iterator[tuple[Path, int]]:
-        """Matches below output/ that are not empty, newest first, with the time of their last change."""
+        """Yields non-empty matches below output/, newest first, with the time of their last change."""
         if not glob:
             return
         durable.look(self._folder.output)
@@ -104,16 +104,16 @@ class FileProgress:
         for path in self._folder.root.glob(glob):
             if OURS.match(str(path.relative_to(self._folder.root))):
                 continue
-            with contextlib.suppress(FileNotFoundError, PermissionError):  # Removed in this moment, or not to be resumed from.
+            with contextlib.suppress(FileNotFoundError, PermissionError):  # Just removed, or not accessible.
                 states = [durable.stat(file) for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
-                # A link to itself is no file, and cannot be resolved.
+                # A link to itself is not a file and cannot be resolved.
                 if any(state.st_size for state in states) and root in path.resolve().parents:
                     found.append((max(state.st_mtime_ns for state in states), _natural(path.name), path))
         for changed, _, path in sorted(found, reverse=True):
             yield path, changed
 
     def _mark(self, name: str, whose: str) -> int:
-        """When the mark with these words was made; one with others is made again."""
+        """Returns when the mark with this text was made; replaces a mark with another text."""
         path = self._folder.run_state / name
         if not path.exists() or path.read_text() != whose:
             durable.write(path, whose)
@@ -130,7 +130,7 @@ class FileProgress:
         manifest = data_manifest.read(self._folder.data_manifest)
         if manifest is None or manifest.shared or len(manifest.shards) < 2:
             return
-        # Where this pod works, whatever brought the program; a link in it may lead nowhere.
+        # The folder where this pod works, however the program got there; a link in it may be broken.
         for number, file in enumerate(sorted(filter(Path.is_file, (self._node.home / "program").rglob("*.py")))):
             if number < SOURCES and (found := SAMPLERS.search(file.read_bytes())):
                 self._say(

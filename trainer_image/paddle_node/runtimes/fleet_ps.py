@@ -1,7 +1,7 @@
-"""Parameter-server training with paddlepaddle 2.6.2: in every pod one pserver and one trainer.
+"""Parameter-server training with paddlepaddle 2.6.2: every pod runs one pserver and one trainer.
 
-Paddle learns the cluster from its environment. `train.py` gets no gloo: `paddle_node.fleet` makes the barriers and ends the
-pservers. A command gets what Paddle's launcher would give it, with gloo; the agents end its pservers behind its trainers.
+Paddle reads the cluster from its environment. `train.py` runs without gloo: `paddle_node.fleet` provides the barriers and ends
+the pservers. A command gets what Paddle's launcher would set, with gloo; the agents end its pservers after its trainers.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from paddle_node.training.resumption import RecordedPasses
 
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:
-    """Both have Paddle imported when the last pod comes; of a command nothing is known."""
+    """Returns standbys that import Paddle before the last pod arrives; none for a command, of which nothing is known."""
     if node.own.words:
         return ()
     servers = "paddle_node.training.backends.parameter_servers"
@@ -28,7 +28,7 @@ def standby(node: NodeEnvironment) -> tuple[Process, ...]:
 
 
 def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
-    """The pserver, and the trainer beside it: the trainer waits for all pservers by itself."""
+    """Returns this pod's pserver and its trainer, which waits for all pservers on its own."""
     own = addresses[node.trainer_id]
     if ":" in own:
         raise SettingError(
@@ -48,8 +48,8 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
     }
     if node.own.words:
         program = command_line.read(node.own.words, servers=True).program
-        # With what role makers need for gloo, without which their barriers do nothing. The trainers meet by HTTP in a child of
-        # pserver 0, which ends with its attempt: in a folder Paddle would dial an earlier one's addresses, and end by SIGABRT.
+        # Adds what role makers need for gloo; without it, their barriers do nothing. The trainers meet over HTTP in a child of
+        # pserver 0, which ends with its attempt: via a folder, Paddle would dial an earlier one's addresses and end by SIGABRT.
         cluster |= {
             "RANK": str(node.trainer_id),
             "WORLD_SIZE": str(len(addresses)),
@@ -59,7 +59,7 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
         }
         server, trainer = (launch.process(node, program, attempt, cluster | role, several=False) for role in roles.values())
     else:
-        # Paddle's own wait for the pservers knows no deadline: the agents wait instead.
+        # Paddle's own wait for the pservers has no deadline: the agents wait instead.
         server, trainer = (
             python_program.process(node, kind, cluster | role | {"FLAGS_LAUNCH_BARRIER": "0"}) for kind, role in roles.items()
         )
@@ -68,7 +68,7 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
 
 
 def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
-    """Passes on the volume; of a command the files that the job's settings name."""
+    """Returns the progress: passes on the volume or, for a command, the files that the job's settings name."""
     return FileProgress(node, say) if node.own.words else RecordedPasses(node, say)
 
 

@@ -1,7 +1,7 @@
-"""Any program: the command that its user types on one machine, unchanged, on N pods.
+"""Runs any program: the command that a user types on one machine, unchanged, on N pods.
 
-This runtime takes the place of Paddle's launcher in the command, so that each rank is a process of the agent's own. A script that
-starts the launcher itself is started once a pod, with an environment that wins over the launcher's flags.
+This runtime replaces Paddle's launcher in the command, so that the agent starts each rank as its own process. A script that
+starts the launcher itself runs once per pod, with an environment that overrides the launcher's flags.
 """
 
 import shutil
@@ -17,21 +17,21 @@ from paddle_node.runtimes.file_progress import FileProgress
 
 
 def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
-    """One for each rank of this pod; of a script that starts them itself, one."""
+    """Returns one process per rank of this pod, or a single one for a script that starts the ranks itself."""
     if not node.own.words:
         raise SettingError(f"{Variable.COMMAND} is missing: runtime launch needs the command that trains")
     line = command_line.read(node.own.words)
     cluster = _cluster(node, addresses, attempt, line.starts_ranks)
     own = ranks(node, addresses, node.own.processes)
     if line.starts_ranks and node.own.processes > 1:
-        # To a script that starts the pod's ranks by Paddle's launcher or torchrun, the pod is the rank.
+        # A script that starts the pod's ranks with Paddle's launcher or torchrun treats the pod as the rank.
         own = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
     several = len(own) > 1
     return tuple(process(node, line.program, attempt, {**cluster, **rank}, several) for rank in own)
 
 
 def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, more: Mapping[str, str], several: bool) -> Process:
-    """A process of the user's program; `more` adds to the container's environment, RANK at least."""
+    """Returns a process of the user's program; `more` adds to the container's environment, and holds at least RANK."""
     values = {
         "data": str(node.folder.data or node.folder.shard(node.trainer_id)),
         "output": str(node.folder.output),
@@ -43,12 +43,12 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
     handed_on = {
         "OMP_NUM_THREADS": str(node.threads),
         "PYTHONUNBUFFERED": "1",
-        # Paddle 2.6.2 brings a zlib of its own: where it is loaded first, Python's gzip, and scipy with it, fails.
+        # Paddle 2.6.2 ships its own zlib: if that is loaded first, Python's gzip fails, and scipy with it.
         "LD_PRELOAD": "libz.so.1",
         **node.environ,
         Variable.DATA.value: values["data"],
         Variable.STEPS.value: str(node.folder.steps(node.trainer_id, int(more["RANK"]))),
-        # Behind the program's own: for `paddle_node.report`.
+        # After the program's own path, for `paddle_node.report`.
         "PYTHONPATH": ":".join(filter(None, (node.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])))),
         **more,
     }
@@ -71,10 +71,10 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
 
 
 def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[dict[str, str]]:
-    """The variables that Paddle's launcher, and torchrun, give each of this pod's `count` ranks."""
+    """Returns the variables that Paddle's launcher and torchrun set for each of this pod's `count` ranks."""
     endpoints = [endpoint(address, node.port + local) for address in addresses for local in range(count)]
     first = node.trainer_id * count
-    # As with the launcher: all of the pod's GPUs for its only process, or one for each of several.
+    # As with the launcher, a single process gets all of the pod's GPUs; each of several processes gets one.
     devices = [",".join(map(str, range(node.own.gpus)))] if count == 1 else [str(local) for local in range(count)]
     return [
         {
@@ -99,9 +99,9 @@ def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[d
 
 
 def _cluster(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt, script: bool) -> dict[str, str]:
-    """Variables of all ranks of a pod, which win over the launcher's flags."""
+    """Returns the variables of all ranks of a pod; they override the launcher's flags."""
     master = node.port + MASTER_PORTS
-    # The launcher serves its peers if the master's address is its own, which it knows by the host's name only.
+    # The launcher serves its peers if the master's address is its own, which it derives from the host name only.
     launcher = script and node.trainer_id == 0 and node.trainers > 1
     return {
         **backend(node),
@@ -109,7 +109,7 @@ def _cluster(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt, 
         "PADDLE_MASTER": f"127.0.0.1:{master}" if launcher else endpoint(addresses[0], master),
         "PADDLE_NNODES": str(node.trainers),
         "PADDLE_RANK": str(node.trainer_id),
-        # Keeps messages of an earlier attempt's launcher out.
+        # Keeps out messages from an earlier attempt's launcher.
         "PADDLE_JOB_ID": f"{node.run_id}-{attempt.number}",
         **({"PADDLE_NPROC_PER_NODE": str(node.own.processes)} if script else {}),
         "PADDLE_LOG_DIR": str(node.folder.node(node.trainer_id) / "launcher"),

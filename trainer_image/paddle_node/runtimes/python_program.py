@@ -1,4 +1,4 @@
-"""How the runtimes whose users write `train.py` start that program."""
+"""The processes of runtimes whose users write `train.py`."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ PROGRAM = "train.py"
 
 
 def process(node: NodeEnvironment, role: Role, more: Mapping[str, str]) -> Process:
-    """The user's program; `more` adds to its environment."""
+    """Returns the process of the user's program; `more` adds to its environment."""
     return Process(
         role=role,
         argv=(sys.executable, "-m", "paddle_node.training.program", str(node.program / PROGRAM), *node.arguments),
@@ -24,7 +24,7 @@ def process(node: NodeEnvironment, role: Role, more: Mapping[str, str]) -> Proce
 
 
 def environ(node: NodeEnvironment) -> dict[str, str]:
-    """The container's own environment, and what holds for every Python process of Paddle."""
+    """Returns the container's own environment plus the variables of every Python process that uses Paddle."""
     ours = str(Path(__file__).resolve().parents[2])
     theirs = node.environ.get("PYTHONPATH", "")
     return {
@@ -37,7 +37,7 @@ def environ(node: NodeEnvironment) -> dict[str, str]:
 
 
 def standby(node: NodeEnvironment, role: Role, *modules: str) -> Process:
-    """A process that imports `modules`, and becomes `process(node)` when its line comes."""
+    """Returns a process that imports `modules`, waits for a line on stdin, then runs as `process(node)`."""
     return Process(
         role=role,
         argv=(sys.executable, "-m", "paddle_node.agent.standby", *modules),
