@@ -1,1 +1,1 @@
-"""Our own training API: passes, checkpoints, metrics. In the trainer's process; programs use `paddle_node.fleet`."""
+"""Our own training API: passes, checkpoints, metrics. Runs in the trainer's process; programs use `paddle_node.fleet`."""

@@ -1,8 +1,8 @@
-"""A value that all processes of a job must have alike: a vocabulary, a list of labels, a mean.
+"""A value that must be the same in all processes of a job: a vocabulary, a list of labels, a mean.
 
-Each trainer reads only its own shard; trainer 0 merges, and publishes by one rename under the digests of data and program. A
-pserver gets the value from the trainer of its own pod, by a file in the pod's scratch: polling the volume would cost every pod
-requests, and an NFS client may answer from its cache, for up to a minute, that the file is not there.
+Each trainer reads only its own shard. Trainer 0 merges, and publishes with one rename under the digests of data and program. A
+pserver gets the value from its own pod's trainer, through a file in the pod's scratch folder: polling the volume would cost every
+pod requests, and an NFS client may answer from its cache, for up to a minute, that the file does not exist.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from paddle_node.coordination import Session
 from paddle_node.environment import NodeEnvironment
 
 LOOK = 0.01
-"""Seconds between a pserver's two looks into the pod's own scratch."""
+"""Seconds between a pserver's looks into its pod's scratch folder."""
 
 
 def agreed(
@@ -27,10 +27,10 @@ def agreed(
     own: Callable[[], Any],
     merge: Callable[[list[Any]], Any],
 ) -> Any:
-    """In a trainer: `merge` of every shard's `own()`, the same on all. Costs one read where it was reached before.
+    """In a trainer: returns `merge` of every shard's `own()`, the same in all trainers. Costs one read if it was agreed before.
 
-    In a pserver, which has no `session`: the value as soon as this pod's trainer has it. If it never comes, the agent ends the
-    process.
+    In a pserver, which has no `session`: returns the value as soon as this pod's trainer has it. If it never does, the agent
+    ends the process.
     """
     key = hashlib.sha256(f"{node.identity.data} {node.identity.program}".encode()).hexdigest()
     file = node.folder.output / "agreed" / f"{name}-{key[:16]}.json"
@@ -39,10 +39,10 @@ def agreed(
         while not handed_on.is_file():
             time.sleep(LOOK)
         return json.loads(handed_on.read_text())
-    # All trainers must take the same branch: only trainer 0 looks.
+    # All trainers must take the same branch, so only trainer 0 looks.
     known = session.gather(f"{name} known", file.is_file() if session.trainer_id == 0 else None)[0]
     if not known:
-        # By way of the volume: a vocabulary is too large for a message.
+        # The parts go through the volume: a vocabulary is too large for a message.
         stem = f"{file.stem}.attempt-{attempt}.trainer-"
         parts = [file.with_name(f"{stem}{trainer}") for trainer in range(session.trainers)]
         durable.write(parts[session.trainer_id], json.dumps(own()))

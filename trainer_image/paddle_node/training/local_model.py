@@ -1,4 +1,4 @@
-"""A complete pass as an ordinary local Paddle program: evaluated, or exported for inference, without pservers."""
+"""Evaluates a complete pass, or exports it for inference, as an ordinary local Paddle program without pservers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ record = {{{}}}
 print(paddle.static.Executor().run(program, feed=record, fetch_list=outputs)[0])
 """
 LARGEST_EXPORT = 2**30
-"""Bytes of embeddings above which no inference model is exported: trainer 0 would need them in memory."""
+"""Bytes of parameters above which no inference model is exported: trainer 0 would need them in memory."""
 
 
 class LocalModel:
@@ -30,14 +30,14 @@ class LocalModel:
     def __init__(self, build: Callable[[], network.Model]) -> None:
         self._program, self._startup = static.Program(), static.Program()
         self._scope = static.Scope()
-        # Names as in the training process, where this network was the first, too.
+        # Names match those in the training process, where this network was also the first.
         with unique_name.guard(), static.program_guard(self._program, self._startup), network.local():
             self._model = build()
         self._executor = static.Executor(paddle.CPUPlace())
         self._pruned = self._program.clone(for_test=True)._prune(targets=[self._model.prediction.name])
 
     def _load(self, directory: Path) -> None:
-        """The parameters of a pass. Raises `DamagedPass`."""
+        """Loads the parameters of a pass. Raises `DamagedPass`."""
         arrays = tables.read(directory)
         with static.scope_guard(self._scope):
             self._executor.run(self._startup)
@@ -47,7 +47,7 @@ class LocalModel:
                 self._scope.find_var(parameter.name).get_tensor().set(arrays[parameter.name], paddle.CPUPlace())
 
     def evaluate(self, directory: Path, samples: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """How good the pass in `directory` is on `samples`; see `metrics.evaluate`. Raises `DamagedPass`."""
+        """Measures the pass in `directory` on `samples`; see `metrics.evaluate`. Raises `DamagedPass`."""
         self._load(directory)
         feeder = network.Feeder(self._pruned, _inputs(self._pruned))
 
@@ -62,7 +62,7 @@ class LocalModel:
         return metrics.evaluate(samples, predict)
 
     def export(self, directory: Path, target: Path) -> None:
-        """`model.pdmodel` and `.pdiparams`, which any Paddle loads, and the few lines of Python that predict with them."""
+        """Writes `model.pdmodel` and `.pdiparams`, which any Paddle loads, and a few lines of Python that predict with them."""
         self._load(directory)
         variables = self._pruned.global_block().vars
         feed = [variables[name] for name in sorted(_inputs(self._pruned))]
@@ -74,7 +74,7 @@ class LocalModel:
 
 
 def export_size(directory: Path) -> int:
-    """Bytes of all parameters of a pass, as an inference model holds them."""
+    """Returns the size in bytes of all parameters of a pass, as an inference model holds them."""
     return sum(4 * int(np.prod(shape)) for shape in tables.Layout.load(directory).shapes().values())
 
 

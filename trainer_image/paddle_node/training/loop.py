@@ -1,8 +1,8 @@
-"""A trainer's way through the passes.
+"""A trainer's loop over the passes.
 
 A pass counts as trained when every trainer has read all records of its shard and every gradient has arrived; its record exists
 before any trainer leaves. A checkpoint that cannot be saved does not end training. In lockstep all trainers make the same number
-of steps, however the records fall: one with a step more would wait for the others without end.
+of steps, however the records are distributed: a trainer with one step more would wait for the others indefinitely.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from paddle_node.fleet import PodJob
 
 TELL = 10.0
-"""Seconds between two lines of trainer 0 that say how far the pass is."""
+"""Seconds between trainer 0's lines about the progress of the pass."""
 
 
 class Training:
@@ -43,29 +43,29 @@ class Training:
         self._backend, self._sample, self._batch, self._shard = backend, sample, batch, shard
         self._program = Path(sys.argv[0]).resolve()
         self._place = self._folder.attempt(self._node.run_id, job.attempt)
-        """Where this attempt saves, and no other."""
+        """The folder where this attempt saves, and no other attempt does."""
         self._first = self._session.trainer_id == 0
         self._told_to_stop = False
         self._stepped = False
         self._steps = 0
-        """Since the trainers' last meeting."""
+        """Steps of this process since the trainers' last meeting."""
         self._made = 0
         """Steps of this process in this attempt."""
         self._log = step_log.StepLog(self._folder.steps(self._session.trainer_id, self._session.trainer_id), job.attempt)
         self._spent = step_log.Spent(lambda: self._session.waited)
         self._kept: int | None = None
-        """The step up to which nothing can be lost any more, as `step_log` counts them; None: none was made yet."""
+        """The last step that can no longer be lost, as `step_log` counts steps; None: no step was made yet."""
         self._unsaved = 0
         """In trainer 0: steps of all trainers since the last pass or checkpoint."""
         self._saved = time.monotonic()
-        """When all trainers met last, or began: by it all know, without a message, when the next checkpoint is due."""
+        """When all trainers last met, or began: tells each of them, without a message, when the next checkpoint is due."""
         self._told = -TELL
-        """When this process last printed how far it is."""
+        """When this process last printed its progress."""
         self._checkpoints = 0
         self._newest = job.resume_folder
         """The folder of the newest pass that this process knows of."""
         self._good: set[Path] = set()
-        """Folders whose bytes this process wrote, or read against their records."""
+        """Folders whose bytes this process wrote or checked against their records."""
 
     def run(self) -> None:
         job, last = self._job, self._node.passes - 1
@@ -96,7 +96,7 @@ class Training:
         self._told_to_stop = True
 
     def _train(self, number: int, begin: Position) -> None:
-        """The records of a pass behind `begin`: it is saved, on every trainer, when this returns."""
+        """Trains on the records of a pass after `begin`. When this returns, the pass is saved, on every trainer."""
         began, cpu_began = time.monotonic(), time.process_time()
         order = islice(self._shard.shuffled(self._node.seed, number, self._session.trainer_id), begin.read, None)
         parser = Parser(self._job.parse, begin.read, begin.trained, begin.odd)
@@ -124,7 +124,7 @@ class Training:
                 print(pass_metrics.formatted({**self._metrics(number, position()), **far}), flush=True)
         self._shard.check(parser)
         own = position()
-        # A trainer that is through the pass meets the others at their checkpoints, too.
+        # A trainer that has finished the pass still meets the others at their checkpoints.
         while not (positions := self._meet(number, own, through=True)):
             pass
         self._save(number, positions)
@@ -158,7 +158,7 @@ class Training:
     def _tell_step(
         self, number: int, read: int, metrics: Mapping[str, float], at_once: bool = False, sealed: bool = False
     ) -> int:
-        """To people and to the rendezvous server; returns the step in the pass."""
+        """Reports the step to people and to the rendezvous server. Returns the step's number in the pass."""
         step, spent = max(1, -(-read // self._batch)), self._spent.told()
         whole = number * -(-(self._shard.expected or 0) // self._batch) + step
         if sealed or self._kept is None or self._kept > whole:
@@ -169,7 +169,7 @@ class Training:
         return step
 
     def _meet(self, number: int, position: Position, *, through: bool) -> tuple[Position, ...]:
-        """Everyone's position when all are through the pass. Otherwise none, and what there is of the pass is saved."""
+        """Returns every trainer's position if all have finished the pass. Otherwise saves the pass so far and returns ()."""
         self._backend.settle()
         mine = {"steps": self._steps, "stop": self._told_to_stop, "through": through, "position": asdict(position)}
         everyone = self._session.gather(f"pass {number} trained", mine)
@@ -190,7 +190,7 @@ class Training:
         return ()
 
     def _save(self, number: int, positions: Sequence[Position]) -> None:
-        """The pass is sealed when this returns, on every trainer."""
+        """Saves the pass. When this returns, the pass is sealed, on every trainer."""
         self._spent.lap(step_log.TRAINING)
         if self._first:
             self._newest = self._place / f"pass-{number:05d}"
@@ -200,7 +200,7 @@ class Training:
         self._saved_behind(number, positions[self._session.trainer_id].read, self._wait_until_sealed())
 
     def _wait_until_sealed(self, sealed: bool = True) -> bool:
-        """In every trainer: reads its share of what trainer 0 saves; returns when that is done, and whether it is kept."""
+        """In every trainer: reads its share of what trainer 0 saves until the save is over. Returns whether the save is kept."""
         while asked := self._session.gather("what trainer 0 saves", None if sealed else False)[0]:
             self._described(*asked)
         return asked is None
@@ -213,7 +213,7 @@ class Training:
         self._tell_step(number, read, {}, at_once=True, sealed=sealed)
 
     def _described_by_all(self, directory: Path, names: list[str]) -> list[dict[str, Any]]:
-        """In trainer 0: `passes.described`, by all trainers together. Raises `Failure` where one found its share damaged."""
+        """In trainer 0: `passes.described`, by all trainers together. Raises `Failure` if a trainer found its share damaged."""
         self._session.gather("what trainer 0 saves", [directory.name, names])
         files: list[dict[str, Any]] = []
         for share in self._described(directory.name, names):
@@ -223,7 +223,7 @@ class Training:
         return sorted(files, key=lambda file: file["name"])
 
     def _described(self, folder: str, names: list[str]) -> list[Any]:
-        """By trainer: its share of the files, or the code and sentence of what is wrong with them."""
+        """Returns each trainer's share of the files, or the code and sentence of what is wrong with them."""
         directory, share = self._place / folder, names[self._session.trainer_id :: self._session.trainers]
         try:
             durable.look(directory)
@@ -235,13 +235,13 @@ class Training:
         return self._session.gather("what all have read", own)
 
     def _seal(self, directory: Path, facts: Mapping[str, Any], fill: Callable[[Path], None], *, program: bool = True) -> None:
-        """Makes `directory`, a folder of this attempt, has it filled and sealed, and leads people there by a link."""
+        """Creates `directory`, a folder of this attempt, fills and seals it, and links to it for people."""
         try:
             with naming(directory):
                 directory.mkdir(parents=True)
                 fill(directory)
                 if program:
-                    # All that a pass needs to be understood later.
+                    # Everything needed to understand a pass later.
                     copy_files(self._program.parent, directory / "program")
                     (directory / "path.txt").write_text(f"program/{self._program.name}\n")
                 agreed = {}
@@ -251,7 +251,7 @@ class Training:
                 whose = {"attempt": self._job.attempt, "run": self._node.run_id, **asdict(self._node.identity)}
                 passes.seal(directory, {**facts, **whose, "agreed": agreed}, self._described_by_all)
         except (OSError, Failure):
-            # On a full volume, the attempt's end needs the room to be written down.
+            # On a full volume, recording the attempt's end needs the space.
             if not (directory / passes.DONE).exists():
                 shutil.rmtree(directory, ignore_errors=True)
             raise
@@ -259,7 +259,7 @@ class Training:
         passes.lead(self._folder, directory.name)
 
     def _checkpoint(self, number: int, positions: tuple[Position, ...], *, needed: bool) -> bool:
-        """In trainer 0, while the others wait: the pass as far as it is, in place of the one before. Whether it is kept."""
+        """In trainer 0, as the others wait: saves the pass so far in place of the last checkpoint. Returns whether it is kept."""
         began = time.monotonic()
         facts = {
             "pass": number,
@@ -283,14 +283,14 @@ class Training:
         return True
 
     def _forget_checkpoints(self, number: int, but: Path | None = None) -> None:
-        """Removes those of this data and program that a complete pass, or the checkpoint `but`, has replaced."""
+        """Removes checkpoints of this data and program that a complete pass, or the checkpoint `but`, has replaced."""
         self._unsaved = 0
         for found in passes.newest_first(self._folder, passes.INTERRUPTED):
             if found.identity == self._node.identity and found.number <= number and found.folder != but:
                 passes.remove(self._folder, found)
 
     def _record_what_a_crash_left_out(self, directory: Path) -> None:
-        """A trainer that was lost before it recorded a complete pass: the pass's own record knows this trainer's part."""
+        """Records a complete pass that a lost trainer left unrecorded: the pass's own record has this trainer's part."""
         done = passes.record(directory)
         known = (done["pass"], done["attempt"]) in pass_metrics.recorded(self._folder.metrics(self._session.trainer_id))
         if not known and self._session.trainer_id < len(done["trainers"]):
@@ -318,7 +318,7 @@ class Training:
         }
 
     def _export(self) -> None:
-        """The newest pass as a model for inference, with the program and the agreed values."""
+        """Exports the newest pass as a model for inference, with the program and the agreed values."""
         assert self._newest is not None  # There is no job without a pass.
         newest, identity = self._newest, self._node.identity
         facts = {"pass": passes.record(newest)["pass"], "saved": f"{newest.parent.name}/{newest.name}"}

@@ -1,4 +1,4 @@
-"""How good predictions are, by accuracy or the root of the mean squared error, beside what the best constant answer gets."""
+"""Measures predictions by accuracy or root mean squared error, and compares them with the best constant answer."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -11,9 +11,9 @@ BATCH = 500
 
 
 def evaluate(samples: Iterable[Any], predict: Callable[[list[Any]], tuple[Sequence[str], Any, Any]]) -> dict[str, Any]:
-    """`predict` makes of a batch the classes' names (none where answers are numbers), the answers and the predictions.
+    """Returns the metric and its baseline; empty without samples.
 
-    Empty without samples.
+    `predict` turns a batch into the names of the classes (none if answers are numbers), the answers and the predictions.
     """
     names: Sequence[str] = ()
     answers: list[Any] = []

@@ -1,6 +1,6 @@
-"""A trainer's metrics: a line of JSON for each pass on the volume, and lines of its log.
+"""A trainer's metrics: one line of JSON per pass on the volume, and lines in its log.
 
-A line that was cut short, as a full volume leaves it, spoils no other.
+A line that a full volume truncated spoils no other line.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ _LINE = re.compile(r"(?:\[trainer \d+\] )?(pass=\d{1,9}(?: [a-z_]+=-?\d{1,18}(?:
 
 
 def formatted(facts: Mapping[str, Any]) -> str:
-    """Facts of a pass as a trainer prints them: `pass=0 attempt=1 ...`."""
+    """Returns facts of a pass as a trainer prints them: `pass=0 attempt=1 ...`."""
     return " ".join(f"{name}={value}" for name, value in facts.items())
 
 
 def parsed(line: str) -> dict[str, float]:
-    """The facts in a log line that `formatted` made; empty for any other line."""
+    """Returns the facts in a log line that `formatted` made; empty for any other line."""
     found = _LINE.fullmatch(line)
     return {name: float(value) for name, _, value in (word.partition("=") for word in found[1].split())} if found else {}
 
 
 def append(file: Path, metrics: Mapping[str, Any], sync: bool = True) -> None:
-    """Adds a line, which is on the disk when this returns, unless nobody asked to `sync`. Raises OSError."""
+    """Appends a line. With `sync`, the line is on disk when this returns. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab+") as stream:
         if stream.tell() > 0:
@@ -40,7 +40,7 @@ def append(file: Path, metrics: Mapping[str, Any], sync: bool = True) -> None:
 
 
 def recorded(file: Path) -> set[tuple[int, int]]:
-    """The passes that have a line: number and attempt of each."""
+    """Returns the number and the attempt of each pass that has a line."""
     found: set[tuple[int, int]] = set()
     for line in file.read_bytes().splitlines() if file.is_file() else ():
         with contextlib.suppress(ValueError, KeyError, TypeError):

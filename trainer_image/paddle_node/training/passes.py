@@ -1,7 +1,7 @@
-"""A saved pass on the volume: valid by one record, or as if it were not there.
+"""A saved pass on the volume: one record makes it valid; without the record it counts as absent.
 
-A pass lies in the folder of the attempt that saved it, where no other writes. Its record `done` is created exclusively, after
-every file was flushed, with their checksums. Nothing valid is written again, so a process that was frozen for any time can only
+A pass lies in the folder of the attempt that saved it, where no other attempt writes. Its record `done` is created exclusively,
+after every file was flushed, with the files' checksums. Nothing valid is rewritten, so a process frozen for any time can only
 seal its own attempt's folder. `interrupted-00001` (a checkpoint inside a pass) and `inference` follow the same rule.
 """
 
@@ -23,19 +23,19 @@ from paddle_node.failure import BadData, Failure
 DONE = "done"
 """The record: {pass, attempt, run, data, program, agreed, trainers, files: [{name, bytes, checksum}], checksum: its own}."""
 PASS, INTERRUPTED, INFERENCE = r"pass-\d{5}", r"interrupted(-\d{5})?", "inference"
-"""Kinds of folders that an attempt seals, as patterns of their names."""
+"""Name patterns of the kinds of folders that an attempt seals."""
 PREDICT = "predict.py"
-"""In `inference`: plain Python that loads the model and predicts, run in that folder."""
+"""Plain Python in `inference` that loads the model and predicts; run it in that folder."""
 ALGORITHM = "xxh3_128"
 
 
 class DamagedPass(BadData):
-    """A pass that has a record and is damaged: names the file and what is wrong with it."""
+    """A pass that has a record is damaged: names the file and what is wrong with it."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Which data and program made a pass: only such passes are resumed from, unless any are asked for."""
+    """The data and the program that made a pass: a job resumes only from passes with its own identity, unless it asks for any."""
 
     data: str = ""
     program: str = ""
@@ -46,7 +46,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Saved:
-    """A sealed folder and what its record says."""
+    """A sealed folder and its record."""
 
     folder: Path
     record: Mapping[str, Any]
@@ -73,17 +73,17 @@ class Position:
     total: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    """Of all threads of this process."""
+    """CPU time of all threads of this process."""
     odd: int = 0
 
 
 def order(data: str, seed: int, trainers: int) -> str:
-    """Equal for runs that read the same records in the same order: only they resume inside a pass."""
+    """Returns a digest that is equal for runs that read the same records in the same order: only those resume inside a pass."""
     return hashlib.sha256(json.dumps([seed, trainers, data]).encode()).hexdigest()
 
 
 def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None) -> Iterator[Saved]:
-    """All that attempts have sealed, one record read at a time; an unreadable one is reported and left out."""
+    """Yields all that attempts have sealed, reading one record at a time; reports and leaves out an unreadable one."""
     for directory in reversed(_folders(folder, kind)):
         try:
             found = _read(directory)
@@ -95,16 +95,16 @@ def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], No
 
 
 def last_attempt(folder: JobFolder) -> int:
-    """The highest number of an attempt's folder; 0: there is none."""
+    """Returns the highest number among the attempts' folders; 0: there are none."""
     return max(map(_attempt, folder.output.glob("attempts/*")), default=0)
 
 
 def discard_incomplete(folder: JobFolder) -> list[Path]:
-    """Removes what ended attempts left half saved; an empty record keeps a process frozen in a save from sealing it."""
+    """Removes what ended attempts left half saved; an empty record keeps a process frozen during a save from sealing it."""
     broken = []
     for directory in _folders(folder, f"{PASS}|{INTERRUPTED}|{INFERENCE}"):
         try:
-            # No room is needed for it: the volume may be full.
+            # An empty file needs no space: the volume may be full.
             (directory / DONE).touch(exist_ok=False)
         except FileExistsError:
             continue
@@ -118,9 +118,9 @@ def discard_incomplete(folder: JobFolder) -> list[Path]:
 
 
 def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Path], kind: str = PASS) -> list[Saved]:
-    """Removes all good folders of this identity but the `count` newest (0 keeps all); returns those removed.
+    """Removes all good folders of this identity except the `count` newest (0 keeps all). Returns those removed.
 
-    `good` are folders whose bytes this process has read or written; those that this call verifies are added.
+    `good` holds folders whose bytes this process has read or written; this call adds those that it verifies.
     """
     if not count:
         return []
@@ -131,7 +131,7 @@ def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Pat
 
 
 def remove(folder: JobFolder, saved: Saved) -> None:
-    """Removes the record first, so that what is half removed does not look complete, and broken links last."""
+    """Removes the record first, so that a half-removed folder does not look complete, and broken links last."""
     (saved.folder / DONE).unlink(missing_ok=True)
     shutil.rmtree(saved.folder, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -140,14 +140,14 @@ def remove(folder: JobFolder, saved: Saved) -> None:
 
 
 def remove_broken_links(folder: JobFolder) -> None:
-    """Removes those that led to an attempt's folder; a person's own links stay."""
+    """Removes broken links that led to an attempt's folder; a person's own links stay."""
     for link in folder.output.glob("*"):
         if link.is_symlink() and not link.exists() and link.readlink().parts[0] == "attempts":
             link.unlink(missing_ok=True)
 
 
 def described(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Files of a folder as its record lists them. Reads every byte."""
+    """Returns the files of a folder as its record lists them. Reads every byte."""
     files = [(name, directory / name) for name in names]
     return [{"name": name, "bytes": file.stat().st_size, "checksum": checksum(file)} for name, file in files]
 
@@ -155,7 +155,7 @@ def described(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
 def seal(
     directory: Path, facts: Mapping[str, Any], describe: Callable[[Path, list[str]], list[dict[str, Any]]] = described
 ) -> None:
-    """Flushes the files, and creates the record with their checksums. Raises `Failure` if it was given up."""
+    """Flushes the files and creates the record with their checksums. Raises `Failure` if a later attempt gave up the folder."""
     given_up = Failure(1, f"{directory} was given up by a later attempt while it was saved")
     if (directory / DONE).exists():
         raise given_up
@@ -171,7 +171,7 @@ def seal(
 
 
 def lead(folder: JobFolder, name: str) -> None:
-    """Makes output/`name`, or output/interrupted, a link to the newest sealed folder of that name; folders are left alone."""
+    """Links output/`name`, or output/interrupted, to the newest sealed folder of that name; leaves existing folders alone."""
     checkpoint = re.fullmatch(INTERRUPTED, name)
     link = folder.output / ("interrupted" if checkpoint else name)
     for newest in islice(newest_first(folder, INTERRUPTED if checkpoint else re.escape(name)), 1):
@@ -180,14 +180,14 @@ def lead(folder: JobFolder, name: str) -> None:
 
 
 def verify(directory: Path) -> None:
-    """Reads every byte of a sealed folder against its record. Raises `DamagedPass` with a sentence."""
-    # Names and sizes first: they cost no reading.
+    """Checks every byte of a sealed folder against its record. Raises `DamagedPass` with a sentence."""
+    # Names and sizes first: checking them reads no contents.
     if found := fault(directory) or fault(directory, every_byte=True):
         raise DamagedPass(f"{directory} cannot be loaded: {found}; restore the file, or remove the whole pass")
 
 
 def fault(directory: Path, *, every_byte: bool = False) -> str | None:
-    """Why a folder is not complete as far as its record, names and sizes, or `every_byte`, tell; None: it is."""
+    """Returns why a folder is incomplete by its record, names and sizes (`every_byte`: contents, too); None: it is complete."""
     try:
         record = _read(directory)
     except DamagedPass as damaged:
@@ -207,7 +207,7 @@ def fault(directory: Path, *, every_byte: bool = False) -> str | None:
 
 
 def checksum(file: Path) -> str:
-    """`<algorithm>:<hex>` of a file's bytes."""
+    """Returns `<algorithm>:<hex>` of a file's bytes."""
     import xxhash
 
     with file.open("rb", buffering=0) as stream:
@@ -215,7 +215,7 @@ def checksum(file: Path) -> str:
 
 
 def record(directory: Path) -> Mapping[str, Any]:
-    """The record of a sealed folder. Raises `DamagedPass`."""
+    """Returns the record of a sealed folder. Raises `DamagedPass`."""
     found = _read(directory)
     if not found:
         raise DamagedPass(f"{directory} has no record {DONE}: it was not saved to the end")
@@ -223,7 +223,7 @@ def record(directory: Path) -> Mapping[str, Any]:
 
 
 def _read(directory: Path) -> dict[str, Any] | None:
-    """None: there is no record. Empty: Paddle 0.x's, written last of all; or that of a folder that was given up."""
+    """Returns the record; None: there is none. An empty one is Paddle 0.x's, written last of all, or marks a folder given up."""
     durable.look(directory)
     try:
         return parsed((directory / DONE).read_bytes())
@@ -234,7 +234,7 @@ def _read(directory: Path) -> dict[str, Any] | None:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """A record; empty for an empty text. Raises ValueError where it is none, or was changed."""
+    """Parses a record; an empty text gives an empty one. Raises ValueError if the text is no record or was changed."""
     try:
         found = json.loads(text) if text else {}
         if text and found["checksum"] != _own_checksum(found):
@@ -263,7 +263,7 @@ def _is_good(directory: Path, good: set[Path]) -> bool:
 
 
 def _folders(folder: JobFolder, kind: str) -> list[Path]:
-    """By attempt, whose numbers never come twice, then by pass. Links are a person's, and not followed."""
+    """Returns folders by attempt, whose numbers are never reused, then by pass. Links are a person's and are not followed."""
     found = (entry for entry in folder.output.glob("attempts/*/*") if re.fullmatch(kind, entry.name) and entry.is_dir())
     own = [directory for directory in found if not (directory.is_symlink() or directory.parent.is_symlink())]
     return sorted(own, key=lambda directory: (_attempt(directory.parent), directory.name))

@@ -1,6 +1,6 @@
 """Runs a user's training program: `python -m paddle_node.training.program <train.py> <arguments>`.
 
-The program sees itself as `python <train.py> <arguments>` would show it, in a process that is safe to load Paddle into.
+To the program this looks like `python <train.py> <arguments>`, in a process that can load Paddle safely.
 """
 
 import runpy
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def run() -> None:
-    """`sys.argv[0]` is the program."""
+    """Runs the program in `sys.argv[0]`."""
     sys.path.insert(0, str(Path(sys.argv[0]).parent))
     runpy.run_path(sys.argv[0], run_name="__main__")
 

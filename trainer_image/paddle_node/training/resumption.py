@@ -1,4 +1,4 @@
-"""What an attempt begins with: the newest pass whose every byte agrees with its record, and a checkpoint inside the next one."""
+"""Chooses what an attempt starts from: the newest pass whose every byte matches its record, and a checkpoint in the next pass."""
 
 import re
 import shutil
@@ -16,10 +16,10 @@ from paddle_node.training.passes import Identity, Saved
 
 
 class RecordedPasses:
-    """Passes that lie in their attempts' folders (paddle_node.training.passes).
+    """Passes stored in their attempts' folders (paddle_node.training.passes).
 
-    An attempt resumes from {pass: its number, folder: where it lies below output/, interrupted: where the newest checkpoint
-    inside the next one lies}; each is left out where there is none.
+    An attempt resumes from {pass: its number, folder: its path below output/, interrupted: the path of the newest checkpoint
+    inside the next pass}; an entry that does not apply is left out.
     """
 
     trainers_join = True
@@ -30,20 +30,20 @@ class RecordedPasses:
         self._say = say
 
     def begin(self, identity: Identity, history: History) -> Resumption:
-        # It also removes what ended attempts left half saved; a run's first attempt reports what was found.
+        # Also removes what ended attempts left half saved. A run's first attempt reports what was found.
         unloadable = {one.get("interrupted") or one["folder"] for one in history.unloadable}
         for half in passes.discard_incomplete(self._folder):
             what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
             self._say(f"{what} was not complete and is removed ({half.parent.name})")
         passes.remove_broken_links(self._folder)
         passed_over: list[str] = []
-        # Only the first attempt counts what there is: a recovery reads no more than it needs.
+        # Only the first attempt counts all saved passes: a recovery reads no more than it needs.
         saved: Iterable[Saved] = passes.newest_first(self._folder, report=self._say)
         saved = list(saved) if history.first else saved
         foreign = self._node.resume_from == "any"
         chosen = self._newest_good((one for one in saved if foreign or one.identity == identity), unloadable, passed_over)
         if chosen is None and unloadable.intersection(passed_over):
-            # A new beginning would let keep_passes remove what can be loaded once the fault is mended.
+            # If training started over, keep_passes would remove what can be loaded once the fault is fixed.
             self._say("no other pass is there: the newest one is tried again")
             return self.begin(identity, History(history.first))
         if isinstance(saved, list):
@@ -70,7 +70,7 @@ class RecordedPasses:
     def made(self, attempt: int, resumption: Resumption) -> str:
         own = self._folder.attempt(self._node.run_id, attempt)
         for kind, made in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
-            # The newest attempt's come first.
+            # Those of the newest attempt come first.
             saved = takewhile(lambda one: one.folder.parent == own, passes.newest_first(self._folder, kind))
             if (number := next((one.number for one in saved if passes.fault(one.folder) is None), None)) is not None:
                 return f"{made} {number}"
@@ -124,7 +124,7 @@ class RecordedPasses:
 
 
 class OldPasses:
-    """Passes that Paddle 0.x writes itself: a folder output/pass-00003 with an empty `done` is all there is to check."""
+    """Passes that Paddle 0.x writes itself: folders like output/pass-00003. An empty `done` is all there is to check."""
 
     trainers_join = False
 

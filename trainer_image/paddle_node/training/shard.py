@@ -1,6 +1,6 @@
-"""The records of one trainer's shard, each once a pass, in an order that depends only on seed, pass and trainer.
+"""The records of one trainer's shard, each once per pass, in an order that depends only on seed, pass and trainer.
 
-Short stretches of the files come in random order, and `WINDOW` records at a time, which is all that memory holds, are shuffled.
+Short stretches of the files come in random order. Records are shuffled `WINDOW` at a time, and no more are held in memory.
 """
 
 import random
@@ -15,45 +15,45 @@ from paddle_node.data import data_manifest
 from paddle_node.failure import BadData
 
 WINDOW = 65_536
-"""Records that are shuffled together: a smaller shard is shuffled as a whole."""
+"""Number of records shuffled together; a smaller shard is shuffled as a whole."""
 STRETCH = 1 << 12
-"""Least bytes of a file of lines that are read one after the other: a window has records from very many places."""
+"""Minimum bytes read in sequence from a file of lines: a window has records from very many places."""
 ODD = 0.01
-"""Share of the records that may be unreadable: a large corpus has odd lines, a wrong file has nothing else."""
+"""Share of records that may be unreadable: a large corpus has some odd lines, the wrong file has nothing else."""
 FEW_ANSWERS = 10
-"""So many classes are never too many for the records."""
+"""Up to this many classes are never too many, whatever the number of records."""
 
 Reader = Callable[[Path], Iterable[str]]
-"""From a file of the shard to its records."""
+"""Reads a file of the shard into records."""
 
 
 class Record(NamedTuple):
-    """One record and where it lies."""
+    """One record and its location."""
 
     text: str
     file: Path
     number: int
-    """From 1, within the file, or within the stretch of it that begins behind byte `begin`."""
+    """Counts from 1 within the file, or within the file's stretch that begins after byte `begin`."""
     begin: int = 0
 
     def described(self, why: str = "") -> str:
-        """Where it lies, and its beginning."""
+        """Returns the record's location and the beginning of its text."""
         behind = f" behind byte {self.begin}" if self.begin else ""
         shown = self.text if len(self.text) <= 80 else f"{self.text[:80]}..."
         return f"record {self.number}{behind} of {self.file.name}{why}: {shown!r}"
 
 
 class NotUtf8(str):
-    """A record with U+FFFD where its bytes are no text: `Parser` counts it among those that cannot be read."""
+    """A record with U+FFFD in place of bytes that are not text: `Parser` counts it as unreadable."""
 
 
 def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
-    """One record a line, without its end; of a stretch those that begin in it. One that is not UTF-8 is `NotUtf8`."""
+    """Yields lines without their ends as records; in a stretch, those that begin there. A line not in UTF-8 is a `NotUtf8`."""
     with file.open("rb") as stream:
         if begin:
             stream.seek(begin - 1)
             stream.readline()
-        # Only at a newline: a lone carriage return inside of a record is no line end for the splitter either.
+        # Only a newline ends a line: the splitter does not end a line at a lone carriage return inside a record either.
         while (end is None or stream.tell() < end) and (line := stream.readline()):
             try:
                 yield line.decode().rstrip("\r\n")
@@ -62,7 +62,7 @@ def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
 
 
 class Shard:
-    """The files of one shard, and how many records they must have (None: no manifest tells)."""
+    """The files of one shard and the number of records they must have (None: there is no manifest)."""
 
     def __init__(self, name: str, files: list[Path], expected: int | None, reader: Reader = lines) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class Shard:
         return sum(1 for _ in self) if self.expected is None else self.expected
 
     def shuffled(self, *order: int) -> Iterator[Record]:
-        """The records in the order that the numbers `order` (seed, pass, trainer) decide."""
+        """Yields the records in the order that the numbers `order` (seed, pass, trainer) determine."""
         randomness = random.Random("/".join(map(str, order)))
         for window in self._windows(randomness):
             shuffled = list(window)
@@ -88,7 +88,7 @@ class Shard:
             yield from shuffled
 
     def _windows(self, randomness: random.Random) -> Iterator[list[Record]]:
-        """A shard that fits into one window is read once, and kept."""
+        """Yields the records by window. A shard that fits into one window is read once and kept."""
         if self._kept is not None:
             yield self._kept
             return
@@ -101,9 +101,9 @@ class Shard:
             window = list(islice(records, WINDOW))
 
     def _scattered(self, randomness: random.Random) -> Iterator[Record]:
-        """Stretch by stretch, in random order; a reader of the program's own reads whole files."""
+        """Yields the records stretch by stretch, in random order; a program's own reader reads whole files."""
         sizes = [file.stat().st_size for file in self.files]
-        # Some dozens of records of any length; a file that was put there by hand may have long ones.
+        # A few dozen records of any length; a file that a person put there may have long ones.
         length = max(STRETCH, 64 * sum(sizes) // self.expected) if self.expected else 256 * STRETCH
         stretches = [
             (file, begin)
@@ -117,7 +117,7 @@ class Shard:
                 yield Record(text, file, number, begin)
 
     def check(self, parser: "Parser") -> None:
-        """Raises `BadData` where a pass has not read what the shard must have, or could not use it."""
+        """Raises `BadData` if a pass did not read the records that the shard must have, or could not use them."""
         parser.check(self.name)
         if parser.read == 0:
             raise BadData(f"{self.name} has no records, and a trainer needs one: split at least one record for each trainer")
@@ -127,7 +127,7 @@ class Shard:
             raise BadData(f"{self.name}: the program left out all {parser.read} records: nothing is left to train on")
 
     def check_answers(self, answers: Sequence[str], trainers: int) -> None:
-        """Raises `BadData` where no model can learn the program's classes from the trainers' shards."""
+        """Raises `BadData` if no model can learn the program's classes from the trainers' shards."""
         records = (self.expected or 0) * trainers
         if len(answers) == 1:
             what = f"every record has the answer {answers[0]!r}, so there is nothing to learn"
@@ -139,16 +139,16 @@ class Shard:
 
 
 class Parser:
-    """Turns records into what the program's `parse` makes of them, and counts them."""
+    """Applies the program's `parse` to records and counts them."""
 
     def __init__(self, parse: Callable[[str], Any], read: int = 0, used: int = 0, odd: int = 0) -> None:
-        """Counts on behind what an earlier attempt has read."""
+        """Continues the counts of an earlier attempt."""
         self._parse = parse
         self._first: str | None = "in an earlier attempt's log" if odd else None
         self.read, self.used, self.odd = read, used, odd
 
     def values(self, records: Iterable[Record]) -> Iterator[Any]:
-        """Without odd records, and those that `parse` leaves out by None."""
+        """Yields the parsed records, without odd ones and those for which `parse` returns None."""
         for record in records:
             self.read += 1
             value = self._value(record)
@@ -157,7 +157,7 @@ class Parser:
                 yield value
 
     def check(self, name: str) -> None:
-        """Raises `BadData` where more of the records were odd than a good file has."""
+        """Raises `BadData` if more of the records were odd than a good file has."""
         said = f"{name}: {self.odd} of {self.read} records cannot be read"
         if self.odd > self.read * ODD:
             raise BadData(f"{said}, at most {ODD:.0%} may be so; the first is {self._first}")
@@ -177,7 +177,7 @@ class Parser:
 
 
 def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None) -> Shard:
-    """The shard as the manifest lists it, or as it was put there by hand; the copy below `staged` where one is."""
+    """Returns the shard as the manifest lists it, or as a person put it there; the copy below `staged` if there is one."""
     place = folder.shard(trainer)
     if not place.is_dir():
         place = folder.older_shard(trainer)
@@ -192,7 +192,7 @@ def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines, staged: 
 
 
 def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
-    """What the split kept from training."""
+    """Returns what the split held out from training."""
     stated = data_manifest.read(folder.data_manifest)
     if stated is None:
         return _of_folder(folder.held_out, None, reader)
@@ -202,6 +202,6 @@ def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
 def _of_folder(place: Path, expected: int | None, reader: Reader) -> Shard:
     if not place.is_dir():
         raise BadData(f"{place} is missing: run the data-split job of this job first")
-    # Names that begin with a dot are half-written or the file system's own.
+    # Files whose names begin with a dot are half-written or the file system's own.
     files = sorted(file for file in place.rglob("*") if file.is_file() and not file.name.startswith("."))
     return Shard(str(place), files, expected, reader)

@@ -1,7 +1,7 @@
-"""One process's metrics by step, for people to look at: some hundred lines of JSON on the volume, however long the job is.
+"""One process's metrics by step, for people to read: a few hundred lines of JSON on the volume, however long the job is.
 
-A line is the means since the one before it, the newest is never left out, and one that was cut short spoils no other. A volume
-that takes no lines does not end the training.
+Each line holds the means since the previous line. The newest line is never dropped, and a truncated line spoils no other. If the
+volume accepts no lines, training continues.
 """
 
 import contextlib
@@ -19,21 +19,21 @@ from paddle_node import command_line, durable
 from paddle_node.training import pass_metrics
 
 MOST = 500
-"""Lines of a file, until every second one that begins or ends no attempt is left out."""
+"""Lines of a file above which every second line that neither begins nor ends an attempt is dropped."""
 OFTEN, SELDOM = 0.5, 10.0
-"""Seconds between two lines, at first and later: a hundredth of the time that the process has run."""
+"""Shortest and longest seconds between two lines; in between, a hundredth of the process's running time."""
 AGAIN = 60.0
-"""Seconds until a volume that took no line is asked again."""
+"""Seconds before a volume that accepted no line is tried again."""
 LONGEST = 2000
-"""Characters of a log's line in which metrics are looked for."""
+"""Characters of a log line that are searched for metrics."""
 DATA, TRAINING, SAVING, SLOWEST = PARTS = ("data", "training", "saving", "slowest")
-"""Where a trainer's seconds go; `SLOWEST`: it waits for the others."""
+"""Where a trainer's seconds go; `SLOWEST`: waiting for the other trainers."""
 KEPT = {"kept_data": DATA, "kept_training": TRAINING}
-"""Of which parts a save makes the seconds safe, by what these are called."""
+"""Maps the name of each kept time to the part whose seconds a save secures."""
 
 
 class StepLog:
-    """Of one process in one attempt."""
+    """The step log of one process in one attempt."""
 
     def __init__(self, file: Path, attempt: int) -> None:
         self._file, self._attempt = file, attempt
@@ -46,7 +46,7 @@ class StepLog:
         self._step = 0
 
     def add(self, metrics: Mapping[str, float], step: int | None = None, *, now: bool = False, **facts: object) -> None:
-        """What a step was; steps are counted unless it is given. `now`: the line is written whenever the last one was."""
+        """Adds a step's metrics; counts steps unless `step` is given. `now` writes a line however recent the last one is."""
         self._counted = step is None
         self._step = self._step + 1 if step is None else step
         for name, value in metrics.items():
@@ -57,7 +57,7 @@ class StepLog:
             self._write(moment, facts)
 
     def flush(self) -> None:
-        """Writes what came since the last line."""
+        """Writes what was added since the last line."""
         if self._sums:
             self._write(time.monotonic(), {})
 
@@ -86,7 +86,7 @@ class StepLog:
 
 
 def thinned(lines: Sequence[bytes]) -> list[bytes]:
-    """Every second line, and each that begins or ends an attempt; none that was cut short."""
+    """Returns every second line and each line that begins or ends an attempt, without truncated lines."""
     lines = [line for line in lines if line.endswith(b"}\n")]
     whose = [line.partition(b",")[0] for line in lines]
     last = len(lines) - 1
@@ -95,7 +95,7 @@ def thinned(lines: Sequence[bytes]) -> list[bytes]:
 
 
 class Spent:
-    """A trainer's seconds by `PARTS`; `waited` tells those that it has waited for others so far."""
+    """A trainer's seconds by `PARTS`; `waited` returns the seconds that it has waited for others so far."""
 
     def __init__(self, waited: Callable[[], float]) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
@@ -104,7 +104,7 @@ class Spent:
         self._last = time.monotonic(), waited()
 
     def lap(self, part: str) -> None:
-        """The time since the last lap was `part`, but for its waits; of a save they are a part."""
+        """Counts the time since the last lap as `part` and its waits as `SLOWEST`; a save includes its waits."""
         before, waited_before = self._last
         now, waited = self._last = time.monotonic(), self._waited()
         waits = 0.0 if part == SAVING else waited - waited_before
@@ -112,22 +112,22 @@ class Spent:
         self.seconds[part] += now - before - waits
 
     def keep(self) -> None:
-        """No loss can take away any more what was trained until now."""
+        """Marks what was trained until now as safe from any loss."""
         self._kept = {name: self.seconds[part] for name, part in KEPT.items()}
 
     def told(self) -> dict[str, float]:
-        """All of it, rounded."""
+        """Returns all seconds, rounded."""
         return {name: round(seconds, 3) for name, seconds in {**self.seconds, **self._kept}.items()}
 
 
 class LineMetrics:
-    """What the lines of a program's log tell: the first group of each pattern is the metric of that name; `step` counts steps."""
+    """Metrics in a program's log lines: each pattern's first group is the metric of that name; `step` is the step's number."""
 
     def __init__(self, log: StepLog, patterns: Mapping[str, str]) -> None:
         self.log = log
         self._patterns = {name: command_line.compiled(pattern) for name, pattern in patterns.items()}
         self.unseen = dict(patterns) if log.first else {}
-        """Those that no line has matched yet; of rank 0, as others often print nothing."""
+        """Patterns that no line has matched yet; for rank 0 only, as other ranks often print nothing."""
 
     def read(self, line: str) -> None:
         found = {}
@@ -150,14 +150,14 @@ def report(metrics: Mapping[str, Any], step: Any) -> None:
 
 
 _refused: set[str] = set()
-"""Names of what was no number."""
+"""Names whose values were not numbers."""
 
 
 def _number(name: str, value: Any, kind: type[int | float]) -> Any:
-    """Of whatever a program has: a Tensor, NumPy's own. A wrong one is said, and ends no training."""
+    """Converts any value, such as a Tensor or a NumPy number. If the value is not a number, says so, and training continues."""
     try:
         return kind(value)
-    except Exception as error:  # Of any library.
+    except Exception as error:  # From any library.
         if name not in _refused:
             print(f"paddle_node.report: {name} is no number and is left out: {type(value).__name__}, {error}", flush=True)
         _refused.add(name)
@@ -166,17 +166,17 @@ def _number(name: str, value: Any, kind: type[int | float]) -> Any:
 
 @cache
 def _own_log() -> StepLog | None:
-    """This process's; None where it runs in no pod, or where its log's lines are read instead."""
+    """Returns this process's step log; None outside a pod, or if the lines of the process's log are read instead."""
     from paddle_node.environment import ProgramEnvironment
 
     own = ProgramEnvironment.read()
     if not own.steps or own.metrics:
         return None
-    # Of the processes that a launcher of the program's own starts in the pod, each has its rank, and its file.
+    # If the program's own launcher starts processes in the pod, each has its own rank and its own file.
     file = Path(own.steps)
     named = [file.with_name(f"steps-{rank}.jsonl") for rank in (own.launched_rank, own.rank) if rank.isdecimal()]
     log = StepLog(next((one for one in named if one != file), file), own.attempt)
-    # Also where multiprocessing started this process, which ends without atexit.
+    # Flushes even if multiprocessing started this process, which then ends without atexit.
     Finalize(None, log.flush, exitpriority=0)
     return log
 

@@ -1,10 +1,10 @@
-"""A training program on the first records of its source, in one process.
+"""Tries a training program on the first records of its source, in one process.
 
     python -m paddle_node.training.trial <train.py> <arguments>
 
-The program runs as in a pod, but alone, with local embeddings. A fault in it or its data ends with 2 and one sentence, with the
-program's own line; a source that cannot be reached from here ends with 68. A command is not run: it is compiled, and its imports
-are looked for. Only the working directory, the caller's scratch, is written to.
+The program runs as in a pod, but alone and with local embeddings. If the program or its data has a fault, the trial exits with 2
+and one sentence, with the program's own line; if the source cannot be reached from here, it exits with 68. A command is not run:
+its script is parsed, and its imports are looked up. The trial writes only to the working directory, the caller's scratch folder.
 """
 
 import ast
@@ -37,11 +37,11 @@ def _command(words: Sequence[str], folder: Path) -> None:
 
 
 def main() -> int:
-    """`sys.argv[1]` is the program."""
+    """Tries the program in `sys.argv[1]`. Returns the exit code."""
     program = Path(sys.argv[1])
     sys.argv = sys.argv[1:]
     sys.dont_write_bytecode = True
-    os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle says which executor it chose.
+    os.environ.setdefault("GLOG_minloglevel", "2")  # Otherwise Paddle prints which executor it chose.
     try:
         if command := environment.Reader().words(Variable.COMMAND):
             _command(command, program.parent)

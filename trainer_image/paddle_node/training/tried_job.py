@@ -1,4 +1,4 @@
-"""What `fleet.start` gives a program that is tried: `paddle_node.training.trial` starts it, and says how it ended."""
+"""The job that `fleet.start` gives a program on trial: `paddle_node.training.trial` starts the program and says how it ended."""
 
 import faulthandler
 import json
@@ -32,7 +32,7 @@ STEPS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class TrialSettings:
-    """What is tried, with the variables of the pods that it stands for."""
+    """The trial's settings, from the same variables as in the pods that it stands for."""
 
     runtime: str = setting(environment.Reader.text, Variable.RUNTIME, environment.DEFAULT_RUNTIME)
     seed: int = setting(environment.Reader.whole, Variable.SEED, 0, 0, 2**31 - 1)
@@ -41,7 +41,7 @@ class TrialSettings:
 
 
 class LocalSteps:
-    """The network with its embeddings in this process."""
+    """Steps of the network with its embeddings in this process."""
 
     def __init__(self, model: Model, optimizer: Any) -> None:
         optimizer.minimize(model.loss)
@@ -56,7 +56,7 @@ class LocalSteps:
 
 
 class TriedJob(Job):
-    """All processes of the job in one, on the first records."""
+    """Runs all processes of the job as one, on the first records."""
 
     def __init__(self, parse: Parse, reader: Reader) -> None:
         settings = TrialSettings(**read_settings(TrialSettings, environment.Reader()))
@@ -89,7 +89,7 @@ class TriedJob(Job):
         for name, kind in wants.items():
             print(f"{name} ({kind}): {', '.join(_shown(sample[name]) for sample in samples[:3])}, ...")
         paddle.disable_signal_handler()
-        faulthandler.enable()  # An id beyond an embedding's rows may crash Paddle: the caller reads in which line.
+        faulthandler.enable()  # An id beyond an embedding's rows may crash Paddle: the caller reads at which line.
         batches = [samples[begin : begin + batch] for begin in range(0, len(samples), batch)]
         passes = []
         for number in range(-(-STEPS // len(batches))):
@@ -117,7 +117,7 @@ class TriedJob(Job):
 
 
 def _first(settings: TrialSettings) -> list[Path]:
-    """The source's first records in a file as the data job would write it; of whole files the first ones."""
+    """Returns the source's first records in a file as the data job would write it; for format `files`, the first files."""
     source = registry.open_source(settings.source, os.environ)
     form = settings.format
     reader = None if form in FORMATS else records.load_reader(form, Path(sys.argv[0]).parent)

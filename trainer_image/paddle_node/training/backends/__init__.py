@@ -1,1 +1,1 @@
-"""What does a trainer's work in Paddle: parameter servers, or a whole model in each trainer. The passes come in by `backend`."""
+"""A trainer's work in Paddle: with parameter servers, or with a whole model in each trainer. The passes use it via `backend`."""

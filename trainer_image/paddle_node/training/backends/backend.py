@@ -1,4 +1,4 @@
-"""The seam between the passes and the parameters: `Training` knows no Paddle, a backend knows no pass."""
+"""The interface between the passes and the parameters: `Training` does not know Paddle, a backend does not know passes."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,49 +11,49 @@ Sample = Mapping[str, Any]
 
 
 class Backend(Protocol):
-    """One trainer's access to the model of one attempt. The methods are in the order of their use."""
+    """One trainer's access to the model of one attempt. The methods appear in the order of their use."""
 
     lockstep: bool = False
-    """Every trainer makes each step together with the others; otherwise each steps at its own pace."""
+    """Whether all trainers make each step together; otherwise each trainer steps at its own pace."""
     answers: Sequence[str] = ()
     """Names of the program's classes, known after the first step; empty: its answers are numbers."""
 
     @abstractmethod
     def connect(self, session: Session) -> None:
-        """All trainers: returns when all hold the same initial parameters."""
+        """Called in all trainers. Returns when all of them hold the same initial parameters."""
 
     @abstractmethod
     def load(self, directory: Path) -> None:
-        """All trainers: the parameters of a verified pass."""
+        """Called in all trainers. Loads the parameters of a verified pass."""
 
     @abstractmethod
     def step(self, samples: Sequence[Sample]) -> float:
-        """Trains one batch; returns its mean loss. In lockstep `samples` may be empty, and the step is made all the same."""
+        """Trains one batch and returns its mean loss. In lockstep, `samples` may be empty, and the step is made all the same."""
 
     def any_stops(self, stop: bool) -> bool:
-        """In lockstep: whether any trainer was told to stop, the same answer for all. Otherwise `stop`."""
+        """In lockstep, returns whether `stop` is true in any trainer, the same answer in all. Otherwise returns `stop`."""
         return stop
 
     def settle(self) -> None:
-        """Returns when all that this trainer learned has arrived where `save` finds it."""
+        """Returns when everything that this trainer learned has arrived where `save` finds it."""
         return
 
     def settled(self, steps: int) -> None:
-        """After every trainer's `settle`: how many steps all of them made since the last time."""
+        """Called after every trainer's `settle`, with the steps that all trainers made since the previous call."""
         return
 
     @abstractmethod
     def save(self, directory: Path) -> None:
-        """Trainer 0 only."""
+        """Called in trainer 0 only. Saves the model in `directory`."""
 
     def check(self, directory: Path, names: Sequence[str]) -> None:
-        """Raises `Failure` where one of the files of a save is not whole. Of each file in one trainer."""
+        """Raises `Failure` if one of a save's files is not whole. Each file is checked in one trainer."""
         return
 
     @abstractmethod
     def export(self, directory: Path, target: Path) -> None:
-        """Trainer 0 only: the pass in `directory` as a model for inference in `target`."""
+        """Called in trainer 0 only. Exports the pass in `directory` to `target` as a model for inference."""
 
     def close(self) -> None:
-        """After every trainer's last call."""
+        """Called after every trainer's last call."""
         return

@@ -23,7 +23,7 @@ from paddle_node.training.backends.network import Model, checked
 from paddle_node.training.passes import PREDICT
 
 Forward = Callable[[Any, Sequence[Sample]], Model]
-"""From the layer and a batch to what the layer makes of it."""
+"""Applies the layer to a batch."""
 
 PARAMETERS, OPTIMIZER = "model.pdparams", "optimizer.pdopt"
 _PREDICT = """\
@@ -36,7 +36,7 @@ print(model(*record))
 
 
 class Collective(Backend):
-    """The layer, and the other trainers' gradients."""
+    """Trains the layer with the gradients of all trainers."""
 
     lockstep = True
 
@@ -47,7 +47,7 @@ class Collective(Backend):
         self._session: Session | None = None
         """None: this trainer is alone."""
         self._inputs: list[Any] = []
-        """Specifications of the layer's tensors in its first step; empty: it takes other things."""
+        """Specifications of the layer's input tensors in its first step; empty: not all of its inputs are tensors."""
         layer.register_forward_pre_hook(self._look)
 
     def connect(self, session: Session) -> None:
@@ -85,14 +85,14 @@ class Collective(Backend):
         paddle.save(self._optimizer.state_dict(), str(directory / OPTIMIZER))
 
     def export(self, directory: Path, target: Path) -> None:
-        # The parameters, and, if the layer can be traced, a model for `paddle.jit.load` and the lines that predict with it.
+        # Writes the parameters and, if the layer can be traced, a model for `paddle.jit.load` and the lines that predict with it.
         shutil.copyfile(directory / PARAMETERS, target / PARAMETERS)
         if not self._inputs:
             return
         self._layer.eval()
         try:
             paddle.jit.save(self._layer, str(target / "model"), input_spec=self._inputs)
-        except Exception as error:  # Of a user's layer: control flow that Paddle cannot trace.
+        except Exception as error:  # From a user's layer: control flow that Paddle cannot trace.
             first = str(error).strip().partition("\n")[0]
             print(f"no model for paddle.jit.load, the parameters alone: the layer cannot be traced ({first})", flush=True)
             return
@@ -102,7 +102,7 @@ class Collective(Backend):
         (target / PREDICT).write_text(_PREDICT.format(example))
 
     def evaluate(self, directory: Path, samples: Iterable[Sample]) -> dict[str, Any]:
-        """How good the pass in `directory` is on `samples`; see `metrics.evaluate`."""
+        """Measures the pass in `directory` on `samples`; see `metrics.evaluate`."""
         self._layer.set_state_dict(paddle.load(str(directory / PARAMETERS)))
         self._layer.eval()
 
@@ -114,7 +114,7 @@ class Collective(Backend):
         return metrics.evaluate(samples, predict)
 
     def _look(self, layer: Any, inputs: Sequence[Any]) -> None:
-        """Shapes without the batch's size and the lengths of integers, which differ from batch to batch."""
+        """Records the inputs' shapes without the batch size and integer inputs' lengths, which differ from batch to batch."""
         if not self._inputs and all(isinstance(each, paddle.Tensor) for each in inputs):
             free = [2 if "int" in str(each.dtype) else 1 for each in inputs]
             self._inputs = [
@@ -123,7 +123,7 @@ class Collective(Backend):
             ]
 
     def _average_gradients(self, session: Session, records: int) -> None:
-        """One message a step: all gradients, and behind them the number of their records."""
+        """Averages with one message per step: all gradients, followed by the number of their records."""
         parameters = [parameter for parameter in self._layer.parameters() if not parameter.stop_gradient]
         pieces = [
             (paddle.zeros_like(parameter) if parameter.grad is None else parameter.grad).reshape([-1]) * float(records)
@@ -144,7 +144,7 @@ def _sum(session: Session, tensor: Any) -> Any:
 
 
 def _await_rendezvous() -> None:
-    """Returns when trainer 0 listens: Paddle, if it comes too early, sleeps for 3 s before it tries again."""
+    """Returns when trainer 0 listens. If Paddle connects too early, it sleeps for 3 s before it tries again."""
     host, _, port = ProgramEnvironment.read().master.rpartition(":")
     while True:
         with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=1):

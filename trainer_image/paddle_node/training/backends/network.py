@@ -1,7 +1,7 @@
 """The parts of a user's network: inputs, embeddings, and the model's answers.
 
 The same `network()` builds the training program, where an embedding's rows live on the pservers, and a local program for
-evaluation and inference, where they are one parameter of that name.
+evaluation and inference, where the rows are one parameter of the embedding's name.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -30,39 +30,39 @@ class Model:
     prediction: Any
     """One score for each of `answers`, or one number."""
     answer: Any
-    """The input that holds the right answer."""
+    """The input that holds the correct answer."""
     answers: Sequence[str] = ()
     """Names of the classes, for a classifier; empty: the answer is a number."""
 
 
 def checked(made: Any, maker: Callable[..., Any]) -> Model:
-    """What the program's function made, if it is a Model. Raises `SettingError`."""
+    """Returns what the program's function made, if it is a Model. Raises `SettingError` otherwise."""
     if not isinstance(made, Model):
         raise SettingError(f"{own_code.place(maker)}: it returns {type(made).__name__}, a fleet.Model is needed")
     return made
 
 
 def ids(name: str) -> Any:
-    """An input of any number of ids a record."""
+    """Returns an input with any number of ids per record."""
     return static.data(name, [None, 1], "int64", lod_level=1)
 
 
 def label(name: str) -> Any:
-    """An input of one class number a record."""
+    """Returns an input with one class number per record."""
     return static.data(name, [None, 1], "int64")
 
 
 def number(name: str) -> Any:
-    """An input of one real number a record."""
+    """Returns an input with one real number per record."""
     return static.data(name, [None, 1], "float32")
 
 
 def embedding(name: str, of: Any, rows: int, width: int, spread: float = 0.05) -> Any:
-    """A vector for each id (0 <= id < rows) of an `ids` input, initially within +-`spread`; `pooled` makes them one a record."""
+    """Returns a vector per id (0 <= id < rows) of an `ids` input, initially within +-`spread`; `pooled` makes one per record."""
     attribute = paddle.ParamAttr(name=name, initializer=paddle.nn.initializer.Uniform(-spread, spread))
     if not _local.get():
         return static.nn.sparse_embedding(of, size=[rows, width], param_attr=attribute)
-    # The training program's own op, which static.nn.embedding no longer makes: it keeps the records' bounds.
+    # The training program's own op, which static.nn.embedding no longer makes: it keeps the records' boundaries.
     table = static.create_parameter([rows, width], "float32", attr=attribute)
     block = static.default_main_program().current_block()
     vectors = block.create_var(dtype="float32", shape=[-1, width], lod_level=1)
@@ -76,13 +76,13 @@ def embedding(name: str, of: Any, rows: int, width: int, spread: float = 0.05) -
 
 
 def pooled(vectors: Any, how: str = "sum") -> Any:
-    """One vector a record: sum, average, sqrt (the sum divided by the root of the count) or max."""
+    """Returns one vector per record: sum, average, sqrt (the sum divided by the square root of the count) or max."""
     return static.nn.sequence_lod.sequence_pool(vectors, how)
 
 
 @contextmanager
 def local() -> Iterator[None]:
-    """Networks built inside have their embeddings as local parameters."""
+    """Networks built inside this context have their embeddings as local parameters."""
     token = _local.set(True)
     try:
         yield
@@ -91,7 +91,7 @@ def local() -> Iterator[None]:
 
 
 class BadSample(SettingError):
-    """A value of `sample` that its input cannot take: names the input, what it got and what it wants."""
+    """`sample` returned a value that its input cannot take: names the input, what it got and what it wants."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Input:
 
     @property
     def wants(self) -> str:
-        """What the input takes, by the name of the function that made it."""
+        """What the input takes, with the name of the function that made it."""
         whole = self.kind is np.int64
         if self.shape != (1,):
             return f"its shape is {list(self.shape)}, of {'ints' if whole else 'numbers'}"
@@ -125,10 +125,10 @@ class Input:
 
 
 class Feeder:
-    """From samples ({input: value}) to what an executor is fed with. Raises `BadSample`."""
+    """Converts samples ({input: value}) to an executor's feed. Raises `BadSample`."""
 
     def __init__(self, program: Any, names: Collection[str] | None = None) -> None:
-        # Read once: each look at a Paddle variable's property crosses into C++.
+        # Read once: each access to a Paddle variable's property crosses into C++.
         self.inputs = [
             Input(each.name, np.float32 if each.dtype == paddle.float32 else np.int64, bool(each.lod_level), each.shape[1:])
             for each in program.list_vars()
@@ -139,7 +139,7 @@ class Feeder:
 
     def feed(self, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if not self._checked:
-            self.check(samples)  # Later ones only where they fail: checking each value costs more than feeding.
+            self.check(samples)  # Later ones are checked only if they fail: checking each value costs more than feeding.
             self._checked = True
         try:
             return {each.name: self._values(each, [sample[each.name] for sample in samples]) for each in self.inputs}

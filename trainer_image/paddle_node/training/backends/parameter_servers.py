@@ -1,8 +1,8 @@
 """Paddle 2.6.2's parameter-server mode, reduced to what works: a trainer whose parameters live on the pservers.
 
-No gloo, no launcher and no barrier of Paddle's own, which without gloo silently does nothing: the session's barriers stand
-between the steps. No call returns before every pserver has answered it. Asynchronous unless told otherwise: each trainer steps on
-parameters that are at most one step of its own old. Synchronous is a barrier loop, because 2.6.2's own synchronous mode crashes.
+It uses no gloo, no launcher and none of Paddle's own barriers, which silently do nothing without gloo: the session's barriers
+separate the steps. No call returns before every pserver has answered it. Training is asynchronous by default: each trainer steps
+on parameters at most one of its own steps old. Synchronous training is a barrier loop, as 2.6.2's own synchronous mode crashes.
 """
 
 import ctypes
@@ -27,22 +27,22 @@ from paddle_node.training.local_model import LARGEST_EXPORT, LocalModel, export_
 from paddle_node.training.passes import DamagedPass
 
 LEAST_SHARDS = 8
-"""Files of a sparse table in a pass. Paddle's default of 1000 makes each save take seconds."""
+"""Minimum number of files of a sparse table in a pass. Paddle's default of 1000 makes each save take seconds."""
 _FULL = 1 << 20
-"""Bytes free on a volume below which a failed save is put down to a full volume."""
+"""Free bytes on a volume below which a failed save is attributed to a full volume."""
 _GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
-"""Paddle's 500 s for each request to a pserver: no environment variable reaches this flag, so it is set by its symbol."""
+"""Paddle's 500 s timeout for each request to a pserver. No environment variable reaches this flag, so it is set by its symbol."""
 _WRITTEN_AS_TEXT = ("value", "min", "max", "mean", "std")
-"""Numbers of the startup program that pservers get as text."""
+"""Numbers of the startup program that pservers receive as text."""
 
 
 class ParameterServers(Backend):
-    """The pservers of one attempt, as a trainer or a pserver sees them. Build it before anything runs."""
+    """The pservers of one attempt, as a trainer or a pserver sees them. Create it before anything runs."""
 
     def __init__(
         self, network: Callable[[], Model], model: Model, optimizer: Any, servers: int, resume_from: Path | None, sync: bool
     ) -> None:
-        """`model` is what `network` made in the default program."""
+        """`model` is what `network` built in the default program."""
         self._optimizer: Any = type(optimizer).__name__.lower()
         if self._optimizer not in ("adam", "sgd"):
             raise SettingError(f"the optimizer is {type(optimizer).__name__}: pservers of Paddle 2.6.2 know SGD and Adam")
@@ -51,8 +51,8 @@ class ParameterServers(Backend):
         self._network, self._model, self._servers = network, model, servers
         saved = Layout.load(resume_from) if resume_from else None
         self.steps = saved.steps if saved else 0
-        """Gradients that the pservers have applied up to the last pass, from all trainers."""
-        # A multiple of the pservers, or some would hold nothing; as saved on a resume, or the load would fail.
+        """Gradients from all trainers that the pservers had applied when the trainers last met."""
+        # A multiple of the pservers, or some would hold nothing. On a resume, it is the saved number, or the load would fail.
         self._shards = saved.shards if saved else servers * -(-LEAST_SHARDS // servers)
         operators = model.loss.block.program.global_block().ops
         tables = sorted({op.input("W")[0] for op in operators if op.type == "lookup_table"})
@@ -62,13 +62,13 @@ class ParameterServers(Backend):
         if tables:
             strategy.sparse_table_configs = {name: {f"table_parameters.{name}.shard_num": self._shards} for name in tables}
         fleet.distributed_optimizer(optimizer, strategy).minimize(model.loss)
-        # The program with the pservers' operators has taken the network's place.
+        # The program with the pservers' operators has replaced the network.
         self._program = static.default_main_program()
         self._handle = fleet.fleet._runtime_handle
         self._start_values(optimizer)
 
     def serve(self) -> None:
-        """In a pserver: returns after trainer 0 has called `close`."""
+        """Runs a pserver. Returns after trainer 0 has called `close`."""
         fleet.init_server()
         fleet.run_server()
 
@@ -78,8 +78,8 @@ class ParameterServers(Backend):
         self._feeder = Feeder(self._program)
         self._executor.run(static.default_startup_program())
         session.servers()
-        # Paddle trains on without what a pserver did not answer in time, and the pass would count. Here a request waits for
-        # as long as it takes (24 days): the rendezvous server and the health probe end an attempt whose pserver hangs.
+        # If a pserver does not answer in time, Paddle continues without its answer, and the pass would count. Here a request
+        # waits as long as it takes (24 days): the rendezvous server and the health probe end an attempt whose pserver hangs.
         ctypes.c_int32.in_dll(ctypes.CDLL(paddle.base.libpaddle.__file__), _GIVES_UP).value = 2**31 - 1
         # Trainer 0 sends the initial dense parameters.
         fleet.init_worker()
@@ -111,7 +111,7 @@ class ParameterServers(Backend):
         return loss
 
     def any_stops(self, stop: bool) -> bool:
-        # This meeting is also the step's second barrier: no gradient comes before every trainer has pulled.
+        # This meeting is also the step's second barrier: no gradient arrives before every trainer has pulled.
         return any(self._session.gather("stop", stop)) if self.lockstep else stop
 
     def settle(self) -> None:
@@ -161,10 +161,10 @@ class ParameterServers(Backend):
         self._handle._pull_all_dense([static.global_scope()], self._handle._send_ctx, self._received)
 
     def _start_values(self, optimizer: Any) -> None:
-        """Gives the pservers initial numbers that they can read, and after a resume the powers of Adam's betas.
+        """Gives the pservers initial numbers that they can read and, after a resume, the powers of Adam's betas.
 
-        A pass holds the moments of dense parameters, but not these powers, which from their beginning would hold the learning
-        rate down for hundreds of steps.
+        A pass holds the moments of dense parameters but not these powers. If the powers started over, they would hold the
+        learning rate down for hundreds of steps.
         """
         powers = {}
         if self._optimizer == "adam" and self.steps:
@@ -180,7 +180,7 @@ class ParameterServers(Backend):
 
 
 def _not_whole(directory: Path, why: str) -> Failure:
-    """A pserver that cannot write says nothing: the volume's free bytes tell the likeliest cause."""
+    """Returns the failure. A pserver that cannot write reports nothing: the volume's free bytes tell the likeliest cause."""
     free, said = shutil.disk_usage(directory).free, f"{directory} was not saved whole"
     if free < _FULL:
         return Failure(ExitCode.VOLUME_FULL, f"{said}, the volume is full ({free} bytes free): {why}")

@@ -1,9 +1,9 @@
-"""Reads what pservers of paddlepaddle 2.6.2 save, without any pserver, from the parts of ALL pservers that saved it.
+"""Reads what pservers of paddlepaddle 2.6.2 save, without any pserver, from the parts of ALL pservers that saved the pass.
 
-The parts are text, gzip: a dense table `<table>/part-<server>.gz` has one value a line, the parameter first and the
-optimizer's state behind it, the table's parameters one after the other over the servers in order. A sparse table
-`<table>/part-<server>-<shard>.gz` has one row a line: id, five numbers of statistics, the first weight, its optimizer
-state, the other weights, their states.
+The parts are gzipped text. A dense table `<table>/part-<server>.gz` has one value per line: the parameter, then the
+optimizer's state. The table's parameters follow one another across the servers in order. A sparse table
+`<table>/part-<server>-<shard>.gz` has one row per line: id, five statistics, the first weight, its optimizer state, the
+other weights, their states.
 """
 
 import gzip
@@ -25,7 +25,7 @@ from paddle_node.training.passes import DamagedPass
 FILE = "parameters.json"
 _STATISTICS = 5
 _ADAM_STATES = 2
-"""Adam keeps two numbers a weight, and two for all weights of a group; SGD keeps none."""
+"""Adam keeps two numbers per weight and two for all weights of a group; SGD keeps none."""
 
 MOST_PARTS = 100_000
 """More files than any table has."""
@@ -34,7 +34,7 @@ Arrays = dict[str, npt.NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class SparseTable:
-    """An embedding that lives on the pservers: only rows that training has seen exist."""
+    """An embedding on the pservers: only rows that training has seen exist."""
 
     table: int
     name: str
@@ -52,14 +52,14 @@ class DenseTable:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is in a pass, written beside its parts."""
+    """The contents of a pass, written beside its parts."""
 
     optimizer: Literal["adam", "sgd"]
     servers: int
     shards: int
-    """Files of each sparse table: a pass is loaded only by pservers with as many."""
+    """Number of files of each sparse table: only pservers with the same number can load the pass."""
     steps: int
-    """Gradients that the pservers had applied, from all trainers."""
+    """Gradients from all trainers that the pservers had applied."""
     sparse: tuple[SparseTable, ...]
     dense: tuple[DenseTable, ...]
 
@@ -79,7 +79,7 @@ class Layout:
         return layout
 
     def _wrong(self) -> str | None:
-        """The first field that no pass can have."""
+        """Returns the first field whose value no pass can have."""
         named: list[tuple[str, tuple[int, ...]]] = [(table.name, (table.rows, table.width)) for table in self.sparse]
         named += [parameter for table in self.dense for parameter in table.parameters]
         numbers = [("servers", self.servers, 1), ("shards", self.shards, 1), ("steps", self.steps, 0)]
@@ -92,24 +92,24 @@ class Layout:
         return None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Every parameter's shape: two layouts with equal ones hold the same model."""
+        """Returns every parameter's shape: two layouts with equal shapes hold the same model."""
         sparse = {table.name: (table.rows, table.width) for table in self.sparse}
         return sparse | dict(parameter for table in self.dense for parameter in table.parameters)
 
 
 def beta_powers(beta1: float, beta2: float, steps: int) -> tuple[float, float]:
-    """Adam's two powers after `steps` gradients: a pserver multiplies them by 0.9 and 0.999, whatever the betas are."""
+    """Returns Adam's two powers after `steps` gradients: a pserver multiplies them by 0.9 and 0.999, whatever the betas are."""
     return readable(beta1 * 0.9**steps), readable(beta2 * 0.999**steps)
 
 
 def readable(number: float) -> float:
-    """`number` as a float32 whose text a pserver reads: its std::stof throws on a subnormal one, which becomes 0."""
+    """Returns `number` as a float32 whose text a pserver can read: a subnormal, on which its std::stof throws, becomes 0."""
     rounded = float(np.float32(number))
     return 0.0 if abs(rounded) < np.finfo(np.float32).tiny else rounded
 
 
 def missing_parts(directory: Path, layout: Layout) -> list[str]:
-    """Which pservers' parts of a save are not there: saving reports success even then."""
+    """Returns which of the pservers' parts of a save are missing: saving reports success even then."""
     names = [f"{table.table:03d}/part-{server:03d}.gz" for table in layout.dense for server in range(layout.servers)]
     missing = [name for name in names if not (directory / name).is_file()]
     for table in layout.sparse:
@@ -120,7 +120,7 @@ def missing_parts(directory: Path, layout: Layout) -> list[str]:
 
 
 def read(directory: Path) -> Arrays:
-    """Every parameter of the pass in `directory`; rows that no training record had are 0."""
+    """Returns every parameter of the pass in `directory`; rows that no training record had are 0."""
     layout = Layout.load(directory)
     missing = missing_parts(directory, layout)
     if missing:
@@ -134,7 +134,7 @@ def read(directory: Path) -> Arrays:
 
 
 def check(parts: Iterable[Path]) -> None:
-    """Raises `DamagedPass` unless each can be read to its end: a pserver on a full volume reports success, too."""
+    """Raises `DamagedPass` unless each part can be read to its end: a pserver reports success even on a full volume."""
     for part in parts:
         deque(_lines(part), maxlen=0)
 
@@ -167,7 +167,7 @@ def _sparse(directory: Path, layout: Layout, sparse: SparseTable) -> npt.NDArray
 
 
 def _finite(part: Path, rows: Iterable[list[str]]) -> npt.NDArray[np.float32]:
-    """As many columns as the first row; one for no row."""
+    """Returns an array with as many columns as the first row; with one column if there are no rows."""
     try:
         with np.errstate(over="ignore"):
             numbers = np.array([[float(text) for text in row] for row in rows], dtype=np.float32)
@@ -179,7 +179,7 @@ def _finite(part: Path, rows: Iterable[list[str]]) -> npt.NDArray[np.float32]:
 
 
 def _group(optimizer: str, width: int) -> int:
-    """Numbers in a row for weights that share their optimizer state: the first weight, and all others together."""
+    """Returns the numbers in a row for a group of weights with common optimizer state: the first weight, or all the others."""
     states = _ADAM_STATES * (width + 1) if optimizer == "adam" else 0
     return width + states if width else 0
 
