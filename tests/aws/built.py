@@ -1,4 +1,4 @@
-"""Settings, synthesized: the templates, and a template's values as a deployment would have them."""
+"""Synthesizes settings: the templates, and a template's values as a deployment would resolve them."""
 
 # The environment has to be set before jsii starts Node.
 # ruff: noqa: E402
@@ -23,7 +23,7 @@ from stacks.cluster_spec import ClusterSpec
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
 ACCOUNT, HERE = "000000000000", "us-west-2:000000000000"
 NAMES = {
-    # What CloudFormation may call a resource of a stack: as an ARN, or where a template takes its name.
+    # What CloudFormation might return for a resource of each type: its ARN, or the name or id where a template uses that.
     "AWS::EC2::KeyPair": "key-0123456789abcdef0",
     "AWS::EC2::Volume": "vol-1",
     "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}-x",
@@ -35,12 +35,12 @@ NAMES = {
 
 
 def listed(value: Any) -> list[Any]:
-    """A list, which AWS's documents may write as its only member."""
+    """Returns `value` as a list: AWS's documents may write a list of one as its only member."""
     return value if isinstance(value, list) else [value]
 
 
 def by_type(resources: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """What queries are asked of: each resource's properties, with what stands beside them."""
+    """Returns what queries search: by type, each resource's properties together with the attributes beside them."""
     found: dict[str, list[dict[str, Any]]] = {}
     for id, one in resources.items():
         beside = {"Id": id, "Deletion": one.get("DeletionPolicy"), "Update": one.get("UpdatePolicy")}
@@ -65,11 +65,11 @@ class Built:
         }
 
     def resources(self, kind: str, stack: str | None = None) -> list[dict[str, Any]]:
-        """Properties of all resources of one type."""
+        """Returns the properties of all resources of one type."""
         return [resource["Properties"] for resource in self.whole(kind, stack).values()]
 
     def whole(self, kind: str, stack: str | None = None) -> dict[str, dict[str, Any]]:
-        """All resources of one type, by logical id."""
+        """Returns all resources of one type, by logical id."""
         return {
             name: {"Properties": {}, **resource}
             for key, template in self.templates.items()
@@ -79,7 +79,7 @@ class Built:
         }
 
     def resolved(self, stack: str, value: Any) -> Any:
-        """A template's value, as a deployment would have it."""
+        """Returns a template's value as a deployment would resolve it."""
         if isinstance(value, str):
             return value.replace("${AWS::AccountId}", self.account).replace("${AWS::Region}", self.spec.region)
         if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""What the AWS tests share: one jsii process, no account, no look-up, and each settings file synthesized once.
+"""What the AWS tests share: one jsii process, no account, no lookups, and each settings file synthesized once.
 
-The CDK's own validation runs in test_security_review.py alone: it costs seconds each time.
+Only test_security_review.py runs the CDK's own validation, which costs seconds each time.
 """
 
 import functools
@@ -17,14 +17,14 @@ from stacks.cluster_spec import ClusterSpec
 from .built import PROJECT, Built
 
 CFNLINT = Path(str(find_spec("cfnlint").origin)).parent / "data"  # type: ignore[union-attr]
-"""AWS's resource schemas, types by region and service reference, which cfn-lint brings along."""
+"""AWS's resource schemas, types by region and service reference, as bundled with cfn-lint."""
 VARIANTS = Path(__file__).parent / "variants"
 TABLE = yaml.safe_load((PROJECT / "tests" / "aws" / "templates.yaml").read_text())
 FILES = {"shipped": PROJECT / "cluster.yaml", **{file.stem: file for file in sorted(VARIANTS.glob("*.yaml"))}}
 
 
 def built(locks: Path | None = None, **settings: Any) -> Built:
-    """Default settings but for some of one's own, `retain: false`."""
+    """Synthesizes the default settings with `retain: false`, overridden by `settings`."""
     return Built(ClusterSpec.model_validate({"retain": False, **settings}), locks)
 
 
@@ -37,13 +37,13 @@ def _variant(name: str) -> Built:
 
 @pytest.fixture(scope="session")
 def variant() -> Callable[[str], Built]:
-    """A settings file of tests/aws/variants (or `shipped`), or settings of templates.yaml, synthesized once."""
+    """A function that synthesizes, once, a settings file of tests/aws/variants (or `shipped`), or settings of templates.yaml."""
     return _variant
 
 
 @pytest.fixture(scope="session")
 def types() -> set[str]:
-    """AWS's types of all that the variants make."""
+    """The AWS types of all resources that the variants create."""
     found = {
         one["Type"] for name in FILES for each in _variant(name).templates.values() for one in each.get("Resources", {}).values()
     }

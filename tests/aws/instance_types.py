@@ -1,8 +1,8 @@
-"""What is known of EC2's instance types: which can have an EFA, on which cards, or be in a placement group, and have disks.
+"""Facts about EC2's instance types: which can have an EFA, and on which cards; which can be in a placement group or have disks.
 
-`make lock` runs it. Argument: a wheel of moto, which carries the answer of EC2's DescribeInstanceTypes. Prints the JSON of
-constructs_lib/ec2/instance_types.json: setting: family: its sizes that can have it, for families in which not all can; the first
-and last network card that takes an EFA, for types with several; families with disks of their own; NVIDIA GPUs of each type.
+`make lock` runs this program with a wheel of moto, which carries EC2's answer to DescribeInstanceTypes. It prints the JSON of
+constructs_lib/ec2/instance_types.json: by setting and family, the sizes that can have it, if not all can; the first and last
+network card that takes an EFA, for types with several; families with their own disks; the number of NVIDIA GPUs of each type.
 """
 
 import gzip
@@ -37,7 +37,7 @@ cards = {}
 for name in sorted(name for names in families.values() for name in names):
     network = types[name]["NetworkInfo"]
     adapters = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 1)
-    # A first card for one interface alone (hpc6id) has no room for an EFA beside the node's own.
+    # A first card with room for only one interface (hpc6id) cannot hold an EFA beside the node's own.
     if adapters > 1 and network["NetworkCards"][0]["MaximumNetworkInterfaces"] > 1:
         cards[name] = [network["MaximumNetworkCards"] - adapters, network["MaximumNetworkCards"] - 1]
 disks = [family for family, names in families.items() if types[names[0]].get("InstanceStorageSupported")]

@@ -1,4 +1,4 @@
-"""What each team may do, for tests: commands.yaml (calls to AWS) and the cluster's own rights."""
+"""What each team may do: its calls to AWS (commands.yaml), and its rights in the cluster."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ VIEW = {
     for kind in ("pods", "pods/log", "events", "jobs.batch", "persistentvolumeclaims", "configmaps", "services")
     for verb in ("get", "list", "watch")
 }
-"""What is used here of AWS's AmazonEKSViewPolicy, and of Kubernetes' own `view`, which is the same."""
+"""The part of AWS's AmazonEKSViewPolicy that is used here. Kubernetes' own `view` grants the same."""
 
 
 def row(words: list[str]) -> str:
-    """The command of the table that a command line is: the one that shares most words with it; empty: none."""
+    """Returns the table's longest command whose words are all in the command line, or an empty string."""
     return max((name for name in COMMANDS if set(name.split()) <= set(words)), key=len, default="")
 
 
 @functools.cache
 def cluster_rights(team: str) -> set[tuple[str, str]]:
-    """(resource, verb) that `paddle-aws setup` and the team's access policy give; resource: `jobs.batch`, `pods/log`."""
+    """Returns (resource, verb) pairs that `paddle-aws setup` and the access policy grant; resource: `jobs.batch`, `pods/log`."""
     given = set(VIEW) if team == "reader" else set()
     group = {"trainer": "paddle-deployers", "reader": "paddle-readers"}[team]
     for document in yaml_documents.template("deployers.yaml", namespace="paddle"):
@@ -57,15 +57,15 @@ IAM = {
     "s3:CompleteMultipartUpload": "s3:PutObject",
     "tagging:GetResources": "tag:GetResources",
 }
-"""Calls whose IAM action has another name."""
+"""Calls whose IAM action has a different name."""
 FREE = {"sts:GetCallerIdentity"}
-"""What IAM lets everybody call."""
+"""Calls that IAM allows everybody."""
 DONE_WITHOUT = {"ec2:DescribeSpotPriceHistory"}
-"""By `lock prices` where there are no credentials."""
+"""Calls that `lock prices` does without if there are no credentials."""
 
 
 def record_calls(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The IAM actions of the calls that boto3 makes from now on."""
+    """Returns a set that collects the IAM actions of all calls that boto3 makes from now on."""
     from botocore.client import BaseClient
 
     made: set[str] = set()
@@ -85,11 +85,11 @@ PATH = re.compile(
 )
 VERBS = {"DELETE": "delete", "PATCH": "patch"}
 INSTALLED = {"customresourcedefinitions.apiextensions.k8s.io", "deployments.apps", "namespaces", "limitranges", "resourcequotas"}
-"""An administrator's: the PaddleJob operator, and the namespace with its limits (docs/people.md)."""
+"""Resources that an administrator installs: the PaddleJob operator, and the namespace with its limits (docs/people.md)."""
 
 
 def check(arguments: Sequence[str], calls: Iterable[str], requests: Iterable[tuple[str, str]]) -> None:
-    """Fails where a command made a call that tests/aws/commands.yaml has not, or that a team which may run it is refused."""
+    """Fails if a command made a call that tests/aws/commands.yaml lacks, or one that is refused to a team that may run it."""
     name = row(["paddle-aws", *arguments])
     if not name:
         return

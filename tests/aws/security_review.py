@@ -1,7 +1,7 @@
-"""Reviews every variant with cdk-nag (AwsSolutions, NIST 800-53 R5) and the CDK's own validation; prints what it found as JSON.
+"""Reviews every variant with cdk-nag (AwsSolutions, NIST 800-53 R5) and the CDK's own validation; writes its findings as JSON.
 
-A program of its own: the tests' own process has the CDK's validation off. Acknowledgments are recorded instead of made, so that
-one run shows both what nobody explained and what is explained for nothing.
+It is a separate program because the tests' process has the CDK's validation off. It records acknowledgments instead of making
+them, so that one run shows both unexplained findings and explanations that no finding needs.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What IAM would decide, by the npm package @cloud-copilot/iam-simulate (AGPL: it runs as a process of its own, in tests only).
+"""Simulates IAM's decisions with the npm package @cloud-copilot/iam-simulate (AGPL: runs as its own process, in tests only).
 
-It knows conditions, permissions boundaries, resource policies and every action's resources and condition keys, and answers with
-an error where a request names an action, a resource or a key that AWS does not have.
+The package knows conditions, permissions boundaries, resource policies and every action's resources and condition keys. It
+returns an error if a request names an action, a resource or a key that AWS does not have.
 """
 
 import json
@@ -20,7 +20,7 @@ Statements = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Request:
-    """One call: by whom, what, on what, and its context (condition keys)."""
+    """One call: its principal, action, resource and context (condition keys)."""
 
     action: str
     resource: str
@@ -34,9 +34,9 @@ def decisions(
     boundary: Statements | None = None,
     key_policy: Statements | None = None,
 ) -> list[str]:
-    """For each request: `Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied`. AssertionError for one that AWS would not know.
+    """Returns `Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied` for each request. Raises AssertionError for one unknown to AWS.
 
-    `key_policy`: what the policy of a key says, which counts for what is asked of it.
+    `key_policy`: the statements of a key's own policy, which apply to requests about that key.
     """
 
     def document(these: Statements) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Each reason for which a finding is acknowledged is a fact (reasons.yaml) in the template of every variant that gives it.
+"""Each reason for acknowledging a finding is a fact (reasons.yaml) in the template of every variant that gives it.
 
-A reason that is not listed there fails: whoever writes one says what makes it true.
+A reason that reasons.yaml does not list fails: its author must state there what makes it true.
 """
 
 import functools
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.slow
 
 FACTS = yaml.safe_load(Path(__file__).with_name("reasons.yaml").read_text())
 ACTIONS = PROJECT / "node_modules" / "@cloud-copilot" / "iam-data" / "data" / "actions"
-"""AWS's Service Authorization Reference, as the simulator of the tests carries it."""
+"""AWS's Service Authorization Reference, as bundled with the tests' simulator."""
 SESSION = re.compile("ssm:UpdateInstanceInformation|ssmmessages:(Create|Open)(Control|Data)Channel")
 
 
 @functools.cache
 def told(action: str) -> dict[str, Any]:
-    """What AWS says of an action."""
+    """Returns AWS's facts about an action."""
     service, name = action.lower().split(":")
     known = {} if "*" in name else json.loads((ACTIONS / f"{service}.json").read_text())[name]
     reads, on = known.get("accessLevel") in ("List", "Read"), bool(known.get("resourceTypes", [True]))
@@ -55,7 +55,7 @@ def statements(resources: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def laid_out(built: Built, scope: IConstruct, findings: tuple[str, ...]) -> dict[str, Any]:
-    """What a fact is asked of: one reason, given for `scope`."""
+    """Returns the data that a fact's query searches, for one reason given for `scope`."""
     stack, spec = Stack.of(scope), built.spec
     template = json.loads(json.dumps(built.templates[stack.stack_name.removeprefix(f"{spec.name}-")]))
     ids = [str(stack.resolve(one.logical_id)) for one in scope.node.find_all() if isinstance(one, CfnResource)]

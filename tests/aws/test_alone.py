@@ -1,4 +1,4 @@
-"""Each construct alone in a stranger's stack: no feature flag of ours, no region, no account, twice, and again in a stage."""
+"""Each construct works alone in a stranger's stack: without our feature flags, region or account, twice, and again in a stage."""
 
 import functools
 import importlib
@@ -32,11 +32,11 @@ from stacks.distribution_lock import IMAGES
 
 pytestmark = pytest.mark.slow
 
-# The distribution's own files are never read at synth.
+# Synth never reads the distribution's own files.
 DISTRIBUTION = {name: MachineFile(Path(__file__), "0" * 64) for name in ("k3s", "k3s-airgap-images-amd64.tar.zst")}
 RELEASE = Release(version="v1.35.0+k3s1", files=DISTRIBUTION, images=dict.fromkeys(IMAGES, "theirs"))
 ZONES = ["eu-central-1a", "eu-central-1b"]
-# Bases, and what one of the others makes.
+# Base classes, and constructs that one of the others makes.
 NOT_ALONE = {"BucketEmptier", "MachineFiles", "MountableFileSystem", "NodeGroup"}
 CONSTRUCTS: dict[str, type[Construct]] = {
     name: each
@@ -47,7 +47,7 @@ CONSTRUCTS: dict[str, type[Construct]] = {
 
 
 class Theirs:
-    """What a stranger has already: of the same stack (whose zones and ids are not known at synth), or imported."""
+    """What a stranger already has: made in the same stack (zones and ids unknown at synth), or imported."""
 
     def __init__(self, scope: Construct, case: str) -> None:
         self.stack, self.imports = Stack(scope, case), case.endswith("-imported")
@@ -79,7 +79,7 @@ class Theirs:
         return SelfManagedCluster(self.stack, "Own", vpc=self.vpc, cluster_name="own", release=RELEASE, snapshots=place)
 
 
-# Arguments by their names: what has no default, and a key and a removal policy wherever they are taken.
+# Arguments by name: those without a default, and a key and a removal policy for each construct that takes them.
 GIVEN: dict[str, Callable[[Theirs, str], Any]] = {
     "addon_name": lambda t, id: "coredns",
     "availability_zone": lambda t, id: ZONES[0],
@@ -138,7 +138,7 @@ def make(kind: str, theirs: Theirs, id: str) -> None:
 
 @pytest.fixture(scope="module")
 def templates() -> dict[str, dict[str, Any]]:
-    """All in one app: (stack or stage)/case: template."""
+    """Templates by stack name, all from one app; the names of the stage's stacks begin with `Production-`."""
     app = App(analytics_reporting=False)
     stage = Stage(app, "Production")
     for kind in (*CONSTRUCTS, "existing-file-system"):
@@ -177,7 +177,7 @@ OPENED = {
 
 
 def test_their_own_key_is_opened_to_who_must_use_it(templates: dict[str, dict[str, Any]]) -> None:
-    """Else the deploy fails at the log group, or no node ever starts."""
+    """Otherwise the deploy fails at the log group, or no node ever starts."""
     for kind in CONSTRUCTS:
         keys = [r for n, r in templates[kind]["Resources"].items() if r["Type"] == "AWS::KMS::Key" and n.startswith("Key")]
         named = {each["Sid"] for key in keys for each in key["Properties"]["KeyPolicy"]["Statement"] if "Sid" in each}

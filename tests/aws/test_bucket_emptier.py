@@ -1,4 +1,4 @@
-"""The emptier's handler: it answers CloudFormation in every case. (That it empties real versions is shown on the emulator.)"""
+"""The emptier's handler answers CloudFormation in every case. (The emulator's tests show that it empties real versions.)"""
 
 import io
 import json
@@ -26,7 +26,7 @@ LOCKED = {"Key": "a", "Message": "locked", "VersionId": "1"}
 def test_the_bucket_it_was_made_for_is_emptied_or_a_sentence_says_why_not(
     monkeypatch: pytest.MonkeyPatch, refused: list[dict[str, str]], milliseconds: int, reason: str
 ) -> None:
-    """After a replacement the properties name the new bucket: that one must not be touched. Silence would hold the stack."""
+    """After a replacement the properties name the new bucket, which must not be touched. Without an answer the stack hangs."""
     account, told = Mock(), []
     account.exceptions.NoSuchBucket = KeyError
     account.describe_stacks.return_value = {"Stacks": [{"StackStatus": "DELETE_IN_PROGRESS"}]}

@@ -1,4 +1,4 @@
-"""cluster.yaml: what is refused, and in which words."""
+"""cluster.yaml: which settings are refused, and with which sentence."""
 
 import subprocess
 import sys

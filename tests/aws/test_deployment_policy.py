@@ -1,7 +1,7 @@
-"""The deployment policy: small, narrow, and what AWS's own resource handlers call.
+"""The deployment policy is small and narrow, and allows what AWS's own resource handlers call.
 
-UPDATE_GOLDEN=1 pytest tests/aws/test_deployment_policy.py   writes stacks/deployment_actions.json anew; what is new in it is
-to be read, and what no template of ours asks for goes into `reviewed.unused`.
+`UPDATE_GOLDEN=1 pytest tests/aws/test_deployment_policy.py` rewrites stacks/deployment_actions.json. Review what is new in it,
+and put what none of our templates needs into `reviewed.unused`.
 """
 
 import functools
@@ -52,7 +52,7 @@ def each(request: pytest.FixtureRequest) -> Restricted:
 
 
 def from_aws(reviewed: dict[str, Any], types: set[str]) -> dict[str, Any]:
-    """What cfn-lint's copies of AWS's resource schemas and service reference say of `types`."""
+    """Returns what cfn-lint's copies of AWS's resource schemas and service reference say about `types`."""
     files = json.loads((CFNLINT / "schemas" / "providers" / "us-east-1.json").read_text())
     reference = json.loads((CFNLINT / "AdditionalSpecs" / "Policies.json").read_text())
     handlers: dict[str, dict[str, str]] = {}
@@ -90,13 +90,13 @@ def test_the_actions_are_those_of_aws_for_the_templates_of_all_variants(types: s
 
 
 def test_each_file_fits_into_a_managed_policy(each: Restricted) -> None:
-    # A role holds ten.
+    # A role can hold ten.
     assert 1 <= sum("-deploy-" in name for name in each.files) <= 4
     assert all(size(document) <= LIMIT for document in each.files.values())
 
 
 def test_a_star_says_all_of_one_thing_only_where_there_is_no_other_way(each: Restricted) -> None:
-    """In an action, for what an Auto Scaling group looks at; as a resource, for looking and for what has no ARN yet."""
+    """In an action: only for what an Auto Scaling group looks up. As a resource: only for lookups and for what has no ARN yet."""
     for statement in each.policy:
         assert not any("*" in action for action in statement["Action"] if action != "autoscaling:Describe*"), statement["Sid"]
         if "*" in statement["Resource"]:
@@ -111,7 +111,7 @@ def test_a_type_that_no_variant_has_is_refused_by_name() -> None:
 
 
 def test_names_are_those_of_the_stacks_or_of_the_templates() -> None:
-    """A cluster whose name is the beginning of another's has no right to what is the other's."""
+    """A cluster whose name is a prefix of another's has no rights to the other's resources."""
     for statement in restricted("self-managed").policy:
         for arn in statement["Resource"]:
             service, name = arn.split(":")[2] if arn != "*" else "", arn.rpartition(":")[2].rpartition("/")[2]
@@ -134,12 +134,12 @@ ASKED: dict[str, list[Asked]] = {
 }
 EVERYTHING = [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
 
-# What lets IAM decide about a key: without it no policy counts.
+# Lets IAM decide about a key: without this statement no IAM policy counts.
 OPEN_KEY = [{"Effect": "Allow", "Principal": {"AWS": IAM + "root"}, "Action": "kms:*", "Resource": "*"}]
 
 
 def answers(asked: list[Asked], allowed: list[dict[str, Any]], principal: str = ROLE, **more: Any) -> dict[str, list[str]]:
-    """Decision: what it is about."""
+    """Returns the requests by decision."""
     requests = [Request(action, on, {"aws:PrincipalArn": principal, **given}, principal) for action, on, given in asked]
     found: dict[str, list[str]] = {}
     for one, said in zip(asked, decisions(allowed, requests, key_policy=OPEN_KEY, **more), strict=True):
@@ -148,21 +148,21 @@ def answers(asked: list[Asked], allowed: list[dict[str, Any]], principal: str = 
 
 
 def test_no_way_leads_to_more() -> None:
-    """Some seventy escalations, each refused; what is needed is allowed by the same simulation."""
+    """Some seventy escalations are each refused; the same simulation allows what is needed."""
     allowed = restricted("shipped").policy
     assert list(found := answers(ASKED["escalations"], allowed)) == [REFUSED], found
     assert list(found := answers(ASKED["needed"], allowed)) == [ALLOWED], found
 
 
 def test_a_role_with_any_policy_stays_within_its_boundary() -> None:
-    """The detour in two steps: a role that anybody may take, and a policy that allows everything."""
+    """The two-step detour: a role that anybody may assume, with a policy that allows everything."""
     limit = restricted("shipped").files["paddle-boundary"]["Statement"]
     assert set(found := answers(ASKED["beyond"], EVERYTHING, boundary=limit)) == {REFUSED, DENIED}, found
     assert list(found := answers(ASKED["within"], EVERYTHING, boundary=limit)) == [ALLOWED], found
 
 
 def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
-    """Each action of each role's own policies, on the resource that the policy names."""
+    """The boundary allows each action of each role's own policies on the resource that the policy names."""
     limit = each.files[f"{each.spec.name}-boundary"]["Statement"]
     asked = [
         (action, each.resolved(stack, on))
@@ -176,7 +176,7 @@ def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
     assert len(asked) > 20
     owned = {action for action, on in asked if on.split(":")[2:3] == [action.partition(":")[0]]}
     for action, on in asked:
-        # What another action of the same statement is about.
+        # The resource is for another action of the same statement.
         others = action in owned and on != "*" and on.split(":")[2] != action.partition(":")[0]
         assert others or any(
             one["Effect"] == "Allow"
@@ -199,14 +199,14 @@ def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
     ],
 )
 def test_the_bootstrap_changes_no_stack_of_others(part: str, role: str, decision: str) -> None:
-    """CloudFormation works with the role that a stack was last given: who changed another's stack would have its rights."""
+    """CloudFormation uses the role that a stack was last given: changing another's stack would confer that role's rights."""
     limit = restricted("shipped").files["paddle-bootstrap"]["Statement"]
     principal = IAM + f"role/cdk-paddle-{role}-role-000000000000-us-west-2"
     assert list(found := answers(ASKED[part], EVERYTHING, principal, boundary=limit)) == [decision], found
 
 
 def test_a_group_lets_its_members_take_their_role_and_holds_nothing_else(each: Restricted) -> None:
-    """A boundary does not limit a group: what it holds is out of a deployment's reach."""
+    """A boundary does not limit a group, so the policies that a group holds are out of a deployment's reach."""
     name = each.spec.name
     for team in ("Operator", "Trainer", "Reader"):
         held = each.files[f"{name}-{team.lower()}"]["Statement"]

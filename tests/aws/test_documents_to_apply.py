@@ -1,7 +1,7 @@
-"""The manifests that `paddle-aws setup` applies: valid, on the right nodes, and for who may only submit all that
-`paddle-aws` asks of the API server.
+"""The manifests that `paddle-aws setup` applies are valid, run on the right nodes, and give people who may only submit
+all rights that `paddle-aws` needs from the API server.
 
-No API server runs here: that the two policies refuse what they should is read from their expressions, not tried.
+No API server runs here: the tests read from the two policies' expressions what these refuse, and do not try it.
 """
 
 from typing import Any
@@ -24,10 +24,10 @@ ADMINISTRATORS = {"CustomResourceDefinition", "Deployment"}
 """Kinds of the PaddleJob operator, which an administrator installs (paddlejob.install_operator: false in the job)."""
 PLURALS = {"NetworkPolicy": "networkpolicies"}
 FRAME = {"Namespace", "LimitRange", "ResourceQuota"}
-"""Applied with every job as they are; an administrator makes and changes them."""
+"""Applied unchanged with every job; an administrator creates and changes them."""
 DOCUMENTS: Documents = yaml_documents.template("deployers.yaml", namespace="paddle")
 PEOPLE: Documents = list(yaml.safe_load_all((BOOTSTRAP / "manifests" / "people.yaml").read_text()))
-"""What a self-managed cluster's control plane makes of its teams."""
+"""What a self-managed cluster's control plane creates for its teams."""
 
 
 def _of(documents: Documents, *kinds: str) -> Documents:
@@ -81,7 +81,7 @@ def test_whatever_delete_removes_may_be_removed() -> None:
         api = f".{path.split('/')[2]}" if path.startswith("/apis/") else ""
         resource = path.rpartition("/")[2] + api
         assert {(resource, "list"), (resource, "delete")} <= rights, path
-    # A pod that serves the volume is asked by GET, PUT and POST.
+    # Requests to a pod that serves the volume use GET, PUT and POST.
     assert {verb for kind, verb in rights if kind == "pods/proxy"} == {"get", "update", "create"}
 
 
@@ -91,7 +91,7 @@ def test_the_frame_and_the_nodes_stay_closed() -> None:
     assert not changed & {"namespaces", "limitranges", "resourcequotas"}
     resources = {kind.partition(".")[0] for kind, _ in rights}
     assert not resources & {"nodes", "secrets", "pods/exec", "*", "clusterroles", "customresourcedefinitions"}
-    # Whoever makes the namespace, a self-managed cluster before anybody applies anything, makes it no wider.
+    # The namespace is equally narrow from each creator, also from a self-managed cluster before anybody applies anything.
     [namespace], [made] = _of(DOCUMENTS, "Namespace"), _of(PEOPLE, "Namespace")
     ours, *_ = yaml_documents.template("namespace.yaml", namespace="x", trainer="x", data="x", level="restricted")
     assert namespace["metadata"]["labels"] == made["metadata"]["labels"] == ours["metadata"]["labels"]

@@ -1,4 +1,4 @@
-"""People: which command each team may run, asked of the synthesized policies; and what no team may do."""
+"""People: which commands each team may run according to the synthesized policies, and what no team may do."""
 
 import itertools
 import json
@@ -71,7 +71,7 @@ def test_each_team_may_run_its_commands_and_no_other(cluster: Built, team: str) 
 
 @pytest.mark.parametrize("team", ["trainer", "reader"])
 def test_the_cluster_agrees(team: str) -> None:
-    """An operator administers it."""
+    """Operators are not tested: they administer the cluster."""
     rights = cluster_rights(team)
     for command, known in COMMANDS.items():
         if "kubernetes" in known:

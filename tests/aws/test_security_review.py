@@ -1,4 +1,4 @@
-"""What reviewers' tools find in every variant: nothing that is not explained, and no explanation that nothing needs."""
+"""Reviewers' tools find nothing unexplained in any variant, and every explanation is needed."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from .conftest import FILES
 
 pytestmark = pytest.mark.slow
 
-# Said in the synth on purpose, by the one variant that asks for it.
+# The one variant that asks for this prints it at synth on purpose.
 ON_PURPOSE = {("self-storage/FileSystem", "Annotation::paddle-aws:plain-nfs")}
 
 
@@ -43,11 +43,11 @@ def test_every_finding_is_explained_and_no_explanation_left_over(reviews: dict[s
 
 
 Places = set[tuple[str, str, str]]
-"""(file, resource or nothing for the whole template, rule)."""
+"""(file, resource, rule); an empty resource stands for the whole template."""
 
 
 def _written(variant: Any, folder: Path, tool: str) -> Places:
-    """Writes every template as it is and without its explanations for `tool`, and returns these."""
+    """Writes every template both as it is and without its explanations for `tool`. Returns those explanations."""
     explained: Places = set()
     for name in FILES:
         for stack, template in variant(name).templates.items():
@@ -95,7 +95,7 @@ def test_checkov_finds_what_is_explained_and_nothing_else(variant: Any, tmp_path
 
 
 def test_the_shipped_app_passes_the_cdks_strict_validation(tmp_path: Path) -> None:
-    """As a user does it: the real command line, with acknowledgments made and validation on."""
+    """Runs the real command line as a user does, with acknowledgments made and validation on."""
     environment = {**os.environ, "CDK_VALIDATION": "true"}
     command = [str(PROJECT / "node_modules" / ".bin" / "cdk"), "synth", "--quiet", "--output", str(tmp_path / "out")]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, env=environment)

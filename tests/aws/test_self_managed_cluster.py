@@ -1,4 +1,4 @@
-"""A self-managed cluster: what rows of templates.yaml do not say of it."""
+"""A self-managed cluster: what the rows of templates.yaml do not cover."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The stacks as a whole: lifetimes, outputs, tags, and what a person reads at synth."""
+"""The stacks as a whole: lifetimes, tags, and what a person reads at synth."""
 
 import json
 import re
@@ -18,7 +18,7 @@ LIVES = ["access", "network", "storage", "cluster", "nodes", "watch"]
 
 
 def test_a_stack_leans_on_longer_lives_and_on_all_whose_values_it_imports(each_variant: Any) -> None:
-    """Else a destroy takes them in the wrong order, and CloudFormation refuses."""
+    """Otherwise a destroy takes the stacks in the wrong order, and CloudFormation refuses."""
     for stack in each_variant.assembly.stacks:
         needed = {dependency.id for dependency in stack.dependencies}
         lives = [LIVES.index(life) for name in needed if (life := name.rpartition("-")[2]) in LIVES]
@@ -30,12 +30,12 @@ def test_everything_carries_the_four_tags(each_variant: Any) -> None:
     wanted = {"project", "cluster", "owner", "KubernetesCluster"}
     for template in each_variant.templates.values():
         for name, resource in template.get("Resources", {}).items():
-            # The CDK's own marker in a cluster's stack is a bare resource: no tag reaches it.
+            # The CDK's own marker in a cluster's stack is a bare resource that no tag reaches.
             if resource["Type"] in UNTAGGED or "KubectlReadyBarrier" in name:
                 continue
             text = json.dumps({k: v for k, v in resource.get("Properties", {}).items() if "Tag" in k})
             found = {tag for tag in wanted if f'"{tag}"' in text}
-            # Of a node's groups exactly one, EKS's own, may carry the cluster's tag: load balancers choose by it.
+            # Only one of a node's security groups, EKS's own, may carry the cluster's tag: load balancers choose by it.
             group = resource["Type"] == "AWS::EC2::SecurityGroup" and not each_variant.spec.cluster.self_managed
             assert found == wanted - ({"KubernetesCluster"} if group else set()), (resource["Type"], name)
 
@@ -59,7 +59,7 @@ def test_adding_a_group_touches_nothing_else() -> None:
 
 @pytest.mark.slow
 def test_every_type_exists_in_every_region(types: set[str]) -> None:
-    """But for budgets."""
+    """Budgets are the only exception."""
     known = [
         set(json.loads(file.read_text()))
         for file in (CFNLINT / "schemas" / "providers").glob("*.json")

@@ -1,4 +1,4 @@
-"""Another team's stack: what one part does beside another, and what is refused. Each alone: test_alone.py."""
+"""Another team's stack: how parts work beside each other, and what is refused. test_alone.py tests each part alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ from stacks.k3s_cluster import release
 
 @pytest.fixture
 def stranger() -> tuple[Stack, ec2.Vpc]:
-    """Another team's stack in an app of theirs: no feature flag of ours, their own VPC."""
+    """Another team's stack in their own app, with their own VPC and without our feature flags."""
     stack = Stack(App(analytics_reporting=False), "Theirs", env=Environment(region="eu-central-1"))
     return stack, ec2.Vpc(stack, "Vpc", availability_zones=["eu-central-1a", "eu-central-1b"])
 
@@ -48,7 +48,7 @@ def test_nodes_start_when_their_volume_can_be_mounted_and_cdks_own_beside_them(s
 
 
 def test_snapshots_are_sealed_with_the_key_of_their_bucket(stranger: tuple[Stack, ec2.Vpc], variant: Any) -> None:
-    """And a restore opens them. The state is kept, and the address is any of its subnet's."""
+    """A restore decrypts the snapshots. The state is kept, and the address may be any of its subnet's."""
     stack, vpc = stranger
     runs = release(variant("self-managed-cluster").spec)
     arn = "arn:aws:kms:eu-central-1:123456789012:key/theirs"

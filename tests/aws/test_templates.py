@@ -1,4 +1,4 @@
-"""What settings come to in the templates: templates.yaml, and what a query does not say."""
+"""What settings become in the templates: the rows of templates.yaml, and what a query cannot express."""
 
 import json
 import os
@@ -25,7 +25,7 @@ CASES = [
 
 
 def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
-    """By stack and by type, with all stacks under `all`."""
+    """Returns the resources by stack and type, with those of all stacks under `all`."""
     found: dict[str, Any] = {"all": {}, "outputs": {}, "after": {}}
     for stack in assembly.stacks:
         part = stack.stack_name.removeprefix(prefix)
@@ -67,7 +67,7 @@ def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
     ],
 )
 def test_the_templates_are_as_reviewed(variant: Any, name: str, stack: str) -> None:
-    """What a change of the code changes on AWS is seen in the diff, but for the scripts' checksums: these have their own tests.
+    """The diff shows what a code change changes on AWS, except for the scripts' checksums, which have their own tests.
 
     Update them with `UPDATE_SNAPSHOTS=1 pytest tests/aws/test_templates.py`, and read the diff before you commit it.
     """

@@ -34,7 +34,7 @@ SETTINGS = yaml.safe_load(Path(__file__).with_name("cluster.yaml").read_text())
 
 
 class Rendered(Built):
-    """The user data of each role, and the folder of what a deploy would upload."""
+    """The user data of each role, and a folder with what a deploy would upload."""
 
     account: ClassVar = ACCOUNT_ID
     names: ClassVar = {
@@ -93,7 +93,7 @@ def control_plane(account: Account, tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def successor(account: Account, tmp_path: Path) -> Machine:
-    """The machine that takes a terminated control plane's place."""
+    """The machine that replaces a terminated control plane."""
     return Machine(account, tmp_path / "second", "i-0000000000000000b", "control-plane")
 
 

@@ -1,8 +1,8 @@
-"""Runs one boot of a machine under test, in mount and network namespaces of its own: called by `machine.py` through unshare.
+"""Runs one boot of a machine under test in its own mount and network namespaces; `machine.py` calls it through unshare.
 
 What is real: the shell, mkfs, blkid, e2fsck, resize2fs, mount on a loop device, curl, sha256sum, and instance metadata over
 HTTP at its own address. Limits: the kernel, /usr and the loop device are the test machine's; AWS, k3s and systemd
-are recorders (recorders/*.py); no cloud-init: the user data is run as it would.
+are recorders (recorders/*.py); there is no cloud-init, but the user data runs as cloud-init would run it.
 """
 
 import http.server
@@ -29,7 +29,7 @@ def bind(source: str | Path, target: Path, *options: str) -> None:
 
 
 def build(root: Path, spec: dict) -> None:
-    """The machine's root: its own /etc, /var, /opt and /usr/local; the test machine's programs, read-only."""
+    """Builds the machine's root: its own /etc, /var, /opt and /usr/local; the test machine's programs, read-only."""
     run("mount", "--make-rprivate", "/")
     bind("/usr", root / "usr", "ro")
     bind(spec["local"], root / "usr/local")
@@ -85,7 +85,7 @@ class Metadata(http.server.BaseHTTPRequestHandler):
 
 
 class ControlPlane(Metadata):
-    """What a node sees of the control plane: its CA, to whoever asks."""
+    """The control plane as a node sees it: it gives its CA to anybody who asks."""
 
     ca = ""
 

@@ -34,7 +34,7 @@ TOOLS = ("unshare", "ip", "mkfs.ext4", "blkid", "e2fsck", "resize2fs", "losetup"
 
 
 def missing() -> str:
-    """Why no machine can be booted here; empty when one can."""
+    """Returns why no machine can boot here, or an empty string if one can."""
     if os.getuid() != 0:
         return "mounting and namespaces want root"
     absent = [name for name in TOOLS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
@@ -50,20 +50,20 @@ def sha256(content: bytes) -> str:
 
 @dataclass(frozen=True)
 class Boot:
-    """What one boot did."""
+    """The result of one boot."""
 
     code: int
     console: str
 
     @property
     def sentence(self) -> str:
-        """The last thing that was said."""
+        """The last sentence that the boot scripts printed."""
         said = [line for line in self.console.splitlines() if line.startswith("paddle-cluster: ")]
         return said[-1].removeprefix("paddle-cluster: ") if said else ""
 
 
 class Account:
-    """Bucket, secrets, one volume: what machines share."""
+    """What machines share: a bucket, secrets and one volume."""
 
     def __init__(self, folder: Path, rendered: Any) -> None:
         self.folder, self.user_data = folder, rendered.user_data
@@ -91,7 +91,7 @@ class Account:
         return dict(json.loads((self.folder / "state.json").read_text()))
 
     def set(self, **values: Any) -> None:
-        """Changes what the account knows."""
+        """Updates the account's state."""
         path = self.folder / "state.json"
         path.write_text(json.dumps((self.state if path.exists() else {}) | values))
 
@@ -99,27 +99,27 @@ class Account:
         self.set(volume=self.state["volume"] | {"state": state, "holder": holder, "then": list(then)})
 
     def asset(self, path: str) -> Path:
-        """What the bucket has for a file of the control plane's."""
+        """Returns the bucket's copy of one of the control plane's files."""
         key = re.search(rf"{path} s3://(\S+)", self.user_data["control-plane"])[1]
         return self.folder / "bucket" / key
 
     def called(self, *words: str) -> int:
-        """How often a recorded program was called with these."""
+        """Returns how often a recorded program was called with all of `words`."""
         calls = [json.loads(line)["argv"] for line in (self.folder / "calls").read_text().splitlines()]
         return sum(all(word in call for word in words) for call in calls)
 
     def written_down(self) -> str:
-        """Everything that any recorded process was started with: arguments and environment."""
+        """Returns the arguments and environment of every recorded process."""
         return (self.folder / "calls").read_text()
 
     def on_the_volume(self, command: str) -> str:
-        """What debugfs says of the state volume, from outside."""
+        """Returns debugfs's answer about the state volume, read from outside the machine."""
         done = subprocess.run(["debugfs", "-R", command, self.image], capture_output=True, text=True, check=True)
         return done.stdout
 
 
 class Machine:
-    """One EC2 instance; `settings` take the place of its variables."""
+    """One EC2 instance; `settings` override its variables."""
 
     def __init__(self, account: Account, folder: Path, instance: str, role: str, **settings: str) -> None:
         self.account, self.instance, self.role = account, instance, role
@@ -153,25 +153,25 @@ class Machine:
         self.settings = {"DEADLINE_SECONDS": "20", "POLL_SECONDS": "0.05"} | settings
 
     def first_boot(self) -> Boot:
-        """The boot at which cloud-init runs the user data, and systemd what that starts."""
+        """Runs the boot in which cloud-init runs the user data, and systemd runs what the user data starts."""
         settings = "".join(f"\n{name}='{value}'" for name, value in self.settings.items())
         user_data = self.account.user_data[self.role].replace("\nEND_OF_FILE", f"{settings}\nEND_OF_FILE", 1)
         (self.root / "user-data").write_text(user_data)
         return self.run("/bin/bash", "-c", "/bin/bash /user-data && exec /opt/paddle-cluster/boot.sh")
 
     def reboot(self) -> Boot:
-        """Any later boot, and each that systemd tries after one that failed: its memory is lost, which a real one keeps then."""
+        """Runs a later boot, or systemd's retry of a failed one: memory is lost, which a real machine keeps on a retry."""
         return self.run("/opt/paddle-cluster/boot.sh")
 
     def by_hand(self, command: str) -> Boot:
-        """A command of an operator's, while the state is mounted and k3s runs."""
+        """Runs an operator's command while the state is mounted and k3s runs."""
         state = "/var/lib/rancher/k3s/server"
         return self.run(
             "/bin/bash", "-c", f"mkdir -p {state}; mount $(readlink /dev/disk/by-id/*) {state}; touch /run/k3s-runs; {command}"
         )
 
     def run(self, *command: str) -> Boot:
-        """A boot that runs just this command."""
+        """Runs a boot that consists of just this command."""
         volume = self.account.state["volume"]
         spec = {
             "root": str(self.root),
@@ -195,7 +195,7 @@ class Machine:
         return self.root / path.lstrip("/")
 
     def k3s_settings(self) -> dict[str, Any]:
-        """As k3s reads them, each an option of its: file, then folder; a key with a plus adds to what is there."""
+        """Returns the settings as k3s reads them: file, then folder; a key with a plus appends. Each must be a k3s option."""
         found: dict[str, Any] = {}
         folder = self.file("/etc/rancher/k3s")
         for path in (folder / "config.yaml", *sorted((folder / "config.yaml.d").iterdir())):

@@ -1,4 +1,4 @@
-"""The control plane's boots, run for real: first, again, on another machine; and everything that has to stop one."""
+"""The control plane's boots, run for real: the first, a later one, one on another machine, and everything that must stop one."""
 
 import json
 import re
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.slow
 
 STATE = "/var/lib/rancher/k3s/server"
 NEVER, FOREIGN = yaml.safe_load_all((Path(__file__).parent / "refused_boots.yaml").read_text())
-"""What never comes, or is wrong; and another machine's settings for a volume that has served."""
+"""What never comes or is wrong, and another machine's settings for a volume that has been used."""
 Running = tuple[Account, Machine]
 
 
 @pytest.fixture(scope="module")
 def first(rendered: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A control plane that came up once, for the tests of what comes after."""
+    """A control plane that has come up once, for the tests of what follows."""
     with Account(tmp_path_factory.mktemp("running") / "account", rendered) as account:
         machine = Machine(account, tmp_path_factory.mktemp("machine"), "i-1", "control-plane")
         assert machine.first_boot().code == 0
@@ -31,7 +31,7 @@ def first(rendered: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 @pytest.fixture
 def running(first: Running) -> Running:
-    """It has its volume, and no deploy heard of anything yet."""
+    """`first` with its volume attached, and with no signal sent to a deploy yet."""
     account, machine = first
     account.volume_is("in-use", machine.instance)
     account.set(signals=[])
@@ -39,7 +39,7 @@ def running(first: Running) -> Running:
 
 
 def refused(boot: Boot, account: Account, *words: str) -> None:
-    """One sentence with these words, and a deploy that ends now."""
+    """Asserts that the boot failed with one sentence that has these words, and that the deploy fails at once."""
     assert boot.code == 1
     assert all(word in boot.sentence for word in words), boot.console
     assert [signal[2] for signal in account.state["signals"]] == ["FAILURE"]
@@ -55,7 +55,7 @@ def test_first_boot(account: Account, control_plane: Machine, rendered: Any) -> 
     assert group in rendered.whole("AWS::AutoScaling::AutoScalingGroup", "cluster")
     assert control_plane.k3s_settings() == K3S_SETTINGS["control-plane"]
 
-    # What others need of it.
+    # What others need from the control plane.
     secrets = account.state["secrets"]
     assert secrets["paddle/ca-hash"] == sha256(account.on_the_volume("cat /tls/server-ca.crt").encode())
     admin = yaml.safe_load(secrets["paddle/kubeconfig/operator"])
@@ -69,12 +69,12 @@ def test_first_boot(account: Account, control_plane: Machine, rendered: Any) -> 
         manifest = account.on_the_volume(f"cat /manifests/paddle-{name}.yaml")
         assert filled in manifest and "{{" not in manifest
 
-    # The mount comes back by itself, and a machine without its volume still boots. Only root looks into it.
+    # Every boot mounts the volume again, and a machine without its volume still boots. Only root can read the volume.
     (line,) = [line for line in control_plane.file("/etc/fstab").read_text().splitlines() if STATE in line]
     assert re.fullmatch(r"UUID=[0-9a-f-]{36} \S+ ext4 noatime,nofail,x-systemd.device-timeout=30 0 2", line)
     assert re.search(r"Mode: +0700", account.on_the_volume("stat /"))
 
-    # No secret in any argument, any environment, any log.
+    # No secret is in any argument, environment or log.
     for secret in (SERVER_TOKEN, NODE_TOKEN, "a-session-of-the-metadata-service"):
         assert secret not in account.written_down() + boot.console
 
@@ -90,7 +90,7 @@ def test_units_are_what_systemd_reads_and_what_is_promised(running: Running, tmp
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")
     for name, unit in units.items():
-        # It looks for the programs, too: those are the machine's.
+        # systemd-analyze also looks for the programs, which only the machine has.
         (tmp_path / name).write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/usr/bin/true", unit, flags=re.MULTILINE))
     environ = {"SYSTEMD_UNIT_PATH": f"{tmp_path}:/lib/systemd/system", "PATH": "/usr/bin:/bin"}
     verify = ["systemd-analyze", "verify", *sorted(units)]
@@ -111,7 +111,7 @@ def test_second_boot_and_successor_keep_the_state(account: Account, control_plan
     assert len(account.state["signals"]) == 1, "a later boot is not waited for"
     assert control_plane.file("/etc/fstab").read_text().count(STATE) == 1
 
-    # Terminated: EC2 lets the volume go while its successor already boots.
+    # The machine is terminated: EC2 releases the volume while the successor already boots.
     account.volume_is("in-use", control_plane.instance, then=[("in-use", control_plane.instance), ("available", "None")])
     boot = successor.first_boot()
     assert boot.code == 0, boot.console
@@ -123,7 +123,7 @@ def test_second_boot_and_successor_keep_the_state(account: Account, control_plan
 
 @pytest.mark.parametrize("deploy", [True, False])
 def test_a_first_boot_that_failed_is_tried_again(account: Account, successor: Machine, deploy: bool) -> None:
-    """As after a terminated machine that let its volume go late, and the tokens' service was away after that."""
+    """For example: a terminated machine releases its volume late, and after that the tokens' service is unavailable."""
     successor.settings["DEADLINE_SECONDS"] = "0"
     account.set(no_deploy=not deploy, secrets={})
     account.volume_is("in-use", "i-0ther")
@@ -139,7 +139,7 @@ def test_a_first_boot_that_failed_is_tried_again(account: Account, successor: Ma
 
 
 def test_what_comes_late_is_waited_for(account: Account, control_plane: Machine) -> None:
-    """All in one boot: the volume, files of the bucket, and who keeps secrets."""
+    """One boot waits for the volume, files of the bucket, and the service that keeps secrets."""
     account.set(absent_downloads=3, refused_writes=2)
     account.volume_is("creating", then=[("creating", "None"), ("available", "None")])
     boot = control_plane.first_boot()
@@ -217,7 +217,7 @@ def test_nodes_whose_machine_is_gone_are_forgotten(running: Running) -> None:
 
 
 def restore(account: Account, machine: Machine, name: str = "", *options: str) -> Boot:
-    """Of a snapshot that is in the bucket."""
+    """Puts a snapshot into the bucket, if `name` is given, and runs restore.sh."""
     folder = account.folder / "bucket/data/cluster/snapshots"
     folder.mkdir(parents=True, exist_ok=True)
     if name:
@@ -229,7 +229,7 @@ def test_restore(running: Running) -> None:
     account, control_plane = running
     assert "made by" in account.on_the_volume("cat /db/etcd/content")
     assert restore(account, control_plane).sentence == "there is no snapshot in s3://data/cluster/snapshots/ yet"
-    for _ in range(2):  # Twice: the mark that k3s leaves does not stop the second.
+    for _ in range(2):  # Twice: the mark that k3s leaves does not stop the second restore.
         done = restore(account, control_plane, "snapshot-1.zip")
         assert done.code == 0, done.console
         assert done.sentence.startswith("paddle's control plane is ready")
@@ -258,13 +258,13 @@ def test_a_restore_that_ended_halfway_begins_no_empty_cluster(running: Running, 
     torn = restore(account, control_plane, "torn")
     assert torn.code == 1 and "k3s could not restore torn" in torn.sentence
 
-    # Whoever reboots the machine then, or its monthly timer.
+    # Somebody then reboots the machine, or its monthly timer runs the boot script.
     again = control_plane.reboot()
     assert again.code == 1
     assert "has served before, but holds no etcd database" in again.sentence
     assert account.on_the_volume("cat /db/etcd/content") == ""
 
-    # Or the machine that takes its place: it refuses likewise, and has by then all that the restore needs.
+    # Or another machine takes its place: it refuses likewise, and by then has all that the restore needs.
     account.volume_is("available")
     successor = Machine(account, tmp_path, "i-2", "control-plane")
     assert "has served before, but holds no etcd database" in successor.first_boot().sentence
@@ -273,7 +273,7 @@ def test_a_restore_that_ended_halfway_begins_no_empty_cluster(running: Running, 
 
 
 def test_marks_that_a_machine_did_not_live_to_write(running: Running) -> None:
-    """A file that was made and not yet written is empty on the disk that the next machine gets."""
+    """A file that was created but not yet written is empty on the disk that the next machine gets."""
     account, control_plane = running
     marks = " ".join(f"{STATE}/{name}" for name in ("cluster-name", "private-address", "distribution-version"))
     assert control_plane.by_hand(f"truncate -s 0 {marks}").code == 0

@@ -46,7 +46,7 @@ def test_control_plane_that_has_not_come_up_or_does_not_answer(account: Account,
 
 
 def test_settings_that_are_not_there_whole(node: Machine) -> None:
-    """A power cut while cloud-init wrote them."""
+    """As after a power cut while cloud-init wrote the settings."""
     assert node.first_boot().code == 0
     settings = node.file("/etc/paddle-cluster/environment")
     whole = settings.read_text()

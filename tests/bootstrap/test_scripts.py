@@ -1,4 +1,4 @@
-"""What can be said of the boot scripts without booting: tools find nothing wrong, and README.md names every variable."""
+"""What holds for the boot scripts without booting: tools find nothing wrong, and README.md names every variable."""
 
 import re
 import shutil
@@ -34,7 +34,7 @@ def test_readme_has_every_variable_for_its_role(rendered: Any) -> None:
 
 @pytest.mark.slow
 def test_pods_of_nobodys_job_are_kept_from_the_machines_role() -> None:
-    """The policy leaves out exactly the pods that the charts' own policies select, and what those let the data job reach."""
+    """The policy excludes exactly the pods that the charts' own policies select, and what those let the data job reach."""
     from k8s_charts.names import PART_OF
     from k8s_charts.pods.network import RULES
 
@@ -61,13 +61,13 @@ def test_manifests_are_what_kubernetes_knows() -> None:
 
 @pytest.mark.slow
 def test_each_call_of_the_aws_cli_is_one_that_aws_knows() -> None:
-    """Its options, and the fields of its --query, by the models that the CLI is made from; `aws s3` and a login are its own."""
+    """The models that the CLI is built from have all options and --query fields; `aws s3` and a login are the CLI's own."""
     import jmespath
     from botocore import xform_name
     from botocore.session import get_session
 
     def like(shape: Any, depth: int = 0) -> Any:
-        """An answer of this shape, with one of everything."""
+        """Returns an answer of this shape, with one of everything."""
         if shape.type_name == "structure":
             return {name: like(member, depth + 1) for name, member in shape.members.items()} if depth < 8 else {}
         return [like(shape.member, depth + 1)] if shape.type_name == "list" else "something"
@@ -77,7 +77,7 @@ def test_each_call_of_the_aws_cli_is_one_that_aws_knows() -> None:
     calls = re.findall(r"\baws (ec2|secretsmanager|cloudformation|s3api) ([a-z-]+)(.*)", text)
     assert len(calls) >= 7
     for service, operation, rest in calls:
-        # `s3api` is how the CLI calls the service itself, `s3` being commands of its own.
+        # The CLI's name for the service itself is `s3api`; `s3` has the CLI's own commands.
         model = get_session().get_service_model(service.removesuffix("api"))
         described = model.operation_model({xform_name(name, "-"): name for name in model.operation_names}[operation])
         given = set(re.findall(r" --([a-z-]+)", rest.split("|")[0]))

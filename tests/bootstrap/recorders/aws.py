@@ -1,7 +1,7 @@
-"""A recorder for the AWS CLI on a machine under test: it notes each call, and answers from the account's folder.
+"""A recorder for the AWS CLI on a machine under test: it records each call, and answers from the account's folder.
 
-Limits: it knows only the calls below, and of --query only that the answer has the form that the query asks for; it checks no
-permission; it is no test of AWS. Attaching a volume makes its device appear at once, under the name that Amazon Linux gives it.
+Limits: it knows only the calls below; it evaluates no --query, but its answers have the form that the query asks for; it checks
+no permissions and does not test AWS. An attached volume's device appears at once, under the name that Amazon Linux gives it.
 """
 
 import json
@@ -14,7 +14,7 @@ ACCOUNT = Path("/account")
 
 
 def refuse(code: str, message: str) -> None:
-    """As the AWS CLI says it."""
+    """Prints an error as the AWS CLI does, and exits."""
     print(f"\nAn error occurred ({code}) when calling the operation: {message}", file=sys.stderr)
     sys.exit(254)
 
@@ -67,7 +67,7 @@ def answer(state: dict, call: list[str]) -> None:
             if option(rest, "--volume-ids") != volume["id"]:
                 refuse("InvalidVolume.NotFound", f"The volume '{option(rest, '--volume-ids')}' does not exist.")
             print(volume["holder"])
-            # What time would do to a volume: next answers, one a look.
+            # How the volume changes over time: each look moves on to the next answer.
             if volume["then"]:
                 volume["state"], volume["holder"] = volume["then"].pop(0)
         case ["ec2", "attach-volume", *rest]:

@@ -1,8 +1,8 @@
-"""A recorder for k3s on a machine under test: it writes the files that its callers read, and notes how it was started.
+"""A recorder for k3s on a machine under test: it writes the files that its callers read, and records how it was started.
 
 Limits: no Kubernetes runs. `server` writes what the real one leaves on disk (a CA, its token with the CA's hash, a
-kubeconfig, a database) and ends at once, as if it ran on; "ready" is that it was started on this boot. Its kubectl
-answers the few questions that the scripts ask. Config keys are held against k3s's own list by `Machine.k3s_settings`.
+kubeconfig, a database) and exits at once, as if it kept running; "ready" means that it was started on this boot. Its
+kubectl answers the few questions that the scripts ask. `Machine.k3s_settings` checks config keys against k3s's own list.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def server(arguments: list[str]) -> None:
         snapshot = next(each for each in arguments if each.startswith("--cluster-reset-restore-path=")).split("=")[1]
         if "broken" in snapshot:
             sys.exit(f"snapshot {snapshot} has no valid checksum")
-        # The real one puts its member's name there first.
+        # The real k3s writes its member's name there first.
         database.mkdir(exist_ok=True)
         database.rename(STATE / f"db/etcd-old-{len(list(database.parent.iterdir()))}")
         if "torn" in snapshot:

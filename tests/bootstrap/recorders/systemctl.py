@@ -1,8 +1,8 @@
-"""A recorder for systemctl on a machine under test: it notes each call, and runs what a k3s unit starts. As udevadm, dnf or
-journalctl it says yes.
+"""A recorder for systemctl on a machine under test: it records each call, and runs what a k3s unit starts. Called as udevadm,
+dnf or journalctl, it succeeds.
 
-Limits: no systemd. Of a k3s unit it honours ExecStart and AssertPathIsMountPoint, in the foreground; the boot's own unit is left
-to `Machine`; timers never come due; nothing shows that Amazon Linux's kernel has the modules.
+Limits: no systemd runs. A k3s unit's ExecStart and AssertPathIsMountPoint are honoured, in the foreground; the boot's own unit
+is left to `Machine`; timers never fire; nothing shows that Amazon Linux's kernel has the modules.
 """
 
 import json
