@@ -31,13 +31,13 @@ def _job(**settings: Any) -> TrainingJob:
 
 @pytest.fixture(scope="session")
 def job() -> Callable[..., TrainingJob]:
-    """A job of three trainers, with the given settings put over it."""
+    """A function that makes a job of three trainers, overridden by the given settings."""
     return _job
 
 
 @pytest.fixture(scope="session")
 def made() -> Callable[..., Documents]:
-    """The documents of such a job."""
+    """A function that makes the documents of such a job."""
 
     def make(**settings: Any) -> Documents:
         return documents(_job(**settings), OUTPUTS, "image")

@@ -1,4 +1,4 @@
-"""What a user does after a change of job.yaml: apply again. Kubernetes refuses to change some fields, so names have to."""
+"""After a change of job.yaml a user applies again. Kubernetes refuses to change some fields, so names have to change instead."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,18 +17,18 @@ Documents = list[dict[str, Any]]
 
 
 CHANGEABLE = {"activeDeadlineSeconds", "backoffLimit", "parallelism", "suspend", "ttlSecondsAfterFinished"}
-"""Of a Job's spec."""
+"""Fields of a Job's spec that an API server lets change."""
 
 
 def frozen(document: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a document that an API server refuses to change; a claim's size too: one of our class may not grow."""
+    """Returns the fields that an API server refuses to change. A claim's size is one: our storage class allows no growth."""
     fields = document.get("data" if document["kind"] == "ConfigMap" else "spec", {})
     kinds = ("Job", "PersistentVolume", "PersistentVolumeClaim", "ConfigMap")
     return {key: value for key, value in fields.items() if key not in CHANGEABLE} if document["kind"] in kinds else {}
 
 
 def refused(before: Documents, after: Documents) -> Iterator[str]:
-    """Objects that both have under one name, and that an API server would refuse to change."""
+    """Yields the objects that have the same name in both, and that an API server would refuse to change."""
     named = {(d["kind"], d["metadata"]["name"]): d for d in before}
     for document in after:
         old = named.get((document["kind"], document["metadata"]["name"]))
@@ -59,7 +59,7 @@ def test_a_replaced_file_system_or_access_point_is_another_claim(
 
 def test_changed_data_is_a_new_training_job_whose_trainers_wait_for_it(made: Callable[..., Documents]) -> None:
     def jobs(found: Documents) -> tuple[set[str], set[str]]:
-        """The names of the Jobs, and which data job they name to their pods."""
+        """Returns the names of the Jobs, and of the data job that they name to their pods."""
         jobs = [d for d in found if d["kind"] == "Job"]
         variables = [v for job in jobs for v in job["spec"]["template"]["spec"]["containers"][0]["env"]]
         named = [v["value"] for v in variables if v["name"] == "PADDLE_NODE_DATA_JOB"]

@@ -1,4 +1,4 @@
-"""Our charts and cluster in a stranger's CDK app: what is not known before deployment is a token and comes out as a reference."""
+"""Our charts and cluster in a stranger's CDK app: a value unknown before deployment is a token and comes out as a reference."""
 
 import json
 import re
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 
 
 def manifests(job: TrainingJob, *, more: bool = False) -> str:
-    """All manifests of a stranger's stack with our cluster, a file system and a bucket of their own; with `more` one bucket more.
+    """Returns all manifests of a stranger's stack with our cluster, their own file system and bucket; `more` adds a bucket.
 
-    As text, references as {"Ref"} and {"Fn::GetAtt"}.
+    They are text, with references as {"Ref"} and {"Fn::GetAtt"}.
     """
     stack = cdk.Stack(cdk.App(), "Stranger")
     if more:
@@ -49,7 +49,7 @@ def manifests(job: TrainingJob, *, more: bool = False) -> str:
 
 @pytest.mark.parametrize(("kind", "field"), [("efs", "volumeHandle"), ("nfs", "server")])
 def test_tokens_come_out_as_references(kind: str, field: str, job: Callable[..., TrainingJob]) -> None:
-    # A `$` of the user's is escaped for the kubelet; the one that a token begins with stays whole.
+    # A user's `$` is escaped for the kubelet; the `$` that begins a token is not.
     text = manifests(job(volume={"kind": kind}, data={"source": "corpora/a$b.tsv"}))
     assert "Token[" not in text
     assert "$$b.tsv" in text
@@ -58,7 +58,7 @@ def test_tokens_come_out_as_references(kind: str, field: str, job: Callable[...,
     assert all(set(part) <= {"Ref", "Fn::GetAtt"} for part in references.values())
     assert any(before.endswith(f'"{field}":"') for before in references), references
     assert any(before.endswith("s3://") for before in references), references
-    # A replaced access point or file system is another volume and claim: what cannot be hashed yet stands in their names.
+    # A replaced access point or file system needs another volume and claim: values that cannot be hashed yet are in their names.
     assert re.search(r'"name":"paddle\.words-[0-9a-f]{8}-$', next(b for b in references if '"name":"paddle.words' in b))
 
 

@@ -83,7 +83,7 @@ def test_without_a_cluster_manifests_hold_placeholders_and_diff_shows_what_would
     changed = run("paddle-aws", "manifests", "--diff", folder=clone)
     assert changed.returncode == 1
     lines = [line for line in changed.stdout.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    # The number of passes, and the names of the Job and its settings, because neither can change: nothing else.
+    # Only the number of passes changes, and the names of the Job and of its settings, because both are immutable.
     passes = [line for line in lines if "PASSES" in line]
     assert passes == ['-  PADDLE_NODE_PASSES: "5"', '+  PADDLE_NODE_PASSES: "7"']
     assert len(lines) == 8

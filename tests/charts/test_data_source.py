@@ -1,4 +1,4 @@
-"""Where a job's data comes from: what is uploaded, what the data job reads by itself, and what each pod sees of the volume."""
+"""Where a job's data comes from: what is uploaded, what the data job reads on its own, and what each pod sees of the volume."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ TABLES = yaml.safe_load(Path(__file__).with_name("data_sources.yaml").read_text(
 
 
 def only(found: list[dict[str, Any]], kind: str, component: str) -> dict[str, Any]:
-    """The one document of a kind for a component."""
+    """Returns the one document of a kind for a component."""
     (one,) = (d for d in found if d["kind"] == kind and d["metadata"]["labels"]["app.kubernetes.io/component"] == component)
     return one
 
@@ -62,7 +62,7 @@ def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
 @pytest.mark.parametrize("volume", [{}, {"kind": "nfs"}])
 def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(volume: dict[str, Any], made: Made) -> None:
     def copies(component: str, source: str = "words", **settings: Any) -> tuple[str, bool, dict[str, str]]:
-        """Where the copy lies, whether the pod may only read it, and the container's variables."""
+        """Returns where the copy lies, whether the pod may only read it, and the container's variables."""
         data = {"source": f"s3://corpus/{source}", "shared": True}
         found = made(data=data, command=["train"], mode="collective", volume=volume, **settings)
         pod = only(found, "Job", component)["spec"]["template"]["spec"]
@@ -80,7 +80,7 @@ def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(volume: dict
 
 @pytest.mark.parametrize(("mode", "there", "code", "said"), TABLES["made"])
 def test_who_makes_the_jobs_folder_says_why_it_cannot(mode: int, there: list[str], code: int, said: str, made: Made) -> None:
-    """As user 1000, in a folder that belongs to another user, as on an NFS server; only root can play that."""
+    """Runs as user 1000 in a folder that belongs to another user, as on an NFS server. Only root can set this up."""
     if os.getuid() != 0:
         pytest.skip("only root can be another user")
     job = made(volume={"kind": "nfs", "folder": "team", "mount_path": "/v"})[-1]

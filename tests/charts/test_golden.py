@@ -1,10 +1,10 @@
-"""Whole manifests as a reviewer reads them: any change of output is a change of a file in golden/.
+"""Whole manifests as a reviewer reads them: any change of the output changes a file in golden/.
 
-UPDATE_GOLDEN=1 pytest tests/charts/test_golden.py   writes them anew; read the difference before committing it.
+`UPDATE_GOLDEN=1 pytest tests/charts/test_golden.py` rewrites them; read the diff before you commit it.
 
-Each golden document fits Kubernetes' own schema, or our definition of PaddleJob; none refers to what nobody makes, for which a
-cluster would wait, and checkov, a reviewer of manifests that nobody here has tuned, finds nothing but what security_review.yaml
-explains. A real API server takes them, and lets their pods in, in tests/operations/test_real_cluster.py.
+Each golden document fits Kubernetes' own schema, or our definition of PaddleJob. None refers to an object that nothing creates,
+for which a cluster would wait. checkov, a reviewer that nobody here has tuned, finds only what security_review.yaml explains.
+In tests/operations/test_real_cluster.py a real API server accepts the documents and admits their pods.
 """
 
 import json
@@ -38,7 +38,7 @@ OTHER_OUTPUTS = {
     "instance-profile": {"data_job_credentials": "instance-profile", "region": "eu-central-1", "kubernetes_version": "1.34"},
     "auto-mode-efa": {"auto_mode": "{}"},
 }
-"""What a cluster's outputs say that differs from the other cases'."""
+"""Cluster outputs of a case that differ from those of the other cases."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -57,14 +57,14 @@ GOLDEN = sorted((HERE / "golden").glob("*.yaml"))
 
 
 def templates(document: Document) -> list[Document]:
-    """The templates of every pod that a document leads to."""
+    """Returns the templates of all pods that a document leads to."""
     spec = document.get("spec", {})
     holders = [spec, *(spec.get(role, {}) for role in ("ps", "worker") if document["kind"] == "PaddleJob")]
     return [holder["template"] for holder in holders if "template" in holder]
 
 
 def faults(documents: list[Document]) -> Iterator[str]:
-    """Documents that have to fit each other."""
+    """Yields what does not fit between documents that refer to each other."""
     by_kind: dict[str, dict[str, Document]] = {}
     for document in documents:
         by_kind.setdefault(document["kind"], {})[document["metadata"]["name"]] = document
@@ -112,7 +112,7 @@ CUSTOM = ("PaddleJob", "PodGroup")
 
 @cache
 def valid(document: str, version: str) -> bool:
-    """Whether a document fits; jobs share many, and a look takes a tenth of a second."""
+    """Returns whether a document fits. Results are cached: jobs share many documents, and a check takes a tenth of a second."""
     found: str = kubernetes_validate.validate(json.loads(document), version, strict=True)
     return found == version
 
@@ -125,13 +125,13 @@ def test_documents_fit_each_other_and_the_strict_schema_of_each_version_that_eks
         if document["kind"] not in CUSTOM:
             assert all(valid(json.dumps(document), version) for version in ("1.34", "1.35", "1.36"))
     trainings = [d for d in documents if d["kind"] == "Job" and d["metadata"]["labels"][COMPONENT] == "trainer"]
-    # And the Job that `paddle-aws evaluate` makes from it.
+    # Include the Job that `paddle-aws evaluate` makes from each training Job.
     documents += [evaluation.job(d, f"{d['metadata']['name']}-evaluate") for d in trainings]
     assert list(faults(documents)) == []
 
 
 def closed(schema: Any) -> Any:
-    """The schema as an API server takes it, which drops what a structural schema does not name."""
+    """Returns the schema as an API server applies it: the server drops what a structural schema does not name."""
     if not isinstance(schema, dict):
         return schema
     found = {key: closed(value) for key, value in schema.items()}

@@ -25,7 +25,7 @@ SPECIAL = [
     "&a", "*a", "!t", "|", ">", "%", "@", "`", "?", ":", "---", "...", "--flag", "--flag=a b", "$", "$$", "$$$", "$(JOB_NAME)", "$$(JOB_NAME)",
     "$(", "$()", "$(NO_SUCH)", "${HOME}", "$é", "`id`", ";rm -rf /", "a\u0085b", "\u2028", "\ufeff", "é", "训练", "\U0001f680", "\x07", "\x7f", "x" * 5000,
 ]  # fmt: skip
-# Everything but NUL, which no process can be given, and lone surrogates, which no UTF-8 file can hold.
+# Everything but NUL, which cannot be passed to a process, and lone surrogates, which no UTF-8 file can hold.
 TEXT = st.one_of(
     st.sampled_from(SPECIAL), st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 )
@@ -35,7 +35,7 @@ FACTS = PodFacts("pod", "paddle", {}, {}, "10.0.0.1", "default")
 
 
 def containers(job: TrainingJob, outputs: ClusterOutputs, folder: Path) -> dict[str, dict[str, Any]]:
-    """What each kind of pod's container runs and is told, as a rehearsal makes it of the written files: as the kubelet does."""
+    """Returns each component's command, arguments and variables, as a rehearsal, like the kubelet, makes them from the files."""
     found = read(load(write(job, outputs, "image", folder)))
     templates = [one.template for one in found.jobs] + [role.template for one in found.paddle_jobs for role in one.roles.values()]
     made = {}
@@ -54,7 +54,7 @@ def test_any_text_survives_our_yaml(value: dict[str, Any]) -> None:
 
 
 def test_a_yaml_1_2_reader_agrees(tmp_path: Path) -> None:
-    """cdk8s reads with npm's `yaml`, another parser with YAML 1.2's rules."""
+    """cdk8s reads with npm's `yaml`, a different parser that follows YAML 1.2."""
     document = {"apiVersion": "v1", "values": SPECIAL, **{f"key{value}": value for value in SPECIAL}}
     path = tmp_path / "document.yaml"
     path.write_text(dump([document]), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""docs/ says of cluster.yaml and job.yaml what the settings say.
+"""docs/ describes cluster.yaml and job.yaml as the settings do.
 
-The JSON Schemas are for editors, which complete and check both files by them; cluster-settings.md is for people.
+Editors complete and check both files with the JSON Schemas; cluster-settings.md is for people.
 """
 
 import json
@@ -27,7 +27,7 @@ choice; a setting without a value is unset.
 
 
 def texts() -> dict[str, str]:
-    """Each file of docs/ by its name."""
+    """Returns the text of each generated file of docs/ by its name."""
     specs: dict[str, type[Settings]] = {"cluster.schema.json": ClusterSpec, "job.schema.json": TrainingJob}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schemas = {name: {**head, **spec.model_json_schema()} for name, spec in specs.items()}
@@ -53,7 +53,7 @@ def _lines(group: dict[str, Any], groups: dict[str, Any], indent: str) -> Iterat
 
 
 def _inside(field: dict[str, Any], groups: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """The group of settings that a setting holds, and the name that stands between them."""
+    """Returns the group of settings that a setting holds, and the name that stands between them, if any."""
     for choice in (field, *field.get("anyOf", ())):
         if "$ref" in choice:
             return groups[choice["$ref"].rpartition("/")[2]], ""

@@ -1,7 +1,7 @@
-"""Our output beside the manifests that the tutorials and the PaddleJob guide print, field by field.
+"""Compares our output, field by field, with the manifests that the tutorials and the PaddleJob guide print.
 
-Every field of theirs is in ours with the same value, or is named with the reason why not; every field of ours that theirs lacks
-is covered by a named reason too (*_differences.yaml). A reason that is needed no more fails as well.
+Every field of theirs is in ours with the same value, or is listed with the reason why not. Every field of ours that theirs lack
+is covered by a listed reason too (*_differences.yaml). A reason that is no longer needed fails as well.
 """
 
 import re
@@ -22,10 +22,10 @@ HERE = Path(__file__).parent
 IMAGE = "image@sha256:" + "0" * 64
 EXAMPLES = HERE.parents[1] / "examples"
 TUTORIALS = {"kubernetes-on-aws": "000", "distributed-training": "003", "aws-recommendation": "004"}
-"""Our job file, and the tutorial's manifests."""
+"""Our job files, and the tutorials' manifests for them."""
 Document = dict[str, Any]
 
-# Lists whose items have a name are compared by it, in any order.
+# Lists whose items have a name: compared by name, in any order.
 _NAMED = {"env", "ports", "volumeMounts", "volumes", "containers"}
 # Compared as a whole: their inner structure is ours alone.
 _WHOLE = {"command", "securityContext", "resources", "livenessProbe", "startupProbe", "topologySpreadConstraints", "tolerations",
@@ -49,7 +49,7 @@ def fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def unexplained(kind: str, printed: Document, made: Document, reasons: Document, used: set[str]) -> Iterator[str]:
-    """The fields that differ without a named reason; those that were needed are added to `used`."""
+    """Yields the fields that differ without a named reason. Adds the reasons that were needed to `used`."""
     theirs, ours = dict(fields(printed, kind)), dict(fields(made, kind))
     for path, value in theirs.items():
         if path in ours and ours[path] == value:
@@ -74,7 +74,7 @@ def by_kind(found: list[Document]) -> dict[str, Document]:
         if kind == "Job":
             container = document["spec"]["template"]["spec"]["containers"][0]
             kind = "Job:data" if "data" in container["name"] else "Job:train"
-            # One name for the data job's container, so that its fields meet.
+            # One name for each Job's container, so that its fields can be compared.
             container["name"] = "paddle-data" if kind == "Job:data" else "trainer"
         kinds[kind] = document
     return kinds

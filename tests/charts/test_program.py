@@ -1,4 +1,4 @@
-"""A program of the user's own: from a folder or a commit to the variable that names its archive, or to one sentence."""
+"""A user's own program: from a folder or a commit to the variable that names its archive, or to a refusal in one sentence."""
 
 import hashlib
 import os
@@ -28,7 +28,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with a subfolder, a link, a script, an ignored file and one that git does not know yet."""
+    """A checkout with a subfolder, a link, a script, an ignored file and an untracked file."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "mine"
     (folder / "tools" / "__pycache__").mkdir(parents=True)
@@ -61,7 +61,7 @@ def archive(job: TrainingJob) -> ProgramArchive:
 
 
 def told(job: TrainingJob, outputs: ClusterOutputs) -> list[str | None]:
-    """Which archive the data job's and the trainers' containers are told."""
+    """Returns the archive named to each container, of the data job and of the trainers."""
     jobs = [document for document in documents(job, outputs, "image") if document["kind"] == "Job"]
     env = [{one["name"]: one.get("value") for one in job["spec"]["template"]["spec"]["containers"][0]["env"]} for job in jobs]
     return [each.get(contract.Variable.PROGRAM_ARCHIVE) for each in env]
@@ -88,7 +88,7 @@ def test_a_folder_reaches_the_pod_as_its_checkout_is(program: Path, tmp_path: Pa
     program_archive.unpack(folder, digest, place)
     assert not (place / "leftover").exists() and (place / "tools" / "train.py").read_text() == "print('one')\n"
 
-    # Elsewhere, at another time, by another user: the same name.
+    # The same files have the same name at another time.
     os.utime(program / "new.py", (1, 1))
     assert archive(parsed(tmp_path, MINE)).digest == digest
     (program / "new.py").write_text("three\n")
@@ -113,7 +113,7 @@ def test_a_commit_is_fetched_once_and_then_read_without_network(program: Path, t
     with pytest.raises(SettingError, match=f"program.folder is none: commit {commit} has no such folder"):
         parsed(tmp_path, settings | {"folder": "none"})
 
-    # Somebody worked in the cache: that is no longer the commit.
+    # Somebody changed the cache: it no longer holds the commit.
     (fetched.root / "run.sh").write_text("changed")
     with pytest.raises(SettingError, match=r"program.commit cannot be read: git says fatal: "):
         TrainingJob.load(file, fetch=True)
@@ -176,7 +176,7 @@ def test_what_the_folder_holds_is_refused(program: Path, tmp_path: Path, monkeyp
     ("file", "content", "refused"),
     [
         ("train.py", b"\xff\xfe", "only readable UTF-8 text"),
-        # What `kubectl apply` writes to an annotation is JSON, and escaped by Go: 60,000 of these are 360,000 bytes.
+        # `kubectl apply` writes JSON, escaped by Go, to an annotation: 60,000 of these become 360,000 bytes.
         ("train.py", b"<" * 60_000, "250000 are allowed"),
         ("pkg/train.py", b"pass", "a ConfigMap holds files only"),
     ],

@@ -1,4 +1,4 @@
-"""One emulator a module: it starts in half a second, its account is empty but for AWS's own default VPC."""
+"""One emulator per module: it starts in half a second, and its account is empty except for AWS's own default VPC."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
 PARTS = [Path(__file__).parent / "parts" / "refusals.py"]
-"""What a rehearsal never meets: it deploys once, changes nothing, and looks nothing up."""
+"""Refusals that a rehearsal never meets: it deploys once, changes nothing, and looks nothing up."""
 Deploy = Callable[..., dict[str, Any]]
 
 
@@ -26,8 +26,8 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 @pytest.fixture
 def deploy(cloud: Cloud) -> Iterator[Deploy]:
-    """`deploy(name, template)` makes or changes a stack by boto3, and returns it as it then is, with what its events say;
-    deleted afterwards, the last one first.
+    """`deploy(name, template)` creates or updates a stack with boto3. Returns its new state, with its events' reasons.
+    The stacks are deleted afterwards, the last one first.
     """
     api = cloud.client("cloudformation")
     made: list[str] = []
@@ -47,7 +47,7 @@ def deploy(cloud: Cloud) -> Iterator[Deploy]:
 
 
 def settled(api: Any, name: str) -> dict[str, Any]:
-    """A stack as it is when its operation has ended; {} when it is gone. A Lambda function's part goes on behind a call."""
+    """Returns a stack once its operation has ended; {} if it is gone. A Lambda function's part continues after the call."""
     while True:
         found: dict[str, Any] = {stack["StackName"]: stack for stack in api.describe_stacks()["Stacks"]}.get(name, {})
         if not found.get("StackStatus", "").endswith("_IN_PROGRESS"):

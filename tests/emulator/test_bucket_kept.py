@@ -1,5 +1,5 @@
-"""What a change of `retain` does to a bucket's objects: nothing, in both directions, also where the change fails. Only the end
-of the stack deletes them, and only with DESTROY."""
+"""A change of `retain` does nothing to a bucket's objects, in either direction, even if the change fails. Only the end of the
+stack deletes them, and only with DESTROY."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEPT, LOST = RemovalPolicy.RETAIN, RemovalPolicy.DESTROY
 
 
 def template(policy: RemovalPolicy, fails: bool = False) -> dict[str, Any]:
-    """A bucket with a removal policy; with `fails` the last of its stack's resources is refused."""
+    """Returns the template of a bucket with a removal policy. With `fails`, the last of the stack's resources is refused."""
     app = App()
     stack = Stack(app, "Theirs", synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False))
     bucket = DataBucket(stack, "Bucket", removal_policy=policy)

@@ -1,4 +1,4 @@
-"""The emulator's folder knows nothing of this project: copied alone, it serves a CDK app of somebody else."""
+"""The emulator's folder does not depend on this project: copied alone, it serves somebody else's CDK app."""
 
 import json
 import os

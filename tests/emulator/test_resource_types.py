@@ -1,6 +1,6 @@
-"""What the emulator refuses as AWS does: deployed by a template, deleted again. What it makes: test_variants.py.
+"""The emulator refuses what AWS refuses, in templates that are deployed and deleted again. test_variants.py has what it makes.
 
-Templates go straight to the emulator's CloudFormation: no cdk, so that these are quick.
+Templates go straight to the emulator's CloudFormation, without cdk, so that these tests are quick.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def test_what_aws_refuses_fails_the_stack(deploy: Deploy, row: dict[str, Any]) -
 
 
 def why_not_deleted(cloud: Cloud, name: str) -> str:
-    """The reasons of a delete that fails."""
+    """Deletes a stack, which must fail. Returns the reasons."""
     cloudformation = cloud.client("cloudformation")
     cloudformation.delete_stack(StackName=name)
     assert cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"] == "DELETE_FAILED"

@@ -1,7 +1,7 @@
-"""Each kind of cluster that cluster.yaml can describe, by the real cdk against the emulator: made, changed, unmade.
+"""The real cdk creates, changes and destroys each kind of cluster that cluster.yaml can describe, against the emulator.
 
-What was asked for is looked up in the services by boto3; a stack's status counts for nothing here. One emulator a test,
-so that they run side by side.
+The tests look up in the services, with boto3, what was asked for; a stack's status is no proof. Each test has its own
+emulator, so that tests run in parallel.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def merged(settings: Settings, change: Settings) -> Settings:
 
 @dataclass
 class Life:
-    """One cluster's life in an account of its own."""
+    """One cluster's life in its own account."""
 
     cloud: Cloud
     config: Path
@@ -62,7 +62,7 @@ class Life:
         return int(line.split()[-1])
 
     def change(self, **change: Any) -> None:
-        """A change of the settings that diff sees before it is deployed, and no longer sees after it."""
+        """Deploys a change of the settings. `cdk diff` sees the change before the deploy, and no longer after it."""
         assert self.differing_stacks() == 0
         self.settings = merged(self.settings, change)
         self.write()
@@ -75,17 +75,17 @@ class Life:
         return {stack["StackName"]: stack["StackStatus"] for stack in found}
 
     def end(self) -> set[tuple[str, str]]:
-        """Destroy; (service, kind) of what is left."""
+        """Destroys the cluster. Returns (service, type) of the resources that are left."""
         self.cloud.destroy(self.config)
         return {(resource.service, resource.type) for resource in self.cloud.inventory() - self.before}
 
 
 @pytest.fixture
 def begin(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Life]:
-    """`begin(file, prepare)`: an account, prepared by hand, in which the settings of `file` are deployed."""
+    """`begin(file, prepare)` makes an account, prepares it by hand, and deploys the settings of `file` in it."""
 
     def begun(file: Path, prepare: Callable[[Cloud, Settings], None] = lambda cloud, settings: None, deploy: bool = True) -> Life:
-        # The synthesized templates are validated by the tests of the stacks: here that would be half of the time.
+        # The stacks' tests validate the synthesized templates: here that would take half of the time.
         cloud = Cloud(project=PROJECT, state=tmp_path / "state", parts=PARTS, extra={"CDK_VALIDATION": "false"})
         cloud.__enter__()
         request.addfinalizer(cloud.__exit__)
@@ -109,7 +109,7 @@ def node_groups(cloud: Cloud, cluster: str) -> dict[str, Any]:
 
 
 def user_data(cloud: Cloud) -> list[str]:
-    """Of the newest version of each launch template."""
+    """Returns the user data of the newest version of each launch template."""
     ec2 = cloud.client("ec2")
     ids = [each["LaunchTemplateId"] for each in ec2.describe_launch_templates()["LaunchTemplates"]]
     found = [ec2.describe_launch_template_versions(LaunchTemplateId=one, Versions=["$Latest"]) for one in ids]
@@ -117,11 +117,11 @@ def user_data(cloud: Cloud) -> list[str]:
 
 
 KEPT = {("s3", "bucket"), ("efs", "file system"), ("kms", "key"), ("ecr", "repository")}
-"""What `retain: true` keeps, and nothing else."""
+"""Exactly what `retain: true` keeps."""
 
 
 def seen(life: Life) -> dict[str, Any]:
-    """What the services tell of a cluster."""
+    """Returns what the services say about a cluster."""
     cloud, cluster, outputs = life.cloud, life.outputs["ClusterName"], life.outputs
     ec2, efs, eks = cloud.client("ec2"), cloud.client("efs"), cloud.client("eks")
     in_vpc = [{"Name": "vpc-id", "Values": [outputs["VpcId"]]}]
@@ -161,7 +161,7 @@ def test_a_life(begin: Callable[..., Life], row: dict[str, Any]) -> None:
 
 
 def theirs(cloud: Cloud, settings: Settings) -> None:
-    """A VPC, a key, a bucket, a file system, a cluster and a zone that somebody else has made: theirs.yaml."""
+    """Creates somebody else's VPC, key, bucket, file system, cluster and zone (theirs.yaml), and names them in `settings`."""
     cloudformation = cloud.client("cloudformation")
     cloudformation.create_stack(StackName="theirs", TemplateBody=Path(__file__).with_name("theirs.yaml").read_text())
     made = settled(cloudformation, "theirs")
@@ -178,7 +178,7 @@ def theirs(cloud: Cloud, settings: Settings) -> None:
 
 
 def test_existing_network_key_bucket_and_file_system(begin: Callable[..., Life]) -> None:
-    """Theirs is used, completed where asked, and still there afterwards."""
+    """Their resources are used, completed where asked, and still there afterwards."""
     life = begin(VARIANTS / "existing.yaml", theirs)
     cloud, settings = life.cloud, life.settings
     assert life.outputs["VpcId"] == settings["network"]["existing"]["id"]
@@ -198,7 +198,7 @@ def test_existing_network_key_bucket_and_file_system(begin: Callable[..., Life])
 
 
 def test_an_existing_cluster(begin: Callable[..., Life]) -> None:
-    """Storage and nodes beside somebody's cluster and zone."""
+    """Storage and nodes are deployed beside somebody's cluster and zone."""
     life = begin(VARIANTS / "borrowed-cluster.yaml", theirs)
     cloud = life.cloud
     assert life.outputs["ClusterName"] == "shared"
@@ -209,7 +209,7 @@ def test_an_existing_cluster(begin: Callable[..., Life]) -> None:
 
 
 def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
-    """`retain: true`, destroyed and deployed again: data, images and key are the old ones, and stay once more."""
+    """With `retain: true`, a deploy after a destroy uses the old data, images and key, and the next destroy keeps them again."""
     life = begin(PROJECT / "cluster.yaml", lambda cloud, settings: settings.update(retain=True))
     cloud, made = life.cloud, life.outputs
     cloud.client("s3").put_object(Bucket=made["BucketName"], Key="data", Body=b"ours")
@@ -234,7 +234,7 @@ def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
 
 
 def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) -> None:
-    """What each had made is unmade, what was there stays, and the same command works when the cause is gone."""
+    """Each failure undoes what its deploy made and keeps what existed; the same command works once the cause is gone."""
     life = begin(PROJECT / "cluster.yaml", deploy=False)
     cloud, cluster, shipped = life.cloud, life.settings["name"], json.dumps(life.settings)
     ecr, eks, efs = (cloud.client(name) for name in ("ecr", "eks", "efs"))
@@ -249,7 +249,7 @@ def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_
     assert set(life.stacks().values()) == {"CREATE_COMPLETE"}
 
     deployed = cloud.inventory()
-    # In the way of one resource of the cluster's stack, made by hand.
+    # Made by hand, this entry blocks one resource of the cluster's stack.
     entry = {"clusterName": cluster, "principalArn": "arn:aws:iam::000000000000:role/late"}
     eks.create_access_entry(**entry)
     life.settings["cluster"]["administrators"] = [entry["principalArn"]]
@@ -263,7 +263,7 @@ def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_
     assert eks.list_access_entries(clusterName=cluster)["accessEntries"].count(entry["principalArn"]) == 1
     assert efs.describe_file_systems()["FileSystems"][0]["ThroughputMode"] == "bursting"
 
-    # An export that is in use: refused, and rolled back. What needs more exports, or fewer, is deployed.
+    # A change of an export in use is refused and rolled back. A change that needs more or fewer exports is deployed.
     life.settings = json.loads(shipped) | {"zone": {"name": "other"}}
     with pytest.raises(CloudError, match=r"Update canceled\. Cannot update export"):
         life.deploy()
@@ -284,7 +284,7 @@ def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_
 
 
 def another_release(life: Life, version: str) -> dict[str, str]:
-    """The lock of the variant's stand-ins, for another version."""
+    """Copies the variant's stand-ins and their lock for another version. Returns the settings that name them."""
     source = VARIANTS / "distribution"
     lock = json.loads((source / "lock.json").read_text())
     folder = life.config.parent / "distribution"
@@ -296,7 +296,7 @@ def another_release(life: Life, version: str) -> dict[str, str]:
 def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     """The tutorials' own kind: control plane, nodes, an upgrade, and nothing left of volume, interface, address and secrets.
 
-    (What its templates say by themselves: tests/aws/templates.yaml.)
+    (tests/aws/templates.yaml says what its templates hold.)
     """
     life = begin(VARIANTS / "self-managed-cluster.yaml")
     cloud, outputs = life.cloud, life.outputs

@@ -1,7 +1,7 @@
-"""What CloudFormation and its services refuse, in their own words; MiniStack takes it.
+"""What CloudFormation and its services refuse, in their own words, and MiniStack accepts.
 
 Promises: an export that another stack imports is neither changed nor removed, and its stack is not deleted; a logical id keeps
-its type; a key's policy names only users and roles that exist; names that are taken.
+its type; a key's policy names only users and roles that exist; a name that is taken is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IMPORTS_NOTHING = ("DELETE_COMPLETE", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE")
 
 
 def apply() -> None:
-    """Put the refusals in front of MiniStack's stacks and keys."""
+    """Puts the refusals in front of MiniStack's stacks, keys and resources with unique names."""
     actions = handlers._ACTION_HANDLERS
     actions["DeleteStack"] = partial(_delete, actions["DeleteStack"])
     actions["CreateChangeSet"] = partial(_create_change_set, actions["CreateChangeSet"])
@@ -34,7 +34,7 @@ def apply() -> None:
 
 
 def _use(action: str, export: str) -> str:
-    """CloudFormation's sentence where a stack imports `export`; empty: none does."""
+    """Returns CloudFormation's sentence if a stack imports `export`, or an empty string."""
     live = [(name, stack) for name, stack in cloudformation._stacks.items() if stack["StackStatus"] not in IMPORTS_NOTHING]
     users = ", ".join(sorted(name for name, stack in live if export in handlers._imported_export_names(stack, name)))
     return users and f"{action} canceled. Cannot {action.lower()} export {export} as it is in use by {users}."
@@ -52,7 +52,7 @@ def _resolve_outputs(resolve: Call, *arguments: Any) -> Any:
 
 
 def _delete(delete: Call, parameters: Mapping[str, Any]) -> Any:
-    """A stack whose exports are in use stays as it is, though the call succeeds; an event says why."""
+    """Leaves a stack whose exports are in use as it is, though the call succeeds; an event says why."""
     stack = handlers._resolve_stack(handlers._p(parameters, "StackName")) or {"Outputs": []}
     refused = [_use("Delete", output["ExportName"]) for output in stack["Outputs"] if "ExportName" in output]
     if not any(refused) or stack["StackStatus"] in IMPORTS_NOTHING or stack.get("EnableTerminationProtection"):
@@ -64,7 +64,7 @@ def _delete(delete: Call, parameters: Mapping[str, Any]) -> Any:
 
 
 def _other_types(parameters: Mapping[str, Any], template: Mapping[str, Any]) -> str:
-    """CloudFormation's sentence on the logical ids that `template` gives another type; empty: there are none."""
+    """Returns CloudFormation's sentence about the logical ids that `template` gives another type, or an empty string."""
     stack = handlers._resolve_stack(handlers._p(parameters, "StackName")) or {}
     types = {name: resource["ResourceType"] for name, resource in stack.get("_resources", {}).items()}
     wanted = template.get("Resources") or {}
@@ -74,13 +74,13 @@ def _other_types(parameters: Mapping[str, Any], template: Mapping[str, Any]) -> 
 
 
 def _check(check: Call, sent: Any, template: Mapping[str, Any], parameters: Mapping[str, Any], **options: Any) -> Any:
-    """Of each template, before anything is done; a change set that is refused is made all the same."""
+    """Checks each template before anything is done. A change set that is refused is created all the same."""
     refused = "" if "ChangeSetName" in parameters else _other_types(parameters, template)
     return handlers._error("ValidationError", refused) if refused else check(sent, template, parameters, **options)
 
 
 def _create_change_set(create: Call, parameters: Mapping[str, Any]) -> Any:
-    """It has failed where types change, and not where outputs alone do, which are no change to MiniStack."""
+    """The change set fails if types change, but not if only outputs do, which MiniStack does not count as a change."""
     answer = create(parameters)
     for made in [one for id, one in cloudformation._change_sets.items() if id.encode() in answer[2]]:
         before, after = handlers._resolve_stack(made["StackId"])["_template"], made["_template"]
@@ -92,7 +92,7 @@ def _create_change_set(create: Call, parameters: Mapping[str, Any]) -> Any:
 
 
 def _principals_exist(properties: Mapping[str, Any]) -> None:
-    """Of this account's users and roles: others' are not known here."""
+    """Checks only this account's users and roles: those of other accounts are unknown here."""
     policy = properties.get("KeyPolicy") or {}
     statements = (json.loads(policy) if isinstance(policy, str) else policy).get("Statement") or []
     principals = [one.get("Principal") for one in (statements if isinstance(statements, list) else [statements])]
@@ -103,7 +103,7 @@ def _principals_exist(properties: Mapping[str, Any]) -> None:
 
 
 def _refuse_a_name_that_is_taken(kind: str, named: str, taken: Callable[[str], bool]) -> None:
-    """MiniStack's create takes over what somebody else has under that name."""
+    """Refuses a taken name: MiniStack's create takes over what somebody else has under that name."""
 
     def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
         if taken(props.get(named, "")):

@@ -1,5 +1,5 @@
-"""EKS's own rules of versions, which MiniStack lacks: one minor version up at a time; nodes of the cluster's version; a node
-group's version changes alone."""
+"""EKS's own version rules, which MiniStack lacks: upgrades go one minor version at a time; nodes have the cluster's version;
+a node group's version changes alone."""
 
 from __future__ import annotations
 
