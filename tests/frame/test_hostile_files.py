@@ -1,4 +1,4 @@
-"""Whatever lies where a file of settings belongs, its reader answers with one sentence that names the file, and no traceback."""
+"""Whatever is in place of a settings file, its reader refuses it with one sentence that names the file, and no traceback."""
 
 import json
 import os

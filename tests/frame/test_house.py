@@ -1,4 +1,4 @@
-"""The rooms know each other only along the arrows of docs/architecture.md, and what is pinned stays pinned."""
+"""Rooms import each other only along the arrows of docs/architecture.md, and what is pinned stays pinned."""
 
 import ast
 import json
@@ -36,7 +36,7 @@ def test_arrows(room: str) -> None:
 
 
 def test_constructs_know_no_environment() -> None:
-    """A construct is configured by its props alone."""
+    """Only its props configure a construct."""
     for file in (ROOT / "constructs_lib").rglob("*.py"):
         assert not re.search(r"^\s*(import|from) (os|yaml)\b", file.read_text(), re.M), file
 

@@ -1,5 +1,5 @@
-"""README.md, CONTRIBUTING.md and docs/ say what is so: each command exists, links lead somewhere. README's commands
-are run by tests/rehearsal/test_readme.py.
+"""README.md, CONTRIBUTING.md and docs/ are true: each command exists, and links lead somewhere.
+tests/rehearsal/test_readme.py runs README's commands.
 """
 
 import re
@@ -26,7 +26,7 @@ def test_each_command_of_readme_is_in_a_section_whose_commands_are_run() -> None
 
 
 def named(document: str, program: str) -> list[list[str]]:
-    """The words behind `program`, wherever a code span or block of the document has it as a command."""
+    """Returns the words after `program` wherever a code span or block of the document has it as a command."""
     text = (ROOT / document).read_text()
     code = "\n".join(re.findall(r"`([^`\n]+)`", text) + re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S))
     found = re.findall(rf"(?:^|\$ |&& ){program} ([a-z][^#|&;\n]*)", code, re.M)
@@ -50,5 +50,5 @@ def test_what_a_document_names_exists(document: str) -> None:
 
 @pytest.mark.parametrize("program", sorted(f"benchmarks/{file.name}" for file in (ROOT / "benchmarks").glob("*.py")))
 def test_what_make_bench_runs_finds_all_that_it_imports(program: str) -> None:
-    """`make bench` takes minutes, so that CI loads each benchmark and measures nothing."""
+    """`make bench` takes minutes, so CI loads each benchmark and measures nothing."""
     runpy.run_path(str(ROOT / program), run_name="loaded")

@@ -37,7 +37,7 @@ def test_no_sentence_repeats_a_secret_of_an_address(address: str, tmp_path: Path
 
 
 def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
-    """What a command says of these files; what is no address for it is a local file, which is not there."""
+    """Returns what a command says about these files. What it does not take for an address is a local file, which is missing."""
     for name, settings in (("job.yaml", job), ("cluster.yaml", cluster)):
         (folder / name).write_text(yaml.safe_dump(settings))
     try:

@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own, with what its metadata asks for and nothing else, far from the clone."""
+"""The wheel works away from the clone, in its own environment with only what its metadata asks for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from what is committed or about to be: a stale build/ of the clone would bring files that are gone."""
+    """Built from what is committed or about to be: a stale build/ in the clone would add files that are gone."""
     source = tmp_path_factory.mktemp("source")
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split():
@@ -34,7 +34,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def needed(of: Distribution, extras: set[str], found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """The installed distributions that `of` with these extras asks for, and those that they ask for."""
+    """Returns the installed distributions that `of` with these extras requires, and those that they require."""
     for line in of.requires or ():
         wanted = Requirement(line)
         asked = any(wanted.marker is None or wanted.marker.evaluate({"extra": extra}) for extra in extras or {""})
@@ -45,7 +45,7 @@ def needed(of: Distribution, extras: set[str], found: dict[str, Distribution]) -
 
 
 def environment(folder: Path, wheel: Path, extras: set[str]) -> Path:
-    """An environment with the wheel; what it needs is linked from the project's own: no index is asked."""
+    """Makes an environment with the wheel. Its dependencies are links to the project's own: no index is needed."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "--quiet", "--no-index", "--no-deps"]
     subprocess.run([*pip, wheel], check=True)
@@ -81,7 +81,7 @@ def test_the_base_looks_after_jobs_and_names_the_extra_that_the_rest_needs(base:
     assert run(base, tmp_path, "--version").stdout == f"paddle-aws {distribution('paddle-aws').version}\n"
     for command in ("status", "logs", "results", "list", "wait", "cancel", "delete"):
         assert "Usage: paddle-aws " + command in run(base, tmp_path, command, "--help").stdout
-        # As far as the cluster, which is not there.
+        # The command gets as far as the cluster, which does not exist.
         looked = run(base, tmp_path, command, *([] if command == "list" else ["words"]))
         assert looked.returncode == 3 and "kubeconfig" in looked.stderr, looked.stderr
     (tmp_path / "job.yaml").write_bytes((ROOT / "job.yaml").read_bytes())
@@ -106,7 +106,7 @@ def test_the_extra_submit_writes_manifests(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_a_strangers_app_is_typed_and_synthesized(wheel: Path, tmp_path: Path) -> None:
-    """`mypy --strict`, then the app itself, for a user who knows the project from its wheel alone."""
+    """Runs `mypy --strict`, then the app itself, for a user who knows the project only from its wheel."""
     bin_ = environment(tmp_path / "cdk", wheel, {"cdk"})
     app, mine = tmp_path / "app.py", tmp_path / "mine.py"
     app.write_bytes((ROOT / "examples/stranger_stack/app.py").read_bytes())

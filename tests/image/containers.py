@@ -1,8 +1,8 @@
-"""A job's pods as real containers of the real image, by podman, from the very manifests.
+"""Runs a job's pods as real containers of the real image, with podman, from the job's real manifests.
 
-Limits: podman plays neither the scheduler nor the volume's driver (a folder stands for EFS), resource limits and probes
-are not set (a test calls the probe's command itself), and the network policy has no effect; the network is one that
-leads nowhere else.
+Limits: podman replaces neither the scheduler nor the volume's driver (a folder stands in for EFS); resource limits and
+probes are not set (a test calls the probe's command itself); the network policy has no effect, but the network leads
+nowhere else.
 """
 
 import os
@@ -28,7 +28,7 @@ PACKAGES = "python3,python3-venv,ca-certificates,libgomp1"
 
 
 def missing() -> str:
-    """Why nothing can be built here; empty when it can."""
+    """Returns why no image can be built here, or an empty string if one can."""
     if os.getuid() != 0:
         return "containers are run as root"
     path = f"{os.environ['PATH']}:/usr/sbin"
@@ -37,7 +37,7 @@ def missing() -> str:
 
 
 class Podman:
-    """podman with settings of its own, nothing of the machine's."""
+    """podman with its own settings instead of the machine's."""
 
     def __init__(self) -> None:
         self.environ = os.environ | {"CONTAINERS_CONF": str(Path(__file__).with_name("containers.conf"))}
@@ -49,21 +49,21 @@ class Podman:
         return done
 
     def build(self, *arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """What `make image` runs; with podman, also where a docker without its daemon is installed."""
+        """Runs what `make image` runs; uses podman even where docker is installed without its daemon."""
         command = [sys.executable, "-m", "operations.images.image", "build", *arguments]
         done = subprocess.run(command, cwd=PROJECT, env=self.environ, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
         return done
 
     def make_base(self, folder: Path) -> None:
-        """Debian with Python, made by debootstrap: no image registry is needed. Kept for the next time."""
+        """Makes a base of Debian and Python with debootstrap: no image registry is needed. The base is kept for later runs."""
         if self.run("image", "exists", BASE, check=False).returncode == 0:
             return
         root = folder / "root"
         command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", root]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        # As a company's own base would: the machine's certificates, and where pip finds them.
+        # As in a company's own base: the machine's certificates, and where pip finds them.
         shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs/ca-certificates.crt")
         (root / "etc/pip.conf").write_text("[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n")
         # What slim images, such as the Dockerfile's default, leave out.
@@ -75,7 +75,7 @@ class Podman:
 
 
 class Cluster:
-    """A network, a volume and the containers on them; `close` takes all of it away."""
+    """A network, a volume and the containers on them; `close` removes the containers and the network."""
 
     def __init__(self, podman: Podman, volume: Path, image: str = IMAGE) -> None:
         self.podman = podman
@@ -86,14 +86,14 @@ class Cluster:
         self.pods: list[str] = []
         volume.mkdir()
         os.chown(volume, 1000, 1000)
-        # Where pytest keeps its folders only their owner may enter.
+        # Only their owner may enter the folders that pytest makes.
         for folder in volume.parents:
             if folder.stat().st_uid == 0 and not folder.stat().st_mode & 0o001:
                 folder.chmod(folder.stat().st_mode | 0o011)
         podman.run("network", "create", "--internal", self.network)
 
     def start(self, job: dict[str, Any], index: int | None = None) -> str:
-        """Starts a pod of the Job as its controller would; returns the container's name."""
+        """Starts a pod of the Job as its controller would. Returns the container's name."""
         template, pod = PodTemplate.model_validate(job["spec"]["template"]), job["spec"]["template"]["spec"]
         (container,) = template.containers
         host = f"{job['metadata']['name']}-{0 if index is None else index}"
@@ -113,13 +113,13 @@ class Cluster:
             claimed = template.volumes[mount.volume].claim
             folder = self.volume / mount.sub_path if claimed else self.volume.parent / "empty" / name / mount.volume
             if not folder.exists():
-                # As behind an access point: what is missing belongs to user 1000.
+                # As behind an access point: a folder that has to be created belongs to user 1000.
                 folder.mkdir(parents=True)
                 os.chown(folder, 1000, 1000)
             arguments += ["--volume", f"{folder}:{mount.path}{':ro' if mount.path in read_only else ''}"]
         told = {"controller-uid": self.uid, "job-name": job["metadata"]["name"]}
         labels = template.labels | {f"batch.kubernetes.io/{key}": value for key, value in told.items()}
-        # Its address is known only when it runs: from the shell below.
+        # The pod's address is known only once it runs: the shell below sets it.
         facts = PodFacts(name, "default", labels, {}, "", "default")
         given = environment(container, facts, job["settings"], {} if index is None else {"JOB_COMPLETION_INDEX": str(index)})
         del given["POD_IP"]
@@ -130,11 +130,11 @@ class Cluster:
         return name
 
     def codes(self, *names: str) -> list[int]:
-        """The exit codes of these pods, when all have ended."""
+        """Waits until all of these pods have ended. Returns their exit codes."""
         return [int(code) for code in self.podman.run("wait", *names).stdout.split()]
 
     def until(self, condition: Callable[[], bool], *names: str) -> None:
-        """Waits for it, as long as these pods run."""
+        """Waits for `condition`. Fails if one of these pods ends first."""
         while not condition():
             running = self.podman.run("ps", "--format", "{{.Names}}").stdout.split()
             assert set(names) <= set(running), "\n".join(self.logs(name)[-2000:] for name in names)
@@ -152,7 +152,7 @@ class Cluster:
 
 
 def jobs(folder: Path, job_file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The data Job and the training Job of a job file, as `paddle-aws manifests` writes them, with the ConfigMaps' data."""
+    """Returns a job file's data Job and training Job as `paddle-aws manifests` writes them, with the ConfigMaps' data."""
     out = folder / "dist"
     command = [PROJECT / ".venv/bin/paddle-aws", "manifests", job_file, "--out", out, "--outputs", folder / "none.json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,8 +1,8 @@
 # ruff: noqa: E501 (tables, one row a line)
-"""`make image` and `make push`: what they say when something is missing, and what they write when all is there.
+"""`make image` and `make push`: what they say when something is missing, and what they write when nothing is.
 
-Limits: the engine is a stand-in (a script that writes down how it was called, and "pushes" by putting a manifest into the
-emulated ECR); the real engine builds in test_container.py, and no registry is near to push to.
+Limits: the engine is a stand-in (a script that records how it was called, and "pushes" by putting a manifest into the
+emulated ECR); the real engine builds in test_container.py, and there is no real registry to push to.
 """
 
 import json
@@ -55,7 +55,7 @@ if arguments[0] == "push":
 
 
 class Machine:
-    """The test's folder, with nothing on the PATH but git and the engines that a test asks for; no AWS is configured."""
+    """The test's folder, with only git and the engines that a test asks for on the PATH; AWS is not configured."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder, self.set = folder, patch.setenv
@@ -77,7 +77,7 @@ class Machine:
         return CliRunner().invoke(image.app, arguments)
 
     def calls(self, of: str) -> list[list[str]]:
-        """How the engines were called for that command."""
+        """Returns the engines' calls of one command."""
         calls = map(json.loads, (self.folder / "calls").read_text().splitlines())
         return [call for call in calls if call[1] == of]
 
@@ -141,7 +141,7 @@ def test_packages_that_do_not_fit(machine: Machine, row: dict[str, Any]) -> None
 
 @pytest.mark.slow
 class TestAgainstAnEmulatedRegistry:
-    """ECR's API is the emulator's."""
+    """The emulator serves ECR's API."""
 
     @pytest.fixture
     def deployed(self, machine: Machine, tmp_path: Path):
@@ -171,7 +171,7 @@ class TestAgainstAnEmulatedRegistry:
             digest = self.ecr.describe_images(repositoryName="paddle-trainer")["imageDetails"][0]["imageDigest"]
             image = f"000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer@{digest}"
             assert json.loads((deployed.folder / "image.json").read_text()) == {"image": image}
-        (pushed,) = deployed.calls("push")  # The second time its tag, which is immutable, is there.
+        (pushed,) = deployed.calls("push")  # The second time, the immutable tag exists already.
         assert pushed[-1] == "000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer:0.1.0-0123456789ab"
         with pytest.raises(SettingError, match=r"in no image that was pushed"):
             pushed_for_it()

@@ -1,4 +1,4 @@
-"""The image, built for real and run for real: three containers with addresses of their own train together."""
+"""The image, built and run for real: three containers with their own addresses train together."""
 
 import json
 import os
@@ -18,13 +18,13 @@ PASSES = 5
 
 
 def inside(podman: Podman, *command: str, check: bool = True, image: str = IMAGE) -> subprocess.CompletedProcess[str]:
-    """A command in a container as the pods have it: read-only root, no rights, the image's own user."""
+    """Runs a command in a container like the pods': read-only root, no capabilities, the image's own user."""
     flags = ["--rm", "--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--network", "none", "--tmpfs", "/tmp"]
     return podman.run("run", *flags, image, *command, check=check)
 
 
 def the_clients_work(podman: Podman, image: str) -> None:
-    """Parts of both are left out of the image: AWS's for the data job, Kubernetes' for pod-list discovery."""
+    """Both clients work though the image omits parts of them: AWS's for the data job, Kubernetes' for pod-list discovery."""
     program = """
 import boto3, paddle_node.rendezvous.pod_list
 for service in ("s3", "sts"):
@@ -58,7 +58,7 @@ def test_what_is_in_it_and_what_is_not(podman: Podman) -> None:
     # Without bash, mkdir, rm and cat a save hangs, or a job trains on nothing and ends with 0.
     for program in ("bash", "mkdir", "rm", "cat"):
         assert inside(podman, "sh", "-c", f"command -v {program}").stdout.strip()
-    # A read-only root cannot keep byte code: without it each process of each pod would compile Paddle anew.
+    # A read-only root cannot cache bytecode: unless the image has it, each process of each pod compiles Paddle anew.
     for folder in ("/opt/paddle/paddle_node", "/opt/venv/lib"):
         assert inside(podman, "find", folder, "-name", "*.pyc").stdout.strip()
     the_clients_work(podman, IMAGE)
@@ -88,7 +88,7 @@ def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(podm
 
 @pytest.fixture
 def job_file(tmp_path: Path) -> Path:
-    """The shipped job.yaml with a source on the volume: no AWS is near."""
+    """The shipped job.yaml with a source on the volume: the containers cannot reach AWS."""
     job = yaml.safe_load((PROJECT / "job.yaml").read_text())
     job["data"]["source"] = "/home/jobpath/sample.tsv"
     job["passes"] = PASSES
@@ -98,7 +98,7 @@ def job_file(tmp_path: Path) -> Path:
 
 
 def split(cluster: Cluster, tmp_path: Path, job_file: Path) -> tuple[JobFolder, dict]:
-    """Runs the data Job; returns the folder and the training Job."""
+    """Runs the data Job. Returns the job's folder and the training Job."""
     sample = cluster.volume / "sample.tsv"
     subprocess.run([sys.executable, PROJECT / "examples/quick_start/make_sample.py", sample], check=True)
     sample.chmod(0o644)
@@ -141,7 +141,7 @@ def sample(labelled):
 def test_three_containers_train_together_and_one_that_is_killed_is_replaced(
     cluster: Cluster, tmp_path: Path, job_file: Path
 ) -> None:
-    # The trainers of the first attempt wait behind their first pass for the kill.
+    # The trainers of the first attempt wait for the kill after their first pass.
     folder = JobFolder(cluster.volume / "quick-start")
     program = folder.program("waiting")
     program.mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_three_containers_train_together_and_one_that_is_killed_is_replaced(
     cluster.until(lambda: len(list(folder.root.glob("waits-*"))) == 3, *pods)
     assert folder.done(0).exists() and not folder.done(1).exists()
     cluster.podman.run("kill", "--signal", "KILL", pods[1])
-    # The Job's controller makes a new pod under the same index; it has another address.
+    # The Job's controller creates a new pod with the same index and another address.
     pods[1] = cluster.start(training, 1)
     whole_model(cluster, pods, folder)
     assert metrics(folder, 0)[-1]["attempt"] > metrics(folder, 0)[0]["attempt"], (
@@ -189,7 +189,7 @@ def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(cluster:
 
 
 def test_a_base_that_has_paddle_keeps_it_as_it_is(podman: Podman) -> None:
-    """As for GPUs, where Paddle's wheels are on no index; this base's Paddle 3.3.1 is for CPUs."""
+    """As for GPUs, for which no index has Paddle's wheels. This base's Paddle 3.3.1 is for CPUs."""
     base, image = f"{IMAGE}-others", f"{IMAGE}-agent"
     dockerfile = Path(__file__).with_name("Dockerfile.others")
     podman.run("build", "--quiet", "--build-arg", f"BASE={BASE}", "--file", dockerfile, "--tag", base, PROJECT)

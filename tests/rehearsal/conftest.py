@@ -19,7 +19,7 @@ from rehearsal.pods.paddle_job import run_paddle_job
 from rehearsal.state import State
 
 ROOT = Path(__file__).parents[2]
-# Under `make test` a make of ours would be a part of that one, and say which folder it enters.
+# Under `make test`, a make that a test starts would be part of that make, and print which folder it enters.
 for inherited in ("MAKELEVEL", "MAKEFLAGS"):
     os.environ.pop(inherited, None)
 _MADE = (".venv", ".venv-image", ".venv-emulator", "node_modules")
@@ -27,7 +27,7 @@ _NOT_CLONED = (*_MADE, ".git", ".rehearsal", "dist", "cdk.out", "tests", "__pyca
 
 
 def processes_of(folder: Path) -> list[int]:
-    """The live processes but this one and its parent whose environment or command line names `folder`."""
+    """Returns the live processes, except this one and its parent, whose environment or command line names `folder`."""
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and int(process.name) not in (os.getpid(), os.getppid()):
@@ -38,16 +38,16 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def borrow_environments(folder: Path) -> None:
-    """Gives a clone the environments of the original, which make then takes for finished."""
+    """Links a clone to the original's environments, which make then takes for finished."""
     for name in _MADE:
         (folder / name).symlink_to(ROOT / name)
-    # Older than any environment: else make would make these anew, which empties the original's through the links.
+    # Older than any environment: otherwise make would rebuild these, which empties the original's through the links.
     for path in [*folder.rglob("*.lock"), folder / "pyproject.toml", folder / "package-lock.json"]:
         os.utime(path, (0, 0))
 
 
 class Clone:
-    """A clone of the project's files with the environments of the original."""
+    """A clone of the project's files with the original's environments."""
 
     def __init__(self, folder: Path) -> None:
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*_NOT_CLONED))
@@ -58,7 +58,7 @@ class Clone:
             subprocess.run([sys.executable, sample.with_name("make_sample.py"), sample], check=True)
 
     def start(self, *arguments: str, command: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        """A rehearsal as the leader of a process group of its own, as a shell starts it."""
+        """Starts a rehearsal as the leader of its own process group, as a shell does."""
         argv = command or (str(self.folder / ".venv" / "bin" / "python"), "-m", "rehearsal")
         return subprocess.Popen(
             [*argv, *arguments],
@@ -72,7 +72,7 @@ class Clone:
         )
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """A whole rehearsal: its exit code, and what it said. No process of it is left."""
+        """Runs a whole rehearsal, of which no process may be left. Returns its exit code and output."""
         rehearsal = self.start(*arguments)
         said, _ = rehearsal.communicate()
         assert self.left_running == []
@@ -83,12 +83,12 @@ class Clone:
         return self.folder / ".rehearsal"
 
     def wait_until_running(self, rehearsal: subprocess.Popen[str], processes: int) -> None:
-        """Until so many processes run, or the rehearsal has ended."""
+        """Waits until at least this many processes run, or the rehearsal has ended."""
         while len(self.left_running) < processes and rehearsal.poll() is None:
             time.sleep(0.05)
 
     def wait_until_none_runs(self) -> None:
-        """What was killed needs a moment to be gone."""
+        """Waits until no process is left: killed processes take a moment to disappear."""
         while self.left_running:
             time.sleep(0.1)
 
@@ -104,7 +104,7 @@ def make_clone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Clon
 
 
 class Machine:
-    """Runs manifests below a folder, on an image of the test's own."""
+    """Runs manifests below a folder, with the test's own image."""
 
     def __init__(self, folder: Path, state: State) -> None:
         self.folder, self.state, self.volume, self.logs = folder, state, state.volume, state.logs
@@ -135,7 +135,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path):
-    """Afterwards no process that knows of it may be alive."""
+    """A machine in `tmp_path`. Afterwards no process that names this folder may be alive."""
     with State(tmp_path / ".rehearsal") as state:
         state.begin()
         yield Machine(tmp_path, state)

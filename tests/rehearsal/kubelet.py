@@ -1,6 +1,6 @@
-"""Runs the Jobs of the tests' Kubernetes API as a rehearsal runs them: what is submitted trains.
+"""Runs the Jobs of the tests' Kubernetes API as a rehearsal runs them: submitted jobs train.
 
-Limits: those of the API (tests/operations) and of a rehearsal's pods; a pod's log is there when its Job has ended.
+Limits: those of the API (tests/operations) and of a rehearsal's pods; a pod's log appears only when its Job has ended.
 """
 
 import asyncio
@@ -58,6 +58,6 @@ class Kubelet(JobController):
 
 
 def as_written(document: Object) -> Mapping[str, Any]:
-    """Without what the API adds."""
+    """Returns the document without what the API adds."""
     metadata = {name: value for name, value in document["metadata"].items() if name not in OF_THE_API}
     return {name: value for name, value in document.items() if name != "status"} | {"metadata": metadata}

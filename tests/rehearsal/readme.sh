@@ -1,5 +1,5 @@
-# What the test of README's commands has instead of an account, a cluster and a registry. Read by each shell (BASH_ENV).
-# Limits: cdk does not ask back, pkill reaches the programs of its own folder alone, prices and k3s's files come from the tests' server, the cluster's API is the tests' own.
+# Stand-ins for an account, a cluster and a registry in the test of README's commands. Each shell reads this file (BASH_ENV).
+# Limits: cdk asks nothing, pkill reaches only its own folder's programs, the tests serve prices, k3s's files and the cluster API.
 cdk() {
     case "$1" in
         deploy) command cdk "$@" --require-approval never ;;

@@ -1,4 +1,4 @@
-"""The board of a rehearsal with a kill -9 and a slow rank, in a real browser: what it shows equals what the raw files say."""
+"""In a real browser, the board of a rehearsal with a kill -9 and a slow rank shows what the raw files say."""
 
 import json
 import os
@@ -23,7 +23,7 @@ BROWSER = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual
 
 
 def shown(page: str, name: str) -> str:
-    """The text of the element with that id."""
+    """Returns the text of the element with this id."""
     found = re.search(rf'id="{name}"[^>]*>([^<]*)<', page)
     assert found, page
     return found[1]

@@ -1,4 +1,4 @@
-"""Every field of every manifest is honoured, named as without effect, or refused by name: nothing is dropped in silence."""
+"""Every field of every manifest is honoured, named as without effect, or refused by name: none is silently dropped."""
 
 import copy
 from pathlib import Path
@@ -17,7 +17,7 @@ READ = {kind: list(yaml.safe_load_all((GOLDEN / file).read_text())) for kind, fi
 
 
 def changed(path: str, value: object, of: str = "Job") -> list[dict]:
-    """Golden documents with one field of the last of that kind set."""
+    """Returns the golden documents with one field of the last document of that kind set, or deleted if `value` is None."""
     documents = copy.deepcopy(READ[of])
     at = [document for document in documents if document["kind"] == of][-1]
     *parents, last = path.split("/")

@@ -1,4 +1,4 @@
-"""The frame of a rehearsal: the machine it needs, and its last words."""
+"""The frame of a rehearsal: the machine that it needs, and its closing summary."""
 
 import io
 

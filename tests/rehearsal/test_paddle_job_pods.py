@@ -1,7 +1,7 @@
-"""A PaddleJob's pods as real processes: what they are told, one that fails fails the job, nothing is left, and examples train.
+"""A PaddleJob's pods as real processes get their variables, a failing pod fails the job, no process is left, and examples train.
 
 Limits: those of rehearsal/paddle_job.py: no operator, no containers, no GPU, and programs of examples/paddlejob/programs in
-place of the guide's images, which cannot be had here. Examples whose pods are told the same run the same: one of them runs.
+place of the guide's images, which are not available here. Of examples that give their pods the same settings, only one runs.
 """
 
 import json
@@ -32,7 +32,7 @@ def document(ps: str, worker: str) -> dict:
 
 @pytest.fixture
 def run(machine):
-    """Runs a PaddleJob: its result, and the logs' words by pod."""
+    """A function that runs a PaddleJob. Returns its result, and the logs' words by pod."""
 
     def go(found: dict):
         result = machine.run([found])
@@ -47,7 +47,7 @@ def test_the_operators_variables_and_the_shared_ones(run):
     assert result.succeeded and result.reason == "Completed"
     servers = ",".join(f"{said[f'x-ps-{i}'][0]}:36000" for i in (0, 1))
     assert said["x-ps-1"][1:] == ["1", "PSERVER", "2", "36000", servers]
-    # The template's own `env` goes before the operator's ConfigMap, as in Kubernetes.
+    # The template's own `env` takes precedence over the operator's ConfigMap, as in Kubernetes.
     assert said["x-worker-0"][1:] == ["0", "TRAINER", "2", "1", servers]
 
 

@@ -1,4 +1,4 @@
-"""Jobs run from manifests as real processes: environment, names, mounts, retries, policies, probes, and nothing left."""
+"""Jobs run from manifests as real processes: environment, names, mounts, retries, policies, probes, and no process left."""
 
 import asyncio
 import copy
@@ -19,7 +19,7 @@ WRITTEN = yaml.safe_load(Path(__file__).with_name("pods.yaml").read_text())
 
 
 def documents(script: str, job_spec: dict | None = None, container: dict | None = None) -> list[dict]:
-    """The least set of manifests, whose one Job runs `script` in a shell."""
+    """Returns a minimal set of manifests, whose one Job runs `script` in a shell."""
     found = copy.deepcopy(WRITTEN["documents"])
     found[-1]["spec"] |= job_spec or {}
     found[-1]["spec"]["template"]["spec"]["containers"][0] |= {"args": [script], **(container or {})}
@@ -73,7 +73,7 @@ def test_a_cancelled_job_leaves_no_process(machine, tmp_path):
 
 
 def written(script, name, **volume):
-    """The documents of a job whose one trainer runs `script`."""
+    """Returns the documents of a job whose one trainer runs `script`."""
     settings = WRITTEN["small"] | {"name": name, "volume": volume}
     documents = charts(TrainingJob.parse(settings), ClusterOutputs.placeholder(), "any")
     (container,) = documents[-1]["spec"]["template"]["spec"]["containers"]

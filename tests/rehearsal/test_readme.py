@@ -1,7 +1,7 @@
-"""README's commands, run as they are printed and in their order: first those for one machine, then those for AWS.
+"""README's commands run as printed and in order: first those for one machine, then those for AWS.
 
 What is real: make, cdk, paddle-aws, the emulated account, the pods' programs, the model that is fetched.
-Limits: readme.sh and kubelet.py name them; docker is tests/image's stand-in.
+Limits: see readme.sh and kubelet.py; docker is tests/image's stand-in.
 """
 
 import json
@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 
 
 def blocks(section: str, language: str) -> list[str]:
-    """The section's blocks of code in a language."""
+    """Returns the section's code blocks in a language."""
     text = (ROOT / "README.md").read_text().split(f"\n## {section}")[1].split("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
@@ -56,7 +56,7 @@ class Shell:
         return subprocess.Popen(["bash", "-c", script], cwd=self.folder, env=self._environment, text=True, **pipes)
 
     def run(self, block: str, running: subprocess.Popen[str] | None = None) -> str:
-        """What it said; `running`: it was started before."""
+        """Runs a block, or waits for `running` if it was started before. Returns the output."""
         process = running or self.start(block)
         said, _ = process.communicate()
         assert process.returncode == 0, f"{block}\nended with {process.returncode}:\n{said}"

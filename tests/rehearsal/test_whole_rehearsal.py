@@ -32,7 +32,7 @@ def second_clone(make_clone):
 
 
 def read_until(process, marker: str) -> str:
-    """The lines up to and with the one that has `marker`."""
+    """Returns the lines up to and including the one that has `marker`."""
     lines = []
     for line in process.stdout:
         lines.append(line)
@@ -54,7 +54,7 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during, number):
     for _ in range(3):
         rehearsal = clone.start()
         read_until(rehearsal, after)
-        # The emulator runs before all of them; a phase has begun when its own processes, the CDK's or the pods', run beside it.
+        # The emulator runs before every phase; a phase has begun once its own processes, the CDK's or the pods', run beside it.
         clone.wait_until_running(rehearsal, 7 if during == "train" else 2)
         # An impatient user presses it twice.
         for _ in range(2):
@@ -63,7 +63,7 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during, number):
                 time.sleep(0.1)
         said, _ = rehearsal.communicate()
         if rehearsal.returncode:
-            break  # With 0 it had ended before the signal came: a destroy takes a second.
+            break  # With 0 it ended before the signal came: a destroy takes one second.
     assert rehearsal.returncode == 130, said
     assert "Traceback" not in said and "interrupted: no process is left" in said
     clone.wait_until_none_runs()
@@ -95,7 +95,7 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing \w+: ([\d.]+)\)", said).groups()
     assert float(accuracy) > float(baseline) + 0.2
     assert "the inventory is as before" in said and "without effect on one machine" in said
-    # What people follow, a row for each pass, and the output tree of the contract.
+    # The table that people follow has a row for each pass, and the output tree is the contract's.
     losses = re.findall(r"^ +\d +[\d.]+ +([\d.]+)  ([\d.]+)  ([\d.]+) +[\d,]+ +[\d.]+ *$", said, re.M)
     job = clone.state / "volume" / "quick-start"
     shards = json.loads((job / "data-manifest.json").read_text())["shards"]
@@ -113,7 +113,7 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    """A package that no index has: a test needs no network."""
+    """A package that is on no index, so that the test needs no network."""
     wheel = tmp_path / "tiny_words-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as made:
         made.writestr("tiny_words.py", "def lowered(text):\n    return text.lower()\n")
@@ -129,7 +129,7 @@ def test_a_users_own_corpus_and_a_program_from_a_folder_with_its_requirement(sec
     corpus(tmp_path / "mine.tsv.gz", 20_000)
     mine = tmp_path / "mine"
     shutil.copytree(second_clone.folder / "examples/quick_start", mine, ignore=shutil.ignore_patterns("*.tsv", "make_sample.py"))
-    # In a pod the folder is its own, and can be written.
+    # Each pod has its own copy of the folder, and can write to it.
     train, touched = mine / "train.py", "from pathlib import Path\nPath(__file__).with_name('mark').touch()\n"
     train.write_text(f"import tiny_words\n{touched}{train.read_text()}")
     (mine / "requirements.txt").write_text(f"# mine\ntiny-words @ {wheel.as_uri()}\nNumPy>=1.20  # the image's own will do\n")
@@ -151,7 +151,7 @@ def test_a_users_own_corpus_and_a_program_from_a_folder_with_its_requirement(sec
     folder = second_clone.state / "volume" / "mine"
     (archive,) = (folder / "programs").iterdir()
     assert archive.suffix == ".tar" and not (folder / "quick_start").exists() and not (mine / "mark").exists()
-    # The environment is there; what does not fit it is said before anything is deployed.
+    # The environment exists; a requirement that does not fit it is reported before anything is deployed.
     (tmp_path / "job.yaml").write_text(yaml.safe_dump({**job, "program": program | {"requirements": ["numpy<1.20"]}}))
     code, said = second_clone.run(*asked)
     assert code == 2 and "bootstrap" not in said
@@ -191,7 +191,7 @@ def test_bad_input_is_one_sentence(clone, tmp_path, row):
 
 
 def corpus(file, lines: int) -> None:
-    """Lines of words as frequent as a language's, three of which betray the label."""
+    """Writes lines of words with frequencies like a language's. Three words of each line betray the label."""
     chance = random.Random(7)
     with gzip.open(file, "wt") as out:
         for _ in range(lines):
