@@ -1,1 +1,1 @@
-"""One agent a pod: it follows the rendezvous, supervises the worker group, and knows no program. `__main__` starts it."""
+"""One agent per pod: follows the rendezvous server, supervises the worker group, and knows no program. `__main__` starts it."""

@@ -1,7 +1,7 @@
-"""The agent, the first process of a training pod: it carries out what the rendezvous decides, and reports.
+"""The agent, the first process of a training pod: carries out what the rendezvous server decides, and reports back.
 
-A pod's pserver and trainer run only inside an attempt that all N pods are in. Whatever is lost ends the attempt here within ten
-seconds, and this pod stays for the next one. SIGTERM reaches the trainers, which may save until the grace period is over.
+A pod's pserver and trainer run only inside an attempt that all N pods have joined. Any loss ends the attempt in this pod within
+ten seconds, and the pod waits for the next one. SIGTERM reaches the trainers, which may save until the grace period ends.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from paddle_node.staging.preparation import POLL
 RETRY = (0.05, 0.5)
 """Seconds between two tries to reach the rendezvous server: first and longest. The longest is part of the start-up time."""
 ASK_VOLUME = 5.0
-"""Seconds between two looks for the run's outcome while the rendezvous server, or any other pod, is away."""
+"""Seconds between checks for the run's outcome while the rendezvous server or another pod is missing."""
 LOOK = 0.5
-"""Seconds between two looks whether the pods have changed (pod-list); a look asks nobody."""
+"""Seconds between checks for changed pods (pod-list). A check sends no request."""
 
 
 class Agent:
-    """One pod's life. `run` is called once. `stage` prepares the pod's data and program, and blocks."""
+    """The agent of one pod. Call `run` once. `stage` prepares the pod's data and program; it blocks."""
 
     def __init__(
         self,
@@ -53,29 +53,29 @@ class Agent:
         self._stage = stage
         self._incarnation = uuid.uuid4().hex
         self._alone_since = time.monotonic()
-        """Since when the run's own rendezvous server has not accepted this pod."""
+        """Since when this pod has been without its run's rendezvous server."""
         self._secret = ""
-        """The run's, by which its pods know each other."""
+        """The run's secret, by which its pods recognize each other."""
         self._terminated = False
         self._server: Server | None = None
         self._client: Client | None = None
         self._prepares_for: int | None = None
         self._prepared = node
-        """With the data and the program that this pod has read."""
+        """The pod's settings, with the data and the program that it has read."""
         self._ready = False
         self._unread: Failure | None = None
         self._fit = True
-        """This pod's node is known to be, so that it may take part in an attempt."""
+        """The pod's node is known to be fit, so the pod may take part in an attempt."""
 
     async def run(self) -> int:
-        """The pod's exit code. Raises `Failure` for what this pod alone found out."""
+        """Returns the exit code of a pod that was told to stop. Raises `Failure` for every other deliberate end."""
         self._tasks = Tasks()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._terminate)
         self._group = WorkerGroup(self._runtime, self._node, self._tasks, self._tell)
         self._tasks.spawn(self._write_status())
         self._tasks.spawn(self._look_for_outcome())
-        # First of all: what it imports takes longer than everything else before training, and needs no rank.
+        # The standby starts first: its imports take longer than everything else before training, and need no rank.
         self._group.stand_by(self._node)
         self._look_at_node()
         try:
@@ -113,7 +113,7 @@ class Agent:
                 self._server = None
 
     async def _look_for_outcome(self) -> None:
-        """While no server has let this pod in: where the run has ended, the others may be gone, and are waited for in vain."""
+        """While no server has admitted this pod, checks whether the run has ended: the other pods may be gone for good."""
         while True:
             await asyncio.sleep(ASK_VOLUME)
             if self._client is None:
@@ -124,7 +124,7 @@ class Agent:
                         raise
 
     async def _end_with(self, run_id: str) -> None:
-        """Ends this pod as that run has ended, if it has."""
+        """Ends this pod with the outcome of run `run_id`, if that run has ended."""
         node = self._node
         known = await background.ask(lambda: attempts.Record(node.folder, run_id).outcome, node, self._say)
         if known is not None:
@@ -150,7 +150,7 @@ class Agent:
             self._tasks.spawn(self._check_node())
 
     async def _check_node(self) -> None:
-        """Raises `Failure`, which ends this pod alone: the others wait for the one that replaces it."""
+        """Raises `Failure` if the node is unfit, which ends only this pod: the other pods wait for its replacement."""
         why = await self._group.check(node_check.process(self._node))
         if why:
             where = self._node.kubernetes_node or f"the one of {self._node.pod_name}"
@@ -162,7 +162,7 @@ class Agent:
     # The rendezvous server.
 
     async def _connect(self) -> Client | None:
-        """Reaches the run's own rendezvous server, until the deadline; None when ranks must be reassigned. Raises `Failure`."""
+        """Connects to the run's rendezvous server; None when ranks must be reassigned. Raises `Failure` at the deadline."""
         node, name = self._node, self._discovery.name_of
         began = self._alone_since
         reminded = time.monotonic()
@@ -176,7 +176,7 @@ class Agent:
             node=node.kubernetes_node,
             address=node.pod_ip,
         )
-        # Also where the server answers: it may have a newer membership, and refuse this pod's older one.
+        # A server that answers does not end the loop: it may have a newer membership, and refuse this pod's older one.
         while not self._discovery.moved():
             try:
                 address = await self._discovery.server_address()
@@ -198,7 +198,7 @@ class Agent:
         return None
 
     async def _follow(self, client: Client) -> None:
-        """Carries out what the rendezvous server says, until it is lost or ranks must be reassigned."""
+        """Obeys the rendezvous server until the server is lost or ranks must be reassigned."""
         self._tell()
         while True:
             try:
@@ -238,11 +238,11 @@ class Agent:
                 self._tasks.let_finish()
                 if code == ExitCode.DONE:
                     await self._group.finish()
-                # Where this pod's own trainer crashed, the trainer's own code.
+                # If this pod's own trainer crashed, the pod ends with that trainer's code.
                 raise Failure(crashed[1] if crashed and crashed[0] == self._node.trainer_id else code, sentence)
 
     def _tell(self, message: m.Message | None = None) -> None:
-        """Sends the rendezvous server, if it is there, `message`, or else what there is to know of this pod."""
+        """Sends `message`, or else this pod's current state, to the rendezvous server if it is connected."""
         if self._client is None:
             return
         if message is None and self._unread is not None:
@@ -273,7 +273,7 @@ class Agent:
         self._group.start(node, attempt.number, [replace(each, environ={**each.environ, **own}) for each in processes])
 
     async def _end_workers(self) -> None:
-        """This pod stands by for the next attempt, unless it was told to stop."""
+        """Ends the workers. The pod then stands by for the next attempt, unless it was told to stop."""
         await self._group.end()
         if self._terminated:
             raise asyncio.CancelledError
@@ -299,7 +299,7 @@ class Agent:
         self._tasks.interrupt()
 
     async def _write_status(self) -> None:
-        """Each second: the status that the probe reads, and a look for children whose signal was missed."""
+        """Every second, writes the status that the probe reads, and reaps children whose signal was missed."""
         unwritable = False
         while True:
             self._group.reap()

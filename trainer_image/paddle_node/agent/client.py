@@ -1,4 +1,4 @@
-"""An agent's connection to the rendezvous server, which proves that it knows the run's secret.
+"""An agent's connection to the rendezvous server. The server proves that it knows the run's secret.
 
 A connection that breaks, or falls silent for `SILENCE` seconds, is reported exactly once, as None.
 """
@@ -17,11 +17,11 @@ CONNECT = 5.0
 
 
 class Client:
-    """Open from `open` until `close`, or until the other side is lost."""
+    """A connection that is open from `open` until `close`, or until the other side is lost."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quiet: Callable[[], float | None]) -> None:
         self.messages: asyncio.Queue[m.Message | None] = asyncio.Queue()
-        """What the server said, signs of life left out; None: it was lost."""
+        """The server's messages, without signs of life; None: the server was lost."""
         self.status = m.Status("", "", 0.0)
         self._reader = reader
         self._writer = writer
@@ -31,7 +31,7 @@ class Client:
 
     @classmethod
     async def open(cls, address: str, port: int, secret: str, hello: m.Hello, quiet: Callable[[], float | None]) -> Self:
-        """Connects and introduces this pod. Raises OSError where the run's server is not there, `Failure` where it refuses."""
+        """Connects and introduces this pod. Raises OSError if the run's server is not available, `Failure` if it refuses."""
         writer = None
         try:
             async with asyncio.timeout(CONNECT):
@@ -54,12 +54,12 @@ class Client:
             raise
 
     def send(self, message: m.Message) -> None:
-        """Queues a message; a lost connection swallows it, and is reported by itself."""
+        """Queues a message. A lost connection swallows it; the loss is reported separately."""
         with contextlib.suppress(OSError, RuntimeError):
             self._writer.write(m.encode(message))
 
     async def close(self) -> None:
-        """After the last message has been handed to the system."""
+        """Closes the connection after handing the last message to the system."""
         with contextlib.suppress(OSError, TimeoutError):
             await asyncio.wait_for(self._writer.drain(), 1.0)
         for task in self._tasks:
@@ -80,7 +80,7 @@ class Client:
         while True:
             await asyncio.sleep(m.BEAT)
             now = time.monotonic()
-            # After a pause of our own, what the other side said is still unread: judge it at the next beat.
+            # After a pause of this process, the other side's messages are still unread: judge it at the next beat.
             late = now - last > 3 * m.BEAT
             last = now
             if now - self._heard > m.SILENCE and not late:

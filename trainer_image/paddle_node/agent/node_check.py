@@ -1,7 +1,7 @@
-"""Checks this pod's node: its GPUs and adapters are there, and an all-reduce over the GPUs is right.
+"""Checks this pod's node: its GPUs and adapters are present, and an all-reduce over the GPUs gives the right sum.
 
 The agent runs `python -m paddle_node.agent.node_check` before each attempt of a job with GPUs or adapters. With a number of
-processes and a backend behind it, that is the all-reduce itself.
+processes and a backend as arguments, the command runs the all-reduce itself.
 """
 
 import importlib.util
@@ -19,18 +19,18 @@ from paddle_node.runtimes import Process, python_program
 
 ADAPTERS = "/dev/infiniband"
 SECONDS = 300.0
-"""Within which the all-reduce has to end, Paddle's start included."""
+"""Seconds for the all-reduce, Paddle's start included; also for nvidia-smi."""
 NUMBERS = 1 << 20
 
 
 def process(node: NodeEnvironment) -> Process:
-    """What the agent starts."""
+    """Returns the process that the agent starts for the check."""
     words = (sys.executable, "-m", "paddle_node.agent.node_check")
     return Process("check", words, python_program.environ(node), contract.path(os.devnull), node.home)
 
 
 def main() -> None:
-    """Says what is well, or ends with NODE_UNFIT behind a line that says what is not."""
+    """Prints what passed, or prints what failed and exits with NODE_UNFIT."""
     settings, began = OwnCommand(**read_settings(OwnCommand, Reader())), time.monotonic()
     well = [f"{adapters} EFA adapters"] if (adapters := len(list(contract.path(ADAPTERS).glob("uverbs*")))) else []
     if adapters < settings.efa:
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def run(*command: str) -> str:
-    """What it prints."""
+    """Returns the command's standard output. Ends the check if the command fails or times out."""
     what = "an all-reduce over the GPUs" if command[0] == sys.executable else command[0]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
@@ -61,13 +61,13 @@ def run(*command: str) -> str:
 
 
 def unfit(why: str) -> NoReturn:
-    """Ends the check."""
+    """Prints why the node is unfit and ends the check."""
     print(why, flush=True)
     sys.exit(ExitCode.NODE_UNFIT)
 
 
 def all_reduce() -> None:
-    """One rank's part. The sum is exact in float32."""
+    """Runs one rank's part. The sum is exact in float32."""
     import paddle
     import paddle.distributed as dist
 

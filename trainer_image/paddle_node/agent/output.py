@@ -1,6 +1,6 @@
-"""What the workers write: to their logs on the volume, byte for byte, and to the pod's own output, line by line.
+"""Copies the workers' output to their logs on the volume, byte for byte, and to the pod's own output, line by line.
 
-Neither a full volume nor a pod's output that nobody reads stops a worker, or the agent.
+Neither a full volume nor a pod output that nobody reads stops a worker or the agent.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from paddle_node.environment import NodeEnvironment
 from paddle_node.training.step_log import LineMetrics
 
 LONGEST_LINE = 64 * 1024
-"""Bytes without a line's end after which they are passed on all the same."""
+"""Bytes without a line end after which they are passed on anyway."""
 READER = 1.0
-"""Seconds that the pod's own output may take no more before lines are left out."""
+"""Seconds for which the pod's own output may block before lines are left out."""
 LONGEST_ERROR = 300
 """Characters of an exception that a message carries."""
 
@@ -31,7 +31,7 @@ class _Output:
         self._left_out = 0
 
     def write(self, line: bytes) -> None:
-        """Waits at most once for a reader who does not come; from then on lines are left out, until one comes."""
+        """Waits at most once for a missing reader; after that, leaves lines out until a reader comes."""
         with self._writing, contextlib.suppress(OSError):
             if self._left_out:
                 said = f"\n[agent] {self._left_out} lines that nobody read are left out; the logs on the volume have them\n"
@@ -40,7 +40,7 @@ class _Output:
                 if not select.select((), (sys.stdout,), (), 0 if self._left_out else READER)[1]:
                     self._left_out += 1
                     return
-                # So much can be written without a wait.
+                # PIPE_BUF bytes can be written without blocking.
                 line = line[os.write(sys.stdout.fileno(), line[: select.PIPE_BUF]) :]
             self._left_out = 0
 
@@ -49,28 +49,28 @@ _output = _Output()
 
 
 def say(prefix: str, text: str) -> None:
-    """Writes one line to the pod's own output, never mixed with another one."""
+    """Writes one line to the pod's own output, never mixed with another line."""
     _output.write(f"[{prefix}] {text}\n".encode(errors="replace"))
 
 
 def of_agent(node: NodeEnvironment, text: str) -> None:
-    """Says it as the agent of that pod."""
+    """Writes `text` as a line of that pod's agent."""
     say(f"agent {'?' if node.index is None else node.index}", text)
 
 
 class Exceptions:
-    """Finds the last exception, or the interpreter's own words, in lines of output, and where in the program it was raised."""
+    """Finds in lines of output the last exception, or the interpreter's own error, and where in the program it was raised."""
 
     def __init__(self) -> None:
         self.last = ""
         self._place: str | None = None
-        """Of the traceback that is being read, as far as it is known; None: none is."""
+        """The place that the current traceback names, as far as it is known; None: no traceback is being read."""
 
     def read(self, line: str) -> None:
         if line.endswith("Traceback (most recent call last):"):
             self._place = ""
         elif (frame := re.match(r'\s+File "([^"]+)", line (\d+)(, in |$)', line)) and (self._place is not None or not frame[3]):
-            # The program's own line says more than the library's that it called.
+            # The program's own line says more than that of a library it called.
             if not self._place or "/site-packages/" not in frame[1]:
                 self._place = f" ({Path(frame[1]).name}:{frame[2]})"
         elif self._place is not None and re.match(r"[\w.]+(:|$)", line):
@@ -81,7 +81,7 @@ class Exceptions:
 
 
 class Log(threading.Thread):
-    """Carries a worker's output to its log, byte for byte, and to the pod's output, line by line."""
+    """Copies a worker's output to its log, byte for byte, and to the pod's output, line by line."""
 
     def __init__(self, source: IO[bytes], name: str) -> None:
         super().__init__(name=f"log of {name}", daemon=True)
@@ -97,7 +97,7 @@ class Log(threading.Thread):
         self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
 
     def become(self, path: Path, name: str, header: str, metrics: LineMetrics | None) -> None:
-        """From now on the process is `name`'s, whose log begins with a line that tells one attempt from the next."""
+        """Attributes further output to `name`; a line with `header` in its log separates this attempt from the one before."""
         began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._metrics = metrics
         self._begins.put((path, name, f"---- {header}, {began} ----\n".encode()))

@@ -1,10 +1,10 @@
 """A process that imports what is slow to import while the pod still waits for its peers.
 
-`python -m paddle_node.agent.standby <module>...` imports the modules, then reads ONE line from its standard input, the
-JSON object {"argv": [...], "environ": {...}}, and becomes that Python program; it ends with 0 when its input ends first.
+`python -m paddle_node.agent.standby <module>...` imports the modules, reads ONE line from its standard input, the JSON object
+{"argv": [...], "environ": {...}}, and then runs as that Python program. It ends with 0 if its input ends first.
 
-From then on it is the process that `argv` would have been: arguments, environment, `__main__`, signals. What a module reads from
-the environment while it is imported must be in the standby's own environment already.
+From then on it is the process that `argv` would have started: arguments, environment, `__main__`, signals. What a module reads
+from the environment on import must already be in the standby's own environment.
 """
 
 import gc
@@ -17,8 +17,8 @@ import zlib  # noqa: F401  Paddle brings its own zlib: Python's must have been l
 
 
 def main() -> None:
-    """See the module. The interpreter, `argv[0]`, is this one already."""
-    # Nothing that an import makes is garbage: to look for some costs a twentieth of Paddle's, and more in each later search.
+    """See the module. This process already is the interpreter that `argv[0]` names."""
+    # Imports create no garbage: collecting it takes a twentieth of Paddle's import time, and more in each later collection.
     gc.disable()
     for module in sys.argv[1:]:
         importlib.import_module(module)

@@ -1,7 +1,7 @@
-"""The worker group of a pod: what a runtime's processes go through in one attempt after another.
+"""The worker group of a pod: runs a runtime's processes, attempt after attempt.
 
-A worker runs only between `start` and `end`; the rendezvous server hears once of each that ended when it should not have. What
-stands by belongs to no attempt and outlives them.
+A worker runs only between `start` and `end`; the group reports each unexpected end to the rendezvous server once. A standby
+process belongs to no attempt and outlives them.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from paddle_node.rendezvous import messages as m
 from paddle_node.runtimes import Process, Runtime
 
 SERVER_PROBE = 0.05
-"""Seconds between two tries to connect to a pserver of one's own."""
+"""Seconds between two tries to connect to a pserver of this pod."""
 ASK_SERVER = 5.0
-"""Seconds between two questions whether this pod's pserver still answers, and for each answer."""
+"""Seconds between two health checks of this pod's pserver, and for each answer."""
 LEAVE = 5.0
 """Seconds for pservers to end after the job is done."""
 AFTER_LEAVE = 2.0
-"""Seconds in which the word that all trainers leave may come later than the end of a pserver that heard it."""
+"""Seconds by which the message that all trainers leave may lag behind the end of a pserver that noticed it first."""
 
 
 class State(Enum):
-    """What this pod does."""
+    """What this pod is doing."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -39,7 +39,7 @@ class State(Enum):
 
 
 class WorkerGroup:
-    """`tell` sends a message to the rendezvous server, or without one the pod's `Report`, which is no longer what it was."""
+    """`tell` sends a message to the rendezvous server; without an argument, the pod's `Report`, which has changed."""
 
     def __init__(self, runtime: Runtime, node: NodeEnvironment, tasks: Tasks, tell: Callable[..., None]) -> None:
         self._runtime = runtime
@@ -58,22 +58,22 @@ class WorkerGroup:
         self.serving = self.silent = False
         self.ended: m.Ended = ""
         self.leaving = False
-        """Every trainer of the job leaves: a pserver may end."""
+        """Every trainer of the job is leaving: a pserver may end."""
 
     @property
     def quiet(self) -> float | None:
-        """Seconds since a worker of the attempt wrote output; None: none runs."""
+        """Seconds since any worker of the attempt last wrote output; None: none runs."""
         return min((worker.quiet for worker in self._running), default=None) if self.state is not State.WAITING else None
 
     def stand_by(self, node: NodeEnvironment) -> None:
-        """Starts what the runtime has for the time until the next attempt, where it does not stand by yet."""
+        """Starts the runtime's standby processes for the next attempt, unless some are standing by already."""
         self._node = node
         if not self._standby:
             for process in self._runtime.standby(node):
                 self._standby.append(self._workers.start(process, self._name(process)))
 
     async def check(self, process: Process) -> str | None:
-        """Runs a process that belongs to no attempt. Why it failed; empty: it ended well; None: `end` ended it."""
+        """Runs a process that belongs to no attempt. Returns why it failed; empty: it succeeded; None: `end` killed it."""
         worker = self._workers.start(process, "node check", "node check")
         await worker.ended.wait()
         await background.call(worker.drain)
@@ -81,7 +81,7 @@ class WorkerGroup:
         return None if worker.wanted_end else failed
 
     def start(self, node: NodeEnvironment, attempt: int, processes: Sequence[Process]) -> None:
-        """Begins an attempt; processes that wait for the pservers of all pods start when `serve` is called."""
+        """Begins an attempt. Processes that wait for the pservers of all pods start when `serve` is called."""
         self._node = node
         self.attempt, self._processes, self._running = attempt, processes, []
         self.state = State.RUNNING
@@ -93,23 +93,23 @@ class WorkerGroup:
         self._watching = self._tasks.spawn(self._watch_servers())
 
     def serve(self) -> None:
-        if self.state is State.RUNNING:  # The word may cross a SIGTERM on its way.
+        if self.state is State.RUNNING:  # The server's message may cross a SIGTERM.
             for process in self._processes:
                 if process.waits_for_servers:
                     self._launch(process)
 
     def stop(self) -> None:
-        """The trainers may save, then end."""
+        """Sends the trainers SIGTERM: they may save, then end."""
         self.state = State.STOPPING
         trainers = self._of_role("trainer")
         for worker in trainers:
             worker.signal(signal.SIGTERM)
-        if not trainers:  # They were to start behind the pservers: there is nothing to save.
+        if not trainers:  # They were to start after the pservers: there is nothing to save.
             self.ended = "stopped"
         self._tell()
 
     async def end(self) -> None:
-        """Nothing of the attempt is left when this returns. Raises `Failure` when a process cannot be ended."""
+        """Ends every process of the attempt. Raises `Failure` if a process cannot be killed."""
         self._rest()
         stubborn = await self._workers.end(self._standby)
         self._standby = [worker for worker in self._standby if worker.code is None]
@@ -117,13 +117,13 @@ class WorkerGroup:
             names = ", ".join(stubborn)
             raise Failure(ExitCode.CANNOT_END, f"{names} cannot be ended; this pod leaves, so that its replacement starts clean")
         for worker in self._running:
-            # What ended by itself meanwhile says more of why the attempt did.
+            # A worker that ended on its own meanwhile says more about why the attempt ended.
             if worker.code and not worker.wanted_end:
                 self._report_loss(worker)
         self.gone = True
 
     async def finish(self) -> None:
-        """The job is done: pservers that a trainer stopped end by themselves; others get SIGTERM."""
+        """Waits for the pservers once the job is done: those that a trainer stopped end on their own; others get SIGTERM."""
         self._rest()
         servers = [worker for worker in self._of_role("server") if worker.code is None]
         for worker in servers if not self.leaving else ():
@@ -132,7 +132,7 @@ class WorkerGroup:
             await asyncio.wait_for(asyncio.gather(*(worker.ended.wait() for worker in servers)), LEAVE)
 
     async def close(self) -> None:
-        """Ends everything, what stands by too, and waits for its last lines."""
+        """Ends all processes, standby included, and waits for the workers' last lines."""
         self._rest()
         await self._workers.end(())
         for worker in self._running:
@@ -165,14 +165,14 @@ class WorkerGroup:
         return [worker for worker in self._running if worker.process.role == role]
 
     async def _watch_servers(self) -> None:
-        """Tells when this pod's pservers accept connections, whose deadline the rendezvous server holds, and when one that lives
-        answers nothing: steps that wait for it hang without a word. Ends with the attempt.
+        """Reports when this pod's pservers accept connections; the rendezvous server keeps the deadline for that. Then reports
+        when a live pserver answers nothing: steps that wait for it hang silently. Ends with the attempt.
         """
         servers = [process for process in self._processes if process.role == "server"]
         for port in [port for process in servers for port in process.ports]:
             while True:
                 try:
-                    # Not wait_for: before Python 3.12 it may swallow the end of the attempt, and tell the next one of this one's.
+                    # Not wait_for: before Python 3.12 it may swallow the end of the attempt, and report its pservers in the next.
                     async with asyncio.timeout(5.0):
                         _, writer = await asyncio.open_connection(self._node.pod_ip, port)
                     writer.close()
@@ -193,7 +193,7 @@ class WorkerGroup:
         if worker.code:
             await background.call(worker.drain)  # Its last lines say why.
         elif worker.process.role == "server" and not self.leaving:
-            await asyncio.sleep(AFTER_LEAVE)  # It may have heard sooner than we did that every trainer leaves.
+            await asyncio.sleep(AFTER_LEAVE)  # It may have noticed before this agent that every trainer leaves.
         counts = worker in self._running and self.state is not State.WAITING and not worker.wanted_end
         if worker in self._standby:
             self._standby.remove(worker)
@@ -216,9 +216,9 @@ class WorkerGroup:
             return
         worker.reported = True
         code = worker.code or 0
-        # A pserver's code says nothing of the training, unless it is one that no other attempt can change.
+        # A pserver's code says nothing about the training, unless it is one that no other attempt can change.
         shown = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
-        # One that was killed, for want of memory or by hand, or found the volume full, says nothing of what it had loaded.
+        # A worker that was killed, out of memory or by hand, or found the volume full says nothing about what it had loaded.
         failed = code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
         what = f"{worker.name} ended with {_code(worker.code)}"
         self._tell(m.Lost(self.attempt, what, shown, failed, worker.error if failed else ""))
@@ -228,7 +228,7 @@ class WorkerGroup:
 
 
 async def _answers(address: str, port: int, path: str) -> bool:
-    """Whether there is any answer in time; a refused connection is the end of a process, which is noticed elsewhere."""
+    """Whether any answer comes in time. True for a refused connection: the process has ended, which is noticed elsewhere."""
     try:
         async with asyncio.timeout(ASK_SERVER):
             reader, writer = await asyncio.open_connection(address, port)

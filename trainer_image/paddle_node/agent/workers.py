@@ -1,6 +1,6 @@
-"""The workers of a pod as processes: started, told to stop, ended with all their descendants, reaped.
+"""The workers of a pod as processes: starts, signals and reaps them, and kills them with all their descendants.
 
-This program may be PID 1. A worker never outlives the agent, and no descendant of a worker, in whatever session, its attempt.
+This program may be PID 1. No worker outlives the agent. No descendant of a worker, in whatever session, outlives its attempt.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from paddle_node.training.step_log import LineMetrics, StepLog
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-"""prctl(2): adopt the orphans of one's descendants, as PID 1 does."""
+"""prctl(2): adopt orphaned descendants, as PID 1 does."""
 END_DEADLINE = 10.0
-"""Seconds for a SIGKILL to work; a process that hangs in the volume may take longer than anybody can wait."""
+"""Seconds for a SIGKILL to take effect. A process that hangs in the volume may take longer than anyone can wait."""
 DRAIN_DEADLINE = 2.0
-"""Seconds for the last lines of a process that has ended."""
+"""Seconds to read the last lines of a process that has ended."""
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class Worker:
-    """One process. `code` is its exit code, 128 + the signal's number where a signal ended it, None while it runs."""
+    """One process. `code` is its exit code, 128 + the signal's number if a signal ended it, None while it runs."""
 
     def __init__(self, process: Process, name: str, popen: subprocess.Popen[bytes], log: Log) -> None:
         self.process = process
@@ -39,7 +39,7 @@ class Worker:
         self.code: int | None = None
         self.ended = asyncio.Event()
         self.wanted_end = False
-        """The agent itself ended it: its exit code means nothing."""
+        """The agent ended it: its exit code means nothing."""
         self.reported = False
         """The rendezvous server knows of its end."""
         self._popen = popen
@@ -51,7 +51,7 @@ class Worker:
 
     @property
     def error(self) -> str:
-        """Its last line where it ended itself with a code of ours, else the exception that its last traceback ended with."""
+        """Its last line if it exited with one of this project's codes, else the exception at the end of its last traceback."""
         ours = (*FAIL_JOB, ExitCode.NODE_UNFIT)
         return self._log.last_line if self.code in ours else self._log.exceptions.last
 
@@ -60,13 +60,13 @@ class Worker:
         return time.monotonic() - self._log.last_output
 
     def signal(self, number: signal.Signals) -> None:
-        """To the process itself; its descendants are its own business."""
+        """Signals the process itself; its descendants are its own responsibility."""
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def become(self, process: Process, name: str, header: str) -> bool:
-        """Turns a standby process into `process`, with its name and its log; False when it has ended."""
+        """Turns a standby process into `process`, with its name and its log. Returns False if it has ended."""
         if self.code is not None or self._popen.stdin is None:
             return False
         message = json.dumps({"argv": process.argv, "environ": dict(process.environ)}) + "\n"
@@ -81,12 +81,12 @@ class Worker:
         return True
 
     def drain(self) -> None:
-        """Waits a moment for the last lines. Blocking."""
+        """Waits briefly for the last lines. Blocking."""
         self._log.join(DRAIN_DEADLINE)
 
 
 class Workers:
-    """All of this pod. Lives in the event loop's thread; `on_end` is called there for each end."""
+    """All workers of this pod. Runs in the event loop's thread, and calls `on_end` there for each worker that ends."""
 
     def __init__(self, on_end: Callable[[Worker], object]) -> None:
         self._on_end = on_end
@@ -95,9 +95,9 @@ class Workers:
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
     def start(self, process: Process, name: str, header: str = "") -> Worker:
-        """Starts a process; instead of one that cannot be started, one that says so and ends with 127 (not found) or 126.
+        """Starts a process. If it cannot start, starts a substitute that says so and exits with 127 (not found) or 126.
 
-        Without a `header` it waits to `become` another; its log on the volume begins then, with what it said before.
+        Without a `header` the process waits to `become` another. Its log on the volume begins then, with its earlier output.
         """
         directory = process.working_directory
 
@@ -131,7 +131,7 @@ class Workers:
         return worker
 
     def reap(self) -> None:
-        """Takes the exit code of everything that has ended; adopted orphans are forgotten."""
+        """Collects the exit code of every worker that has ended; adopted orphans are reaped and forgotten."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -151,7 +151,7 @@ class Workers:
             self._on_end(worker)
 
     async def end(self, kept: Collection[Worker]) -> list[str]:
-        """Ends all descendants of this process but `kept` at once; returns those that would not go within the deadline."""
+        """Kills all descendants of this process except `kept`. Returns those still alive after the deadline."""
         stay = {worker.pid for worker in kept}
         for worker in self._by_pid.values():
             worker.wanted_end = worker.wanted_end or worker.pid not in stay
@@ -169,20 +169,20 @@ class Workers:
 
 
 def _metrics(process: Process) -> LineMetrics | None:
-    """Of a program whose lines tell them."""
+    """Reads metrics from a program's lines; None if the program's environment asks for none."""
     own = ProgramEnvironment.read(process.environ)
     return LineMetrics(StepLog(Path(own.steps), own.attempt), own.metrics) if own.steps and own.metrics else None
 
 
 def _die_with_parent() -> None:
-    """Between fork and exec: one system call, nothing that could need another thread's lock."""
+    """Runs between fork and exec: one system call, nothing that could need another thread's lock."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _descendants(ancestor: int, but: Collection[int]) -> Iterator[int]:
-    """The descendants of a process, those of `but` and below left out.
+    """Yields the descendants of a process, except those in `but` and below.
 
-    A zombie is one until it is reaped: where its main thread alone has ended, the others still hold its ports.
+    A zombie counts until it is reaped: if only its main thread has ended, its other threads still hold its ports.
     """
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
