@@ -1,7 +1,7 @@
-"""The attempts of a job, as the volume remembers them, so that a new pod of trainer 0 continues the count.
+"""The attempts of a job, recorded on the volume so that a new pod of trainer 0 continues the count.
 
-An attempt number is never used twice in a folder; only the holder of the lease writes; the outcome of a run is written before any
-pod learns of it, so that a pod that comes later ends the same way.
+No attempt number is used twice in a folder. Only the holder of the lease writes. The outcome of a run is written before any pod
+learns of it, so that a pod that comes later ends the same way.
 """
 
 import json
@@ -21,21 +21,21 @@ from paddle_node.training import passes
 from paddle_node.training.passes import Identity
 
 PROGRAM, CLUSTER, POD, STOPPED = KINDS = ("program", "cluster", "pod", "stopped")
-"""Why an attempt ended: the program failed; something of the cluster did; a pod was lost; it was told to stop. Failures of the
-program count against PADDLE_NODE_ATTEMPTS, faults of the cluster against `CLUSTER_FAULTS`, the others against nothing."""
+"""Why an attempt ended: the program failed, the cluster failed, a pod was lost, or a stop was requested. Failures of the program
+count against PADDLE_NODE_ATTEMPTS, faults of the cluster against `CLUSTER_FAULTS`; the other kinds have no limit."""
 CLUSTER_FAULTS = 10
 ALIKE = 10
-"""Attempts in a row that resume from the same and fail with the same exception, until nobody believes what they say they made:
-a program may rewrite its checkpoint, and then fail as before."""
+"""Consecutive attempts that resume from the same files and fail with the same exception before the progress they report no
+longer counts: a program may rewrite its checkpoint and then fail as before."""
 CANNOT_START = (126, 127)
 CANNOT_BEGIN = ("SyntaxError", "IndentationError", "TabError", "ModuleNotFoundError", "ImportError", "python: ")
-"""How an exception begins that no other attempt can change, whether or not the program tells its steps."""
+"""Prefixes of exceptions that no other attempt can change, whether or not the program reports its steps."""
 KEPT = 200
 """Attempts that the record keeps; older ones are dropped."""
 LARGEST = 4 << 20
-"""Bytes of a rank's metrics, beyond which they are not read: it rarely writes a tenth."""
+"""Bytes of a rank's metrics file from which it is not read; a rank rarely writes a tenth of that."""
 UNLOADABLE = 2
-"""Attempts that end before their first step, until what they began with is passed over."""
+"""After this many attempts that fail before their first step, what they resumed from is passed over."""
 
 
 @dataclass(frozen=True)
@@ -44,42 +44,42 @@ class Loss:
 
     cause: str
     kind: str
-    """One of `KINDS`: what it is counted as."""
+    """One of `KINDS`, by which the loss is counted."""
     code: int = 0
-    """The exit code of the trainer that ended it; 0: it was no trainer."""
+    """The exit code of the trainer that ended it; 0: no trainer did."""
     failed: bool = False
-    """A process of the program ended it by itself: neither killed nor for want of room."""
+    """A process of the program ended it on its own: it was not killed, and the volume was not full."""
     error: str = ""
     """The exception that ended it; empty: none was seen."""
     stepped: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Where a pod's time went, the mean over all: waiting, starting, data, training (what was kept), saving, slowest, lost."""
+    """Mean seconds per pod and category: waiting, starting, data, training (what was kept), saving, slowest, lost."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """One attempt of the record, and the `Loss` that ended it. `cause` is None while it runs."""
+    """One attempt of the record, with the `Loss` that ended it. `cause` is None while the attempt runs."""
 
     number: int
     run: str
     started: float
     resume: Mapping[str, str] = field(default_factory=dict)
-    """What it resumed from, in the runtime's own names; empty: nothing."""
+    """What it resumed from, under the runtime's own names; empty: nothing."""
     cause: str | None = None
     code: int = 0
     made: str = ""
     """Its progress, in the runtime's own words; empty: none."""
     kind: str = PROGRAM
     passed_over: tuple[str, ...] = ()
-    """Newer ones that were damaged, or that earlier attempts could not load."""
+    """Newer saves that were damaged, or that earlier attempts could not load."""
     data: str = ""
     program: str = ""
     stepped: bool = False
     error: str = ""
     early: bool = False
-    """The program failed by itself before its first step."""
+    """The program failed on its own before its first step."""
     counted: bool = True
-    """Its trainers tell where their time goes."""
+    """Its trainers report where their time goes."""
     ended: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)
     """See `Loss`."""
@@ -94,10 +94,10 @@ class Outcome:
 
 
 class Record:
-    """The file of attempts. Every method that changes it has it on disk when it returns. Blocking."""
+    """The file of attempts. Every method that changes it returns once the change is on disk. Blocking."""
 
     def __init__(self, folder: JobFolder, run_id: str, check: Callable[[], None] = lambda: None) -> None:
-        """`check` raises where the lease is no longer held: asked before each write."""
+        """`check` runs before each write and raises if the lease is no longer held."""
         self._folder = folder
         self._path = folder.run_state / "attempts.json"
         self._run_id = run_id
@@ -116,7 +116,7 @@ class Record:
 
     @property
     def history(self) -> History:
-        """Of this run alone: what it could not load another run tries again, as it may have been the image, or the network."""
+        """This run's attempts only: another run retries what this one could not load, as the image or network may be at fault."""
         own = [one for one in self._attempts if one.run == self._run_id]
         failed = [one.resume for one in own if one.early]
         stepped = [one.resume for one in own if one.stepped]
@@ -124,8 +124,8 @@ class Record:
         return History(not own, [one.resume for one in self.without_progress()], unloadable)
 
     def begin(self, resumption: Resumption, identity: Identity, counted: bool = True) -> int:
-        """The number of the attempt that starts now."""
-        # Numbers order the passes: where this record was removed, those of the folders count.
+        """Records the attempt that starts now and returns its number."""
+        # Numbers order the passes: if this record was removed, the numbers of the attempts' folders count.
         number = 1 + max(passes.last_attempt(self._folder), *(attempt.number for attempt in self._attempts[-1:]), 0)
         began = Ended(number, self._run_id, time.time(), resumption.resume, passed_over=resumption.passed_over, counted=counted)
         known = self._attempts
@@ -138,7 +138,7 @@ class Record:
         return number
 
     def unfinished(self) -> bool:
-        """Whether this run's last attempt never ended: its recorder died with it."""
+        """Whether this run's last attempt has no recorded end: if it is over, its recorder died with it."""
         return bool(self._attempts) and self._attempts[-1].run == self._run_id and self._attempts[-1].cause is None
 
     @property
@@ -146,10 +146,10 @@ class Record:
         return self._attempts[-1]
 
     def end(self, loss: Loss, made: str = "", trainers_join: bool = True, saved: float = 0.0) -> None:
-        """The present attempt ended. Where trainers tell no steps, only the same exception twice shows that there was none.
+        """Records the end of the present attempt.
 
-        `saved`: when something was saved last. Of what nobody counted, what came before the first metrics was starting, and what
-        came before the save was training that was kept.
+        If trainers report no steps, only a failure to start or the same exception twice shows that there was none. `saved`: when
+        something was last saved. Uncounted time is starting before the first metrics, then kept training until the save.
         """
         last, before = self._attempts[-1], ""
         if len(earlier := self.without_progress()) and earlier[-1].number == last.number - 1:
@@ -157,7 +157,7 @@ class Record:
         hopeless = loss.code in CANNOT_START or loss.error.startswith(CANNOT_BEGIN) or (loss.error and loss.error == before)
         stepped = loss.stepped if trainers_join else not hopeless
         early = loss.kind == PROGRAM and loss.failed and not made and not stepped
-        # A clock that was set back makes no time.
+        # A clock that was set back must not make time negative.
         ended, seconds = max(time.time(), last.started), dict(loss.seconds)
         if not last.counted or "training" not in seconds:
             saved = math.inf if seconds.get("training") else saved if made else 0.0
@@ -180,7 +180,7 @@ class Record:
         self._write()
 
     def _first_metrics(self) -> float:
-        """When rank 0 told its first ones in the present attempt; 0: it told none."""
+        """When rank 0 reported its first metrics in the present attempt; 0: it reported none."""
         file = self._folder.steps(0, 0)
         with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
             lines = file.read_text().splitlines() if file.is_file() and file.stat().st_size < LARGEST else []
@@ -189,7 +189,7 @@ class Record:
         return 0.0
 
     def exhausted(self, attempts: int, trainers_join: bool = True) -> Outcome | None:
-        """The failure that too many attempts without progress are; None while another one is allowed."""
+        """Returns the failure after too many attempts without progress; None while another attempt is allowed."""
         failed, faults = self.without_progress(PROGRAM), self.without_progress(CLUSTER)
         if failed and failed[-1] == self.last and self.last.early and not (self.last.resume and trainers_join):
             sentence = f"attempt {self.last.number} failed before its first step and is not tried again: {self.last.cause}"
@@ -203,7 +203,7 @@ class Record:
         return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, f"{len(over)} attempts ended without progress: {causes}") if over else None
 
     def hopeless(self, resumption: Resumption) -> Outcome | None:
-        """The failure that it would be to resume once more from what was tried before, and never came to a step."""
+        """Returns a failure if earlier attempts resumed the same way and never reached a step, else None."""
         if not resumption.resume or resumption.resume not in self.history.unloadable:
             return None
         sentence = f"two attempts that resumed as the next one would failed before their first step: {self.last.cause}"
@@ -221,14 +221,14 @@ class Record:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Where the time of the job's pods went so far, by parts; of all its runs."""
+        """Where the time of the job's pods went so far, by category, over all its runs."""
         found: Counter[str] = Counter()
         for one in self._attempts:
             found.update(one.seconds)
         return dict(found)
 
     def finish(self, outcome: Outcome) -> None:
-        """The run is over, for every pod of it, those included that start later."""
+        """Ends the run for all its pods, including those that start later."""
         self._outcomes[self._run_id] = outcome
         self._write()
 
@@ -242,7 +242,7 @@ class Record:
 
 
 def begun(folder: JobFolder, run_id: str) -> bool:
-    """Whether the run has begun an attempt, and has not ended. Blocking."""
+    """Whether the run has begun an attempt and has not ended. Blocking."""
     record = Record(folder, run_id)
     return record.outcome is None and record.identity is not None
 

@@ -1,4 +1,4 @@
-"""The deadlines of a rendezvous: every wait has one, and its sentence names who was missing. Pure; asked once a `BEAT`."""
+"""The deadlines of a rendezvous: every wait has one, and its sentence names who was missing. Pure; called once per `BEAT`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from paddle_node.rendezvous.state import Rendezvous
 
 SILENT_SERVER = 240.0
-"""Seconds after which a pserver that answers nothing is lost (`PADDLE_NODE_STALL` where that is less). While one of 2.6.2 saved
-and loaded a table of 1.5 million rows for two minutes, each question was answered within half a second."""
+"""Seconds after which a pserver that answers nothing counts as lost (`PADDLE_NODE_STALL` if that is less). A pserver of 2.6.2
+that saved and loaded a table of 1.5 million rows for two minutes answered each health check within half a second."""
 
 Verdict = Outcome | Loss | str | None
-"""The job ends; the attempt does; a line says for whom all wait; nothing is overdue."""
+"""In this order: the job ends; the attempt ends; a line says whom all wait for; nothing is overdue."""
 
 
 def of_peers(run: Rendezvous, now: float) -> Verdict:
-    """Not all are here and ready."""
+    """Judges the wait until all agents are here and ready."""
     node, waited = run.node, now - run.since
     if run.differ is not None and now - run.differ[1] > node.peer_deadline:
         sentence = f"{run.differ[0]}, for {now - run.differ[1]:.0f} s: all pods of a run must read the same"
@@ -29,14 +29,14 @@ def of_peers(run: Rendezvous, now: float) -> Verdict:
     if not (missing := run.members.missing()):
         return None
     sentence = f"{missing} after {waited:.0f} s"
-    # Who is here and waits for its data has a deadline of its own, as long, and says more.
+    # An agent that waits for its data has a deadline of its own, equally long, and its message says more.
     if waited > node.peer_deadline + (REMIND if run.members.all(run.members) else 0):
         return Outcome(ExitCode.PEERS_MISSING, f"{sentence} ({Variable.PEER_DEADLINE} is {node.peer_deadline:g})")
     return sentence
 
 
 def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
-    """`starting`: its pservers do not listen yet."""
+    """Judges the present attempt. `starting`: its pservers do not listen yet."""
     node, members, sessions = run.node, run.members, run.trainers.sessions.values()
     stepped = max([run.since, *(each.moved for each in sessions)])
     rank, since = min(members.silent.items(), key=lambda each: each[1], default=(0, now))
@@ -45,7 +45,7 @@ def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
         sentence = f"answered nothing for {now - since:.0f} s ({allowed:g} are allowed)"
         return Loss(f"pserver {rank} of {members[rank]} {sentence}", CLUSTER)
     if starting and now - stepped > node.peer_deadline:
-        # Pservers may wait for what the trainers still count: a trainer that reports progress puts the deadline off.
+        # Pservers may wait for what the trainers still count: a trainer that reports progress extends the deadline.
         slow = numbers(members.keys() - members.serving)
         sentence = f"the pservers of trainers {slow} did not listen, and no trainer moved for {now - stepped:.0f} s"
         return Loss(sentence, PROGRAM)
@@ -63,7 +63,7 @@ def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
 
 
 def of_stop(run: Rendezvous, now: float) -> Verdict:
-    """The trainers save before they stop."""
+    """Judges how long the trainers take to save before they stop."""
     if (waited := now - run.since) <= run.node.grace:
         return None
     slow = numbers(run.members.keys() - run.members.stopped)

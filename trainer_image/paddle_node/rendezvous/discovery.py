@@ -1,4 +1,4 @@
-"""Who am I and where is trainer 0: by the Job's completion index and the headless Service's names, without the API server."""
+"""Finds this pod's id and trainer 0 by the Job's completion index and the headless Service's names, without the API server."""
 
 import json
 import socket
@@ -16,43 +16,43 @@ class Discovery:
         self._node = node
 
     async def identify(self) -> NodeEnvironment:
-        """The node with its trainer id. Raises `Failure` when a deadline passes or permission is missing."""
+        """Returns the node with its trainer id. Raises `Failure` when a deadline passes or a permission is missing."""
         return self._node
 
     @property
     def run_id(self) -> str:
-        """Which run this pod belongs to; empty as long as nobody knows."""
+        """The run that this pod belongs to; empty until it is known."""
         return self._node.run_id
 
     async def server_address(self) -> str:
-        """The present address of trainer 0's pod. Raises OSError, whose text names what is missing, until it has one."""
+        """Returns the current address of trainer 0's pod. Until there is one, raises OSError, whose text says what is missing."""
         if self._node.trainer_id == 0:
             return self._node.pod_ip
         name = self.name_of(0)
         return await background.call(lambda: resolve(name, self._node.hosts))
 
     def name_of(self, trainer_id: int) -> str:
-        """How messages call a peer, one that is missing included."""
+        """Returns a peer's name for messages, even if the peer is missing."""
         name = f"{self._node.job_object}-{trainer_id}"
         return f"{name}.{self._node.service}" if self._node.service else name
 
     @property
     def membership(self) -> str:
-        """Equal on all pods that agree on who is who."""
+        """Equal on all pods that agree on which pod has which rank."""
         return "index"
 
     def moved(self) -> bool:
-        """Whether membership changed since the last `identify`, so that ranks must be reassigned: an index stays."""
+        """Whether membership changed since the last `identify`, so that ranks must be reassigned; an index never changes."""
         return False
 
     def rest(self) -> None:
-        """Nobody is waited for: no requests until the next question."""
+        """Sends no requests until the next question: this pod waits for no other."""
 
 
 def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
-    """The discovery that the environment asks for. Raises `Failure` where it cannot work."""
+    """Returns the discovery that the environment selects. Raises `Failure` if it cannot work."""
     if node.discovery == "pod-list":
-        # TLS and HTTP take time to import: only who asks for it pays.
+        # TLS and HTTP take time to import: only pod-list pays for it.
         from paddle_node.rendezvous.pod_list import PodList
 
         return PodList(node, say)
@@ -60,12 +60,12 @@ def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
 
 
 def resolve(name: str, hosts: str = "") -> str:
-    """The address of a host name: the file `hosts` first, read again each time, then the system's resolver. Raises OSError."""
+    """Resolves a host name: by the file `hosts`, read again each time, then by the system's resolver. Raises OSError."""
     if hosts:
         try:
             known = json.loads(Path(hosts).read_text())
         except (OSError, ValueError):
-            known = {}  # It is written while pods come and go; the next try reads it again.
+            known = {}  # The file changes while pods come and go; the next try reads it again.
         if name in known:
             return str(known[name])
     try:

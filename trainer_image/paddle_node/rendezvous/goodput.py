@@ -1,4 +1,4 @@
-"""Where the time of a run's pods goes: training that was kept, and what waiting, starting, data, saving and losses took. Pure."""
+"""Where the time of a run's pods goes: into training that was kept, waiting, starting, data, saving and losses. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -9,25 +9,25 @@ from paddle_node.training.step_log import DATA, KEPT, PARTS, SAVING, SLOWEST, TR
 
 WAITING, STARTING, LOST = "waiting", "starting", "lost"
 ALL = (WAITING, STARTING, DATA, TRAINING, SAVING, SLOWEST, LOST)
-"""Waiting for pods; from an attempt's start to its first step; reading records; training that was kept; saving; waiting for the
-slowest trainer; reading and training that had to be done again."""
+"""In this order: waiting for pods; from an attempt's start to its first step; reading records; training that was kept; saving;
+waiting for the slowest trainer; reading and training that had to be repeated."""
 
 
 @dataclass
 class Goodput:
-    """Of one run, by its rendezvous server's clock; the mean over its pods."""
+    """The goodput of one run by its rendezvous server's clock, as the mean over its pods."""
 
     counted: bool
-    """The trainers tell where their time goes."""
+    """The trainers report where their time goes."""
     seconds: Counter[str]
-    """Of attempts that have ended."""
+    """Seconds by category, over the attempts that have ended."""
     idle: float
-    """Since when no attempt runs."""
+    """When the time without an attempt began."""
     begun: float = field(default=0.0, init=False)
-    """Since when the present attempt runs."""
+    """When the present attempt began."""
 
     def attempt(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
-        """Of the present attempt; `done`: nothing of it can be lost. What nobody counted is lost, until somebody knows more."""
+        """Returns the present attempt's seconds. `done`: none can be lost. Uncounted time counts as lost until more is known."""
         waiting, rest = {WAITING: self.begun - self.idle}, now - self.begun
         if not self.counted:
             return waiting | {TRAINING if done else LOST: rest}
@@ -37,7 +37,7 @@ class Goodput:
         return waiting | {STARTING: max(rest - sum(told.values()), 0.0)} | told | kept | {LOST: lost}
 
     def end(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
-        """The same, and from now on none runs."""
+        """Ends the present attempt and returns its seconds, as `attempt` does."""
         found = self.attempt(trainers, now, done)
         self.seconds.update(found)
         self.idle = now
@@ -45,7 +45,7 @@ class Goodput:
 
 
 def sentence(seconds: Mapping[str, float], slow: Collection[str] = ()) -> str:
-    """For trainer 0's log, in which `paddle-aws status` looks for it."""
+    """Returns the goodput as a sentence for trainer 0's log, where `paddle-aws status` looks for it."""
     whole = sum(seconds.values())
     parts = ", ".join(f"{seconds[part]:.0f} {part}" for part in ALL if seconds.get(part, 0.0) >= 0.5)
     share = seconds.get(TRAINING, 0.0) / whole if whole else 0.0

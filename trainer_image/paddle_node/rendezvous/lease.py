@@ -1,11 +1,11 @@
 """One run at a time in a job's folder, without locks that a network file system only pretends to have.
 
-Of any number of runs that try, one holds the lease. A dead holder's expires, judged by the waiter's own clock; a holder that
-cannot renew it knows by its own clock, before another may take it, that it must stop.
+However many runs try, only one holds the lease. A dead holder's lease expires by the waiter's own clock. A holder that cannot
+renew the lease learns from its own clock that it must stop, before another run may take the lease.
 
-The lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder. Making the next number by
-a hard link is the only way to take it over: only one can. Older ones stay: no number comes twice. A heartbeat replaces the
-holder's own file by rename.
+The lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder. The only way to take it
+over is to create the next number by a hard link, which only one run can do. Older files stay, so no number is used twice. A
+heartbeat replaces the holder's own file by rename.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from paddle_node.failure import Failure
 from paddle_node.retry import disk_full, passing
 
 BEATS = 9
-"""Heartbeats in the time that a silent lease takes to expire."""
+"""Heartbeats per lease lifetime."""
 SAFE = 2 / 3
-"""Share of that time after its last heartbeat in which a holder may continue."""
+"""Share of the lease lifetime for which a holder may continue after its last heartbeat."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A lease as it lies on the volume; one that cannot be read is held by somebody unknown."""
+    """A lease as found on the volume. The holder of a lease that cannot be read is unknown."""
 
     path: Path
     record: dict[str, Any]
@@ -48,7 +48,7 @@ class Seen:
 
 
 class TakenOver(Failure):
-    """Somebody else holds the lease now. `same_run`: a newer pod of this very run, which is its good right."""
+    """Another pod holds the lease now. `same_run`: a newer pod of the same run, which has every right to it."""
 
     def __init__(self, folder: Path, run: str, same_run: bool) -> None:
         who = "a newer pod of trainer 0" if same_run else f"run {run}"
@@ -58,7 +58,7 @@ class TakenOver(Failure):
 
 
 class Lease:
-    """Held from `acquire` until `release`; `beat` must be called every `interval` seconds."""
+    """A lease, held from `acquire` until `release`. Call `beat` every `interval` seconds."""
 
     def __init__(self, folder: Path, run_id: str, incarnation: str, expiry: float, number: int) -> None:
         self.interval = expiry / BEATS
@@ -69,15 +69,15 @@ class Lease:
         self._beats = 0
         self._safe = expiry * SAFE
         self._renewed = time.monotonic()
-        """When the last heartbeat began that looked, and wrote."""
+        """When the last heartbeat began that both read and wrote the lease."""
 
     @property
     def left(self) -> float:
-        """Seconds in which the holder may continue without another heartbeat."""
+        """Seconds for which the holder may continue without another heartbeat."""
         return self._renewed + self._safe - time.monotonic()
 
     def overdue(self) -> Failure:
-        """Why a holder that has no time left must end: another try may find the volume well."""
+        """Returns the failure of a holder that has no time left. Another try may find the volume healthy."""
         return Failure(
             ExitCode.CANNOT_END,
             f"the lease on {self._folder.parent.parent} could not be renewed for {self._safe:.0f} s, and another run may take it "
@@ -85,7 +85,7 @@ class Lease:
         )
 
     def check(self) -> None:
-        """Raises `TakenOver` when somebody else holds the lease now, `Failure` where it could not be renewed for too long."""
+        """Raises `TakenOver` if another pod holds the lease now, `Failure` if it could not be renewed for too long."""
         if self.left <= 0:
             raise self.overdue()
         self._look()
@@ -98,7 +98,7 @@ class Lease:
         return newest
 
     def beat(self) -> None:
-        """Says that the holder lives. Raises `TakenOver`; a volume that takes no write is not a lost lease yet."""
+        """Shows that the holder is alive. Raises `TakenOver`. A failed write does not lose the lease yet."""
         began = time.monotonic()
         seen = self._look()
         with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ class Lease:
                 self._renewed = began
 
     def release(self) -> None:
-        """Lets the next run in at once."""
+        """Releases the lease, so that the next run may start at once."""
         with contextlib.suppress(OSError):  # It expires instead.
             self._write(beats=self._beats, released=True)
 
@@ -118,14 +118,14 @@ class Lease:
         draft.replace(self.path)
 
     def record(self, **state: Any) -> str:
-        """What lies there."""
+        """Returns the content of the lease's file."""
         return json.dumps({"run": self._run_id, "boot": self._incarnation, **state, "time": time.time()}) + "\n"
 
 
 def holder(folder: Path) -> tuple[str, float] | None:
-    """The run that holds the lease, and when it last said so, by the volume's clock; None: nobody, or it was released.
+    """Returns the run that holds the lease and when it last renewed it, by the volume's clock; None: no holder, or released.
 
-    A holder that died stays until the next one.
+    A dead holder stays until the next one takes over.
     """
     seen = _newest(folder)
     if seen is None or seen.released:
@@ -133,7 +133,7 @@ def holder(folder: Path) -> tuple[str, float] | None:
     try:
         return seen.run, seen.path.stat().st_mtime
     except FileNotFoundError:
-        return holder(folder)  # It changed hands in this moment.
+        return holder(folder)  # The lease has just changed hands.
 
 
 def acquire(
@@ -144,9 +144,9 @@ def acquire(
     say: Callable[[str], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Lease:
-    """Waits at most `expiry` seconds for a silent holder; raises `Failure` (FOLDER_IN_USE) at the first sign of a living one.
+    """Waits at most `expiry` seconds for a silent holder; raises `Failure` (FOLDER_IN_USE) at its first sign of life.
 
-    A pod that replaces another one of the same run takes over at once: the Job keeps one pod an index. Raises OSError, too.
+    A pod that replaces another pod of the same run takes over at once: the Job keeps one pod per index. Also raises OSError.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ def acquire(
 
 
 def _outwait(folder: Path, seen: Seen, expiry: float, sleep: Callable[[float], None]) -> None:
-    """Returns when the lease stayed silent, or changed hands to nobody, for `expiry` seconds of this process's clock."""
+    """Returns once the lease is released or gone, or has been silent for `expiry` seconds by this process's clock."""
     step = min(1.0, expiry / BEATS / 2)
     waited = 0.0
     while waited < expiry:
@@ -181,7 +181,7 @@ def _outwait(folder: Path, seen: Seen, expiry: float, sleep: Callable[[float], N
 
 
 def _newest(folder: Path) -> Seen | None:
-    """The lease in force."""
+    """Returns the lease in force; None: there is none."""
     durable.look(folder)
     path = max(folder.glob("lease-*.json"), default=None)
     if path is None:

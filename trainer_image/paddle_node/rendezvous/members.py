@@ -1,4 +1,4 @@
-"""The agents of a run as the rendezvous knows them: who is here, and what each of them last said of its workers. Pure."""
+"""The agents of a run as the rendezvous knows them: which are here, and what each last reported about its workers. Pure."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from paddle_node.training.passes import Identity
 
 @dataclass(eq=False)
 class Member:
-    """One agent that is here."""
+    """One agent that is connected."""
 
     hello: Hello
     connection: object
@@ -27,7 +27,7 @@ class Member:
 
 
 class Members(dict[int, Member]):
-    """By rank. What they said is kept as the ranks that said it: ten thousand agents are too many to ask them all each time."""
+    """The agents by rank. Their reports are kept as sets of ranks: ten thousand agents are too many to go through each time."""
 
     def __init__(self, count: int, membership: str, name_of: Callable[[int], str]) -> None:
         super().__init__()
@@ -35,19 +35,19 @@ class Members(dict[int, Member]):
         self.membership = membership
         self.name_of = name_of
         self.ready: set[int] = set()
-        """They have their data, and no process of an earlier attempt."""
+        """Agents that have their data, and no process left of an earlier attempt."""
         self.runs: set[int] = set()
-        """They were in the attempt, and have not yet said that no process of it is left."""
+        """Agents that were in the attempt and have not yet reported that no process of it is left."""
         self.serving: set[int] = set()
         self.trained: set[int] = set()
         self.stopped: set[int] = set()
         self.silent: dict[int, float] = {}
-        """Whose pserver answers nothing, and since when."""
+        """Agents whose pserver answers nothing, and since when."""
         self._came: dict[int, list[str]] = {}
-        """By rank: the incarnations in the order in which they came. The last one may come back; the others were replaced."""
+        """The incarnations of each rank in order of arrival. The last one may come back; the others were replaced."""
 
     def refusal(self, hello: Hello) -> Refused | None:
-        """Why an agent is not let in; 0: for now."""
+        """Returns why an agent is not admitted (code 0: not yet); None: it is admitted."""
         if hello.membership != self.membership:
             return Refused(0, "this pod sees other pods than the pod of trainer 0")
         if hello.world_size != self.count:
@@ -60,7 +60,7 @@ class Members(dict[int, Member]):
         return None
 
     def succeed(self, hello: Hello) -> str | None:
-        """What became of the agent that has this rank, now that another one comes; None: there is none."""
+        """Records a new agent. Returns what became of the one that still has this rank; None: there is none."""
         came = self._came.setdefault(hello.rank, [])
         if not (again := came[-1:] == [hello.incarnation]):
             came.append(hello.incarnation)
@@ -68,7 +68,7 @@ class Members(dict[int, Member]):
         return f"{earlier.pod} {'reconnected' if again else 'restarted'}" if earlier is not None else None
 
     def forget(self, rank: int) -> None:
-        """It is gone, and all that it said with it."""
+        """Removes an agent that is gone, and everything that it reported."""
         del self[rank]
         for ranks in (self.ready, self.runs, self.serving, self.trained, self.stopped):
             ranks.discard(rank)
@@ -80,7 +80,7 @@ class Members(dict[int, Member]):
         self.runs |= self.keys()
 
     def hear(self, rank: int, report: Report, current: bool, running: bool, now: float) -> None:
-        """`current`: it speaks of the present attempt; `running`: that one has begun, and not ended."""
+        """Takes in a report. `current`: it is about the present attempt; `running`: that attempt has begun and not ended."""
         if running and current:
             self.serving |= {rank} if report.serving else set()
             self.trained |= {rank} if report.ended == "trained" else set()
@@ -108,7 +108,7 @@ class Members(dict[int, Member]):
         return found
 
     def missing(self) -> str:
-        """Who is not here, or not ready, as one half sentence; empty when nobody is missing."""
+        """Names the agents that are not here or not ready, as one clause; empty: none."""
         absent = [rank for rank in range(self.count) if rank not in self]
         unready = sorted(self.keys() - self.ready)
         parts = []

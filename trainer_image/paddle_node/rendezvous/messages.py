@@ -1,7 +1,7 @@
-"""What agents, trainers and the rendezvous server say to each other: typed messages, JSON objects, one a line.
+"""The messages between agents, trainers and the rendezvous server: typed JSON objects, one per line.
 
-Both sides prove that they know the run's secret before either believes a word (`proof`). It never travels; it lies in a file that
-only this job's user may read.
+Both sides prove that they know the run's secret before either trusts the other (`proof`). The secret never travels; it is in a
+file that only this job's user may read.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from paddle_node.failure import Failure
 BEAT = 1.0
 """Seconds between two signs of life, in both directions."""
 SILENCE = 6.0
-"""Seconds without a sign of life after which the other side is lost. A closed connection is lost at once."""
+"""Seconds without a sign of life after which the other side counts as lost. A closed connection is lost at once."""
 HANDSHAKE = 5.0
-"""Seconds in which a connection must have proved that it belongs to the run."""
+"""Seconds within which a connection must prove that it belongs to the run."""
 FIRST = 4096
-"""Bytes of a line before that."""
+"""Longest line in bytes during the handshake."""
 LONGEST = 16 * 1024 * 1024
-"""Bytes of a line behind it."""
+"""Longest line in bytes after the handshake."""
 Ended = Literal["", "trained", "stopped"]
 SERVERS, LEAVE = "servers", "leave"
-"""Where trainers meet beside their own barriers."""
+"""Where trainers meet besides their own barriers."""
 
 
 @dataclass_transform(frozen_default=True)
 class Message:
-    """Anything below: a frozen dataclass."""
+    """Base class of every message below, which becomes a frozen dataclass."""
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True)(cls)
@@ -46,46 +46,46 @@ class Message:
 
 
 class Challenge(Message):
-    """The server's first word on every connection."""
+    """The server's first message on every connection."""
 
     nonce: str
 
 
 class Hello(Message):
-    """An agent's first word."""
+    """An agent's first message."""
 
     rank: int
     world_size: int
     incarnation: str
-    """Which start of the agent this is."""
+    """Identifies this start of the agent."""
     membership: str
-    """Equal on all pods that agree on who is who."""
+    """Equal on all pods that agree on which pod has which rank."""
     name: str
     node: str
-    """The Kubernetes node; empty where the manifests do not tell it."""
+    """The Kubernetes node; empty if the manifests do not pass it."""
     address: str
 
 
 class Join(Message):
-    """A trainer's first word."""
+    """A trainer's first message."""
 
     rank: int
     attempt: int
 
 
 class Proof(Message):
-    """That the sender knows the secret."""
+    """Proves that the sender knows the secret."""
 
     nonce: str
     mac: str
 
 
 class Welcome(Message):
-    """The agent, or the trainer, is in."""
+    """The server admits the agent or the trainer."""
 
 
 class Refused(Message):
-    """The agent is not in. It ends with that code, or, where time can settle it, comes again (0)."""
+    """The server refuses the agent, which ends with that code or, if time can resolve the cause (0), tries again."""
 
     code: int
     sentence: str
@@ -95,43 +95,43 @@ class Refused(Message):
 
 
 class Beat(Message):
-    """A sign of life; also of the server, to a trainer that waits."""
+    """A sign of life; the server, too, sends it to a trainer that waits."""
 
     quiet: float | None = None
-    """Seconds since a worker of an agent's pod last wrote output; None: none runs."""
+    """Seconds since any worker of the agent's pod last wrote output; None: none runs."""
 
 
 class Report(Message):
-    """All that it has to say of itself, whenever anything of that has changed."""
+    """The agent's full state, sent whenever any part of it changes."""
 
     attempt: int
-    """The one that its workers are, or were last, in."""
+    """The attempt that its workers are in, or were last in."""
     ready: bool
-    """It has its data and program, and no worker of any attempt is left."""
+    """The pod has its data and program, and no worker of any attempt is left."""
     data: str
     program: str
     serving: bool
     silent: bool
     ended: Ended
-    """All of its trainers ended with 0; all ended after they were told to stop."""
+    """trained: all its trainers ended with 0; stopped: all ended after they were told to stop."""
     leaving: bool
 
 
 class Lost(Message):
-    """A process ended that should not have."""
+    """A process ended unexpectedly."""
 
     attempt: int
     what: str
     code: int
-    """The trainer's own exit code; 0: it says nothing of the program."""
+    """The trainer's own exit code; 0: the end says nothing about the program."""
     failed: bool
-    """It ended by itself: it was not killed, and the volume was not full."""
+    """The process ended on its own: it was not killed, and the volume was not full."""
     error: str
     """The exception behind it; empty: none was seen."""
 
 
 class Fatal(Message):
-    """The run cannot continue, whatever pod tries."""
+    """The run cannot continue, no matter which pod tries."""
 
     code: int
     sentence: str
@@ -141,17 +141,17 @@ class Fatal(Message):
 
 
 class Status(Message):
-    """A sign of life, and what the pod's health probe wants to know."""
+    """A sign of life, with what the pod's health probe needs to know."""
 
     state: str
     where: str
-    """Its trainer, in words; empty: there is none."""
+    """Where the pod's trainer is, in words; empty: there is none."""
     held: float
-    """Seconds for which this pod itself has held it up."""
+    """Seconds for which this pod itself has held its trainer up."""
 
 
 class PrepareAgain(Message):
-    """Others have read other data, or another program."""
+    """Asks an agent to prepare again: not all agents have read the same data and program."""
 
 
 class Start(Message):
@@ -163,7 +163,7 @@ class Start(Message):
 
 
 class AllReached(Message):
-    """The pservers of all pods listen; every trainer leaves, so that a pserver may end."""
+    """serving: the pservers of all pods listen; left: every trainer is leaving, so a pserver may end."""
 
     attempt: int
     what: Literal["serving", "left"]
@@ -177,33 +177,33 @@ class Stop(Message):
 
 
 class End(Message):
-    """The attempt is over, for trainers, too: no process of it may stay."""
+    """The attempt is over, also for trainers: all its processes must end."""
 
     attempt: int
     cause: str
 
 
 class Finish(Message):
-    """The run is over; the volume knows it already."""
+    """The run is over; an outcome that lasts is already on the volume."""
 
     code: int
     sentence: str
     crashed: list[int] | None
-    """The rank whose trainer's end ended the attempt, and that one's exit code."""
+    """The rank and exit code of the trainer whose end ended the attempt."""
 
 
 # From a trainer.
 
 
 class Gather(Message):
-    """Asks for an answer when every trainer has come with this name; with `SERVERS` when the pservers of all pods listen."""
+    """Asks for an answer once every trainer has sent this name, or, for `SERVERS`, once the pservers of all pods listen."""
 
     name: str
     value: Any
 
 
 class Step(Message):
-    """How far the trainer is in its pass; and its steps and seconds of the whole attempt, by what they went to."""
+    """How far the trainer is in its pass, and its steps in the whole attempt, with the seconds that it spent by category."""
 
     number: int
     step: int
@@ -212,7 +212,7 @@ class Step(Message):
 
 
 class Meeting(Message):
-    """The trainer waits for the others without the server; an empty name: no longer."""
+    """The trainer waits for the others without the server; an empty name: it no longer waits."""
 
     name: str
 
@@ -221,7 +221,7 @@ class Meeting(Message):
 
 
 class Answer(Message):
-    """To what the trainer asked; `values` by rank where it gathered."""
+    """Answers the trainer's request; `values` are by rank if it gathered."""
 
     values: list[Any] | None = None
 
@@ -232,12 +232,12 @@ FROM_TRAINER = (Gather, Step, Meeting)
 
 
 def encode(message: Message) -> bytes:
-    """One line."""
+    """Returns the message as one line."""
     return json.dumps({"kind": type(message).__name__, **vars(message)}, separators=(",", ":")).encode() + b"\n"
 
 
 def parse(line: bytes, *expected: type[Message]) -> Any:
-    """The message of that line. Raises ValueError where it is none of `expected`, or has other fields than that."""
+    """Returns the message of a line. Raises ValueError if it is none of `expected` or does not have exactly its fields."""
     try:
         document = json.loads(line)
         kind = {each.__name__: each for each in expected}[document.pop("kind")]
@@ -249,7 +249,7 @@ def parse(line: bytes, *expected: type[Message]) -> Any:
 
 
 async def receive(reader: asyncio.StreamReader, *expected: type[Message], longest: int = LONGEST) -> Any:
-    """The next message; None when the connection is over, broken or talks something else."""
+    """Returns the next message; None if the connection is closed or broken, or sends anything else."""
     try:
         return parse(await read_line(reader, longest), *expected)
     except (OSError, EOFError, ValueError):
@@ -257,7 +257,7 @@ async def receive(reader: asyncio.StreamReader, *expected: type[Message], longes
 
 
 async def read_line(reader: asyncio.StreamReader, longest: int) -> bytes:
-    """However small the reader's own limit is. Raises ValueError for a longer one, EOFError at the end."""
+    """Reads a line, however small the reader's own limit is. Raises ValueError above `longest` bytes, EOFError at the end."""
     line = bytearray()
     while len(line) <= longest:
         try:
@@ -268,7 +268,7 @@ async def read_line(reader: asyncio.StreamReader, longest: int) -> bytes:
 
 
 class Greeting:
-    """A client's side of the handshake: its `lines` introduce it, and show that it knows `key`."""
+    """A client's side of the handshake: its `lines` introduce the client and prove that it knows `key`."""
 
     def __init__(self, key: str, hello: Hello | Join, challenge: Challenge) -> None:
         self._key, self._own, self._other = key, secrets.token_hex(16), challenge.nonce
@@ -276,27 +276,27 @@ class Greeting:
         self.lines = said + encode(Proof(self._own, proof(key, self._own, self._other, said)))
 
     def proven_by(self, answer: Proof) -> bool:
-        """Whether the server knows it, too."""
+        """Whether `answer` proves that the server knows the key, too."""
         return proven(self._key, self._own, self._other, answer.mac)
 
 
 def proof(key: str, own: str, other: str, said: bytes = b"") -> str:
-    """What shows that one knows `key`, beside both sides' nonces and what was said before."""
+    """Returns a MAC of both sides' nonces and what was said before: it proves that the sender knows `key`."""
     return hmac.new(key.encode(), f"{own} {other} ".encode(errors="replace") + said, hashlib.sha256).hexdigest()
 
 
 def proven(key: str, own: str, other: str, mac: str, said: bytes = b"") -> bool:
     """Whether `mac` is the other side's `proof`."""
-    return hmac.compare_digest(proof(key, other, own, said).encode(), mac.encode(errors="replace"))  # Texts may be ASCII alone.
+    return hmac.compare_digest(proof(key, other, own, said).encode(), mac.encode(errors="replace"))  # Strings must be ASCII.
 
 
 def attempt_key(secret: str, attempt: int) -> str:
-    """The key of an attempt's trainers: what a process's environment shows later opens no door any more."""
+    """Returns the key of an attempt's trainers: a key found later in a process's environment no longer admits anyone."""
     return hmac.new(secret.encode(), f"attempt {attempt}".encode(), hashlib.sha256).hexdigest()
 
 
 def run_secret(folder: JobFolder, run_id: str) -> str:
-    """The run's secret, made by whichever pod comes first. Blocking. Raises `Failure` where something else lies at its place."""
+    """Returns the run's secret, which the first pod creates. Blocking. Raises `Failure` if something else is in its place."""
     path = folder.run_state / f"secret-{run_id}"
     folder.run_state.mkdir(parents=True, exist_ok=True)
     durable.look(folder.run_state)
@@ -308,15 +308,15 @@ def run_secret(folder: JobFolder, run_id: str) -> str:
 
 
 def pack(addresses: list[str]) -> str:
-    """All pods' addresses, of one family, as a short text: every agent gets all, so their size counts N times."""
+    """Packs all pods' addresses, of one family, into a short text: every agent gets all, so their size counts N times."""
     packed = [ipaddress.ip_address(address).packed for address in addresses]
-    # The first bytes of all, which hardly differ, come first.
+    # The first bytes of all addresses, which hardly differ, come first.
     columns = b"".join(map(bytes, zip(*packed, strict=True)))
     return base64.b64encode(bytes([len(packed[0])]) + zlib.compress(columns)).decode()
 
 
 def unpack(text: str) -> list[str]:
-    """What `pack` was given."""
+    """Returns the addresses that `pack` packed."""
     packed = base64.b64decode(text)
     columns = zlib.decompress(packed[1:])
     count = len(columns) // packed[0]

@@ -1,7 +1,7 @@
-"""Who am I, asked of the API server: the tutorials' way, for a Job without indexes.
+"""Finds this pod's id by asking the API server: the tutorials' way, for a Job without indexes.
 
-One list and one watch a pod, never a poll: exactly N running pods of this very run, ordered by address. Kubernetes' client would
-bring nothing that two requests need: pods are read as plain JSON, and each retry has this pod's deadline.
+Each pod makes one list and one watch request, never polls, and needs exactly N running pods of its own run, ordered by address.
+The Kubernetes client has nothing that two requests need: pods are read as plain JSON, and each retry has this pod's deadline.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ from paddle_node.retry import REMIND
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where Kubernetes mounts a service account's token and the cluster's CA."""
 CONNECT, ANSWER = 5.0, 15.0
-"""Seconds to reach the API server, and for its next bytes."""
+"""Seconds to reach the API server, and to wait for its next bytes."""
 WATCH = 240
-"""Seconds after which the server ends a watch by itself; the next one continues where it ended."""
+"""Seconds after which the server ends a watch on its own; the next watch continues where it ended."""
 BACKOFF = (0.2, 10.0)
-"""Seconds before a request is tried again: first and longest, doubled each time, half of it at random."""
+"""Seconds before a retry of a request: first and longest. The pause doubles each time, and half of it is random."""
 LOOK = 0.05
-"""Seconds between two looks at what the watching thread has found."""
+"""Seconds between checks of what the watching thread has found."""
 
 
 @dataclass(frozen=True)
 class Pod:
-    """What matters of a pod."""
+    """What matters about a pod."""
 
     name: str
     owner: str
@@ -59,22 +59,22 @@ class Pod:
 
 
 def in_order(pods: Iterable[Pod]) -> list[Pod]:
-    """By address, as numbers: 10.0.0.9 comes before 10.0.0.10. IPv4 before IPv6."""
+    """Sorts pods by numeric address: 10.0.0.9 comes before 10.0.0.10, and IPv4 before IPv6."""
     return sorted(pods, key=lambda pod: ipaddress.get_mixed_type_key(ipaddress.ip_address(pod.address)))
 
 
 class PodList(Discovery):
-    """Discovery by the API server. A thread watches while this pod waits for others, and rests while it trains."""
+    """Discovery by the API server. A thread watches while this pod waits for others, and rests while the pod trains."""
 
     def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
         super().__init__(node)
         self._say = say
         self._order: list[Pod] = []
         self._pods: dict[str, Pod] = {}
-        """All of the Job's, whichever run's; the watching thread writes it."""
+        """All pods of the Job, of any run, by name. The watching thread writes this."""
         self._failure: Failure | None = None
         self._problem = ""
-        """Why nothing is known at the moment; empty while all is well."""
+        """Why nothing is known at the moment; empty: all is well."""
         self._wanted = threading.Event()
         self._account = contract.path(ACCOUNT, node.environ)
         authority = self._account / "ca.crt"
@@ -89,7 +89,7 @@ class PodList(Discovery):
         threading.Thread(target=self._watch, name="pod-list", daemon=True).start()
 
     async def identify(self) -> NodeEnvironment:
-        """Waits until exactly N pods of this run are running. Raises `Failure` that names the missing ones at the deadline."""
+        """Waits until exactly N pods of this run are running. At the deadline, raises a `Failure` that says what is missing."""
         self._wanted.set()
         node = self._node
         began = reminded = time.monotonic()
@@ -121,17 +121,17 @@ class PodList(Discovery):
         return hashlib.sha256("\n".join(f"{pod.name} {pod.address}" for pod in self._order).encode()).hexdigest()[:16]
 
     def moved(self) -> bool:
-        """Whether exactly N pods run that are others than those of the last `identify`."""
+        """Whether exactly N pods run and they are not those of the last `identify`."""
         self._wanted.set()
         present = self._present()
         return present is not None and present != self._order
 
     def rest(self) -> None:
-        """No requests until the next question: training has begun."""
+        """Sends no requests until the next question: training has begun."""
         self._wanted.clear()
 
     def _own_run(self) -> list[Pod] | None:
-        """The pods of this pod's own run: an earlier Job of the same name may still have some. None: this pod is not there."""
+        """Returns the pods of this pod's run: an earlier Job of the same name may still have some. None: this pod is missing."""
         if self._failure is not None:
             raise self._failure
         node, pods = self._node, dict(self._pods)
@@ -143,7 +143,7 @@ class PodList(Discovery):
         return in_order(running) if len(running) == self._node.trainers else None
 
     def _missing(self) -> str:
-        """Who is there and who is not, as one half sentence."""
+        """Says as one clause why the run's pods are not complete."""
         node, run = self._node, self._own_run()
         if self._problem:
             return f"the API server gives no list of pods: {self._problem}"
@@ -171,20 +171,20 @@ class PodList(Discovery):
                 self._problem = ""
                 if time.monotonic() - began > 1.0:
                     continue
-                # Ended before it began: a server that is going down does so again and again.
+                # The watch ended at once: a server that is shutting down ends one after another like that.
             except _Refused as refused:
                 self._failure = _hopeless(self._node, refused)
                 if self._failure is not None:
                     return
                 version, self._problem = ("", "") if refused.status == 410 else (version, str(refused))
-            except Exception as error:  # This thread must outlive whatever the client and the network come up with.
+            except Exception as error:  # This thread must survive anything that the client and the network raise.
                 if not isinstance(error, urllib3.exceptions.HTTPError | OSError):
-                    version = ""  # What we knew is not what it seemed.
+                    version = ""  # What this thread knew may be wrong.
                 text = " ".join(str(error).split()) or type(error).__name__
                 untrusted = "CERTIFICATE_VERIFY_FAILED" in text
                 self._problem = "its certificate is not signed by the mounted CA" if untrusted else text
             if not self._wanted.is_set():
-                version = ""  # We cut the watch ourselves.
+                version = ""  # This thread cut the watch itself.
                 continue
             if self._problem:
                 self._say(f"the API server: {self._problem}; trying again")
@@ -192,8 +192,8 @@ class PodList(Discovery):
             pause = min(2 * pause, longest)
 
     def _list(self) -> str:
-        """All pods now; returns the version to watch from."""
-        # From the server's own cache: thousands of pods may ask at once.
+        """Lists all pods. Returns the version to watch from."""
+        # Version 0 comes from the server's own cache: thousands of pods may ask at once.
         with self._ask(ANSWER, resourceVersion="0") as answer:
             document = json.loads(answer.read())
         self._pods = {pod.name: pod for pod in map(Pod.read, document["items"])}
@@ -201,7 +201,7 @@ class PodList(Discovery):
         return str(document["metadata"]["resourceVersion"])
 
     def _changes(self, version: str) -> Iterator[str]:
-        """Takes in changes until the server ends the watch, or nobody wants to know any more; yields each new version."""
+        """Takes in changes until the server ends the watch or `rest` is called. Yields each new version."""
         more = {"watch": "true", "timeoutSeconds": str(WATCH), "allowWatchBookmarks": "true"}
         with self._ask(WATCH + ANSWER, resourceVersion=version, **more) as answer:
             for event in map(json.loads, answer):
@@ -217,8 +217,8 @@ class PodList(Discovery):
                     return
 
     def _ask(self, silence: float, **more: str) -> urllib3.BaseHTTPResponse:
-        """About the Job's pods. Raises `_Refused`, or what urllib3 raises."""
-        # Read for each request, because the kubelet renews it.
+        """Requests the Job's pods. Raises `_Refused`, or what urllib3 raises."""
+        # Read the token for each request, because the kubelet renews it.
         token = (self._account / "token").read_text().strip()
         answer = self._server.request(
             "GET",
@@ -227,7 +227,7 @@ class PodList(Discovery):
             headers={"Authorization": f"Bearer {token}"},
             timeout=urllib3.Timeout(connect=CONNECT, read=silence),
             preload_content=False,
-            # Every retry is ours: urllib3's own would hide what went wrong, and know no deadline.
+            # The watching thread retries: urllib3's own retries would hide what went wrong, and know no deadline.
             retries=False,
         )
         if answer.status != 200:
@@ -237,7 +237,7 @@ class PodList(Discovery):
 
 
 class _Refused(Exception):
-    """An answer that is no list."""
+    """The API server answered with an error."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"{status} {reason}")
@@ -245,7 +245,7 @@ class _Refused(Exception):
 
 
 def _hopeless(node: NodeEnvironment, error: _Refused) -> Failure | None:
-    """The end of this pod, for what no retry can change."""
+    """Returns the failure that ends this pod if no retry can help; None: a retry may."""
     if not 400 <= error.status < 500 or error.status in (408, 409, 410, 429):
         return None
     advice = {

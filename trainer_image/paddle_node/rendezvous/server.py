@@ -1,7 +1,7 @@
 """The rendezvous server, in the agent of trainer 0: sockets, clock, lease and volume around the `Rendezvous`.
 
-Nobody is served without the lease on the job's folder: a holder that lost it, or could not renew it in time, ends. A connection
-that does not prove in time that it knows the run's secret, or says anything malformed, is closed without effect.
+The server serves no one without the lease on the job's folder: if it loses the lease, or cannot renew it in time, its pod ends.
+It closes a connection that does not prove in time that it knows the run's secret, or sends anything malformed, without effect.
 """
 
 import asyncio
@@ -29,27 +29,27 @@ from paddle_node.runtimes import Progress, Resumption, Runtime
 from paddle_node.training.passes import Identity
 
 UNPROVEN = 256
-"""Connections in their handshake at a time, beside the run's own: beyond them, the oldest makes room."""
+"""Connections that may be in their handshake at once, besides the run's own; beyond that, the oldest makes room."""
 RELEASE = 5.0
-"""Seconds for the volume to take the lease back."""
+"""Seconds for the volume to record that the lease is released."""
 GOODBYE = 5.0
-"""Seconds for the others to hear how the job ended before the pod of trainer 0 leaves."""
+"""Seconds for the other pods to hear how the job ended before the pod of trainer 0 leaves."""
 PATIENCE = 10
-"""Minutes in which a volume that refuses may take the next attempt, until the job fails."""
+"""Minutes for which a volume may refuse the next attempt before the job fails."""
 LOOKS = 4
-"""Looks at the program's progress in the time that an attempt may go without any."""
+"""Checks of the program's progress in the time for which an attempt may go without any."""
 
 Answer = Callable[[Rendezvous, float], None]
 """Tells the rendezvous what the volume answered."""
 
 
 def lasting(outcome: Outcome) -> bool:
-    """Whether it is the run's end also for pods that the Job starts later."""
+    """Whether `outcome` is the run's end also for pods that the Job starts later."""
     return outcome.code == ExitCode.DONE or outcome.code in FAIL_JOB
 
 
 class Volume:
-    """Answers the rendezvous's questions, by the attempts' record and the runtime's `Progress`. Every method blocks."""
+    """Answers the rendezvous's questions from the record of attempts and the runtime's `Progress`. Every method blocks."""
 
     def __init__(self, node: NodeEnvironment, record: Record, progress: Progress, say: Callable[[str], None]) -> None:
         self._node = node
@@ -60,14 +60,14 @@ class Volume:
         self._resumption = Resumption()
         self.trainers_join = progress.trainers_join
         if record.unfinished():
-            # Of this server's predecessor, who died without a word.
+            # This server's predecessor died without recording the attempt's end.
             self._resumption = Resumption(record.last.resume, passed_over=tuple(record.last.passed_over))
             self._end(Loss("the pod of trainer 0 was lost", POD))
         self.identity = record.identity
         self.exhausted = record.exhausted(node.attempts, self.trainers_join) if self.identity else None
 
     def begin(self, identity: Identity) -> Answer:
-        """The next attempt's number and what it resumes from."""
+        """Begins the next attempt: answers its number and what it resumes from."""
         try:
             self._resumption = retry(lambda: self._progress.begin(identity, self._record.history), self._say, PATIENCE)
             if (hopeless := self._record.hopeless(self._resumption)) is not None:
@@ -82,20 +82,20 @@ class Volume:
         return lambda rendezvous, now: rendezvous.finish(outcome, now)
 
     def record_end(self, loss: Loss) -> Answer:
-        """How the attempt ended. Where that cannot be recorded, the next one's number is another all the same."""
+        """Records how the attempt ended. Even if that fails, the next attempt gets a new number."""
         self._end(loss)
         exhausted = self._record.exhausted(self._node.attempts, self.trainers_join)
         return lambda rendezvous, now: rendezvous.end_recorded(exhausted, self._record.seconds, now)
 
     def conclude(self, attempt: int, stopped: bool) -> Answer:
-        """Whether anything is missing for the job to be done."""
+        """Answers whether anything is missing for the job to be done."""
         identity = Identity(self._record.last.data, self._record.last.program)
         missing = retry(lambda: self._progress.finished(identity, self._resumption, stopped), self._say)
         made = retry(lambda: self._progress.made(attempt, self._resumption), self._say)
         return lambda rendezvous, now: rendezvous.concluded(attempt, missing, made, now)
 
     def record_outcome(self, outcome: Outcome, loss: Loss | None) -> Answer:
-        """The run's end. One that another try may change is not recorded: the pods that the Job starts later get their chance."""
+        """Records the run's outcome, unless another try may change it: pods that the Job starts later then get their chance."""
         if loss is not None:
             self._end(loss)
         if seconds := self._record.seconds:
@@ -117,7 +117,7 @@ class Volume:
 
 
 class Server:
-    """From `serve` to `close`, as some of an event loop's `tasks`. Carries out what the rendezvous decides."""
+    """Carries out what the rendezvous decides, from `serve` to `close`, as some of an event loop's `tasks`."""
 
     def __init__(self, node: NodeEnvironment, discovery: Discovery, tasks: Tasks, say: Callable[[str], None]) -> None:
         self.say = say
@@ -131,7 +131,7 @@ class Server:
         self._own: list[asyncio.Task[None]] = []
 
     async def serve(self, runtime: Runtime, incarnation: str, secret: str) -> None:
-        """Listens on the pod's own address. Raises `Failure` when another run holds the folder, or the port is taken."""
+        """Listens on the pod's own address. Raises `Failure` if another run holds the folder or the port is taken."""
         node, say, state = self._node, self.say, self._node.folder.run_state
         held = self._lease = await background.ask(
             lambda: lease.acquire(state, node.run_id, incarnation, node.lease, say), node, say, node.lease
@@ -156,7 +156,7 @@ class Server:
             self._rendezvous.finish(self._volume.exhausted, time.monotonic())
 
     async def close(self) -> None:
-        """Records what is to be recorded, gives the others a moment to hear of the job's end, and releases the lease."""
+        """Records what is still unrecorded, gives the other pods a moment to hear of the job's end, and releases the lease."""
         if self._server is not None:
             self._rendezvous.record_end()
             finished = self._rendezvous.state is State.FINISHED
@@ -174,22 +174,22 @@ class Server:
             with contextlib.suppress(TimeoutError):  # It expires instead.
                 await asyncio.wait_for(background.call(self._lease.release), RELEASE)
 
-    # What the rendezvous has it do.
+    # What the rendezvous asks of its server.
 
     def send(self, message: m.Message, *connections: Any) -> None:
-        """To agents or trainers."""
+        """Sends a message to agents or trainers."""
         line = m.encode(message)
         for connection in connections:
             with contextlib.suppress(OSError, RuntimeError):
                 connection.write(line)
 
     def close_connection(self, connection: Any) -> None:
-        """Behind what was sent."""
+        """Closes a connection after what was already sent."""
         with contextlib.suppress(OSError, RuntimeError):
             connection.close()
 
     def ask(self, what: Question, *about: Any) -> None:
-        """Calls the `Volume`'s method of that name, which takes a while."""
+        """Queues a call of the `Volume`'s method `what`, which takes a while."""
         self._questions.put_nowait(partial(getattr(self._volume, what), *about))
 
     # Connections.
@@ -215,7 +215,7 @@ class Server:
             writer.close()
 
     async def _proven(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> m.Hello | m.Join | None:
-        """Who it is; None where it does not show in time that it knows the secret."""
+        """Returns who connects; None if the other side does not prove in time that it knows the secret."""
         if len(self._unproven) >= UNPROVEN + 2 * self._node.trainers:
             next(iter(self._unproven)).transport.abort()
         self._unproven[writer] = None
@@ -245,12 +245,12 @@ class Server:
                 answer(self._rendezvous, time.monotonic())
                 self._questions.task_done()
         except background.NoAnswer as failure:
-            # Another outcome, unrecorded, would not hold for a pod that comes later: nobody may leave with it.
+            # Any other outcome, unrecorded, would not bind a pod that comes later: no pod may leave with it.
             self._rendezvous.finish(outcome := Outcome(failure.code, failure.sentence), time.monotonic())
             self._rendezvous.outcome_recorded(outcome)
 
     async def _look(self) -> None:
-        """For progress that no trainer tells of."""
+        """Looks for progress that no trainer reports."""
         while True:
             await asyncio.sleep(self._node.stall / LOOKS)
             with contextlib.suppress(OSError):
@@ -269,7 +269,7 @@ class Server:
         while True:
             await asyncio.sleep(min(held.interval, max(0.0, held.left)))
             try:
-                # A volume that hangs must not hold up the look at the clock; a pod that was frozen may hear who replaced it.
+                # A volume that hangs must not delay the look at the clock; a pod that was frozen may learn who replaced it.
                 async with asyncio.timeout(max(1.0, held.left)):
                     await background.call(held.beat)
             except TimeoutError:
@@ -282,5 +282,5 @@ class Server:
             except OSError as error:
                 self.say(f"the lease cannot be looked at: {error.strerror or error}; the next heartbeat tries again")
             if held.left <= 0:
-                self._lease = None  # Not released: it expires when everything of this run has stopped.
+                self._lease = None  # Not released: when it expires, everything of this run has stopped.
                 raise held.overdue()

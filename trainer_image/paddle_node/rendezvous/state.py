@@ -1,11 +1,11 @@
-"""The rendezvous of a run: it counts the agents in, starts attempts, ends them, and ends the job.
+"""The rendezvous of a run: admits the agents, starts and ends attempts, and ends the job.
 
-It knows no socket, clock or volume: what happened comes in, and its server carries out what follows. An attempt starts only when
-all N agents are here, have read the same data and program, and have no process of an earlier attempt left. The loss of an agent,
-or of a process that one reports, ends the attempt for all. The outcome is on the volume before an agent hears of it.
+It knows no socket, clock or volume: events come in, and its server carries out what follows. An attempt starts only when all N
+agents are here, have read the same data and program, and have no process left of an earlier attempt. The loss of an agent, or of
+a process that an agent reports, ends the attempt for all. An outcome that lasts is on the volume before an agent hears of it.
 
     GATHERING -> STARTING (pservers come up) -> TRAINING -> FINISHED
-    STARTING, TRAINING: a loss -> ENDING (everybody ends what runs) -> GATHERING
+    STARTING, TRAINING: a loss -> ENDING (all agents end their processes) -> GATHERING
     STARTING, TRAINING: SIGTERM to any pod -> STOPPING (trainers may save) -> ENDING
 """
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 Question = Literal["begin", "record_end", "conclude", "record_outcome"]
 ENDING = 16.0
-"""Seconds for an agent to end its processes, and for one that is cut off to notice it."""
+"""Seconds for an agent to end its processes, and for an agent that is cut off to notice that."""
 TELL = 30.0
-"""Seconds between two lines that say where the time goes."""
+"""Seconds between two log lines that say where the time goes."""
 
 
 class State(Enum):
-    """Where the job is."""
+    """The state of the job."""
 
     GATHERING = "waiting for peers"
     STARTING = "waiting for pservers"
@@ -53,9 +53,9 @@ RUNNING = (State.STARTING, State.TRAINING, State.STOPPING)
 
 
 class Rendezvous:
-    """`trainers_join`: every trainer says by a session that it is there. `identity`: None before the run's first attempt.
+    """`trainers_join`: every trainer opens a session to show that it runs. `identity`: None before the run's first attempt.
 
-    `seconds`: where the time of the run's earlier attempts went.
+    `seconds`: where the time of the job's earlier attempts went, over all its runs.
     """
 
     def __init__(
@@ -77,27 +77,27 @@ class Rendezvous:
         self.goodput = goodput.Goodput(trainers_join, Counter(seconds), now)
         self._looked = self._told = now
         self._slow: dict[int, float] = {}
-        """The trainers that are slow, and how many times the median they take."""
+        """The slow trainers, and how many times the median each takes."""
         self.moved = 0.0
-        """When anything of the attempt last moved: a step, output, progress."""
+        """When the attempt last showed output or progress beyond the steps that its trainers report."""
         self.differ: tuple[str, float] | None = None
-        """Who read what, where it was not the same, and since when."""
+        """Which trainers read what, if they differ, and since when."""
         self.stop_cause = ""
         self._trainers_join = trainers_join
         self._identity = identity
         self._server = server
         self._reminded = now
         self._asked = False
-        """The volume has not answered the question that this state asks."""
+        """The volume has not yet answered the question that this state asks."""
         self._loss: Loss | None = None
         self._crashed: list[int] | None = None
         self._final: m.Finish | None = None
-        """What everybody hears once the outcome is recorded."""
+        """What every agent hears once the outcome is recorded."""
 
     # Connections. All of them have proved that they belong to this run.
 
     def hello(self, hello: m.Hello, connection: object, now: float) -> None:
-        """An agent has come: in, sent away, or asked to come again."""
+        """Admits an agent, refuses it, or asks it to come again."""
         if (refusal := self.members.refusal(hello)) is not None:
             if refusal.code:
                 self._server.say(f"an agent at {hello.address} was refused: {refusal.sentence}")
@@ -127,17 +127,17 @@ class Rendezvous:
         self._advance(now)
 
     def _drop(self, member: Member, cause: str, now: float) -> None:
-        """An agent is gone; what it ran is gone with it, or it ends it itself within `SILENCE` seconds."""
+        """Removes a lost agent. Its processes are gone with it, or it ends them itself within `SILENCE` seconds."""
         ran = member.hello.rank in self.members.runs
         self.members.forget(member.hello.rank)
         self._server.close_connection(member.connection)
         if self.state is State.STOPPING:
-            # Trainers cannot save together any more.
+            # The trainers can no longer save together.
             self._lose(Loss(f"{self.stop_cause}; then {cause}", STOPPED), now)
         elif self.state in RUNNING:
             self._lose(Loss(cause, POD), now)
         elif self.state is State.ENDING and ran and self._loss is not None and self._loss.kind == PROGRAM:
-            # The others' programs fail at once when a pod is gone; that it is gone shows seconds later.
+            # When a pod is lost, the other pods' programs fail at once; the loss itself shows seconds later.
             self._loss = replace(self._loss, cause=f"{self._loss.cause}; {cause}", kind=POD, failed=False)
         elif self.state is State.GATHERING:
             self._server.say(f"{cause}; waiting for it")
@@ -153,7 +153,7 @@ class Rendezvous:
             case m.Beat(quiet):
                 if quiet is not None and self.state in RUNNING:
                     self.moved = max(self.moved, now - quiet)
-                return  # The frequent one, after which nothing is due.
+                return  # The most frequent message: nothing follows from it.
             case m.Fatal(code, sentence):
                 self.finish(Outcome(code, f"trainer {rank}: {sentence}"), now)
             case m.Report():
@@ -173,7 +173,7 @@ class Rendezvous:
         if self.state is State.STOPPING:
             self.members.stopped.add(member.hello.rank)
         elif self.state is State.ENDING and self._loss is not None and self._loss.failed and not lost.failed:
-            # Where one was killed, that the others failed says nothing of the program.
+            # If one process was killed, the failure of the others says nothing about the program.
             self._loss = replace(self._loss, cause=f"{self._loss.cause}; {cause}", failed=False)
         elif self.state in RUNNING and lost.code in FAIL_JOB:
             self.finish(Outcome(lost.code, f"{cause}, which another attempt cannot change"), now, loss)
@@ -194,14 +194,14 @@ class Rendezvous:
     # What the volume answers.
 
     def begun(self, number: int, resumption: Resumption, now: float) -> None:
-        """An attempt has a number, and something to resume from."""
+        """Starts the attempt: the volume has answered its number and what it resumes from."""
         if self.state is State.FINISHED:
             return
         self._asked = False
         self.attempt = number
         self.trainers = Trainers(self.node.trainers, self._server.send)
         if not self.members.all(self.members.ready):
-            # Somebody was lost while the volume answered: the number is spent, the attempt never ran.
+            # An agent was lost while the volume answered: the number is spent, the attempt never ran.
             self._enter(State.ENDING, now)
             self._loss = Loss("a pod was lost before the attempt began", POD)
         else:
@@ -219,7 +219,7 @@ class Rendezvous:
         self._advance(now)
 
     def end_recorded(self, exhausted: Outcome | None, seconds: Mapping[str, float], now: float) -> None:
-        """`exhausted`: no other attempt is allowed. `seconds`: of all attempts; the volume knows more of what was kept."""
+        """`exhausted`: why no other attempt is allowed. `seconds`: of all attempts; the volume knows better what was kept."""
         self._loss, self.goodput.seconds = None, Counter(seconds)
         if exhausted is not None:
             self.finish(exhausted, now)
@@ -248,13 +248,13 @@ class Rendezvous:
         self._advance(now)
 
     def outcome_recorded(self, outcome: Outcome) -> None:
-        """All may hear how the job ended."""
+        """Tells all agents how the job ended."""
         if self._final is None:
             crashed = self._crashed if outcome.code == ExitCode.ATTEMPTS_EXHAUSTED else None
             self._final = m.Finish(outcome.code, outcome.sentence, crashed)
             self._broadcast(self._final)
 
-    # The job's way.
+    # The course of the job.
 
     def _advance(self, now: float) -> None:
         members = self.members
@@ -275,7 +275,7 @@ class Rendezvous:
             self._ask("begin", identity)
 
     def _same_reading(self, now: float) -> Identity | None:
-        """The data and the program of the run; None where not all have read them, who are asked to prepare again."""
+        """Returns the run's data and program. If not all agents have read the same, asks them to prepare again; None."""
         read = self.members.readings()
         if read.keys() == {self._identity} or (self._identity is None and len(read) == 1):
             return next(iter(read))
@@ -291,7 +291,7 @@ class Rendezvous:
         return None
 
     def _lose(self, loss: Loss, now: float) -> None:
-        """Ends the attempt everywhere. How it ended is recorded when it has: who was lost, too, may show late."""
+        """Ends the attempt everywhere. Its end is recorded only once all have ended it: a further loss may show late."""
         if self.state not in RUNNING:
             return
         self._enter(State.ENDING, now)
@@ -301,13 +301,13 @@ class Rendezvous:
         self._server.send(end, *trainers)
 
     def record_end(self) -> None:
-        """The attempt that is ending, unless that is under way; a server that leaves owes it to the next one."""
+        """Records the end of the attempt that is ending, unless that is under way. A leaving server owes this to the next one."""
         if self.state is State.ENDING and not self._asked:
             assert self._loss is not None
             self._ask("record_end", replace(self._loss, stepped=self.trainers.stepped))
 
     def finish(self, outcome: Outcome, now: float, loss: Loss | None = None) -> None:
-        """The job ends, and with it the attempt by `loss`."""
+        """Ends the job, and with it the attempt, by `loss`."""
         if self.state is not State.FINISHED:
             if loss is not None and self.state in RUNNING:
                 loss = replace(loss, seconds=self.goodput.end(self.trainers, now, outcome.code == ExitCode.DONE))
@@ -318,7 +318,7 @@ class Rendezvous:
     # Time.
 
     def tick(self, now: float, late: bool) -> None:
-        """Once a `BEAT`. `late`: after a pause of our own nobody is judged."""
+        """Called once per `BEAT`. `late`: this process itself paused, so silence does not count as a loss."""
         members, trainers = self.members, self.trainers
         training = self.state in (State.STARTING, State.TRAINING)
         waiting = trainers.waiting(members.serving)
@@ -346,7 +346,7 @@ class Rendezvous:
         self._advance(now)
 
     def _look(self, now: float) -> None:
-        """How fast the trainers are, and where the time goes."""
+        """Reports which trainers are slow, and where the time goes."""
         self._looked, before, self._slow = now, self._slow, self.trainers.look(now)
         names = {rank: f"trainer {rank} on {self.members[rank].hello.node or self.members[rank].pod}" for rank in self._slow}
         for rank in self._slow.keys() - before.keys():
@@ -370,7 +370,7 @@ class Rendezvous:
                     self._drop(self.members[rank], f"{self.members[rank].pod} does not end its processes", now)
         return None
 
-    # Small things.
+    # Helpers.
 
     def _enter(self, state: State, now: float) -> None:
         self.state = state

@@ -9,11 +9,11 @@ from typing import Any
 from paddle_node.rendezvous.messages import LEAVE, SERVERS, Answer, Gather, Meeting, Message, Step
 
 SHOWN = 20
-"""Ranks that a message names at most."""
+"""The most ranks that a message names."""
 SLOW = 1.5
-"""Times the median's seconds a step, over `WINDOW` looks, that make a trainer slow."""
+"""A trainer is slow above this many times the median seconds per step, over `WINDOW` looks."""
 LOOK, WINDOW = 10.0, 7
-"""Seconds between two looks at how fast the trainers are, and how many looks make a minute."""
+"""Seconds between two looks at how fast the trainers are, and the number of looks that span a minute."""
 
 
 @dataclass(eq=False)
@@ -27,30 +27,30 @@ class Trainer:
     at: tuple[int, int] | None = None
     steps: int = 0
     spent: Mapping[str, float] = field(default_factory=dict)
-    """Its seconds in this attempt, by what they went to."""
+    """Its seconds in this attempt, by category."""
     looks: deque[tuple[float, int, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    """When, how many steps, and in how many seconds of its own."""
+    """For each look: its time, and the trainer's steps and own seconds up to then."""
 
 
 @dataclass
 class Trainers:
-    """Of one attempt."""
+    """The trainers of one attempt."""
 
     count: int
     send: Callable[..., None]
-    """A message to connections."""
+    """Sends a message to connections."""
     sessions: dict[int, Trainer] = field(default_factory=dict)
-    """By rank; also those whose connection is gone."""
+    """The sessions by rank, including those whose connection is gone."""
     gathers: dict[str, dict[int, Any]] = field(default_factory=dict)
     stepped: bool = False
     left: bool = False
 
     def hear(self, rank: int, message: Message, serving: bool, now: float) -> None:
-        """`serving`: the pservers of all pods listen."""
+        """Takes in a trainer's message. `serving`: the pservers of all pods listen."""
         session = self.sessions[rank]
         match message:
             case Meeting(name) if name:
-                # It waits for the others without the server: no step, and nothing to answer.
+                # The trainer waits for the others without the server: no step was made, and no answer is needed.
                 session.waits_in = f"meeting {name}"
                 return
             case Meeting():
@@ -67,7 +67,7 @@ class Trainers:
             self.serve(now)
 
     def serve(self, now: float) -> None:
-        """The pservers of all pods listen: lets on who waits for them."""
+        """Releases the trainers that wait for the pservers, now that the pservers of all pods listen."""
         self._answer([each for each in self.sessions.values() if each.waits_in == SERVERS], Answer(), now)
 
     def _gather(self, session: Trainer, rank: int, name: str, value: Any, now: float) -> None:
@@ -86,7 +86,7 @@ class Trainers:
         self.send(answer, *(session.connection for session in sessions))
 
     def deadlock(self, ended: Collection[int]) -> str | None:
-        """Why some wait can never end; None: each may. `ended` are the ranks whose trainers have ended."""
+        """Returns why some wait can never end; None: every wait may. `ended` are the ranks whose trainers have ended."""
         for name, arrived in self.gathers.items():
             if gone := sorted(set(ended) - arrived.keys()):
                 return f"trainer {gone[0]} ended while others wait for it in {name}"
@@ -96,7 +96,7 @@ class Trainers:
         return None
 
     def waiting(self, serving: Collection[int]) -> dict[str, list[int]]:
-        """By the place where somebody waits, the first of those who are waited for. `serving`: whose pservers listen."""
+        """Maps each place where trainers wait to the first ranks they wait for. `serving`: the ranks whose pservers listen."""
         places = sorted({each.waits_in for each in self.sessions.values() if each.waits_in is not None})
         found = {}
         for place in places:
@@ -105,7 +105,7 @@ class Trainers:
         return found
 
     def look(self, now: float) -> dict[int, float]:
-        """The trainers that were slow all the last minute, by how many times the median; called every `LOOK`."""
+        """Returns the trainers that were slow over the last minute, and how many times the median. Call every `LOOK` seconds."""
         paces = {}
         for rank, each in self.sessions.items():
             each.looks.append((now, each.steps, each.spent.get("data", 0.0) + each.spent.get("training", 0.0)))
@@ -118,13 +118,13 @@ class Trainers:
         return {rank: pace / usual for rank, pace in sorted(paces.items()) if usual and pace > SLOW * usual}
 
     def spent(self, part: str) -> float:
-        """Seconds of that part, the mean over all."""
+        """Returns the mean seconds of a category over all trainers."""
         return sum(each.spent.get(part, 0.0) for each in self.sessions.values()) / self.count
 
     def status(self, rank: int, waiting: dict[str, list[int]], silent: Mapping[int, float], now: float) -> tuple[str, float]:
-        """Where that trainer is, and for whom it waits; and for how many seconds its own pod has held it up.
+        """Returns where a trainer is and whom it waits for, and for how many seconds its own pod has held it up.
 
-        `silent`: since when which pservers answer nothing, this pod's own and the longest silent one's at least.
+        `silent`: which pservers answer nothing, and since when; at least this pod's own and the one silent longest.
         """
         session = self.sessions.get(rank)
         if session is None:
@@ -143,5 +143,5 @@ class Trainers:
 
 
 def numbers(ranks: Collection[int]) -> str:
-    """For a sentence."""
+    """Lists ranks for a sentence."""
     return ", ".join(str(rank) for rank in sorted(ranks))
