@@ -1,7 +1,7 @@
 """Measures the last complete pass of a job on the held-out records, in the image with the trainer's variables.
 
 Prints ONE line of JSON: {pass, metric, value, better, baseline, baseline_of, records}, where `baseline` is what the best constant
-answer gets. Ends with 65 and a sentence where any part of the pass is missing or damaged.
+answer gets. Exits with 65 and a sentence if any part of the pass is missing or damaged.
 """
 
 import json
@@ -21,7 +21,7 @@ from paddle_node.training.program import run
 
 def main() -> int:
     """Runs the pass's own copy of the training program as evaluator."""
-    # Paddle and the user's program may print: standard output belongs to the one line alone.
+    # Paddle and the user's program may print: standard output is reserved for the one line.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
@@ -35,7 +35,7 @@ def main() -> int:
             raise BadData(f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
         directory = newest.folder
         passes.verify(directory)
-        # A copy, because the program may write beside itself, and nothing may be left on the volume.
+        # A copy, because the program may write next to its own files, and must leave nothing on the volume.
         scratch = TemporaryDirectory()
         shutil.copytree(directory / "program", Path(scratch.name, "program"))
         program = Path(scratch.name) / (directory / "path.txt").read_text().strip()

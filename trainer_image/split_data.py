@@ -1,4 +1,4 @@
-"""Entry of the data job's container: `split.sh` runs this file, whose folder is where `paddle_node` lies."""
+"""Entry point of the data job's container: `split.sh` runs this file, whose folder holds `paddle_node`."""
 
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `start.sh` runs in a training pod: this file's own folder is where `paddle_node` lies."""
+"""Entry point of a training pod: `start.sh` runs this file, whose folder holds `paddle_node`."""
 
 import runpy
 

@@ -1,6 +1,6 @@
-"""The entry of a pod: parse the environment, supervise, exit.
+"""The entry point of a pod: parses the environment, supervises, exits.
 
-Each end on purpose is one sentence on the pod's output and in Kubernetes' termination log, and an exit code of
+Each deliberate end writes one sentence to the pod's output and to Kubernetes' termination log, and exits with a code of
 `contract.ExitCode` or the trainer's own.
 """
 
@@ -25,7 +25,7 @@ from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import prepare
 
 RESTARTS, WITHIN = 5, 3600.0
-"""Restarts of its container that a pod may have within so many seconds. The kubelet itself would never stop, nor tell the Job."""
+"""Restarts of its container that a pod may have within this many seconds. The kubelet would never stop, nor tell the Job."""
 
 
 def main(
@@ -33,7 +33,7 @@ def main(
     arguments: Sequence[str] | None = None,
     runtime_by_name: Callable[[str], Runtime] = runtimes.by_name,
 ) -> int:
-    """The pod's exit code."""
+    """Runs the pod and returns its exit code."""
     last_words = contract.path(contract.TERMINATION_LOG, environ)
     try:
         node = environment.parse(environ, sys.argv[1:] if arguments is None else arguments)
@@ -46,7 +46,7 @@ def main(
     except Failure as failure:
         code, sentence = failure.code, failure.sentence
     except OSError as error:
-        # A volume may refuse anything at any time: another try may find it well again.
+        # A volume may refuse anything at any time: another try may find it healthy again.
         code = ExitCode.VOLUME_FULL if disk_full(error) else 1
         where = f"{error.filename}: " if error.filename else ""
         sentence = f"this pod cannot continue: {where}{error.strerror or str(error) or type(error).__name__}"
@@ -58,9 +58,9 @@ def main(
 
 
 def _count_start(home: Path, shared_memory: Path | None) -> None:
-    """Keeps count in the pod's scratch. Raises `Failure` after too many.
+    """Counts the starts in the pod's scratch. Raises `Failure` after too many.
 
-    What a killed container left in shared memory counts against the memory of the next one, and is removed.
+    Removes what a killed container left in shared memory, which counts against the memory of the next one.
     """
     starts, now = home / "starts.json", time.monotonic()
     left = list(shared_memory.glob("*")) if shared_memory is not None and starts.exists() else []

@@ -1,6 +1,6 @@
 """What runs beside the event loop's main task: other tasks, and blocking calls, such as to a volume that may answer late.
 
-A call that never returns holds up neither the loop nor the exit: asyncio's own executor would be waited for.
+A call that never returns holds up neither the loop nor the exit; asyncio would wait for its own executor.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ class NoAnswer(Failure):
 
 
 async def call(function: Callable[[], T]) -> T:
-    """What `function` returns or raises, computed in a thread of its own that dies with the program."""
+    """Returns or raises what `function` does, run in a thread of its own that dies with the program."""
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
-    future.set_running_or_notify_cancel()  # Who waits may be cancelled, not the call.
+    future.set_running_or_notify_cancel()  # The waiter may be cancelled, the call may not.
 
     def work() -> None:
         try:
@@ -38,7 +38,7 @@ async def call(function: Callable[[], T]) -> T:
 
 
 async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], allowed: float = 0.0) -> T:
-    """What the volume answers to a question that may itself wait for `allowed` seconds. Raises `NoAnswer` where it hangs."""
+    """Returns the volume's answer to a question that may itself wait for `allowed` seconds. Raises `NoAnswer` if it hangs."""
     began = time.monotonic()
     waited, pause, deadline = 0.0, allowed + REMIND, allowed + node.peer_deadline
     answer = asyncio.ensure_future(call(lambda: retry(question, say)))
@@ -57,9 +57,9 @@ async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[s
 
 
 class Tasks:
-    """Tasks beside a main one, which made them and would hang without them: a fault of any of them cancels it.
+    """Tasks beside a main task, their owner, which made them and would hang without them: a fault in any of them cancels it.
 
-    `fault` is why it was cancelled; None where it was `interrupt`ed.
+    `fault` is why the owner was cancelled; None if it was `interrupt`ed.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Tasks:
         return task
 
     def interrupt(self) -> None:
-        """Cancels the owner wherever it waits, once."""
+        """Cancels the owner, wherever it waits, at most once."""
         owner, self._owner = self._owner, None
         if owner is not None:
             owner.cancel()

@@ -1,6 +1,6 @@
-"""The line that a user types on one machine to train: its words, its placeholders, and Paddle's launcher in it.
+"""The line that a user types to train on one machine: its words, its placeholders, and Paddle's launcher in it.
 
-Standard library and RE2 only: job.yaml is checked by the very code that the pods run.
+Standard library and RE2 only: the very code that the pods run also checks job.yaml.
 """
 
 import re
@@ -16,23 +16,23 @@ PLACEHOLDERS = {
     "trainers": "the number of pods",
     "shard": "the pod's number, from 0",
 }
-"""What a command and its settings may name in braces; `{{` and `}}` are braces themselves."""
+"""What a command and its settings may name in braces; `{{` and `}}` stand for braces."""
 NEWEST = ("newest", "newest_stem")
-"""`resume` alone: {newest:<glob>} is the newest match, {newest_stem:<glob>} the same without its last suffix."""
+"""Only in `resume`: {newest:<glob>} is the newest match, {newest_stem:<glob>} the same without its last suffix."""
 _CLUSTER = "master nnodes rank ips host nproc_per_node devices gpus start_port job_id log_dir"
 CLUSTER_FLAGS = tuple(_CLUSTER.split())
-"""Flags of Paddle's launcher that say what this job's own settings say: the job's win."""
+"""Flags of Paddle's launcher that say the same as this job's own settings, which win."""
 SERVER_FLAGS = ("run_mode", "servers", "trainers", "workers", "server_num", "trainer_num", "worker_num")
-"""Flags by which the launcher starts parameter servers: under fleet-ps the job's own settings win over them, too."""
+"""Flags that make the launcher start parameter servers: under fleet-ps the job's own settings win over them, too."""
 OTHER_CONTROLLERS = (*SERVER_FLAGS, "auto_tuner_json", "auto_parallel_config")
-"""Flags by which the launcher does more than to start one program per rank."""
+"""Flags that make the launcher do more than start one program per rank."""
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _LAUNCHERS = ("paddle.distributed.launch", "paddle.distributed.fleet.launch")
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 
 
 def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str:
-    """`text` with its placeholders replaced, `newest` by what `resume` resumes from. Raises ValueError for any other."""
+    """Fills the placeholders of `text`; `newest` is what `resume` resumes from. Raises ValueError for any other placeholder."""
 
     def one(found: re.Match[str]) -> str:
         if found[0] in ("{{", "}}"):
@@ -50,25 +50,25 @@ def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str
 
 
 def globs(words: Sequence[str]) -> set[str]:
-    """The patterns that `resume` names."""
+    """Returns the glob patterns that `resume` names."""
     found = (match[1].partition(":") for word in words for match in _BRACES.finditer(word) if match[1])
     return {glob for name, _, glob in found if name in NEWEST}
 
 
 @dataclass(frozen=True)
 class Line:
-    """A command, taken apart."""
+    """A parsed command."""
 
     program: tuple[str, ...]
     """What runs as each rank: the words without Paddle's launcher and its flags."""
     flags: Mapping[str, str]
-    """The launcher's flags; none where the line does not name it."""
+    """The launcher's flags; empty if the line does not name the launcher."""
     starts_ranks: bool
-    """Neither Python's nor the launcher's own line: a script that may start the pod's ranks itself, by the environment."""
+    """The line may start the pod's ranks itself, by the environment: a script, or the launcher with `OTHER_CONTROLLERS`."""
 
 
 def read(words: Sequence[str], servers: bool = False) -> Line:
-    """Takes `words` apart; with `servers` the job starts the parameter servers, too. Raises ValueError without a program."""
+    """Parses `words`; with `servers` the job starts the parameter servers, too. Raises ValueError if the program is missing."""
     name = PurePosixPath(words[0]).name
     python = _PYTHON.fullmatch(name) is not None
     start = 0
@@ -94,14 +94,14 @@ def read(words: Sequence[str], servers: bool = False) -> Line:
 
 
 def script(words: Sequence[str]) -> str:
-    """The Python file that the command names; empty where none can be told."""
+    """Returns the Python file that the command names; empty if none can be determined."""
     program = read(words).program if words else ("",)
     first = next((word for word in program[1:] if not word.startswith("-")), "")
     return first if _PYTHON.fullmatch(program[0]) and first.endswith(".py") and not _BRACES.search(first) else ""
 
 
 def contradiction(flags: Mapping[str, str], trainers: int) -> str | None:
-    """A flag of the launcher that cannot be meant in a job of so many pods; 1 is what one types on one machine."""
+    """Returns a launcher flag that contradicts the number of pods, else None; a count of 1 is what one types on one machine."""
     nodes = flags.get("nnodes", "1")
     bounds = nodes.split(":")
     if nodes != "1" and not (all(b.isdigit() for b in bounds) and int(bounds[0]) <= trainers <= int(bounds[-1])):
@@ -111,7 +111,7 @@ def contradiction(flags: Mapping[str, str], trainers: int) -> str | None:
 
 
 def compiled(pattern: str) -> Any:
-    """A pattern that finds a metric in a line, by RE2: no line takes it long, as one may take Python's own. Raises ValueError."""
+    """Compiles a metric's pattern with RE2: no line can slow it down, as a line can Python's own engine. Raises ValueError."""
     import re2
 
     options = re2.Options()
@@ -123,7 +123,7 @@ def compiled(pattern: str) -> Any:
 
 
 def pattern_fault(pattern: str) -> str:
-    """What is wrong with a pattern that finds a metric in a line; empty: nothing."""
+    """Returns what is wrong with a pattern that finds a metric in a line; empty: nothing."""
     try:
         return "" if compiled(pattern).groups else "a group is needed around the number, as in 'loss: ([0-9.]+)'"
     except ValueError as error:

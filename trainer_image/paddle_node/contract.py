@@ -1,7 +1,7 @@
-"""The one owner of every name that charts, image, volume and tools share: variables, ports, paths and exit codes.
+"""The single home of every name that charts, image, volume and tools share: variables, ports, paths and exit codes.
 
 `path()` is the only way a container path reaches the file system. The names are those of the PaddlePaddle on AWS tutorials
-(2016-17); ours are marked so.
+(2016-17); ours are marked as such.
 """
 
 import os
@@ -50,16 +50,16 @@ class Variable(StrEnum):
     SHUFFLE_SEED = "SHUFFLE_SEED"
     """Seed of the shuffle before the split; empty keeps the source's order."""
     PROGRAM_FROM = "PROGRAM_FROM"
-    """Folder in the image from which the data job copies the training program to the volume; empty: it is there already."""
+    """Folder in the image from which the data job copies the training program to the volume; empty: the volume has it already."""
     SHARED = "PADDLE_NODE_SHARED"
-    """Folder below the volume for the one unsplit copy that jobs of this source share; empty: the data is split."""
+    """Folder below the volume for the one unsplit copy that jobs with this source share; empty: the data is split."""
     SPLIT_PODS = "SPLIT_PODS"
     """Pods that share one split (an Indexed data job's completions); empty: 1."""
 
     PROGRAM_ARCHIVE = "PADDLE_NODE_PROGRAM_ARCHIVE"
-    """SHA-256 of the archive that holds the program, `programs/<it>.tar` in the job's folder; empty: a folder is the program."""
+    """SHA-256 of the program's archive, `programs/<SHA-256>.tar` in the job's folder; empty: the program is a folder."""
 
-    # Kubernetes' own, by the Job controller and the downward API.
+    # Kubernetes' own, set by the Job controller and the downward API.
     COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
     POD_NAME = "POD_NAME"
     POD_UID = "POD_UID"
@@ -85,19 +85,19 @@ class Variable(StrEnum):
     PROCESSES = "PADDLE_NODE_PROCESSES"
     """Processes of the command in each pod (default 1)."""
     GPUS = "PADDLE_NODE_GPUS"
-    """GPUs of each pod; 0 (default): its processes talk by gloo."""
+    """GPUs of each pod; 0 (default): its processes communicate over gloo."""
     EFA = "PADDLE_NODE_EFA"
-    """Elastic Fabric Adapters of each pod, for the check of its node; default 0."""
+    """Elastic Fabric Adapters of each pod, for the node check; default 0."""
     RESUME = "PADDLE_NODE_RESUME"
-    """JSON list of words that follow the command where something is there to resume from."""
+    """JSON list of words that are appended to the command if it has something to resume from."""
     PROGRESS = "PADDLE_NODE_PROGRESS"
-    """Glob below the job's folder of the files whose change is the command's progress."""
+    """Glob below the job's folder: a change of the matching files is the command's progress."""
     SUCCESS = "PADDLE_NODE_SUCCESS"
-    """File below the job's folder that the command writes when it is done; empty: its exit codes alone say so."""
+    """File below the job's folder that the command writes when it is done; empty: only its exit codes say so."""
     METRICS = "PADDLE_NODE_METRICS"
-    """JSON object of patterns by the metrics' names: what the command's lines say of its steps."""
+    """JSON object from metric names to the patterns that find the metrics of a step in the command's lines."""
     TEMPLATES = "PADDLE_NODE_TEMPLATES"
-    """Names of variables whose values hold placeholders, with commas between them."""
+    """Comma-separated names of variables whose values hold placeholders."""
     PASSES = "PADDLE_NODE_PASSES"
     """Number of passes over the data (0.x: --num_passes)."""
     KEEP_PASSES = "PADDLE_NODE_KEEP_PASSES"
@@ -115,20 +115,20 @@ class Variable(StrEnum):
     SEED = "PADDLE_NODE_SEED"
     """Seed of initial parameters and of the order of batches."""
     GRACE = "PADDLE_NODE_GRACE"
-    """Seconds between SIGTERM and the last moment to leave: terminationGracePeriodSeconds less a margin."""
+    """Seconds between SIGTERM and the last moment to leave: terminationGracePeriodSeconds minus a margin."""
     STALL = "PADDLE_NODE_STALL"
     """Seconds without a step after which the liveness probe fails in the pod that holds the others up."""
     LEASE = "PADDLE_NODE_LEASE"
     """Seconds without a heartbeat after which a dead run's lease on the folder expires."""
 
     DATA_JOB = "PADDLE_NODE_DATA_JOB"
-    """Which data job: the hash of its template, which it writes into the data manifest and the trainers wait for; empty: any."""
+    """Hash of the data job's template. The job writes it into the data manifest, and the trainers wait for it; empty: any job."""
 
     # What the agent hands to its trainer and pserver processes.
     COORDINATOR = "PADDLE_NODE_COORDINATOR"
     """host:port of the rendezvous server."""
     SESSION_KEY = "PADDLE_NODE_SESSION_KEY"
-    """By which a trainer of this attempt, and the rendezvous server, know each other."""
+    """Key by which a trainer of this attempt and the rendezvous server recognize each other."""
     ATTEMPT = "PADDLE_NODE_ATTEMPT"
     """Number of this attempt, from 1, kept on the volume."""
     RESUMED = "PADDLE_NODE_RESUMED"
@@ -138,13 +138,13 @@ class Variable(StrEnum):
     DATA = "PADDLE_NODE_DATA"
     """Folder with this pod's data: its shard, or the copy that all share."""
     STEPS = "PADDLE_NODE_STEPS"
-    """File to which this process's metrics go, by step; empty: none."""
+    """File for this process's metrics by step; empty: none."""
     RANK = "RANK"
-    """Of a process that torchrun started."""
+    """Rank of a process that torchrun started."""
     LAUNCHED_RANK = "PADDLE_TRAINER_ID"
-    """Of one that Paddle's launcher started; beside it RANK may be the pod's."""
+    """Rank of a process that Paddle's launcher started; its RANK may be the pod's."""
     DATA_DIGEST = "PADDLE_NODE_DATA_DIGEST"
-    """What that manifest says of the data, as one digest; empty: no manifest."""
+    """Digest of what the data manifest says about the data; empty: no manifest."""
     PROGRAM_DIGEST = "PADDLE_NODE_PROGRAM_DIGEST"
     """Digest of the whole program folder."""
     TRAINER_ID = "PADDLE_NODE_TRAINER_ID"
@@ -154,20 +154,20 @@ class Variable(StrEnum):
     MASTER = "PADDLE_MASTER"
     """Paddle's own: host:port where the ranks of a collective program meet."""
     EVALUATED_PASS = "PADDLE_NODE_EVALUATED_PASS"
-    """Set by evaluate_pass.py alone: the folder of the pass that an evaluator loads."""
+    """Set only by evaluate_pass.py: the folder of the pass that an evaluator loads."""
 
     STAGE_TO = "PADDLE_NODE_STAGE_TO"
     """Folder on local disk to which a trainer copies its shard before training; empty: it reads the shard on the volume."""
     STAGE = "PADDLE_NODE_STAGE"
-    """always (default where `STAGE_TO` is set) | auto: where trying both shows that it is faster | never."""
+    """always (default where `STAGE_TO` is set) | auto: if a trial of both shows that it is faster | never."""
     STAGE_ROOM = "PADDLE_NODE_STAGE_ROOM"
     """Bytes that the pod's scratch may take (its emptyDir's limit); empty: what the disk has free."""
 
-    # Set by the rehearsal alone; empty in a container.
+    # Set only by the rehearsal; empty in a container.
     ROOT = "PADDLE_NODE_ROOT"
-    """Folder in which the container's paths begin."""
+    """Folder below which the container's paths lie."""
     HOSTS = "PADDLE_NODE_HOSTS"
-    """JSON file {name: address} that is asked before DNS, read again at each look-up."""
+    """JSON file {name: address} that is consulted before DNS, read again at each lookup."""
 
 
 class ExitCode(IntEnum):
@@ -197,7 +197,7 @@ class ExitCode(IntEnum):
     NOT_PERMITTED = 77
     """The API server refused (401, 403): the message names the missing Role."""
     KILLED_AGAIN = 79
-    """The container was killed, and started again in its pod, too often: the Job counts the pod, and makes another."""
+    """The container was killed and restarted in its pod too often: the Job counts the pod, and creates another."""
     TERMINATED = 143
     """SIGTERM: saved, then left within the grace period."""
 
@@ -212,8 +212,8 @@ FAIL_JOB = (
 """Codes after which another try cannot help: the Job fails at once."""
 
 RESTART_IN_PLACE = (137,)
-"""128 + SIGKILL, want of memory included: nobody's decision, so the kubelet starts the container again in its pod. Never 143:
-what the kubelet itself ends has lost its sandbox, and its pod would wait for a restart without end."""
+"""128 + SIGKILL, also when memory ran out: nobody decided it, so the kubelet restarts the container in its pod. Never 143: a
+container that the kubelet itself ends has lost its sandbox, and its pod would wait for a restart indefinitely."""
 
 # The image.
 ENTRY_POINT = "/usr/local/bin/start.sh"
@@ -229,7 +229,7 @@ HOME = "/home/paddle"
 """Writable scratch: the working directory of the processes; an emptyDir, the root file system is read-only."""
 
 SHARED_MEMORY = "/dev/shm"
-"""A volume of the pod's own: what a killed container left there is found by the next."""
+"""A volume of the pod's own: the next container finds what a killed one left there."""
 
 UNPACKED = f"{HOME}/program"
 """Where a pod unpacks the program's archive: writable, and its own."""
@@ -243,7 +243,7 @@ TERMINATION_LOG = "/dev/termination-log"
 """Where Kubernetes looks for a container's last words: `kubectl describe pod` shows them."""
 
 NOT_IN_PATHS = frozenset(" \t\n\"'\\$`&|;<>(){}[]*?")
-"""What no path of the volume may hold: parameter servers of 2.6.2 save through a shell and quote nothing."""
+"""Characters that no path of the volume may contain: parameter servers of 2.6.2 save through a shell and quote nothing."""
 
 # The tutorials' values.
 VOLUME_MOUNT = "/home/jobpath"
@@ -253,33 +253,33 @@ PORTS_NUM_SPARSE = 2
 # Ours.
 CONTROL_PORT = 7163
 TRAINER_PORTS_FROM = 8500
-"""fleet's trainers listen from here upwards, one port a trainer of one address."""
+"""fleet's trainers listen from this port upwards, with one port for each trainer of the same address."""
 PEER_DEADLINE = 900.0
-"""Seconds; a node group that grows from zero brings its pods up within it."""
+"""Seconds; a node group that scales up from zero starts its pods within this time."""
 GRACE = 25.0
 """Seconds; Kubernetes' terminationGracePeriodSeconds is 30 unless the pod says otherwise."""
 STALL = 900.0
 """Seconds."""
 LEASE = 90.0
-"""Seconds; longer than the 60 s for which an NFS client may trust what it knows of a directory."""
+"""Seconds; longer than the 60 s for which an NFS client may trust its cache of a directory."""
 ATTEMPTS = 3
 MOST_PROCESSES = 16
-"""Of a command, in one pod."""
+"""The most processes of a command in one pod."""
 MASTER_PORTS = MOST_PROCESSES
-"""Where rank 0's two ports lie behind the first one: the ranks' before them, and no pserver's, as Paddle takes them on all
-addresses, also of a machine on which other jobs are rehearsed."""
+"""Offset of rank 0's two ports from the first port: after the ranks' ports, and clear of every pserver's, because Paddle binds
+them on all addresses, also on a machine that rehearses other jobs."""
 
 
 DATA_MANIFEST = "data-manifest.json"
-"""In the job's folder, written last by the split: its presence means complete (ours)."""
+"""In the job's folder, written last by the split: its presence means that the split is complete (ours)."""
 RECORD_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
-"""What DATA_FORMAT may be."""
+"""Pattern of the values that DATA_FORMAT may have."""
 SPLIT_MANIFEST = "manifest.json"
-"""The same in the split's own folder, created exclusively and never replaced (ours)."""
+"""The data manifest in the split's own folder, created exclusively and never replaced (ours)."""
 
 
 def path(container_path: str | PurePosixPath, environ: Mapping[str, str] = os.environ) -> Path:
-    """A container's absolute path as it lies on this machine: below PADDLE_NODE_ROOT where that is set. Raises ValueError."""
+    """Maps a container's absolute path to this machine: below PADDLE_NODE_ROOT if that is set. Raises ValueError."""
     pure = PurePosixPath(container_path)
     if not pure.is_absolute():
         raise ValueError(f"{container_path} is a relative path: the contract knows absolute container paths only")
@@ -298,11 +298,11 @@ class JobFolder:
     """The folder with this pod's data, once it is verified."""
 
     def shard(self, index: int) -> Path:
-        """Shard `<i>/data`; 0-based, one for each trainer id."""
+        """Shard `<i>/data`: 0-based, one per trainer id."""
         return self.root / str(index) / "data"
 
     def older_shard(self, index: int) -> Path:
-        """`data/<i>`, another tutorial's layout: read when the first is absent."""
+        """`data/<i>`, another tutorial's layout: read if `shard` is absent."""
         return self.root / "data" / str(index)
 
     @property
@@ -316,16 +316,16 @@ class JobFolder:
 
     @property
     def splits(self) -> Path:
-        """One folder a split; each is complete by its own `SPLIT_MANIFEST` (ours)."""
+        """One folder per split, complete once it has its own `SPLIT_MANIFEST` (ours)."""
         return self.root / "splits"
 
     @property
     def programs(self) -> Path:
-        """Copies of training programs, each valid by a record that was created exclusively (ours)."""
+        """Copies of training programs, each valid only with a record that was created exclusively (ours)."""
         return self.root / "programs"
 
     def archive(self, digest: str) -> Path:
-        """A program's archive, uploaded before the job starts; a pod trusts it only where its bytes have this SHA-256 (ours)."""
+        """A program's archive, uploaded before the job starts; a pod trusts it only if its bytes have this SHA-256 (ours)."""
         return self.programs / f"{digest}.tar"
 
     def program(self, train_config_dir: str) -> Path:
@@ -347,19 +347,19 @@ class JobFolder:
 
     @property
     def run_state(self) -> Path:
-        """The lease and the record of the attempts: durable facts, written by the agent of trainer 0 alone (ours)."""
+        """The lease and the record of the attempts: durable facts, written only by the agent of trainer 0 (ours)."""
         return self.output / "run"
 
     def steps(self, trainer_id: int, rank: int) -> Path:
-        """What one process of the pod tells of its steps: {attempt, step, time, metrics, ...} a line (ours)."""
+        """What one process of the pod reports about its steps: {attempt, step, time, metrics, ...} per line (ours)."""
         return self.node(trainer_id) / f"steps-{rank}.jsonl"
 
     def metrics(self, trainer_id: int) -> Path:
-        """One JSON object a line: {pass, attempt, trainer, loss, records, seconds, time} (ours)."""
+        """One JSON object per line: {pass, attempt, trainer, loss, records, seconds, time} (ours)."""
         return self.node(trainer_id) / "metrics.jsonl"
 
     def attempt(self, run: str, number: int) -> Path:
-        """What one attempt saves, and nobody else: its passes, its newest checkpoint, its model for inference (ours)."""
+        """What one attempt saves, and only it: its passes, its newest checkpoint, its model for inference (ours)."""
         return self.output / "attempts" / f"{run}-{number}"
 
     def pass_dir(self, number: int) -> Path:

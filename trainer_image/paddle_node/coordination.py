@@ -1,7 +1,7 @@
-"""What a trainer process says to the other trainers, by way of the rendezvous server.
+"""How a trainer process talks to the other trainers through the rendezvous server.
 
 `barrier` and `gather` return when all N trainers of this attempt have arrived, and raise `AttemptEnded` at once when the attempt
-is over. Both sides prove that they belong to it.
+is over. Trainer and server both prove that they belong to the attempt.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ from paddle_node.environment import WorkerEnvironment
 from paddle_node.rendezvous import messages as m
 
 SILENCE = 30.0
-"""Seconds without a word from the server, which speaks every second to each that waits, after which it counts as dead."""
+"""Seconds of silence after which the server counts as dead; it sends every waiting trainer a message each second."""
 CONNECT = 30.0
-"""Seconds to reach the server: it was there when this process was started."""
+"""Seconds to reach the server, which was up when this process started."""
 PROGRESS_EVERY = 1.0
-"""Seconds between two reports of progress, or of a meeting that lasts; calls in between cost a clock reading."""
+"""Seconds between two reports of progress, or of a long meeting; calls in between cost one clock reading."""
 LONGEST = 4 * 1024 * 1024
-"""Bytes of one message: a gathered value belongs in a file when it is larger."""
+"""Bytes of one message; a gathered value that is larger belongs in a file."""
 
 
 class AttemptEnded(Exception):
@@ -33,7 +33,7 @@ class Session:
     """One trainer's place in one attempt. Not for use by several threads of the program."""
 
     def __init__(self, connection: socket.socket, worker: WorkerEnvironment) -> None:
-        """Raises `AttemptEnded` where the other side is not this attempt's server."""
+        """Raises `AttemptEnded` if the other side is not this attempt's server."""
         self.trainer_id = worker.trainer_id
         self.trainers = worker.trainers
         self.attempt = worker.attempt
@@ -45,7 +45,7 @@ class Session:
         self._told_of_meeting = False
         self._watch: threading.Thread | None = None
         self.waited = 0.0
-        """Seconds in which this trainer waited for others."""
+        """Seconds for which this trainer has waited for others."""
         greeting = m.Greeting(worker.session_key, m.Join(worker.trainer_id, worker.attempt), self._receive(m.Challenge))
         self._write(greeting.lines)
         if not greeting.proven_by(self._receive(m.Proof)):
@@ -61,13 +61,13 @@ class Session:
         self.gather(name, None)
 
     def gather(self, name: str, value: Any) -> list[Any]:
-        """Every trainer's JSON value, by trainer id, when all N have called it with the same name."""
+        """Returns every trainer's JSON value, by trainer id, when all N have called it with the same name."""
         return self._ask(m.Gather(f"barrier {name}", value)).values or []
 
     def progress(
         self, number: int, step: int, steps: int = 0, spent: Mapping[str, float] | None = None, *, at_once: bool = False
     ) -> None:
-        """Tells the health probe that training moves; at most one message a second is sent, but for one that has to go `at_once`.
+        """Tells the health probe that training makes progress. Sends at most one message a second, unless `at_once` is set.
 
         `steps` and `spent` are those of the whole attempt.
         """
@@ -78,7 +78,7 @@ class Session:
 
     @contextlib.contextmanager
     def meeting(self, name: str) -> Iterator[None]:
-        """Around a call in which all N trainers meet without the server, so that the probe can tell who does not come."""
+        """Wraps a call in which all N trainers meet without the server, so that the probe can tell which trainer is missing."""
         if self._watch is None:
             self._watch = threading.Thread(target=self._tell_of_meetings, name="meetings", daemon=True)
             self._watch.start()
@@ -148,7 +148,7 @@ class Session:
 
 
 def join(environ: Mapping[str, str] = os.environ) -> Session:
-    """Enters the attempt that this process's environment names. Raises `AttemptEnded` where that is over."""
+    """Joins the attempt that this process's environment names. Raises `AttemptEnded` if that attempt is over."""
     worker = WorkerEnvironment.read(environ)
     host, _, port = worker.server.rpartition(":")
     try:

@@ -1,7 +1,7 @@
-"""A small file on the volume that a reader sees whole or not at all, even after a loss of power.
+"""Small files on the volume that a reader sees whole or not at all, even after a power failure.
 
-On NFS a client may answer from memory for up to a minute that a name is not there, where a link leads, or how long a file is: a
-caller that must know asks for a `look` at the folder first, and for the `stat` of an open file.
+An NFS client may answer from its cache for up to a minute that a name does not exist, where a link leads, or how long a file is:
+a caller that must know takes a `look` at the folder first, and the `stat` of an open file.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Temporary file, fsync, rename, fsync of the folder, which is made if missing. Raises OSError (a full volume, for one)."""
+    """Writes by temporary file, fsync, rename, fsync of the folder, made if missing. Raises OSError (a full volume, for one)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _draft(path, content) as draft:
         draft.replace(path)
@@ -19,13 +19,13 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def create(path: Path, content: str | bytes, mode: int = 0o666) -> bool:
-    """Makes the file where there is none; False where there is one, which is left as it is. Its folder must be there."""
+    """Creates the file. Returns False if it exists, and leaves it as it is. Its folder must exist."""
     with _draft(path, content, mode) as draft:
         mine = draft.stat().st_ino
         try:
             os.link(draft, path)
         except FileExistsError:
-            # An NFS server whose answer got lost is asked again, and then finds the name that it has made itself.
+            # If an NFS server's answer got lost, the client asks again, and the server finds the name that it made itself.
             look(path.parent)
             if not path.exists() or path.stat().st_ino != mine:
                 return False
@@ -34,7 +34,7 @@ def create(path: Path, content: str | bytes, mode: int = 0o666) -> bool:
 
 
 def link(path: Path, target: str) -> None:
-    """Makes `path` a symbolic link to `target`, at once where it was another one. Raises OSError where it is a folder."""
+    """Makes `path` a symbolic link to `target`, atomically if it was another link. Raises OSError if it is a folder."""
     look(path.parent)
     if path.is_symlink() and str(path.readlink()) == target:
         return
@@ -62,12 +62,12 @@ def _draft(path: Path, content: str | bytes, mode: int = 0o666) -> Iterator[Path
 
 
 def _temporary(path: Path) -> Path:
-    # Not by process number: pods that share a volume have equal ones.
+    # Not the process id: pods that share a volume may have the same.
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
 
 
 def look(folder: Path) -> None:
-    """Makes an NFS client ask what is in the folder now: to open it is enough, and costs one request."""
+    """Makes an NFS client ask for the folder's current content: opening the folder is enough, and costs one request."""
     try:
         os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def look(folder: Path) -> None:
 
 
 def stat(path: Path) -> os.stat_result:
-    """Of a file, or folder, as an NFS server knows it: its client asks when it is opened. Raises OSError."""
+    """Status of a file or folder as the NFS server has it: opening makes the client ask. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # A named pipe would wait for its writer.
     try:
         return os.fstat(descriptor)
@@ -87,7 +87,7 @@ def stat(path: Path) -> os.stat_result:
 
 
 def sync(path: Path) -> None:
-    """To the volume, not only to this machine's memory: a file, or a folder, whose names are bytes like others."""
+    """Flushes a file, or the names in a folder, from this machine's memory to the volume."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

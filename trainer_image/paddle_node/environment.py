@@ -1,8 +1,8 @@
-"""The one table of environment variables: of a pod, of the data job and of the agent's workers.
+"""The single table of environment variables: of a pod, of the data job and of the agent's workers.
 
-A dataclass whose fields are `setting`s is a part of it, which `read_settings` reads and `variables` writes. The first wrong
+A dataclass whose fields are `setting`s is a part of the table: `read_settings` reads it, `variables` writes it. The first wrong
 setting raises `SettingError`, which names the variable, what was found and what is allowed. Other modules read variables
-through it, but for `contract.path`'s PADDLE_NODE_ROOT; what libraries and Paddle read (credentials, proxies) is theirs.
+through this one, except `contract.path` (PADDLE_NODE_ROOT); what libraries and Paddle read (credentials, proxies) is theirs.
 """
 
 import ipaddress
@@ -28,13 +28,13 @@ RESUME_FROM = ("same", "any")
 
 
 class Reader:
-    """One method a kind of value; each names the variable in its error."""
+    """One method per kind of value; each names the variable in its error."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
 
     def raw(self, variable: Variable) -> str:
-        """Blanks around it included; empty where it is missing."""
+        """Returns the value with the blanks around it; empty if the variable is missing."""
         return self._environ.get(variable, "")
 
     def text(self, variable: Variable, default: str | None) -> str:
@@ -58,7 +58,7 @@ class Reader:
         return int(value)
 
     def matching(self, variable: Variable, pattern: str, allowed: str, default: str | None = "") -> str:
-        """The default, or a text that the whole pattern matches; `allowed` says to people what that is."""
+        """Returns the default, or a text that matches the whole pattern; `allowed` describes such a text to people."""
         value = self.text(variable, default)
         if value != default and not re.fullmatch(pattern, value):
             raise SettingError(f"{variable} is {value[:80]!r}: {allowed}")
@@ -107,7 +107,7 @@ class Reader:
     def address(self, variable: Variable) -> str:
         value = self.text(variable, "")
         try:
-            # The tutorials' manifests do not pass the pod's address: its own host name resolves to it.
+            # The tutorials' manifests do not pass the pod's address: the pod's own host name resolves to it.
             return str(ipaddress.ip_address(value or socket.gethostbyname(socket.gethostname())))
         except (ValueError, OSError):
             allowed = "the pod's IPv4 or IPv6 address is needed (downward API: status.podIP)"
@@ -115,23 +115,23 @@ class Reader:
 
 
 def setting(how: Callable[..., Any], variable: Variable, *more: Any) -> Any:
-    """A field that is the value of one variable: read by that method of `Reader`, which takes the default and the bounds."""
+    """Declares a field with the value of one variable, read by the method `how` of `Reader` with `more`: default and bounds."""
     return field(metadata={"variable": variable, "read": lambda reader: how(reader, variable, *more)})
 
 
 def read_settings(kind: type[Any], reader: Reader) -> dict[str, Any]:
-    """Every `setting` of a dataclass, in the order of its fields."""
+    """Reads every `setting` of a dataclass, in the order of its fields."""
     return {each.name: each.metadata["read"](reader) for each in fields(kind) if each.metadata}
 
 
 def variables(settings: Any) -> dict[str, str]:
-    """The variables that `read_settings` reads these settings from."""
+    """Returns the variables from which `read_settings` reads these settings."""
     found = {each.metadata["variable"].value: getattr(settings, each.name) for each in fields(settings) if each.metadata}
     return {name: json.dumps(dict(value)) if isinstance(value, Mapping) else str(value) for name, value in found.items()}
 
 
 def endpoint(address: str, port: int) -> str:
-    """`address:port`, an IPv6 address in brackets."""
+    """Returns `address:port`, with an IPv6 address in brackets."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
@@ -140,9 +140,9 @@ class Attempt:
     """One try of all N pods together. A pserver or trainer never outlives its attempt."""
 
     number: int
-    """From 1, kept on the volume; a folder never sees a number twice."""
+    """From 1, kept on the volume; a folder never has the same number twice."""
     resume: Mapping[str, str] = field(default_factory=dict)
-    """What the runtime's `Progress.begin` chose to resume from, in names of its own; empty: from the beginning."""
+    """What the runtime's `Progress.begin` chose to resume from, under the runtime's own names; empty: from the beginning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,9 +207,9 @@ class NodeEnvironment:
     arguments: tuple[str, ...]
     """The entry point's own arguments, for the trainer, untouched."""
     environ: Mapping[str, str]
-    """The container's whole environment, to build the children's from; nobody reads settings from it."""
+    """The container's whole environment, from which the children's is built; no module reads settings from it."""
     identity: Identity
-    """Which data and program this pod has read; in its processes: which the run reads."""
+    """The data and program that this pod has read; in its processes: those that the run reads."""
 
     @property
     def trainer_id(self) -> int:
@@ -225,13 +225,13 @@ class NodeEnvironment:
 
     @property
     def home(self) -> Path:
-        """Writable scratch of this pod: working directory of the processes, the probe's status."""
+        """Writable scratch of this pod, with the working directory of the processes and the probe's status."""
         return contract.path(contract.HOME, self.environ)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEnvironment:
-    """What the agent tells its pserver and trainers, beside the container's own variables."""
+    """What the agent tells its pserver and trainers, besides the container's own variables."""
 
     server: str = setting(Reader.text, Variable.COORDINATOR, "")
     session_key: str = setting(Reader.text, Variable.SESSION_KEY, "")
@@ -246,13 +246,13 @@ class WorkerEnvironment:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """A worker's own; 1 of 1 where no agent started it."""
+        """Reads the worker's own settings; if no agent started it, it is 1 of 1."""
         return cls(**read_settings(cls, Reader(environ)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramEnvironment(WorkerEnvironment):
-    """What a training program on `paddle_node.fleet` finds beside that, by its runtime or by who evaluates or tries it."""
+    """Adds what a training program on `paddle_node.fleet` gets from its runtime, or from the evaluation or trial that runs it."""
 
     role: str = setting(Reader.text, Variable.ROLE, "")
     master: str = setting(Reader.text, Variable.MASTER, "")
@@ -289,7 +289,7 @@ def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()
 
 
 def _check(node: NodeEnvironment) -> None:
-    """What no setting alone can be wrong about."""
+    """Checks the settings that no method of `Reader` can check alone."""
     folder = str(node.folder.root)
     last = max(node.ports[-1], node.port + contract.MASTER_PORTS + 1 if node.own.words else 0)
     by_index = node.index is not None

@@ -16,7 +16,7 @@ class Failure(Exception):
         self.sentence = sentence
 
     def __reduce__(self) -> tuple[type[Exception], tuple[int, str]]:
-        """From one process to another."""
+        """Carries the failure from one process to another."""
         return Failure, (self.code, self.sentence)
 
 
@@ -35,7 +35,7 @@ class BadData(Failure):
 
 
 class Finished(BaseException):
-    """The end of an evaluated or tried program, past everything that it may catch."""
+    """Ends an evaluated or tried program, past any `except Exception` of its own."""
 
     def __init__(self, result: dict[str, Any]) -> None:
         super().__init__(result)
@@ -43,7 +43,7 @@ class Finished(BaseException):
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process without Python's own clean-up: Paddle's threads outlive it, and have been seen to crash in it."""
+    """Ends the process without Python's own cleanup: Paddle's threads outlive the cleanup, and have crashed during it."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -4,7 +4,7 @@
     known = job.agree("vocabulary", count, merge)
     job.run(network, sample, learning_rate=0.01, batch=64)
 
-The same program serves as pserver, as trainer and as evaluator, whichever its environment says. A pass counts only when every
+The same program serves as pserver, as trainer or as evaluator, as its environment says. A pass counts only when every
 record of every shard was trained and every pserver's part is on the volume; a resumed run continues after the newest such pass.
 """
 
@@ -34,14 +34,14 @@ from paddle_node.training.shard import Parser, Reader, lines
 __all__ = ["Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
 
 Parse = Callable[[str], Any]
-"""From a record to what it says. None leaves the record out; ValueError means that it cannot be read: a few such
-records are left out and counted, too many end the job with the first one's place."""
+"""Turns a record into what it says. None leaves the record out; ValueError means that it cannot be read: a few such
+records are left out and counted, too many end the job with the place of the first."""
 Sampler = Callable[[Any], Sample]
-"""From what a record says to {input: value}."""
+"""Turns what a record says into {input: value}."""
 
 
 def start(parse: Parse = str, reader: Reader = lines) -> "Job":
-    """`reader` makes records of a file, `parse` makes sense of a record. From here on a `Failure` ends the process."""
+    """Returns the job. `reader` splits a file into records, `parse` interprets one. From now on a `Failure` ends the process."""
     sys.excepthook = _report
     program = ProgramEnvironment.read()
     if program.role == "TRIAL":
@@ -64,10 +64,10 @@ class Job(ABC):
 
     @abstractmethod
     def agree(self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]) -> Any:
-        """A JSON value that every process has alike: `merge` of what `count` finds in each trainer's shard.
+        """Returns a JSON value that is the same in every process: `merge` of what `count` finds in each trainer's shard.
 
-        `count` gets what `parse` made of the records. `merge` must not depend on the shards' order or number; what
-        it returns is kept with each pass.
+        `count` gets what `parse` made of the records. `merge` must not depend on the shards' order or number; its
+        result is kept with each pass.
         """
 
     def run(
@@ -82,8 +82,8 @@ class Job(ABC):
     ) -> NoReturn:
         """Trains on parameter servers, serves or evaluates, then ends the process.
 
-        `network` builds a static program out of this module's inputs and embeddings. `optimizer` is Adam with
-        `learning_rate` unless given; `batch` counts records a step of one trainer. `sync` makes all trainers take
+        `network` builds a static program from this module's inputs and embeddings. `optimizer` is Adam with
+        `learning_rate` unless given; `batch` is the records per step of one trainer. `sync` makes all trainers take
         each step together: slower, see docs/runtimes.md.
         """
         import paddle
@@ -105,8 +105,8 @@ class Job(ABC):
     ) -> NoReturn:
         """Trains with the whole model in every trainer, or evaluates, then ends the process.
 
-        `layer()` makes a paddle.nn.Layer, `forward(layer, samples)` a Model of tensors out of a batch;
-        `optimizer(parameters)` makes one, Adam with `learning_rate` unless given.
+        `layer()` makes a paddle.nn.Layer, `forward(layer, samples)` a Model of tensors from a batch;
+        `optimizer(parameters)` makes the optimizer, which is Adam with `learning_rate` unless given.
         """
         import paddle
 
@@ -121,11 +121,11 @@ class Job(ABC):
 
     @abstractmethod
     def _static(self, network: Callable[[], Model], optimizer: Any, sync: bool) -> Any:
-        """The network with its parameters, where this process has them."""
+        """Builds the network, with its parameters if this process has them."""
 
     @abstractmethod
     def _use(self, backend: Any, sample: Sampler, batch: int) -> NoReturn:
-        """Trains or evaluates what `_static` made, or a `Collective`, to the end of the process."""
+        """Trains or evaluates what `_static` made, or a `Collective`, then ends the process."""
 
 
 class PodJob(Job):
@@ -141,13 +141,13 @@ class PodJob(Job):
         self.resume_pass = int(resumed["pass"]) if "pass" in resumed else None
         self.resume_folder = self.folder.output / resumed["folder"] if "folder" in resumed else None
         self.interrupted = self.folder.output / resumed["interrupted"] if "interrupted" in resumed else None
-        """The newest checkpoint inside the pass behind that one."""
+        """The newest checkpoint inside the pass after `resume_pass`."""
         self.resume_from = self.interrupted or self.resume_folder
-        """The folder whose parameters this attempt begins with; None: new ones."""
+        """The folder whose parameters this attempt begins with; None: new parameters."""
         self.trainer_id = program.trainer_id
         self.attempt = program.attempt
         self.agreed: dict[str, str] = {}
-        """As JSON: what the attempt resumed from may be removed before the next pass is saved."""
+        """The agreed values as JSON, kept because what the attempt resumed from may be removed before the next pass is saved."""
         if self._role == "TRAINER":
             self.session = coordination.join()
 
@@ -165,10 +165,10 @@ class PodJob(Job):
         return shard.of_trainer(self.folder, self.trainer_id, self._reader, staged)
 
     def _checked(self) -> Iterator[Any]:
-        """What this trainer's records say. Raises `Failure` behind the last where the shard is not as the manifest says."""
+        """Yields what this trainer's records say. Raises `Failure` after the last if the shard does not match the manifest."""
         own, parser = self._shard(), Parser(self.parse)
         for value in parser.values(own):
-            # The health probe must see that a large shard moves, too.
+            # The health probe must see progress through a large shard, too.
             self.session.progress(0 if self.resume_pass is None else self.resume_pass + 1, 0)
             yield value
         own.check(parser)
@@ -197,7 +197,7 @@ class PodJob(Job):
 
 
 class EvaluatedJob(Job):
-    """A pass is measured on the held-out records."""
+    """Measures a pass on the held-out records."""
 
     def __init__(self, program: ProgramEnvironment, parse: Parse, reader: Reader) -> None:
         node = environment.parse()
@@ -224,7 +224,7 @@ class EvaluatedJob(Job):
 
 
 def expect(found: str, runtime: str, otherwise: str) -> None:
-    """Raises `SettingError` where the job's runtime is not the one that the program was written for."""
+    """Raises `SettingError` if the job's runtime is not the one that the program was written for."""
     if found != runtime:
         mode, called = ("parameter-server", "run") if runtime == "fleet-ps" else ("collective", "run_collective")
         raise SettingError(
@@ -233,7 +233,7 @@ def expect(found: str, runtime: str, otherwise: str) -> None:
 
 
 def static_mode(runtime: str, seed: int) -> None:
-    """Prepares Paddle for a network whose embeddings pservers hold. Raises `SettingError` where this Paddle has none."""
+    """Prepares Paddle for a network whose embeddings pservers hold. Raises `SettingError` if this Paddle has no pservers."""
     import paddle
 
     expect(runtime, "fleet-ps", "run_collective")
@@ -243,7 +243,7 @@ def static_mode(runtime: str, seed: int) -> None:
             "use an image with Paddle 2.6.2, or the runtime collective and job.run_collective"
         )
     paddle.enable_static()
-    # To Paddle a seed of 0 means none, and it has 31 bits. The rows of embeddings are drawn by the pservers, which take none.
+    # To Paddle a seed of 0 means none, and a seed has 31 bits. The pservers draw the rows of embeddings, and take no seed.
     seed = seed % (2**31 - 1) + 1
     paddle.static.default_startup_program().random_seed = seed
     paddle.static.default_main_program().random_seed = seed
@@ -259,7 +259,7 @@ def naming(sample: Sampler) -> Iterator[None]:
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """One sentence for what ends a process on purpose; a traceback for a fault of the program itself."""
+    """Prints one sentence for a deliberate end of the process, or a traceback for a fault of the program itself."""
     code = 1
     if isinstance(error, Failure):
         print(error.sentence, file=sys.stderr)

@@ -13,9 +13,9 @@ _PADDLES_SUMMARY = re.compile(r"^ *(?:(\w+Error): |(?=\(\w+\) ))(.*)$", re.MULTI
 
 
 def summary(error: BaseException) -> str:
-    """The error in one line, and the line of the user's code that it comes from."""
+    """Returns the error in one line, with the line of the user's code that it comes from."""
     kind, text, where = type(error).__name__, str(error), line(error)
-    # An operator of a static network fails where it runs; Paddle's message says where it was made, and after that what is wrong.
+    # An operator of a static network fails where it runs; Paddle's message says where it was created, and then what is wrong.
     made = [f"{_shown(file)}:{number}" for file, number in _PADDLES_FRAME.findall(text) if _own(file)]
     if says := _PADDLES_SUMMARY.findall(text):
         kind, text, where = says[-1][0] or kind, says[-1][1], made[-1] if made else where
@@ -25,13 +25,13 @@ def summary(error: BaseException) -> str:
 
 
 def line(error: BaseException) -> str:
-    """`train.py:14`, the innermost line of the user's own; empty where there is none."""
+    """Returns the innermost line of the user's code, such as `train.py:14`; empty: there is none."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _own(frame.filename)]
     return f"{_shown(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
 
 def place(function: Callable[..., Any]) -> str:
-    """`train.py:31`, where a function begins, or its name."""
+    """Returns where a function begins, such as `train.py:31`, or else its name."""
     code = getattr(function, "__code__", None)
     return f"{_shown(code.co_filename)}:{code.co_firstlineno}" if code else getattr(function, "__name__", repr(function))
 

@@ -1,4 +1,4 @@
-"""Faults of a volume that pass by themselves (EIO, ESTALE, a time-out), and how long to wait for that."""
+"""Faults of a volume that pass on their own (EIO, ESTALE, a timeout), and how long to wait for that."""
 
 import contextlib
 import errno
@@ -20,13 +20,13 @@ LASTING = frozenset(
         errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
     }
 )  # fmt: skip
-"""Faults that stay until somebody does something."""
+"""Faults that last until someone fixes them."""
 
 T = TypeVar("T")
 
 
 def passing(error: OSError) -> bool:
-    """Whether another try may find it well again."""
+    """Whether another try may succeed."""
     return error.errno is not None and error.errno not in LASTING
 
 
@@ -36,7 +36,7 @@ def disk_full(error: OSError) -> bool:
 
 
 def retry(work: Callable[[], T], report: Callable[[str], None], patience: int = 1) -> T:
-    """The result of `work`, called again after a passing OSError for `patience` times `DEADLINE`. Raises what it raises then."""
+    """Returns the result of `work`, retried on passing OSErrors for `patience` times `DEADLINE`. Raises what it raises then."""
     deadline = time.monotonic() + patience * DEADLINE
     pause, longest = PAUSES
     while True:
@@ -52,7 +52,7 @@ def retry(work: Callable[[], T], report: Callable[[str], None], patience: int = 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An OSError of a read or a write does not say of which file: now it does."""
+    """Adds the file's path to an OSError, which does not have it if a read or a write failed."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A JSON document as the dataclass that it describes; fields that the dataclass does not know are passed over."""
+"""Reads a JSON document as the dataclass that it describes; ignores fields that the dataclass does not have."""
 
 import math
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ class Untyped(ValueError):
 
 
 def read(kind: Any, value: Any, name: str) -> Any:
-    """`value`, called `name`, as a `kind`: a dataclass, a plain type, a Literal, or a collection or union of such."""
+    """Returns `value`, called `name`, as a `kind`: a dataclass, a plain type, a Literal, or a collection or union of those."""
     if kind is Any or (type(value) is kind and (kind is str or (kind is int and value >= 0))):
-        return value  # Most fields: a manifest may have a million files.
+        return value  # Fast for most fields: a manifest may have a million files.
     if get_origin(kind) is UnionType:
         kind, other = get_args(kind)
         return None if value is None and other is type(None) else read(kind, value, name)
@@ -44,6 +44,6 @@ def read(kind: Any, value: Any, name: str) -> Any:
 
 @cache
 def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
-    """Name, type, and whether there is no default."""
+    """Returns the name and type of each field, and whether it has no default."""
     hints = get_type_hints(kind)
     return [(one.name, hints[one.name], one.default is MISSING and one.default_factory is MISSING) for one in fields(kind)]
