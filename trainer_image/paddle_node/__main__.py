@@ -60,7 +60,7 @@ def main(
 def _count_start(home: Path, shared_memory: Path | None) -> None:
     """Counts the starts in the pod's scratch. Raises `Failure` after too many.
 
-    Removes what a killed container left in shared memory, which counts against the memory of the next one.
+    Removes what a killed container left in shared memory: it would count against the next container's memory.
     """
     starts, now = home / "starts.json", time.monotonic()
     left = list(shared_memory.glob("*")) if shared_memory is not None and starts.exists() else []

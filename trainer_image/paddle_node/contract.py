@@ -171,7 +171,7 @@ class Variable(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """How a pod ends; any other code is the trainer's own. The numbers are those of sysexits.h where it has the meaning."""
+    """How a pod ends; any other code is the trainer's own. The numbers are those of sysexits.h where it has the same meaning."""
 
     DONE = 0
     BAD_SETTING = 2
@@ -189,7 +189,7 @@ class ExitCode(IntEnum):
     FOLDER_IN_USE = 73
     """Another run holds the job's folder."""
     VOLUME_FULL = 74
-    """The volume took no more bytes; what was complete before is intact."""
+    """The volume accepted no more bytes; what was complete before is intact."""
     CANNOT_END = 75
     """The volume hangs, or a process that waits for it does not end: the pod leaves, so that its replacement starts clean."""
     REPLACED = 76
@@ -226,7 +226,7 @@ PROGRAMS = "/opt/paddle/programs"
 UID = GID = 1000
 """The image's user, equal to the access point's."""
 HOME = "/home/paddle"
-"""Writable scratch: the working directory of the processes; an emptyDir, the root file system is read-only."""
+"""Writable scratch: the working directory of the processes; an emptyDir, because the root file system is read-only."""
 
 SHARED_MEMORY = "/dev/shm"
 """A volume of the pod's own: the next container finds what a killed one left there."""

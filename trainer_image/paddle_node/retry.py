@@ -31,7 +31,7 @@ def passing(error: OSError) -> bool:
 
 
 def disk_full(error: OSError) -> bool:
-    """Whether a disk, or a quota, took no more bytes."""
+    """Whether a disk, or a quota, allowed no more bytes."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -176,7 +176,7 @@ class Agent:
             node=node.kubernetes_node,
             address=node.pod_ip,
         )
-        # A server that answers does not end the loop: it may have a newer membership, and refuse this pod's older one.
+        # Checked even if the server answers: it may have a newer membership, and refuse this pod's older one.
         while not self._discovery.moved():
             try:
                 address = await self._discovery.server_address()

@@ -80,7 +80,7 @@ class Client:
         while True:
             await asyncio.sleep(m.BEAT)
             now = time.monotonic()
-            # After a pause of this process, the other side's messages are still unread: judge it at the next beat.
+            # After a pause of this process, the other side's messages are still unread: judge at the next beat.
             late = now - last > 3 * m.BEAT
             last = now
             if now - self._heard > m.SILENCE and not late:

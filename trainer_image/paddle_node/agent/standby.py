@@ -18,7 +18,7 @@ import zlib  # noqa: F401  Paddle brings its own zlib: Python's must have been l
 
 def main() -> None:
     """See the module. This process already is the interpreter that `argv[0]` names."""
-    # Imports create no garbage: collecting it takes a twentieth of Paddle's import time, and more in each later collection.
+    # Imports create no garbage: to look for it costs a twentieth of Paddle's import time, and more in each later collection.
     gc.disable()
     for module in sys.argv[1:]:
         importlib.import_module(module)

@@ -79,7 +79,7 @@ class Rendezvous:
         self._slow: dict[int, float] = {}
         """The slow trainers, and how many times the median each takes."""
         self.moved = 0.0
-        """When the attempt last showed output or progress beyond the steps that its trainers report."""
+        """When the attempt last showed output or progress, apart from the steps that its trainers report."""
         self.differ: tuple[str, float] | None = None
         """Which trainers read what, if they differ, and since when."""
         self.stop_cause = ""
@@ -275,7 +275,7 @@ class Rendezvous:
             self._ask("begin", identity)
 
     def _same_reading(self, now: float) -> Identity | None:
-        """Returns the run's data and program. If not all agents have read the same, asks them to prepare again; None."""
+        """Returns the run's data and program. If not all agents have read them, asks the others to prepare again; None."""
         read = self.members.readings()
         if read.keys() == {self._identity} or (self._identity is None and len(read) == 1):
             return next(iter(read))
