@@ -14,12 +14,12 @@ from pathlib import Path
 from operations.errors import BadInput, Exit, Failed, cli_errors
 
 _WIDEST = 100
-"""Columns beyond which a line is no easier to read."""
+"""Columns; wider lines are no easier to read."""
 _PROJECT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    """Parse, check the machine, rehearse, show."""
+    """Parses the arguments, checks the machine, rehearses and shows the summary."""
     parser = argparse.ArgumentParser(prog="python -m rehearsal", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings")
     parser.add_argument("--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings")
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _check_machine(project: Path) -> str:
-    """A line about the machine. Raises BadInput with one sentence where it cannot rehearse."""
+    """Returns a description of the machine. Raises BadInput with one sentence if the machine cannot rehearse."""
     system, machine = platform.system(), platform.machine()
     if system != "Linux" or machine not in ("x86_64", "AMD64"):
         raise BadInput(
@@ -45,7 +45,7 @@ def _check_machine(project: Path) -> str:
     for environment in (".venv-image", ".venv-emulator"):
         if not (project / environment / "bin" / "python").exists():
             raise BadInput(f"{environment} is missing: run `make rehearse`, which makes it")
-    # Here: before `make setup` there is no paddle_node.
+    # Imported here: before `make setup`, paddle_node does not exist.
     from paddle_node import contract
 
     if contract.NOT_IN_PATHS.intersection(str(project)):
@@ -57,7 +57,7 @@ def _check_machine(project: Path) -> str:
 
 
 def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namespace) -> None:
-    # After the machine's check: these imports need what `make setup` installs.
+    # Imported after the machine's check: these modules need what `make setup` installs.
     from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
 
@@ -87,11 +87,11 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
                 raise
             state.tidy()
             console.print(summary(results, screen.finished, time.monotonic() - started))
-            # To be copied: no line is broken or marked.
+            # Users copy these lines: print() does not wrap or style them.
             with rehearsal_backend.load(state.folder).volume() as volume:
                 print(*model_words(volume, results.job.name), sep="\n")
     except (OSError, BotoCoreError, ClientError) as error:
-        # A full disk, a file that is not ours, an emulator that somebody killed.
+        # For example a full disk, a file that is not ours, or an emulator that somebody killed.
         raise Failed(f"this machine let the rehearsal down: {error}") from None
 
 
@@ -101,8 +101,8 @@ if __name__ == "__main__":
     except SystemExit as ended:
         if ended.code != Exit.INTERRUPTED:
             raise
-        # Python remembers an interrupt that went through any library's exec(), and at its end kills itself by SIGINT for it,
-        # though we caught it: everything is cleaned up here, so it needs no such end.
+        # Python remembers an interrupt that passed through any library's exec() and kills itself with SIGINT at exit, although
+        # we caught the interrupt. Everything is cleaned up by now, so we exit directly.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(Exit.INTERRUPTED)

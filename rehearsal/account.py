@@ -1,8 +1,8 @@
-"""What a user brings to the deployed account before a job, and the AWS credentials that its pods get from the account.
+"""What a user uploads to the deployed account before a job, and the AWS credentials that the job's pods get from the account.
 
-On EKS a pod has credentials where its account is associated in its namespace, so that a stack which forgets it fails here as it
-would on AWS; on a self-managed cluster the data job's pods have the nodes'. A pod with credentials also gets this machine's way
-out (proxy, certificates), because its data may lie at an https:// address; the others talk to nobody but each other.
+On EKS a pod has credentials if its service account is associated in its namespace, so a stack that forgets the association fails
+here as on AWS. On a self-managed cluster the data job's pods have the nodes' credentials. A pod with credentials also gets this
+machine's proxy and certificate settings, because its data may lie at an https:// address; other pods talk only to each other.
 """
 
 import json
@@ -19,14 +19,14 @@ _WAY_OUT = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "SSL_CERT_
 
 
 def upload(cloud: Cloud, source: Path, address: str) -> None:
-    """Put `source` at `address` (s3://bucket/key), over an earlier version of it, which the destroy has to cope with."""
+    """Uploads `source` to `address` (s3://bucket/key), over an earlier version that the destroy has to cope with."""
     client = cloud.client("s3")
     client.put_object(**object_of(address), Body=b"an earlier version\n")
     client.upload_file(str(source), **object_of(address))
 
 
 def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "") -> str:
-    """Put an image's record into the repository and write `file` as `make push` does; the reference by digest.
+    """Puts an image's record into the repository and writes `file` as `make push` does. Returns the reference by digest.
 
     The record's manifest has no layers: the rehearsal's pods run the image's files.
     """
@@ -43,12 +43,12 @@ def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "
 
 
 def _credentials(cloud: Cloud) -> dict[str, str]:
-    """With this machine's own way to the internet."""
+    """AWS credentials, with this machine's proxy and certificate settings."""
     return {name: os.environ[name] for name in _WAY_OUT if name in os.environ} | cloud.environment
 
 
 def pod_identity(cloud: Cloud, cluster: str) -> Identity:
-    """By EKS Pod Identity."""
+    """Credentials through EKS Pod Identity."""
     client = cloud.client("eks")
 
     @cache
@@ -60,5 +60,5 @@ def pod_identity(cloud: Cloud, cluster: str) -> Identity:
 
 
 def node_role(cloud: Cloud, data_account: str) -> Identity:
-    """By the instance metadata of a self-managed cluster's nodes, which the data job's pods alone may reach."""
+    """Credentials from the instance metadata of a self-managed cluster's nodes, which only the data job's pods may reach."""
     return lambda namespace, account: _credentials(cloud) if account == data_account else {}

@@ -1,7 +1,7 @@
 """An AWS account on this machine, for as long as a `with` block lasts.
 
-The emulator listens on a port of its own, and every folder that it or cdk writes lies in `state`, so that two clones run at once.
-Nothing of the caller's own AWS settings is read, so that no command here can reach a real account.
+The emulator listens on its own port, and the emulator and cdk write only to folders in `state`, so two clones can run at once.
+Nothing reads the caller's own AWS settings, so no command here can reach a real account.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ REGION = "us-west-2"
 
 
 class CloudError(Failed):
-    """The emulator or a cdk command failed: the message ends with the last lines it wrote."""
+    """The emulator or a command failed; the message ends with the last lines of its output."""
 
 
 class Cloud:
-    """An emulated AWS account, and cdk commands that are run against it."""
+    """An emulated AWS account, and the commands that run against it."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Cloud:
         parts: Sequence[Path] = (),
         extra: Mapping[str, str] | None = None,
     ) -> None:
-        """`project` has cdk.json and the environments of `make rehearse`; `extra` is added to the environment.
+        """`project` has cdk.json and the environments that `make rehearse` makes; `extra` is added to each child's environment.
 
-        `parts`: modules that change the emulator further, by `apply()`.
+        `parts`: further modules that change the emulator through their `apply()`.
         """
         self.project = project.resolve()
         self.state = state.resolve()
@@ -56,7 +56,7 @@ class Cloud:
         self._port = 0
         self._synthesized: tuple[Path, bytes] | None = None
 
-    # Life.
+    # Life cycle.
 
     def __enter__(self) -> Self:
         interpreter = self.project / ".venv-emulator" / "bin" / "python"
@@ -82,7 +82,7 @@ class Cloud:
         """Ends the emulator and everything it started."""
         self._life.close()
 
-    # What a client needs.
+    # For clients.
 
     @property
     def endpoint(self) -> str:
@@ -90,7 +90,7 @@ class Cloud:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The AWS settings of cdk, boto3 and the pods; nothing else."""
+        """The AWS settings of cdk, boto3 and the pods, and proxy exceptions for the emulator; nothing else."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": "test",
@@ -98,7 +98,7 @@ class Cloud:
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_EC2_METADATA_DISABLED": "true",
-            # A profile of the caller's must not be found.
+            # Hide the caller's profiles.
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "NO_PROXY": _without_proxy("NO_PROXY"),
@@ -112,27 +112,27 @@ class Cloud:
         given = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": self.region}
         return boto3.session.Session(**given).client(service, endpoint_url=self.endpoint)
 
-    # What cdk does.
+    # Commands.
 
     def bootstrap(self, config: Path | None = None) -> None:
-        """`paddle-aws bootstrap` with the settings of `config`; default: the project's."""
+        """Runs `paddle-aws bootstrap` with the settings of `config`, by default the project's cluster.yaml."""
         settings = str((config or self.project / "cluster.yaml").resolve())
         self.paddle_aws("bootstrap", settings)
 
     def deploy(self, config: Path, outputs_file: Path, *options: str) -> None:
-        """`cdk deploy --all`; the stacks' outputs go to `outputs_file`."""
+        """Runs `cdk deploy --all` and writes the stacks' outputs to `outputs_file`."""
         outputs_file.parent.mkdir(parents=True, exist_ok=True)
         unasked = ("--all", "--require-approval", "never", "--outputs-file", str(outputs_file.resolve()))
         self.cdk("deploy", *unasked, *options, config=config)
 
     def destroy(self, config: Path, *options: str) -> None:
-        """`cdk destroy --all --force`."""
+        """Runs `cdk destroy --all --force`."""
         self.cdk("destroy", "--all", "--force", *options, config=config)
 
     def cdk(self, command: str, *arguments: str, config: Path) -> list[str]:
-        """Any cdk command on the project's app with the settings of `config`; returns its output's lines.
+        """Runs any cdk command on the project's app with the settings of `config`. Returns the lines of its output.
 
-        The app is synthesized once for the same settings: a second command takes what the first one made.
+        The same settings are synthesized only once: a second command reuses the first one's assembly.
         """
         settings = (config.resolve(), config.read_bytes())
         assembly = str(self.state / "cdk.out")
@@ -144,16 +144,16 @@ class Cloud:
         return lines
 
     def inventory(self) -> Inventory:
-        """Everything that lies in the account now."""
+        """Everything that exists in the account now."""
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
             f"http://127.0.0.1:{self._port}/_rehearsal/inventory", timeout=30
         ) as answer:
             return Inventory(Resource(*row) for row in json.load(answer))
 
-    # How.
+    # Internals.
 
     def _environ(self) -> dict[str, str]:
-        """The caller's environment without its AWS settings, with the project's programs first."""
+        """The caller's environment without its AWS and CDK settings; the project's programs come first on PATH."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
         virtual = self.project / ".venv"
         if not virtual.exists():
@@ -169,7 +169,7 @@ class Cloud:
         return environ | self._extra
 
     def _start(self, command: list[str], folder: Path, more: Mapping[str, str], **options: Any) -> Any:
-        """A child in a session of its own: a Ctrl-C at the terminal is ours to pass on."""
+        """Starts a child in its own session: a Ctrl-C at the terminal does not reach the child, so we pass it on."""
         return subprocess.Popen(
             command, cwd=folder, env={**self._environ(), **more}, start_new_session=True, text=True, **options
         )
@@ -178,7 +178,7 @@ class Cloud:
         return self._run(f"cdk {command}", ["cdk", command, *arguments, "--no-version-reporting"])
 
     def paddle_aws(self, command: str, *arguments: str) -> list[str]:
-        """A command of ours with this account; its output's lines. Raises BadInput with its sentence where it ends with 2."""
+        """Runs a `paddle-aws` command on this account. Returns its output's lines. Raises BadInput with the last on exit 2."""
         return self._run(f"paddle-aws {command}", [sys.executable, "-m", "operations.main", command, *arguments])
 
     def _run(self, what: str, command: list[str]) -> list[str]:
@@ -203,20 +203,20 @@ class Cloud:
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End a process and its group: asked first, killed when it does not listen."""
+    """Ends a process and its group: SIGTERM first, then SIGKILL if the process does not exit."""
     for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
             break
-    # The leader is gone; what it left in its group is not wanted either.
+    # The leader is gone: kill the rest of its group.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _without_proxy(name: str) -> str:
-    """The caller's exceptions from its proxy, and this machine."""
+    """The caller's proxy exceptions, plus this machine."""
     return ",".join(filter(None, [os.environ.get(name, ""), "localhost", "127.0.0.1"]))
 
 

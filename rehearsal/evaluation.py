@@ -1,4 +1,4 @@
-"""The trained model's metric on held-out records, by the same Job as on a cluster, which knows nothing but the volume.
+"""Measures the trained model's metric on held-out records with the same Job as on a cluster, which knows only the volume.
 
 `python -m rehearsal.evaluation`, which `paddle-aws evaluate` starts, measures the model that the last rehearsal left.
 """
@@ -23,9 +23,9 @@ _PROJECT = Path(__file__).resolve().parent.parent
 
 
 async def evaluate(documents: list[dict[str, Any]], host: Host, addresses: AddressBlock) -> tuple[Evaluation, str]:
-    """Measures the last complete pass of the training among the manifests; with it what the process wrote, as JSON.
+    """Measures the last complete pass of the training Job in `documents`. Returns the result and the process's output, as JSON.
 
-    Raises Failed with the process's own words.
+    Raises Failed with the last lines of the process's output.
     """
     jobs = [document for document in documents if document["kind"] == "Job"]
     training = next((job for job in jobs if job["metadata"]["labels"][COMPONENT] == "trainer"), None)
@@ -42,7 +42,7 @@ async def evaluate(documents: list[dict[str, Any]], host: Host, addresses: Addre
 
 
 def main() -> None:
-    """In the clone's folder, whose last rehearsal it is."""
+    """Measures the model of this clone's last rehearsal and prints the result."""
     with cli_errors(), interruption.caught(), State(_PROJECT / ".rehearsal") as state, AddressBlock() as addresses:
         documents = manifests.load(sorted(state.manifests.glob("*.yaml")))
         record = rehearsal_backend.load(state.folder).record

@@ -1,7 +1,7 @@
-"""Ctrl-C, SIGTERM and a closed terminal end a rehearsal once, in order: the second one cannot break the clean-up.
+"""Ctrl-C, SIGTERM and a closed terminal end a rehearsal once and in order: a second signal cannot break the clean-up.
 
-While `caught()` lasts, the first such signal raises KeyboardInterrupt in the main thread (or cancels what `run()` runs) and every
-later one is ignored, also afterwards: the process is on its way out, and must leave with its own code.
+Inside `caught()`, the first such signal raises KeyboardInterrupt in the main thread (or cancels the work of `run()`). Every later
+one is ignored, even after the block: the process is already exiting and must exit with its own code.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def caught() -> Iterator[None]:
-    """Handle the signals for as long as the block lasts."""
+    """Handles the signals inside the block."""
     after: dict[signal.Signals, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
     _handle(_first)
     try:
@@ -32,7 +32,7 @@ def caught() -> Iterator[None]:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run() that a signal cancels; raises KeyboardInterrupt after the cancelled work has cleaned up."""
+    """Runs `work` like asyncio.run(); a signal cancels it. Raises KeyboardInterrupt after the cancelled work has cleaned up."""
     signals: list[int] = []
 
     async def main() -> T:
@@ -44,14 +44,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return await task
 
     try:
-        # Never by raising: asyncio may be making its loop, or closing it.
+        # The handler never raises: asyncio may be creating or closing its loop.
         _handle(lambda number, frame: signals.append(number))
         result = asyncio.run(main())
     except (asyncio.CancelledError, KeyboardInterrupt):
         signals.append(signal.SIGINT)
     finally:
         _handle(signal.SIG_IGN if signals else _first)
-        # Nothing where it ran; else Python would say that nobody awaited it.
+        # Has no effect if it ran; otherwise it prevents Python's warning that nobody awaited it.
         work.close()
     if signals:
         raise KeyboardInterrupt
@@ -60,7 +60,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def _handle(handler: Any) -> None:
     for number in _SIGNALS:
-        # What `nohup` has put aside stays so.
+        # A SIGHUP that `nohup` ignores stays ignored.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)
 

@@ -1,7 +1,7 @@
-"""What lies in the emulated account, comparable before a deploy and after a destroy; and what a destroy is meant to leave.
+"""What exists in the emulated account, to compare before a deploy and after a destroy; and what a destroy is meant to leave.
 
-Every service of the emulator is asked, not only those that the app is known to use. A key that waits for its deletion counts as
-gone: AWS deletes no key at once (7 to 30 days). What is retained is read from the deployed templates.
+The inventory covers every service of the emulator, not only those that the app is known to use. A key that is pending deletion
+counts as gone, because AWS deletes no key at once (7 to 30 days). The deployed templates say what is retained.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Resource(NamedTuple):
-    """One thing in the account: the service, the service's own kind of thing, and its identifier."""
+    """One resource in the account: its service, its type within that service, and its identifier."""
 
     service: str
     type: str
@@ -32,7 +32,7 @@ Inventory = frozenset[Resource]
 
 
 def retained(cloud: Cloud, stacks: list[str]) -> Callable[[Resource], bool]:
-    """Whether a resource is meant to outlive `stacks`, as they are deployed now: it, a part of it, or a volume's snapshot."""
+    """Returns a test for what outlives `stacks` as deployed now: a retained resource, a part of one, or a volume's snapshot."""
     client = cloud.client("cloudformation")
     ids: dict[str, set[str]] = {"Retain": set(), "Snapshot": set()}
     for stack in stacks:
@@ -48,7 +48,7 @@ def retained(cloud: Cloud, stacks: list[str]) -> Callable[[Resource], bool]:
         if resource.type == "snapshot" and ids["Snapshot"]:
             [snapshot] = cloud.client("ec2").describe_snapshots(SnapshotIds=[resource.id])["Snapshots"]
             return snapshot["VolumeId"] in ids["Snapshot"]
-        # A bucket's objects and settings carry its name.
+        # The ids of a bucket's objects and settings contain its name.
         return any(known in resource.id for known in ids["Retain"])
 
     return covered

@@ -1,8 +1,8 @@
-"""A PaddleJob's training in a rehearsal: its pods run, told what the operator would tell them.
+"""A PaddleJob's training in a rehearsal: its pods run with the settings that the operator would give them.
 
-Limits: this project's image stands for every other, and where an image brings the program along, as the operator guide's
-demos do, a program of examples/paddlejob/programs for the same mode stands for it; there is no GPU; pods get addresses in
-place of Service names. The rehearsal says which.
+Limits: this project's image stands in for every other image. If an image contains the program, as in the operator guide's
+demos, a program of examples/paddlejob/programs for the same mode stands in for it. There is no GPU, and pods get addresses
+in place of Service names. The rehearsal says which of these limits apply.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from rehearsal.pods.manifests import Manifests, PaddleJob, Replicas
 
 
 def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJob:
-    """The job as it can run here; `image` is this project's own, by the name that the manifests have for it."""
+    """Returns the job as it can run here; `image` is the manifests' name for this project's own image."""
     if _brings_its_program(job, read, image):
         return job
     program = project / _stand_in(job)
@@ -20,12 +20,12 @@ def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJ
 
 
 def _stand_in(job: PaddleJob) -> Path:
-    """What stands for the program of an image that is not here, below the project."""
+    """The program that stands in for an image that is not here, relative to the project."""
     return Path("examples/paddlejob/programs", "wide_and_deep.py" if "ps" in job.roles else "collective.py")
 
 
 def _brings_its_program(job: PaddleJob, read: Manifests, image: str) -> bool:
-    """Our image, or a program among the manifests: in a ConfigMap that the pods mount, or brought by a data job."""
+    """Whether the pods use our image, or get their program from the manifests: a ConfigMap that they mount, or a data job."""
     templates = [replicas.template for replicas in job.roles.values()]
     ours = all(template.containers[0].image == image for template in templates)
     mounted = all(any(volume.config_map for volume in template.volumes.values()) for template in templates)
@@ -39,7 +39,7 @@ def _running(replicas: Replicas, program: Path) -> Replicas:
 
 
 def differences(job: PaddleJob, read: Manifests, image: str, *, gpus: int) -> Iterator[str]:
-    """What is other here than on a cluster, a sentence each."""
+    """Yields a sentence for each difference from a cluster."""
     if not _brings_its_program(job, read, image):
         named = sorted({replicas.template.containers[0].image for replicas in job.roles.values()})
         yield f"{', '.join(named)} is not here: this project's image and {_stand_in(job)} stand for it and its program"

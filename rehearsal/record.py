@@ -1,4 +1,4 @@
-"""What a rehearsal leaves for `paddle-aws status` and its like: Jobs and pods, as a cluster would tell of them."""
+"""What a rehearsal records for `paddle-aws status` and similar commands: its Jobs and pods, as a cluster would report them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,16 +16,16 @@ from rehearsal.pods.pod import PodEnd
 
 
 class Recorder:
-    """Of one rehearsal; the record is on disk after each Job, however that ended."""
+    """Records one rehearsal. The record is on disk after each Job, however the Job ended."""
 
     def __init__(self, job: TrainingJob, folder: Path, interpreter: Path) -> None:
         root = PurePosixPath(job.volume.folder or "", job.name)
         view = JobView(job.name, job.namespace, None, None, ())
         self._folder, self._record = folder, Record(view, str(root), str(interpreter), datetime.now(UTC))
-        self._record.write(folder)  # For who looks before the first Job has ended.
+        self._record.write(folder)  # For commands that run before the first Job ends.
 
     def ended(self, job: Job | PaddleJob, result: JobResult, began: datetime) -> None:
-        """A Job, or PaddleJob, has come to its end."""
+        """Records the end of a Job or PaddleJob."""
         now, view = datetime.now(UTC), self._record.view
         pods = sorted((_pod(job, end, began) for end in result.ended), key=lambda pod: (pod.component, pod.rank or 0))
         succeeded = sum(end.succeeded for end in result.ended)

@@ -1,6 +1,6 @@
-"""One rehearsal: deploy, split, train, measure, destroy, on this machine alone.
+"""One rehearsal, on this machine only: deploy, split, train, measure, destroy.
 
-It either returns after every part went well, or raises; no process outlives it either way. The pods' work is read from
+It returns if every part went well and raises otherwise; no process outlives it either way. It reads the pods' work from
 the manifests on disk, never from the job's settings.
 """
 
@@ -43,10 +43,10 @@ from stacks.cluster_spec import ClusterSpec
 
 
 class Rehearsal:
-    """Everything one rehearsal holds; `run()` once."""
+    """One rehearsal. Call `run()` once."""
 
     def __init__(self, project: Path, config: Path, job_file: Path, say: Callable[[str], None] = lambda text: None) -> None:
-        """Reads and checks both settings; `say` gets remarks on them. Raises SettingError and OperationError."""
+        """Reads and checks both settings files; `say` gets remarks on them. Raises SettingError and OperationError."""
         self.project, self.config, self.job_file = project, config, job_file
         self.dist = project / "dist"
         self._spec, self.job = ClusterSpec.load(config), TrainingJob.load(job_file, fetch=True)
@@ -55,7 +55,7 @@ class Rehearsal:
         self._variant, self._interpreter = self.job.image_variant, project / ".venv-image" / "bin"
 
     def _check(self, say: Callable[[str], None]) -> Path | None:
-        """The file to upload; None where the data job reads a place of its own. Raises BadInput."""
+        """Returns the file to upload; None if the data job reads its source directly, or there is no data. Raises BadInput."""
         job = self.job
         for name, part in self._spec:
             for field in getattr(type(part), "model_fields", ()):
@@ -76,15 +76,15 @@ class Rehearsal:
         return check_data(job, self.job_file, say)
 
     def run(self, state: State, screen: Screen, *, trial_first: bool = True, verbose: bool = False) -> Results:
-        """All phases, one after the other. `trial_first`: try the program before the deploy; `verbose`: name each field without
-        effect. Raises OperationError, CloudError, SettingError, or KeyboardInterrupt.
+        """Runs all phases in order. `trial_first` tries the program before the deploy; `verbose` names each field without effect.
+        Raises OperationError, CloudError, SettingError or KeyboardInterrupt.
         """
         self.screen, self._verbose, job = screen, verbose, self.job
         self._prepare_python()
         if trial_first and job.controller == "job":
             with screen.phase("try") as phase:
                 phase.result = trial.before(job, self.job_file, bucket=False).removeprefix("tried: ")
-        # Not before: a mistake in the program must not cost the last run's model.
+        # Not earlier: a mistake in the program must not cost the last run's model.
         state.begin()
         self._recorder = Recorder(job, state.folder, self._interpreter)
         with ExitStack() as stack:
@@ -97,7 +97,7 @@ class Rehearsal:
         return replace(results, retained=left)
 
     def _prepare_python(self) -> None:
-        """The pods' Python: what cannot be installed, and a command that is not there, is said before anything is deployed."""
+        """Prepares the pods' Python. Reports what cannot be installed, or a missing command, before anything is deployed."""
         job = self.job
         if self._variant:
             with self.screen.phase("python") as phase:
@@ -112,7 +112,7 @@ class Rehearsal:
     # The work.
 
     def _job(self, host: Host, addresses: AddressBlock) -> Results:
-        """Controller job: split, train, measure."""
+        """Controller `job`: splits, trains, measures."""
         if len(host.manifests.jobs) != 2:
             jobs = len(host.manifests.jobs)
             raise BadInput(f"the manifests hold {jobs} Jobs: a rehearsal runs a data-split Job and a training Job")
@@ -160,7 +160,7 @@ class Rehearsal:
         return found
 
     def _command(self, host: Host, addresses: AddressBlock, folder: JobFolder) -> Results:
-        """A command of the user's: it ran to its end on all pods."""
+        """Runs the user's command to its end on all pods."""
         job, training = self.job, host.manifests.jobs[-1]
         if job.gpus.count:
             self.screen.remark(f"no GPU here: processes that would get one of {job.gpus.count} compute on the CPU, by gloo")
@@ -172,7 +172,7 @@ class Rehearsal:
         return Results.of_program(job, several if several.exists() else folder.train_log(0), host.logs, folder)
 
     def _paddle_job(self, host: Host, addresses: AddressBlock) -> Results:
-        """Controller paddlejob: split where there is data, and run the operator's pods."""
+        """Controller `paddlejob`: splits the data, if there is any, and runs the operator's pods."""
         if host.manifests.jobs:
             self._split(host, addresses)
         (written,) = host.manifests.paddle_jobs
@@ -189,7 +189,7 @@ class Rehearsal:
         return Results.of_program(self.job, log, log.parent)
 
     def _run(self, job: Job | PaddleJob, work: Coroutine[Any, Any, JobResult], failed: str = "training failed") -> JobResult:
-        """Runs a Job to its end, and records it. Raises Failed with the last lines of the pod that ended it."""
+        """Runs a Job to its end and records it. Raises Failed with the last log lines of the pod that made it fail."""
         began = datetime.now(UTC)
         result = interruption.run(work)
         self._recorder.ended(job, result, began)
@@ -247,14 +247,14 @@ class Rehearsal:
         return host
 
     def _say_without_effect(self, read: Manifests, reasons: Path) -> None:
-        """Once: what of the manifests one machine cannot show; each with its reason in a file."""
+        """Reports once which fields of the manifests have no effect on one machine, and writes their reasons to a file."""
         reasons.write_text("".join(f"{', '.join(names)}: {reason}\n" for reason, names in read.without_effect))
         names = sorted({name for _, names in read.without_effect for name in names})
         which = ", ".join(names) if self._verbose else f"{len(names)} fields of the manifests (VERBOSE=1 names them)"
         self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
 
     def _bring(self, cloud: Cloud, host: Host) -> None:
-        """The data file and the program's archive, where `submit` puts them."""
+        """Puts the data file and the program's archive where `submit` puts them."""
         if self._source is not None:
             with self.screen.phase("upload") as phase:
                 address = _variable(host.manifests.jobs[0], Variable.DATA_SOURCE)
@@ -286,7 +286,7 @@ def _count(number: int, what: str, more: str = "s") -> str:
 
 
 def _job_folder(job: Job, host: Host) -> JobFolder:
-    """The job's folder on the volume, by the name that the manifest gives the pods."""
+    """The job's folder on the volume, found by the path that the manifest gives the pods."""
     mounted_at = f"{_variable(job, Variable.JOB_PATH)}/{_variable(job, Variable.JOB_NAME)}"
     for mount in job.template.containers[0].mounts:
         if mount.path == mounted_at:
@@ -295,7 +295,7 @@ def _job_folder(job: Job, host: Host) -> JobFolder:
 
 
 def _variable(job: Job, name: str) -> str:
-    """A variable's value as the first container of the Job gets it: `$$` is one `$`."""
+    """A variable's value as the first container of the Job gets it: `$$` becomes `$`."""
     values = {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
     if name not in values:
         raise BadInput(f"Job {job.name} sets no {name}")

@@ -1,6 +1,6 @@
-"""What a rehearsal shows while it runs: one line a phase, one line a pass, and what runs now at the bottom.
+"""What a rehearsal shows while it runs: a line for each phase, a line for each pass, and the current activity at the bottom.
 
-The lines are the same on a terminal and in a pipe, where only the moving bottom is left out.
+A terminal and a pipe show the same lines; a pipe only lacks the moving bottom line.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _NAME_WIDTH = 10
 
 @dataclass
 class Phase:
-    """A part of a rehearsal; `result` is what its finished line says."""
+    """A part of a rehearsal; `result` is the text of its final line."""
 
     name: str
     result: str = ""
@@ -60,17 +60,17 @@ class Screen:
         self._bottom.stop()
 
     def now(self, text: str) -> None:
-        """What the phase is doing, for the moving line."""
+        """Shows what the phase is doing on the moving line."""
         for task in self._bottom.task_ids:
             self._bottom.update(task, now=" ".join(text.split()))
 
     def remark(self, text: str, style: str = "dim") -> None:
-        """A lasting line that belongs to the phase that runs: it stands below the phases' results."""
+        """Prints a lasting line for the running phase, indented to the column of the phases' results."""
         self.console.print(Padding(Text(text, style=style), (0, 0, 0, _NAME_WIDTH + 3), expand=False))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
-        """Time a phase and print its line when it ends; the line says so when it fails."""
+        """Times a phase and prints its line when it ends; the line shows whether it failed."""
         task, started = self._bottom.add_task(name, total=None, now=""), time.monotonic()
         phase = Phase(name)
         mark = "[red]✗[/]"
@@ -87,13 +87,13 @@ class Screen:
 
 
 def _columns(overflow: Literal["fold", "ellipsis"] = "ellipsis") -> tuple[Column, Column, Column]:
-    """A phase's name, what it does or did, and its seconds."""
+    """The columns for a phase's name, what it does or did, and its seconds."""
     what = Column(ratio=1, overflow=overflow, no_wrap=overflow == "ellipsis")
     return Column(width=_NAME_WIDTH), what, Column(justify="right", no_wrap=True)
 
 
 class PodScreen(Watcher):
-    """A watcher that says what happens to a Job's pods: starts on the moving line, failures in lines that stay."""
+    """A watcher that shows a Job's pods: starts on the moving line, failures in lasting lines."""
 
     def __init__(self, screen: Screen) -> None:
         self.screen = screen
@@ -108,13 +108,13 @@ class PodScreen(Watcher):
 
 
 class TrainingScreen(PodScreen):
-    """A watcher of the training Job that shows its passes as well."""
+    """A watcher of the training Job that also shows its passes."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(screen)
         self.table = TrainingTable(screen.remark, screen.now)
         self._logs: dict[Path, int] = {}
-        """Whose they are, by rank."""
+        """Each log's rank."""
         self._read_to: dict[Path, int] = {}
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
@@ -130,7 +130,7 @@ class TrainingScreen(PodScreen):
             self.show()
 
     def show(self) -> None:
-        """Show what the pods wrote since the last look."""
+        """Shows what the pods wrote since the previous call."""
         for log, rank in list(self._logs.items()):
             with suppress(FileNotFoundError), log.open("rb") as file:
                 file.seek(self._read_to.get(log, 0))

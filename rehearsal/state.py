@@ -1,4 +1,4 @@
-"""The rehearsal's folder, `.rehearsal/`: held by one rehearsal at a time, which begins it empty."""
+"""The rehearsal's folder, `.rehearsal/`: one rehearsal at a time holds it, and empties it at the beginning."""
 
 import fcntl
 import shutil
@@ -14,12 +14,12 @@ from rehearsal.pods.pod import Host, Identity
 
 
 class State:
-    """Where everything lies that one rehearsal writes, but the manifests and the plot."""
+    """The places of everything that one rehearsal writes, except the manifests in `dist/`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.begun = folder, False
         self.volume = folder / "volume"
-        """What the pods mount: stays for a look until the next rehearsal."""
+        """What the pods mount. It stays for inspection until the next rehearsal."""
         self.logs = folder / "logs"
         self.pods = folder / "pods"
         self.image = folder / "image"
@@ -28,7 +28,7 @@ class State:
         self.image_record = folder / "image.json"
         self.hosts = folder / "hosts.json"
         self.manifests = folder / "manifests"
-        """What the pods were made from."""
+        """The manifests that the pods were made from."""
 
     def __enter__(self) -> Self:
         try:
@@ -54,18 +54,18 @@ class State:
         self._lock.close()
 
     def host(self, project: Path, read: Manifests, interpreter: Path, identity: Identity = lambda namespace, account: {}) -> Host:
-        """What the pods of these manifests share; the image is laid out for them."""
+        """Lays out the image for the pods of these manifests. Returns what the pods share."""
         laid_out = image.read(project / "trainer_image" / "Dockerfile")
         laid_out.lay_out(project, self.image)
         names = Names(self.hosts, read.services)
         return Host(read, laid_out, self.image, self.pods, self.volume, self.logs, names, interpreter, identity)
 
     def tidy(self) -> None:
-        """After a rehearsal that went well: what `paddle-aws` looks at stays, the rest does not."""
+        """Call after a successful rehearsal. Removes everything that `paddle-aws` does not read."""
         self.empty(but=frozenset({self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST}))
 
     def empty(self, but: frozenset[str] = frozenset()) -> None:
-        """Remove everything but the lock and `but`."""
+        """Removes everything except the lock and the names in `but`."""
         for entry in self.folder.iterdir():
             if entry.name == "lock" or entry.name in but:
                 continue

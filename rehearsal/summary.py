@@ -1,4 +1,4 @@
-"""What a rehearsal leaves to be shown: what was trained, how good it is, where everything lies and how long each part took."""
+"""The summary of a rehearsal: what was trained, how good it is, where everything lies and how long each part took."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,18 +26,18 @@ from rehearsal.screen import Phase
 
 @dataclass(frozen=True)
 class Results:
-    """Of one rehearsal that went well."""
+    """The results of a successful rehearsal."""
 
     job: TrainingJob
     rows: Mapping[str, str | Text]
-    """What to say, by the word that it is about."""
+    """The summary's texts, by label."""
     better: bool = True
-    """Than a constant guess, where the model was measured."""
+    """Whether the model beats a constant guess; True if the model was not measured."""
     retained: tuple[Resource, ...] = ()
 
     @classmethod
     def of_passes(cls, job: TrainingJob, folder: JobFolder, passes: Sequence[Pass], found: Evaluation) -> Self:
-        """Of a program on our API."""
+        """The results of a program on our API."""
         rest = f" on {found.records:,} rows that no trainer saw; {found.baseline_of}: {found.baseline:.3f}"
         where = f"in {shown(folder.root)}/ until the next rehearsal"
         rows: dict[str, str | Text] = {
@@ -50,13 +50,13 @@ class Results:
 
     @classmethod
     def of_program(cls, job: TrainingJob, log: Path, logs: Path, folder: JobFolder | None = None) -> Self:
-        """Of any other program: what it printed last may be what it measured; `log`: worker 0's."""
+        """The results of any other program: its last output may be its own measurement. `log` is worker 0's log."""
         printed = Text("\n".join(map(log_stream.clean, last_lines(log, 5).splitlines())) or "nothing")
         return cls(job, {"printed": printed, **_goodput(folder), "logs": f"{shown(log)}; of each pod in {shown(logs)}/"})
 
 
 def _goodput(folder: JobFolder | None) -> dict[str, str]:
-    """Where the pods' time went, as the attempts' record says."""
+    """A row that says where the pods' time went, from the attempts' record."""
     with suppress(OSError):
         found = goodput(json.loads((folder.run_state / "attempts.json").read_text())["attempts"], 1) if folder else None
         return {"time of pods": sentence(found["seconds"])} if found else {}
@@ -64,7 +64,7 @@ def _goodput(folder: JobFolder | None) -> dict[str, str]:
 
 
 def summary(results: Results, phases: Sequence[Phase], seconds: float) -> RenderableType:
-    """Everything to print after a rehearsal that went well."""
+    """Everything to print after a successful rehearsal."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -80,6 +80,6 @@ def summary(results: Results, phases: Sequence[Phase], seconds: float) -> Render
 
 
 def shown(path: Path) -> str:
-    """Relative to where the user is."""
+    """The path relative to the current directory, if it lies below that."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,9 +1,9 @@
 """AWS API calls from inside the emulator to its own services.
 
-Promises: a resource handler calls a service by AWS's own API: botocore checks names and types of the
-parameters by AWS's models, which MiniStack does not (a misspelled property fails here by name); the answer
-comes from MiniStack's service in this process, in the account and region of the stack, never over HTTP
-(the handlers run on the event loop that would have to answer).
+Promises: a resource handler calls a service through AWS's own API. botocore checks the names and types of the
+parameters against AWS's models, which MiniStack does not: a misspelled property fails here by name. MiniStack's
+service in this process answers, in the account and region of the stack, and never over HTTP, because the handlers
+run on the event loop that would have to answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _session = botocore.session.Session()
 
 
 def client(service: str) -> Any:
-    """A botocore client whose requests the emulator answers in this very call."""
+    """Returns a botocore client whose requests the emulator answers within the call."""
     return _client(service, get_account_id(), get_region())
 
 
@@ -45,7 +45,7 @@ def _client(service: str, account: str, region: str) -> Any:
 
 
 def model(service: str) -> Any:
-    """AWS's description of a service's calls and answers."""
+    """AWS's model of a service: its calls and answers."""
     return client(service).meta.service_model
 
 
@@ -54,13 +54,13 @@ def _input(service: str, operation: str) -> Any:
 
 
 def members(service: str, operation: str) -> set[str]:
-    """The names of what a call can be given."""
+    """The names of a call's parameters."""
     return set(_input(service, operation).members)
 
 
 def call(service: str, operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the service answers to a template's properties, fitted to the call: names begin as the API's do, numbers and
-    booleans are no text. Raises ValueError by the name of a property that the call does not know.
+    """Calls a service with a template's properties, converted to the API's spelling of names and from text to numbers and
+    booleans. Returns the answer. Raises ValueError with the name of a property that the call does not know.
     """
     return getattr(client(service), operation)(**_fitted(_input(service, operation), given))
 

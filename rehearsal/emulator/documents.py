@@ -1,6 +1,6 @@
-"""Systems Manager's documents, which MiniStack has not: records of what templates say.
+"""Systems Manager's documents, which MiniStack lacks: records of what the templates say.
 
-Limits: botocore checks nothing of them, no call tells them, one version is kept, and no session begins.
+Limits: botocore does not check them, no call returns them, only one version is kept, and no session starts.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ def _delete(physical_id: str, props: Properties) -> None:
 
 
 def apply() -> None:
-    """Put the type in place."""
+    """Adds the type."""
     add({"AWS::SSM::Document": ResourceType(_create, _delete, _update, replacing=("Name", "DocumentType"))})

@@ -1,8 +1,8 @@
 """DescribeStacks answers when the stack has settled, not at once.
 
-Promises: cdk, which asks every five seconds, learns of a finished stack within 50 ms instead; the answer is
-MiniStack's own, only later, and never later than a client's patience allows. A Lambda function, for which the stack itself
-may be waiting, is answered at once.
+Promises: cdk, which polls every five seconds, learns of a finished stack within 50 ms instead. The answer is
+MiniStack's own, only later, and always before a client times out. A Lambda function gets its answer at once, because
+the stack itself may be waiting for the function.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from urllib.parse import parse_qs
 from ministack.services import cloudformation
 
 LONGEST = 20.0
-"""Seconds; clients give up on an answer after 60 or more."""
+"""Seconds; clients time out after 60 or more."""
 
 
 def apply() -> None:
-    """Put the wait in front of MiniStack's CloudFormation."""
+    """Puts the wait in front of MiniStack's CloudFormation."""
     answer = cloudformation.handle_request
 
     async def patient(method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]) -> Any:
         asked = parse_qs(body.decode(errors="replace")) if b"Action=DescribeStacks&" in body + b"&" else {}
         name = asked.get("StackName", [""])[0]
         deadline = time.monotonic() + LONGEST
-        # MiniStack's functions say nothing of themselves; they use botocore bare, and no client at a command line does.
+        # MiniStack's functions do not identify themselves, but they use bare botocore, which no command-line client does.
         function = headers.get("user-agent", "").startswith("Botocore/")
         while name and not function and _busy(name) and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
@@ -36,7 +36,7 @@ def apply() -> None:
 
 
 def _busy(name: str) -> bool:
-    """Whether the stack of this name or ARN is being made, changed or deleted."""
+    """Whether the stack with this name or ARN is being created, changed or deleted."""
     for stack in cloudformation._stacks.values():
         if name in (stack.get("StackName"), stack.get("StackId")):
             status = stack.get("StackStatus", "")

@@ -1,7 +1,7 @@
-"""Where MiniStack's own CloudFormation types behave otherwise than AWS, in ways that a deploy or a destroy would hide.
+"""Repairs MiniStack's own CloudFormation types where they differ from AWS in ways that a deploy or a destroy would hide.
 
-Promises: each repair wraps MiniStack's handler and nothing else; what it adds is visible to boto3. docs/emulator.md
-has what is still missing.
+Promises: each repair wraps MiniStack's handler and nothing else; boto3 sees what it adds. docs/emulator.md lists
+what is still missing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from resource_types import Call, Properties, after, around
 
 
 def apply() -> None:
-    """Put every repair in place."""
+    """Applies every repair."""
     around("AWS::S3::Bucket", delete=_bucket_delete)
-    # Fn::GetAtt CidrBlock: MiniStack has the VPC's defaults only.
+    # Fn::GetAtt CidrBlock: MiniStack has only the VPC's defaults.
     after("AWS::EC2::VPC", lambda vpc, old, new: {"CidrBlock": ec2._vpcs[vpc]["CidrBlock"]})
     after("AWS::EKS::Cluster", _cluster_completed)
     around("AWS::EKS::Cluster", delete=_cluster_delete)
@@ -29,7 +29,7 @@ def apply() -> None:
 
 
 def _bucket_delete(delete: Call, bucket: str, props: Properties) -> None:
-    """MiniStack's stack delete throws a full bucket away; AWS refuses one with objects or old versions."""
+    """AWS refuses to delete a bucket with objects or old versions; MiniStack's stack delete would delete it."""
     if bucket in s3._buckets:
         client("s3").delete_bucket(Bucket=bucket)
 
@@ -42,7 +42,7 @@ def _subnets(props: Properties) -> list[str]:
 
 
 def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str, Any]:
-    """The cluster's security group exists in EC2, it knows its VPC, and keeps what MiniStack drops."""
+    """Creates the cluster's security group in EC2, sets the cluster's VPC and keeps the properties that MiniStack drops."""
     cluster = eks._clusters[name]
     network = cluster["resourcesVpcConfig"]
     if not old:
@@ -63,7 +63,7 @@ def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str,
 
 
 def _cluster_delete(delete: Call, physical_id: str, props: Properties) -> None:
-    """A cluster's security group and add-ons go with it."""
+    """Deletes a cluster with its security group and add-ons."""
     cluster = eks._clusters.get(physical_id)
     if cluster is None:
         return
@@ -77,7 +77,7 @@ def _cluster_delete(delete: Call, physical_id: str, props: Properties) -> None:
 
 
 def _nodegroup_completed(name: str, old: Properties, new: Properties) -> dict[str, Any]:
-    """What MiniStack drops of a node group."""
+    """Keeps the properties of a node group that MiniStack drops."""
     group = eks._nodegroups[f"{new['ClusterName']}/{name}"]
     for kept in ("CapacityType", "LaunchTemplate", "NodeRepairConfig"):
         if kept in new:

@@ -1,9 +1,9 @@
 """The CloudFormation types that the app needs and MiniStack lacks.
 
-Promises: each type of resource_types.yaml, and each below, is made, changed and deleted through its service's own API
-(`calls.call`), so that boto3 sees what was deployed; a property that the API does not know fails the stack by name; a type that
-is neither here nor in MiniStack fails the stack by name, because MiniStack's table is only added to. What is not checked
-is in docs/emulator.md.
+Promises: each type of resource_types.yaml, and each below, is created, changed and deleted through its service's own API
+(`calls.call`), so boto3 sees what was deployed. A property that the API does not know fails the stack by name. A type that
+is neither here nor in MiniStack fails the stack by name, because we only add to MiniStack's table. docs/emulator.md lists
+what is not checked.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Made = tuple[str, dict[str, Any]]
 
 
 Call = Callable[..., Any]
-"""A handler that another one goes around."""
+"""A handler that another function wraps."""
 
 
 class AllBut(tuple[str, ...]):
-    """All properties but these."""
+    """Contains every property except these."""
 
     def __contains__(self, name: object) -> bool:
         return name not in tuple(self)
@@ -40,21 +40,21 @@ class AllBut(tuple[str, ...]):
 
 @dataclass(frozen=True)
 class ResourceType:
-    """How one type lives in MiniStack's engine."""
+    """The handlers of one type in MiniStack's engine."""
 
     create: Callable[[str, Properties, str], Made]
     delete: Callable[[str, Properties], object]
     update: Callable[[str, Properties, Properties], Made] | None = None
-    """In place: (physical id, old, new). Properties in `replacing` never come here."""
+    """Updates in place: (physical id, old, new). A change of a property in `replacing` never gets here."""
     replacing: Container[str] = AllBut(("Tags",))
-    """Properties whose change makes a new resource, by the resource reference."""
+    """Properties whose change replaces the resource, according to the resource reference."""
     tags: bool = True
     snapshot: Callable[[str, Properties], object] | None = None
-    """What `DeletionPolicy: Snapshot` takes before the delete."""
+    """Takes the snapshot for `DeletionPolicy: Snapshot` before the delete."""
 
 
 def add(types: Mapping[str, ResourceType]) -> None:
-    """Add types to MiniStack's tables; one that MiniStack knows by now must leave this folder."""
+    """Adds types to MiniStack's tables. Raises RuntimeError for one that MiniStack knows by now: it must leave this folder."""
     for name, kind in types.items():
         if name in provisioners._RESOURCE_HANDLERS:
             raise RuntimeError(f"MiniStack knows {name} itself: take it out")
@@ -70,13 +70,13 @@ def add(types: Mapping[str, ResourceType]) -> None:
 
 
 def around(kind: str, **wrappers: Call) -> None:
-    """Put a function around a type's `create`, `update` or `delete`: it gets the handler, and what the handler would get."""
+    """Wraps a type's `create`, `update` or `delete` in a function, which gets the handler and then the handler's arguments."""
     handlers = provisioners._RESOURCE_HANDLERS[kind]
     handlers |= {name: functools.partial(wrapper, handlers[name]) for name, wrapper in wrappers.items()}
 
 
 def before(kind: str, check: Callable[[Properties], None]) -> None:
-    """Let a function refuse what a type is to be made with, or changed to."""
+    """Lets `check` refuse the properties that a resource would be created with or changed to."""
 
     def checked(make: Call, *given: Any) -> Made:
         check(given[1] if len(given) == 3 else given[2])
@@ -86,7 +86,7 @@ def before(kind: str, check: Callable[[Properties], None]) -> None:
 
 
 def after(kind: str, complete: Callable[[str, Properties, Properties], dict[str, Any] | None]) -> None:
-    """Let a function of (physical id, old, new properties) add what is dropped as a type is made or changed; attributes too."""
+    """Calls `complete` with (physical id, old, new properties) after create and update, to add what they drop, and attributes."""
 
     def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
         physical_id, attributes = create(logical_id, props, stack)
@@ -104,7 +104,7 @@ def after(kind: str, complete: Callable[[str, Properties, Properties], dict[str,
 
 
 def apply() -> None:
-    """Add every type of this folder but those of documents.py."""
+    """Adds every type of this folder except those of documents.py."""
     rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
     add({name: _by_calls(row) for name, row in rows.items()} | TYPES)
     after("AWS::EKS::AccessEntry", _entry_policies)
@@ -113,7 +113,7 @@ def apply() -> None:
 
 
 def _gone_is_deleted(delete: Callable[[str, Properties], object]) -> Callable[[str, Properties], None]:
-    """CloudFormation takes a resource that is already gone as deleted."""
+    """Wraps `delete`: a resource that is already gone counts as deleted, as in CloudFormation."""
 
     @functools.wraps(delete)
     def deleted(physical_id: str, props: Properties) -> None:
@@ -128,22 +128,22 @@ def _gone_is_deleted(delete: Callable[[str, Properties], object]) -> Callable[[s
 
 
 def only(props: Properties, *names: str) -> None:
-    """Refuses any property but these and the tags."""
+    """Raises ValueError for any property except these and the tags."""
     if unknown := sorted(props.keys() - {*names, "Tags"}):
         raise ValueError(f"Encountered unsupported property {', '.join(unknown)}")
 
 
 def _found(paths: Mapping[str, str] | None, known: Properties) -> dict[str, Any]:
-    """What is found at each path."""
+    """The value at each path, where there is one."""
     told = {name: jmespath.search(path, known) for name, path in (paths or {}).items()}
     return {name: value for name, value in told.items() if value is not None}
 
 
 def _by_calls(row: Mapping[str, Any]) -> ResourceType:
-    """A type as its row of resource_types.yaml says."""
+    """The type that a row of resource_types.yaml describes."""
     service, create, apart = row["service"], row["create"], {*row.get("apart", ()), "Tags"}
     kept = AccountRegionScopedDict()
-    """Attributes, and what the tags hang on, by physical id."""
+    """Attributes, and the identifier that carries the tags, by physical id."""
 
     def known(physical_id: str, props: Properties) -> dict[str, Any]:
         return {**props, **kept.get(physical_id, [{}])[0], "id": physical_id, "account": get_account_id()}
@@ -190,7 +190,7 @@ def _by_calls(row: Mapping[str, Any]) -> ResourceType:
 
 
 def _rule(direction: str) -> ResourceType:
-    """AWS::EC2::SecurityGroupIngress and Egress: one rule each."""
+    """AWS::EC2::SecurityGroupIngress or SecurityGroupEgress: each resource is one rule."""
     peer = "Source" if direction == "ingress" else "Destination"
     names = ("GroupId", "IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "Description", f"{peer}SecurityGroupId")
 
@@ -204,7 +204,7 @@ def _rule(direction: str) -> ResourceType:
         call = getattr(client("ec2"), f"authorize_security_group_{direction}")
         made = call(GroupId=group, IpPermissions=[permission])["SecurityGroupRules"][0]["SecurityGroupRuleId"]
         if made in [rule["SecurityGroupRuleId"] for rule in before]:
-            # MiniStack takes a rule twice in silence, AWS does not.
+            # MiniStack silently accepts a duplicate rule; AWS does not.
             raise ValueError(f"InvalidPermission.Duplicate: the specified rule already exists in {group}")
         return made, {"Id": made}
 
@@ -216,7 +216,7 @@ def _rule(direction: str) -> ResourceType:
 
 
 PRIVATE_KEY = "/ec2/keypair/{}"
-"""Where CloudFormation keeps the private key of a pair that it made."""
+"""The parameter where CloudFormation keeps the private key of a key pair that it created."""
 
 
 def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
@@ -234,7 +234,7 @@ def _key_pair_delete(physical_id: str, props: Properties) -> None:
 
 
 def _entry_policies(physical_id: str, old: Properties, new: Properties) -> None:
-    """What an access entry's holder may do, which EKS keeps beside the entry."""
+    """Updates the access policies of an access entry, which EKS keeps apart from the entry."""
     who = {"clusterName": new["ClusterName"], "principalArn": new["PrincipalArn"]}
     before, after = ({one["PolicyArn"]: one for one in props.get("AccessPolicies") or []} for props in (old, new))
     for arn in before.keys() - after.keys():

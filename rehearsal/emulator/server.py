@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 CHANGES = "resource_types repairs documents patience"
-"""Modules of this folder that change MiniStack by their `apply()`, in this order."""
+"""Modules of this folder that change MiniStack through their `apply()`, in this order."""
 
 
 def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
-    """MiniStack reads its settings when it is imported: these must be set before."""
+    """The settings that MiniStack reads when it is imported: they must be set before."""
     scratch.mkdir(parents=True, exist_ok=True)
     return {
         "GATEWAY_PORT": str(port),
@@ -33,7 +33,7 @@ def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
         "MINISTACK_HOST": "localhost",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
         "TMPDIR": str(scratch),
-        # With a Docker daemon EKS would start k3s containers: another emulator than on a machine without one.
+        # With a Docker daemon, EKS would start k3s containers and so differ from a machine without one.
         "DOCKER_HOST": "unix:///nonexistent/docker.sock",
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
@@ -43,13 +43,13 @@ def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
 
 
 async def ended() -> None:
-    """Hypercorn's shutdown trigger: whichever sign of the end comes first."""
+    """Hypercorn's shutdown trigger: returns at the first sign that the server must end."""
     loop, parent, end = asyncio.get_running_loop(), os.getppid(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, end.set)
-    # The parent writes nothing: all that can be read is the end of the pipe.
+    # The parent writes nothing: only the end of the pipe makes it readable.
     loop.add_reader(0, end.set)
-    # The pipe's other end can survive the parent in a child that it forked: ask for the parent too.
+    # The pipe's other end can survive the parent in a child that the parent forked: check the parent too.
     while not end.is_set() and os.getppid() == parent:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(end.wait(), 1)
@@ -57,7 +57,7 @@ async def ended() -> None:
 
 
 def announced(app: Any, port: int) -> Any:
-    """`app`, which prints the port once it is ready, and answers the inventory beside MiniStack's own paths."""
+    """Wraps `app`: prints the port once `app` is ready, and serves the inventory beside MiniStack's own paths."""
     import stores
 
     async def wrapped(scope: Any, receive: Any, send: Any) -> None:
@@ -75,21 +75,21 @@ def announced(app: Any, port: int) -> Any:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         else:
-            # Policies that insist on TLS mean the way to AWS: there is none on this machine.
+            # Policies that require TLS protect the way to AWS, which does not exist on this machine: claim TLS.
             await app(scope | {"headers": [*scope.get("headers", []), (b"x-forwarded-proto", b"https")]}, receive, send)
 
     return wrapped
 
 
 def main() -> int:
-    """Serve until told to end."""
+    """Serves until the first sign of the end."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--region", required=True)
     arguments.add_argument("--scratch", required=True, type=Path)
     arguments.add_argument("--part", action="append", default=[], type=Path, help="one more module to apply")
     given = arguments.parse_args()
 
-    # Listening from now on: requests that come early wait in its queue instead of being refused.
+    # The socket listens from now on: early requests wait in its queue instead of being refused.
     listening = socket.create_server(("127.0.0.1", 0), backlog=128)
     port = listening.getsockname()[1]
     os.environ.update(environment(port, given.region, given.scratch))
@@ -100,7 +100,7 @@ def main() -> int:
     from ministack.app import app
     from ministack.core import lambda_runtime
 
-    # All are there before the first changes anything: some keep what they find.
+    # Import all before the first changes anything: some keep what they find.
     parts = [importlib.import_module(name) for name in (*CHANGES.split(), *(part.stem for part in given.part))]
     for part in parts:
         part.apply()
@@ -119,7 +119,7 @@ def main() -> int:
         asyncio.run(run())
     finally:
         lambda_runtime.reset()
-        # Whatever else it started (a worker in mid-call) is in its own process group with it.
+        # Other processes that it started (a worker in mid-call) share its process group.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if os.getpgid(0) == os.getpid():
             os.killpg(0, signal.SIGTERM)
@@ -129,5 +129,5 @@ def main() -> int:
 if __name__ == "__main__":
     sys.stdout.flush()
     code = main()
-    # MiniStack's background threads (schedulers, reapers) are not all daemons: nothing is left to wait for.
+    # Not all of MiniStack's background threads (schedulers, reapers) are daemons, and nothing is left to wait for.
     os._exit(code)

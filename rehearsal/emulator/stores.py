@@ -1,7 +1,7 @@
-"""Everything that lies in the emulator, of every service it has.
+"""Everything that exists in the emulator, in all its services.
 
-Promises: MiniStack keeps what exists in account-scoped stores; every such store of every service counts, unless it is
-in stores.json with its reason. So a service that nobody thought of is in the inventory all the same.
+Promises: MiniStack keeps what exists in account-scoped stores. Every such store of every service counts, unless
+stores.json lists it with its reason. So the inventory also covers a service that nobody thought of.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ ACCOUNT = "000000000000"
 
 _WRITTEN = json.loads(Path(__file__).with_name("stores.json").read_text())
 NOT_RESOURCES: Mapping[str, str] = _WRITTEN["not resources"]
-"""Stores that hold no thing of their own, and why."""
+"""Stores that hold no resources of their own, and why."""
 PARTS: Mapping[str, str] = _WRITTEN["parts"]
-"""Stores of settings, and the store of what they are settings of: they count where that is gone, as a leftover would."""
+"""Stores of settings, and the store of what these belong to: settings count once their owner is gone, as leftovers."""
 NAMES: Mapping[str, str] = _WRITTEN["names"]
-"""A module's service, where the module is not called like it."""
+"""The service of a module that is named differently."""
 GONE: Mapping[tuple[str, str], Callable[[Any], bool]] = {
     ("cloudformation", "_stacks"): lambda stack: stack.get("StackStatus") == "DELETE_COMPLETE",
     ("ec2", "_nat_gateways"): lambda gateway: gateway.get("State") == "deleted",
     ("ec2", "_instances"): lambda instance: instance.get("State", {}).get("Name") == "terminated",
     ("kms", "_keys"): lambda key: key.get("KeyState") == "PendingDeletion",
 }
-"""Records that AWS, too, still shows for a while."""
+"""Tests for records that are gone, although AWS, too, still shows them for a while."""
 
 STAGING = re.compile(r"cdk-[^-]+-assets-")
-"""A bootstrap bucket of cdk's: the templates it uploaded stay in it after a destroy (`cdk gc` removes them)."""
+"""cdk's bootstrap bucket: the templates that cdk uploaded stay in it after a destroy (`cdk gc` removes them)."""
 
 
 def resources() -> list[tuple[str, str, str]]:
@@ -44,7 +44,7 @@ def resources() -> list[tuple[str, str, str]]:
     for name in _registry_module_names():
         _get_module(name)
     with request_scope(ACCOUNT, region):
-        # The account's default VPC comes into being with the first request: it is no one's leftover.
+        # The first request creates the account's default VPC: it is nobody's leftover.
         sys.modules["ministack.services.ec2"]._ensure_defaults_initialized()  # type: ignore[attr-defined]
     found = []
     for full_name, module in sorted(sys.modules.items()):
@@ -53,7 +53,7 @@ def resources() -> list[tuple[str, str, str]]:
             continue
         service = rest.partition(".")[0]
         for attribute, store in sorted(vars(module).items()):
-            # A tag cannot be without what it hangs on, which counts itself.
+            # Tags cannot exist without their resource, which itself counts.
             ignored = f"{service}.{attribute}" in NOT_RESOURCES or attribute.endswith("_tags")
             if isinstance(store, (AccountScopedDict, AccountRegionScopedDict)) and not ignored:
                 found += [

@@ -1,1 +1,1 @@
-"""A job's manifests, run as process trees on this machine: each pod has a loopback address and a folder of its own."""
+"""Runs a job's manifests as process trees on this machine: each pod has its own loopback address and folder."""

@@ -1,7 +1,7 @@
-"""The pods' addresses and names. Each pod has a loopback address of its own, and two rehearsals never share a block of them.
+"""The pods' addresses and names. Each pod has its own loopback address, and two rehearsals never share a block of addresses.
 
-A block is a /24 of 127.0.0.0/8, claimed by a socket bound in it for as long as the rehearsal lives: the kernel
-frees it even when the rehearsal is killed. Linux answers on all of 127.0.0.0/8 without any set-up.
+A block is a /24 of 127.0.0.0/8, claimed by a socket that is bound in it while the rehearsal lives: the kernel
+frees it even if the rehearsal is killed. Linux answers on all of 127.0.0.0/8 without any set-up.
 """
 
 import json
@@ -17,21 +17,21 @@ from rehearsal.pods.manifests import Service
 
 _CLAIM_HOST = 254
 _CLAIM_PORT = 7162
-"""Next to the ports of contract.py, so that a list of listening ports shows what belongs together."""
+"""Next to the ports of contract.py, so that a list of listening ports shows them together."""
 _HOSTS = range(10, _CLAIM_HOST)
 ROOM = len(_HOSTS)
-"""Pods that can run at once, each with an address of its own."""
+"""Pods that can run at once, each with its own address."""
 
 
 class AddressBlock(AbstractContextManager["AddressBlock"]):
-    """A claimed 127.x.y.0/24. `next()` never repeats within it until all others were given out."""
+    """A claimed 127.x.y.0/24. `next()` repeats an address only after it has returned all others."""
 
     def __init__(self) -> None:
         self._claim, self.prefix = _claim_block()
         self._hosts = cycle(_HOSTS)
 
     def next(self) -> str:
-        """The next pod's address: a pod that replaces another has another address, as in a cluster."""
+        """Returns the next pod's address: a pod that replaces another has a new address, as in a cluster."""
         return f"{self.prefix}.{next(self._hosts)}"
 
     def __exit__(self, *error: object) -> None:
@@ -39,9 +39,9 @@ class AddressBlock(AbstractContextManager["AddressBlock"]):
 
 
 def _claim_block() -> tuple[socket.socket, str]:
-    """A listening socket in a /24 that no other rehearsal holds, and the /24's first three numbers.
+    """Returns a listening socket in a /24 that no other rehearsal holds, and the first three numbers of the /24.
 
-    127.0.0 and 127.0.1 stay free: machines use them for themselves.
+    127.0.0 and 127.0.1 stay free, because machines use them for their own purposes.
     """
     blocks = [f"127.{second}.{third}" for second in range(0, 3) for third in range(2, 255)]
     random.shuffle(blocks)
@@ -52,10 +52,10 @@ def _claim_block() -> tuple[socket.socket, str]:
 
 
 class Names:
-    """The pods' names to addresses, as DNS would answer: a JSON file (PADDLE_NODE_HOSTS) that is whole at every moment.
+    """Maps the pods' names to addresses, as DNS would: a JSON file (PADDLE_NODE_HOSTS) that is complete at every moment.
 
-    A pod whose subdomain is a headless Service that selects it has `<hostname>.<service>`, and the longer forms up to the
-    cluster's domain.
+    A pod whose subdomain is a headless Service that selects it has the name `<hostname>.<service>`, and the longer forms
+    up to the cluster's domain.
     """
 
     def __init__(self, file: Path, services: Sequence[Service]) -> None:
@@ -64,7 +64,7 @@ class Names:
         self._write()
 
     def add(self, hostname: str, subdomain: str, namespace: str, labels: Mapping[str, str], address: str) -> None:
-        """Publish a pod's names."""
+        """Publishes a pod's names."""
         for service in self._services:
             selected = bool(service.selector) and service.selector.items() <= labels.items()
             if service.name == subdomain and service.namespace == namespace and selected:
@@ -74,7 +74,7 @@ class Names:
         self._write()
 
     def remove(self, address: str) -> None:
-        """Forget a pod that ended; a successor's names, which are the same, stay."""
+        """Removes the names of a pod that ended, unless they lead to its successor by now."""
         self._addresses = {name: known for name, known in self._addresses.items() if known != address}
         self._write()
 

@@ -1,8 +1,8 @@
-"""Stands for a container's namespace: when its first process ends, or the rehearsal does, nothing below survives.
+"""Stands in for a container's namespace: when its first process or the rehearsal ends, no process below it survives.
 
-It exits with the first process's code (128 + signal when one ended it), as a container runtime reports it. On standard input the
-byte T asks the first process to terminate, and the end of file kills everything at once, so that a rehearsal that is killed takes
-its pods along. Run as `python -I -S container_init.py program argument...`.
+It exits with the first process's code (128 + signal if a signal ended it), as a container runtime reports it. On standard input,
+the byte T sends the first process SIGTERM, and end of file kills everything at once: a killed rehearsal takes its pods along.
+Run as `python -I -S container_init.py program argument...`.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ import time
 _PR_SET_CHILD_SUBREAPER = 36
 _CANNOT_START = 128
 _LONGEST_TMPDIR = 50
-"""Bytes: programs put sockets there (Python's multiprocessing does), whose whole path may have 107."""
+"""Bytes: programs such as Python's multiprocessing put sockets there, and a socket's whole path may have 107."""
 
 
 def _descendants() -> list[int]:
-    """Every process below this one, deepest last; a subreaper keeps orphans in its own tree."""
+    """Every process below this one, parents before children; a subreaper keeps orphans in its own tree."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208  (one string a process: fast)
         if name.isdigit():
@@ -40,7 +40,7 @@ def _descendants() -> list[int]:
 
 
 def _reap(until: int | None = None) -> int | None:
-    """Collect ended children; the wait status of `until` if it was among them."""
+    """Reaps ended children. Returns the wait status of `until` if it was among them."""
     status = None
     while True:
         try:
@@ -65,21 +65,21 @@ def _end_all() -> None:
 
 
 def main() -> int:
-    """Run the program named by the arguments; its exit code."""
+    """Runs the program that the arguments name. Returns its exit code."""
     argv = sys.argv[1:]
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    # The terminal's and the rehearsal's signals are not for this process: orders come on standard input.
+    # This process ignores the terminal's and the rehearsal's signals: orders come on standard input.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
     init, temporary = os.getpid(), os.environ.get("TMPDIR", "")
     first = os.fork()
     if first == 0:
         if len(temporary) > _LONGEST_TMPDIR:
-            # A container's is /tmp, as short as it is there; here the same folder has this way to it.
+            # In a container it is the short /tmp; here this short path leads to the same folder.
             os.environ["TMPDIR"] = f"/proc/{init}/cwd"
         signal.set_wakeup_fd(-1)
         for default in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):

@@ -1,7 +1,7 @@
-"""A container's environment as the kubelet makes it: nothing of this machine's own gets in.
+"""A container's environment as the kubelet makes it, without this machine's own variables.
 
-Order and rules are Kubernetes': the image's ENV, then `envFrom`, then `env` in order; `$(NAME)` is replaced by a
-variable defined before, left alone when there is none, and `$$` is one `$`.
+Order and rules are those of Kubernetes: the image's ENV, then `envFrom`, then `env` in order. `$(NAME)` becomes the value
+of a variable defined earlier, or stays as it is if there is none; `$$` becomes `$`.
 """
 
 import re
@@ -17,7 +17,7 @@ _KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 @dataclass(frozen=True)
 class PodFacts:
-    """What the downward API can tell a container of its pod."""
+    """What the downward API can tell a container about its pod."""
 
     name: str
     namespace: str
@@ -28,7 +28,7 @@ class PodFacts:
     uid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def value(self, path: str) -> str:
-        """The value of one `fieldRef.fieldPath`. Raises BadInput for a path that does not exist."""
+        """Returns the value of one `fieldRef.fieldPath`. Raises BadInput for a path that does not exist."""
         if keyed := _KEYED.fullmatch(path):
             values = self.labels if keyed[1] == "labels" else self.annotations
             return values.get(keyed[2], "")
@@ -45,14 +45,14 @@ class PodFacts:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` as the kubelet does."""
+    """Replaces `$(NAME)` and `$$` as the kubelet does."""
     return re.sub(r"\$\$|\$\(([^)]*)\)", lambda found: "$" if found[0] == "$$" else variables.get(found[1], found[0]), text)
 
 
 def environment(
     container: Container, facts: PodFacts, config_maps: Mapping[str, Mapping[str, str]], base: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables of `container`; `base` is what the image sets."""
+    """Returns the variables of `container`; `base` is what the image sets."""
     variables = dict(base)
     for name in container.config_maps:
         variables |= config_maps[name]

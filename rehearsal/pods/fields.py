@@ -1,6 +1,6 @@
 """Every field of every manifest is on one of the three lists of fields.yaml: honoured, without effect here, refused by name.
 
-A field on no list is refused as well, so that nothing a manifest says is dropped in silence.
+A field on no list is refused as well, so that no part of a manifest is silently dropped.
 """
 
 import functools
@@ -14,7 +14,7 @@ from operations.errors import BadInput
 
 
 class WithoutEffect(NamedTuple):
-    """A field that one machine cannot show, and why: printed once for each rehearsal."""
+    """Fields without effect on one machine, and the reason: printed once per rehearsal."""
 
     reason: str
     fields: tuple[str, ...]
@@ -34,7 +34,7 @@ _KINDS = sorted(name for name in _WRITTEN if name[0].isupper())
 
 @functools.cache
 def _fields(group: str) -> dict[str, tuple[str, str]]:
-    """The list and the reason of a group's own fields, and of those of the groups below it."""
+    """The list and the reason for each field of a group and of the groups below it."""
     written = _WRITTEN[group]
     found = {path: ("honoured", "") for path in written.get("honoured", ())}
     for listing in ("without_effect", "refused"):
@@ -45,7 +45,7 @@ def _fields(group: str) -> dict[str, tuple[str, str]]:
 
 
 def paths(value: object, at: str = "") -> Iterator[str]:
-    """Each leaf's path in a document; an empty map or list is a leaf of its own."""
+    """Yields the path of each leaf in a document; an empty map or list is a leaf as well."""
     if isinstance(value, Mapping) and value:
         for key, below in value.items():
             yield from paths(below, f"{at}.{key}" if at else str(key))
@@ -57,7 +57,7 @@ def paths(value: object, at: str = "") -> Iterator[str]:
 
 
 def _matches(path: str, fields: Mapping[str, object]) -> str | None:
-    """The listed field that covers `path`: itself, or one of its parents with `.*`."""
+    """The listed field that covers `path`: the path itself, or one of its parents with `.*`."""
     for listed in (path, f"{path}[]"):
         if listed in fields:
             return listed
@@ -71,7 +71,7 @@ def _matches(path: str, fields: Mapping[str, object]) -> str | None:
 
 
 def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
-    """What of `documents` will have no effect here, grouped by reason.
+    """Returns the kinds and fields of `documents` that have no effect here, grouped by reason.
 
     Raises BadInput with the document, the field and the reason for the first field that cannot be rehearsed.
     """

@@ -1,7 +1,7 @@
 """The trainer image without a container engine: the files that trainer_image/Dockerfile copies, where it puts them.
 
-A file that no COPY line of the last stage names is missing in a rehearsed pod as it would be in a container. Python and its
-packages come from `.venv-image`, which is locked by the same file as the image's.
+A file that no COPY line of the last stage names is missing in a rehearsed pod, as in a container. Python and its packages
+come from `.venv-image`, which the image's lock file pins as well.
 """
 
 import re
@@ -15,7 +15,7 @@ from operations.errors import BadInput
 
 @dataclass(frozen=True)
 class Image:
-    """What the last stage of a Dockerfile says."""
+    """The instructions of a Dockerfile's last stage."""
 
     copies: tuple[tuple[str, ...], ...]
     """The words of each COPY line: sources, then the destination."""
@@ -23,7 +23,7 @@ class Image:
     working_dir: str
 
     def lay_out(self, context: Path, root: Path) -> None:
-        """Put the image's files below `root`; `context` is the folder the image is built from."""
+        """Puts the image's files below `root`; `context` is the folder that the image is built from."""
         _below(root, self.working_dir).mkdir(parents=True, exist_ok=True)
         for *sources, destination in self.copies:
             target = _below(root, destination)
@@ -39,13 +39,13 @@ class Image:
 
 
 def read(dockerfile: Path) -> Image:
-    """The last stage of our own Dockerfile, whose COPY lines have plain paths."""
+    """Reads the last stage of our own Dockerfile, whose COPY lines have plain paths."""
     copies: list[tuple[str, ...]] = []
     environment: dict[str, str] = {}
     working_dir = "/"
     for instruction, rest in _last_stage(dockerfile.read_text()):
         words = shlex.split(rest)
-        # What another stage built is Python and its packages, which `.venv-image` stands for.
+        # The other stage builds Python and its packages; `.venv-image` stands in for them.
         if instruction == "COPY" and not any(word.startswith("--from=") for word in words):
             copies.append(tuple(word for word in words if not word.startswith("--")))
         elif instruction == "ENV":
@@ -56,7 +56,7 @@ def read(dockerfile: Path) -> Image:
 
 
 def _last_stage(text: str) -> list[tuple[str, str]]:
-    """Each line's instruction and its arguments."""
+    """The instruction and the arguments of each line of the last stage."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
     words = [line.strip().partition(" ") for line in joined.rpartition("FROM ")[2].splitlines()]

@@ -1,7 +1,7 @@
 """The Job controller of one rehearsal: pods by index, retries, the back-off limit and the failure policy.
 
-Follows https://kubernetes.io/docs/concepts/workloads/controllers/job/: a pod that ended is replaced under its index and name with
-a new address; the Job ends as Complete, or as Failed with Kubernetes' own reason after every other pod was ended.
+Follows https://kubernetes.io/docs/concepts/workloads/controllers/job/: a failed index gets a new pod at a new address, with the
+same hostname if Indexed; the Job ends as Complete, or as Failed with Kubernetes' own reason after every other pod has ended.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ _SUFFIX = string.ascii_lowercase + string.digits
 
 
 class Watcher:
-    """Hears of each pod's start and end; this one does nothing with it."""
+    """Receives each pod's start and end; this base class ignores them."""
 
     def pod_started(self, pod: Pod, index: int | None) -> None: ...
 
     def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None: ...
 
     async def follow(self) -> None:
-        """Runs beside the pods, until it is cancelled at their end."""
+        """Runs alongside the pods until it is cancelled at their end."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,20 @@ class JobResult:
     succeeded: bool
     reason: str
     ended: tuple[PodEnd, ...] = ()
-    """Every pod, in the order of their ends."""
+    """The ends of all pods, in order of time."""
     culprit: PodEnd | None = None
-    """The pod whose end ended the Job."""
+    """The pod whose failure ended the Job."""
     retries: int = 0
 
 
 async def run_job(job: Job, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
-    """Runs `job` on this machine. Cancelling it kills every pod before it returns."""
+    """Runs `job` on this machine. Cancelling the call kills every pod before it returns."""
     uid = str(uuid.uuid4())
     return await run_pods(job, [partial(_pod, job, uid, index, host, addresses) for index in range(job.completions)], watcher)
 
 
 async def run_pods(job: Job, pods: Sequence[Callable[[], Pod]], watcher: Watcher | None = None) -> JobResult:
-    """Runs pods to their end by the job's rules for failures: each function gives an index's next pod."""
+    """Runs pods to their end under the job's rules for failures: each function returns an index's next pod."""
     watcher = watcher or Watcher()
     following = asyncio.create_task(watcher.follow())
     try:
@@ -95,7 +95,7 @@ class _Run:
         return JobResult(not self._reason, self._reason or "CompletionsReached", tuple(self._ends), culprit, self._failures)
 
     async def _index(self, index: int) -> None:
-        """Pods of one index, one after the other, until one succeeds or no further try is allowed."""
+        """Runs the pods of one index, one after the other, until one succeeds or no retry is allowed."""
         failures = 0
         while not self._reason:
             pod = self.made[index]()
@@ -120,7 +120,7 @@ class _Run:
             if verdict not in ("retry", "Ignore"):
                 await self._fail(verdict)
                 return
-            # Those that cost no retry are waited for all the same.
+            # Failures that cost no retry count for the back-off all the same.
             counted = pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
             lost = [end for end in self._ends if not end.succeeded and end.name.startswith(f"{counted}-")]
             await asyncio.sleep(back_off(len(lost)))
@@ -157,7 +157,7 @@ def _pod(job: Job, uid: str, index: int, host: Host, addresses: AddressBlock) ->
 
 
 def _with_index(template: PodTemplate) -> PodTemplate:
-    """The Job controller adds JOB_COMPLETION_INDEX to every container that does not set it."""
+    """Adds JOB_COMPLETION_INDEX to every container that does not set it, as the Job controller does."""
     entry = EnvironmentEntry(name=Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{_INDEX_KEY}']")
 
     def one(container: Container) -> Container:
@@ -169,7 +169,7 @@ def _with_index(template: PodTemplate) -> PodTemplate:
 
 
 def last_lines(log: Path, count: int = 20) -> str:
-    """The end of a log, without empty lines, for a message that says why."""
+    """The last `count` lines of a log that are not empty, for a message that gives the reason."""
     try:
         return "\n".join([line for line in log.read_text(errors="replace").splitlines() if line.strip()][-count:])
     except OSError:

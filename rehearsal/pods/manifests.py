@@ -1,6 +1,6 @@
-"""The written manifests, read into typed objects: what the rest of the rehearsal knows of Kubernetes.
+"""The written manifests as typed objects: all that the rest of the rehearsal knows about Kubernetes.
 
-A field here is one that is honoured (fields.yaml holds the lists).
+Every field here is honoured (fields.yaml holds the lists).
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from operations.errors import BadInput
 from rehearsal.pods import fields
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
-"""Label of a Job that Kueue admits: here it is admitted at once."""
+"""The label of a Job that Kueue admits; here such a Job is admitted at once."""
 
 
 class _Part(BaseModel):
-    """A part of a document; the defaults are Kubernetes'."""
+    """A part of a document, with the defaults of Kubernetes."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=_Part)
 
 
 def _at(*path: str, default: Any = ...) -> Any:
-    """A field that the document has at that path."""
+    """A field that the document has at `path`."""
     return Field(default, validation_alias=AliasPath(*path))
 
 
@@ -41,7 +41,7 @@ class EnvironmentEntry(_Part):
 
 
 def _config_maps(items: Any) -> Any:
-    """Names of the ConfigMaps of `envFrom`; a Secret has no effect here."""
+    """Names of the ConfigMaps in `envFrom`; a Secret has no effect here."""
     return [item["configMapRef"]["name"] for item in items if "configMapRef" in item]
 
 
@@ -54,7 +54,7 @@ class Mount(_Part):
 
 
 class Probe(_Part):
-    """Times in seconds."""
+    """A probe that runs a command; times in seconds."""
 
     command: tuple[str, ...] = _at("exec", "command")
     period: float = _at("periodSeconds", default=10)
@@ -84,11 +84,11 @@ class Container(_Part):
     liveness: Probe | None = _at("livenessProbe", default=None)
     restart_policy: Literal["Never"] = _at("restartPolicy", default="Never")
     restart_codes: Annotated[frozenset[int], BeforeValidator(_restart_codes)] = _at("restartPolicyRules", default=frozenset())
-    """Exit codes after which it is started again in its pod."""
+    """Exit codes after which the container restarts in its pod."""
 
 
 class Volume(_Part):
-    """A pod's volume: of a claim, of a ConfigMap, or else a folder of the pod's own."""
+    """A pod's volume: a claim, a ConfigMap, or otherwise the pod's own folder."""
 
     name: str
     claim: str | None = _at("persistentVolumeClaim", "claimName", default=None)
@@ -100,7 +100,7 @@ def _by_name(items: Any) -> Any:
 
 
 class PodTemplate(_Part):
-    """What a Job makes its pods from; times in seconds."""
+    """The template that a Job makes its pods from; times in seconds."""
 
     labels: dict[str, str] = _at("metadata", "labels", default={})
     annotations: dict[str, str] = _at("metadata", "annotations", default={})
@@ -122,10 +122,10 @@ class FailureRule(_Part):
     container: str | None = _at("onExitCodes", "containerName", default=None)
     operator: Literal["In"] = _at("onExitCodes", "operator", default="In")
     codes: frozenset[int] = _at("onExitCodes", "values", default=frozenset())
-    """None: it looks at conditions, which no pod here has."""
+    """Empty if the rule looks at conditions, which no pod here has."""
 
     def matches(self, codes: Mapping[str, int]) -> bool:
-        """Whether a failed pod's exit codes (by container) meet this rule; 0 never does, as in Kubernetes."""
+        """Whether a failed pod's exit codes (by container) match this rule; 0 never does, as in Kubernetes."""
         return any(code != 0 and code in self.codes for name, code in codes.items() if self.container in (None, name))
 
 
@@ -150,7 +150,7 @@ class Job(_Part):
 
     @property
     def retries(self) -> int:
-        """Failures of all indexes together that it outlives."""
+        """Failures that the Job tolerates across all indexes."""
         default = 6 if self.back_off_limit_per_index is None else 2**31 - 1
         return default if self.back_off_limit is None else self.back_off_limit
 
@@ -175,12 +175,12 @@ class PaddleJob(_Part):
 
     @property
     def roles(self) -> dict[str, Replicas]:
-        """Those that it has, servers first."""
+        """The roles that the job has, servers first."""
         return {"worker": self.worker} if self.ps is None else {"ps": self.ps, "worker": self.worker}
 
 
 class Service(_Part):
-    """A headless Service: names of the pods it selects, which do not wait for a pod to be ready."""
+    """A headless Service: names of the pods that it selects, whether or not they are ready."""
 
     name: str = _at("metadata", "name")
     namespace: str = _at("metadata", "namespace", default="default")
@@ -191,19 +191,19 @@ class Service(_Part):
 
 @dataclass(frozen=True)
 class Manifests:
-    """Everything the written YAML says that matters here."""
+    """Everything in the written YAML that matters here."""
 
     jobs: tuple[Job, ...]
     services: tuple[Service, ...]
     claims: Mapping[str, bool]
-    """By name; True: what the kubelet makes there belongs to the pod's user, as behind an EFS access point, not to root."""
+    """By name. True if folders that the kubelet makes there belong to the pod's user, as behind an EFS access point, not root."""
     config_maps: Mapping[str, Mapping[str, str]]
     without_effect: tuple[fields.WithoutEffect, ...] = ()
     paddle_jobs: tuple[PaddleJob, ...] = ()
 
 
 def load(files: list[Path]) -> list[dict[str, Any]]:
-    """Every document of `files`, in the order given."""
+    """Returns every document of `files`, in the given order."""
     documents: list[dict[str, Any]] = []
     for file in files:
         try:
@@ -214,7 +214,7 @@ def load(files: list[Path]) -> list[dict[str, Any]]:
 
 
 def read(documents: list[dict[str, Any]]) -> Manifests:
-    """Typed objects of `documents`; BadInput for anything that cannot be rehearsed."""
+    """Returns `documents` as typed objects. Raises BadInput for anything that cannot be rehearsed."""
     without_effect = fields.check(documents)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for document in documents:

@@ -1,8 +1,8 @@
 """The PaddleJob operator's part: which pods a PaddleJob becomes, what their first container gets, and how they run.
 
-Names and variables are those of the operator (api batch.paddlepaddle.org/v1): a pod's own in the pod, the shared ones in a
-ConfigMap of the job's name. One pod that fails fails the job. What the operator does to pods over time (clean-up, elastic
-scaling, a lost pod made again) is not played.
+Names and variables are those of the operator (api batch.paddlepaddle.org/v1): a pod has its own variables, and a ConfigMap
+with the job's name has the shared ones. One failed pod fails the job. What the operator does to pods over time (clean-up,
+elastic scaling, replacement of a lost pod) is not simulated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from rehearsal.pods.manifests import EnvironmentEntry, Job, PaddleJob, PodTempla
 from rehearsal.pods.pod import Host, Pod
 
 PORT = 36000
-"""The first of each pod's ports: where Service names lead, and the first of those that the operator draws one of for a job."""
+"""The first of each pod's ports: Service names lead to it, and the operator draws a job's port from a range that starts at it."""
 DRAWN = 41234
-"""What it may draw where pods meet by Service: it tells the number, and the endpoints have `PORT` all the same."""
+"""A port that the operator may draw if pods meet by Service: PADDLE_PORT has it, and the endpoints still have `PORT`."""
 PORTS = 20
 ROLES = {"ps": "PSERVER", "worker": "TRAINER"}
 
@@ -34,7 +34,7 @@ class OperatorPod(NamedTuple):
 
 
 def pods(job: PaddleJob) -> list[OperatorPod]:
-    """All pods of the job, servers first; `<job>-<role>-<number>` each."""
+    """All pods of the job, servers first; each is named `<job>-<role>-<number>`."""
     return [
         OperatorPod(f"{job.name}-{role}-{number}", role, number, replicas.template)
         for role, replicas in job.roles.items()
@@ -43,7 +43,7 @@ def pods(job: PaddleJob) -> list[OperatorPod]:
 
 
 def _shared(job: PaddleJob, addresses: Mapping[str, str]) -> dict[str, str]:
-    """What the operator writes into the job's ConfigMap, once all pods have addresses."""
+    """What the operator writes to the job's ConfigMap once all pods have addresses."""
     servers, workers = ([addresses[pod.name] for pod in pods(job) if pod.role == role] for role in ROLES)
     found = {
         "TRAINER_PORTS_NUM": str(PORTS),
@@ -66,12 +66,12 @@ def _endpoints(hosts: Sequence[str]) -> str:
 
 
 async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
-    """Runs all pods to their ends. Cancelling it kills every one before it returns."""
+    """Runs all pods to their end. Cancelling the call kills every pod before it returns."""
     given = {pod.name: addresses.next() for pod in pods(job)}
     config_maps = {**host.manifests.config_maps, job.name: _shared(job, given)}
     host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))
     made = [partial(_pod, job, pod, host, given[pod.name]) for pod in pods(job)]
-    # One pod that fails fails the job: the operator tries none again.
+    # One failed pod fails the job: the operator retries none.
     rules = Job.model_construct(name=job.name, template=job.worker.template, back_off_limit=0)
     result = await run_pods(rules, made, watcher)
     return replace(result, reason="Completed" if result.succeeded else "Failed")

@@ -17,11 +17,11 @@ from rehearsal.pods.image import Image
 from rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate
 
 BACK_OFF_SHARE = 0.1
-"""Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal a tenth of that, and never more than three seconds."""
+"""Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal waits a tenth of that, and at most three seconds."""
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 30.0
 
 Identity = Callable[[str, str], Mapping[str, str]]
-"""A function of (namespace, service account) that gives the variables a pod of that account gets, as EKS Pod Identity does."""
+"""A function of (namespace, service account) that returns the variables for that account's pods, as EKS Pod Identity does."""
 
 
 def back_off(failures: int) -> float:
@@ -36,13 +36,13 @@ class Host:
     manifests: Manifests
     image: Image
     image_files: Path
-    """The image laid out once; each container gets a copy of its own."""
+    """The image laid out once; each container gets its own copy."""
     pods: Path
     volume: Path
     logs: Path
     names: Names
     interpreter: Path
-    """The folder that is first on the pods' PATH: `.venv-image/bin`."""
+    """The first folder on the pods' PATH: `.venv-image/bin`, or the one made for the job's image variant."""
     identity: Identity
 
 
@@ -65,7 +65,7 @@ class PodEnd:
 
 
 class Pod:
-    """A pod that `run()` starts and ends; `terminate()` is its deletion."""
+    """A pod: `run()` runs it to its end, `terminate()` deletes it."""
 
     def __init__(self, host: Host, template: PodTemplate, facts: PodFacts, hostname: str) -> None:
         self.host, self.template, self.facts, self.hostname = host, template, facts, hostname
@@ -79,7 +79,7 @@ class Pod:
         return self.host.logs / f"{self.facts.name}.{container}.log"
 
     async def run(self) -> PodEnd:
-        """Runs the pod to its end. Whatever happens, no process of it is left and its names are gone; its logs stay."""
+        """Runs the pod to its end. Whatever happens, none of its processes is left and its names are gone; its logs stay."""
         facts = self.facts
         self.host.names.add(self.hostname, self.template.subdomain, facts.namespace, facts.labels, facts.address)
         containers = asyncio.create_task(self._containers())
@@ -90,30 +90,30 @@ class Pod:
             await containers
         finally:
             containers.cancel()
-            # Under cancellation too: the tree is dead before the folder goes.
+            # Under cancellation too, the process tree is dead before its folder goes.
             await asyncio.gather(*(container.kill() for container in self.started.values()), return_exceptions=True)
             self.host.names.remove(self.facts.address)
             shutil.rmtree(self._folder, ignore_errors=True)
         return PodEnd(self.facts.name, dict(self._codes), {name: self.log(name) for name in self._codes}, bool(late))
 
     async def _containers(self) -> None:
-        """Init containers one after the other, then the containers side by side."""
+        """Runs the init containers one after the other, then the containers side by side."""
         for container in self.template.init_containers:
             if await self._keep(container) != 0:
                 return
         await asyncio.gather(*(self._keep(container) for container in self.template.containers))
 
     async def terminate(self) -> None:
-        """End the pod as a deletion would: SIGTERM, the grace period, SIGKILL; nothing is started again."""
+        """Ends the pod as a deletion would: SIGTERM, the grace period, SIGKILL. No container restarts."""
         self._leaving = True
         await asyncio.gather(*(container.terminate(self.template.grace) for container in self.started.values()))
 
     async def _keep(self, container: Container) -> int:
-        """Run a container until it is done: again where a rule of its own says so."""
+        """Runs a container to its end, and again where its restart rules say so. Returns the last exit code."""
         failures = 0
         while True:
             code = self._codes[container.name] = await self._once(container)
-            # What the kubelet ends for a probe has lost the pod's sandbox: no rule brings it back.
+            # A container that the kubelet ends for a probe has lost the pod's sandbox: no rule restarts it.
             if self._leaving or code not in container.restart_codes or container.name in self._probed_to_death:
                 return code
             with self.log(container.name).open("a") as log:
@@ -134,7 +134,7 @@ class Pod:
         running = await RunningContainer.start(argv, variables, folder, self.log(container.name))
         self.started[container.name] = running
         if self._leaving:
-            # The pod was deleted while this container was still being started.
+            # The pod was deleted while this container was still starting.
             await running.terminate(self.template.grace)
         probes = asyncio.create_task(self._probe(container, running, root))
         try:
@@ -161,10 +161,10 @@ class Pod:
             **host.identity(self.facts.namespace, self.facts.service_account),
         }
         variables = environment(container, self.facts, host.manifests.config_maps, base)
-        # What no manifest carries: where the container's paths begin, and who has which address.
+        # Not in any manifest: where the container's paths begin, and which pod has which address.
         variables[contract.Variable.ROOT] = str(root)
         variables[contract.Variable.HOSTS] = str(host.names.file)
-        # There is no GPU here, and no adapter.
+        # There is no GPU and no EFA adapter here.
         variables |= dict.fromkeys({contract.Variable.GPUS, contract.Variable.EFA} & variables.keys(), "0")
         variables["PATH"] = f"{host.interpreter}:{root}/usr/local/bin:/usr/local/bin:/usr/bin:/bin"
         return variables
@@ -176,7 +176,7 @@ class Pod:
         for mount in _outer_first(container):
             source, place = self._mounted(mount), _inside(root, mount.path)
             if any(parent.is_symlink() for parent in place.parents if parent.is_relative_to(root)):
-                continue  # Within another mount: it is seen through that one.
+                continue  # Within another mount: visible through that one.
             if place.is_dir():
                 shutil.rmtree(place)
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -206,7 +206,7 @@ class Pod:
         return folder
 
     async def _probe(self, container: Container, running: RunningContainer, root: Path) -> None:
-        """Kill the container when a probe gives up; what follows is the restart policy's."""
+        """Terminates the container when a probe gives up; the restart policy decides what follows."""
         for kind, probe in (("startup", container.startup), ("liveness", container.liveness)):
             if probe is None:
                 continue
@@ -230,7 +230,7 @@ class Pod:
 
 
 def _inside(root: Path, container_path: str) -> Path:
-    """A container's path below `root`; `..` cannot lead out of it."""
+    """A container's path below `root`. Raises BadInput for a path with `..`, which could lead out of it."""
     parts = PurePosixPath("/", container_path).parts[1:]
     if ".." in parts:
         raise BadInput(f"{container_path}: a path with .. is refused")
@@ -238,7 +238,7 @@ def _inside(root: Path, container_path: str) -> Path:
 
 
 def _mapped(word: str, root: Path) -> str:
-    """A command's word as it runs here: the image's own file where it names one, else as it is (/bin/sh)."""
+    """A command's word as it runs here: the image's own file if the word names one, else the word itself (/bin/sh)."""
     if word.startswith("/") and ".." not in PurePosixPath(word).parts and (inside := _inside(root, word)).exists():
         return str(inside)
     return word
