@@ -27,13 +27,13 @@ from paddle_node.training.step_log import MOST, Spent, StepLog  # noqa: E402
 from operations.cluster.volume_server import Folder  # noqa: E402
 from operations.commands.board import Page  # noqa: E402
 
-# The page looks for news every five seconds of its own time: once, here.
+# The page looks for news every five seconds of its own time: in this time budget, once.
 BROWSER = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom")
 STEPS = 1_000_000
 
 
 def laid_out(folder: JobFolder, ranks: int) -> None:
-    """What so many ranks leave after so many steps."""
+    """Writes what `ranks` ranks leave after `STEPS` steps."""
     folder.run_state.mkdir(parents=True)
     attempt = {
         "number": 1,
@@ -56,7 +56,7 @@ def laid_out(folder: JobFolder, ranks: int) -> None:
 
 
 def opened(address: str) -> tuple[float, str]:
-    """Seconds until the page is drawn, and the page."""
+    """Returns the seconds until the page is drawn, and the page."""
     began = time.monotonic()
     page = subprocess.run([*BROWSER, address], capture_output=True, text=True, check=True).stdout
     return time.monotonic() - began, page

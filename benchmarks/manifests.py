@@ -37,7 +37,7 @@ def nothing(folder: Path) -> dict[str, Any]:
 
 
 def manifests(trainers: int, folder: Path) -> dict[str, Any]:
-    """job.yaml's manifests with so many trainers."""
+    """job.yaml's manifests with `trainers` trainers."""
     from k8s_charts import documents, image
     from k8s_charts.deployed import ClusterOutputs
     from k8s_charts.spec import TrainingJob
@@ -50,14 +50,14 @@ def manifests(trainers: int, folder: Path) -> dict[str, Any]:
 
 
 def measure(case: str) -> dict[str, Any]:
-    """One round of one case in a fresh interpreter."""
+    """Measures one round of one case in a fresh interpreter."""
     began = time.perf_counter()
     done = subprocess.run([sys.executable, __file__, "--case", case], check=True, capture_output=True, text=True, cwd=PROJECT)
     return {"seconds": time.perf_counter() - began, **json.loads(done.stdout)}
 
 
 def shape(text: str) -> str:
-    """The manifests without the numbers that follow the number of trainers, and the hashes of what holds them."""
+    """The manifests without numbers that depend on the number of trainers, and without the hashes of what contains these."""
     text = re.sub(r"-[0-9a-f]{8}\b", "-hash", text)
     text = re.sub(r'value: "?[0-9a-f]{8}"?$', "value: hash", text, flags=re.MULTILINE)
     for size in SIZES:
@@ -77,7 +77,7 @@ def main() -> int:
         print(json.dumps(found))
         return 0
     results: dict[int, list[dict[str, Any]]] = {case: [] for case in (0, *SIZES)}
-    # Round by round, so that whatever else the machine does falls on all cases alike.
+    # Round by round, so that other load on the machine affects all cases alike.
     for _ in range(arguments.rounds):
         for case, runs in results.items():
             runs.append(measure(str(case)))

@@ -41,12 +41,12 @@ PORT = 7163
 HUB = "127.250.0.1"
 SECRET = "s" * 64
 HOSTS = random.Random(1).sample(range(65_536), 65_536)
-"""A subnet gives its addresses out in no order."""
+"""In random order, because a subnet gives out its addresses in no order."""
 SAMPLE = 10
 POLL = 20.0
 """Seconds that the tutorials' script sleeps between two lists."""
 SCALE_UP = 60.0
-"""Seconds over which the polling pods are taken to start, evenly: a node group's."""
+"""Seconds that a node group takes to scale up: the polling pods are assumed to start evenly over them."""
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ BREAKS = """
 
 
 def page(rows: list[dict]) -> str:
-    """The rows as a page; what they mean is this file's first paragraph."""
+    """Returns the rows as a page; the last paragraph of this file's docstring explains them."""
     title, _, text = __doc__.partition("\n")
     load = f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
     lines = [f"# {title}", "", f"Written by `python benchmarks/scale.py --write docs/scale.md`; load of the machine: {load}.", ""]
@@ -117,7 +117,7 @@ passes.verify(found.folder)
 
 
 def calls(pods: int, program: str) -> int:
-    """System calls of `program` on a job's volume of so many pods."""
+    """Returns the number of system calls of `program` on the volume of a job with `pods` pods."""
     image = PROJECT / "trainer_image"
     with tempfile.TemporaryDirectory() as place:
         root, trace = Path(place, "volume", "job"), Path(place, "trace")
@@ -188,7 +188,7 @@ def serve(pods: int, parent) -> None:
 
 
 class Member(asyncio.Protocol):
-    """What an agent says, without what it does."""
+    """An agent's messages, without its work."""
 
     carried = 0
     started = 0
@@ -226,16 +226,16 @@ class Member(asyncio.Protocol):
             if line.startswith(b'{"kind":"Challenge"'):
                 self.prove(messages.parse(line, messages.Challenge))
             if line.startswith(b'{"kind":"Start"'):
-                # Who reads it: every hundredth, because one process plays them all.
+                # Only every hundredth member reads it, because one process plays all members.
                 assert self.number % 100 or len(messages.unpack(json.loads(line)["addresses"])) == self.pods
                 Member.started += 1
             Member.ended += line.startswith(b'{"kind":"End"')
 
 
 async def members(pods: int) -> tuple[float, float, int]:
-    """Two times in seconds, and all bytes both ways but heartbeats.
+    """Returns two times in seconds, and the bytes in both directions except heartbeats.
 
-    From the last member's start until all have been told to start; from the loss of 1 % at once until all others have been told.
+    From the last member's start until all have received Start; from the loss of 1 % at once until all others have received End.
     """
     loop = asyncio.get_running_loop()
     Member.carried, Member.started, Member.ended, Member.members = 0, 0, 0, []
@@ -269,7 +269,7 @@ async def members(pods: int) -> tuple[float, float, int]:
 
 
 async def connect(loop, number: int, pods: int) -> None:
-    # Loopback source addresses of their own: one address has too few ports for ten thousand and their kin.
+    # Each member has its own loopback source address: one has too few ports for ten thousand and the like.
     await loop.create_connection(
         lambda: Member(number, pods), HUB, PORT, local_addr=(f"127.251.{number // 250}.{number % 250 + 1}", 0)
     )
@@ -338,7 +338,7 @@ def pod_list(pods: int) -> dict:
 
 
 def put(api, number: int, phase: str) -> None:
-    """A pod as large as a training pod is: about 5 KB of JSON, most of it managed fields and the specification."""
+    """Puts a pod as large as a training pod: about 5 KB of JSON, most of it managed fields and the specification."""
     spec = {"containers": [{"name": "trainer", "env": [{"name": f"VARIABLE_{i}", "value": "a value"} for i in range(30)]}]}
     address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}" if phase == "Running" else ""
     api.put_pod(
@@ -371,7 +371,7 @@ def list_client(api, number: int, pods: int, place: str):
 
 
 def polling(pods: int, bytes_of_a_list: int) -> dict:
-    """Pods start evenly over SCALE_UP seconds; each lists until all run. A list then holds the pods that exist: all."""
+    """Counts requests: pods start evenly over SCALE_UP seconds, and each lists until all run. A list holds all pods."""
     starts = [SCALE_UP * number / max(1, pods - 1) for number in range(pods)]
     last = starts[-1]
     polls = [int(-(-(last - start) // POLL)) + 1 for start in starts]

@@ -1,14 +1,14 @@
-"""The data job's split of 1 GB of text lines beside GNU `split -n l/3` and `cp`, all in one run, as ratios.
+"""Compares the data job's split of 1 GB of text lines with GNU `split -n l/3` and `cp`, all in one run, as ratios.
 
-What is compared: `split` balances bytes, checks nothing and leaves it to the kernel when the data reaches the disk. Ours
-balances records, deals each to a shard, hashes every byte, fsyncs every file and writes a manifest. So each round is run twice:
-with the time until the other tools' bytes are on the disk as well (`sync`), and without. Times are medians; processor seconds
-are those of all threads and processes, system calls included; peak memory is the kernel's high-water mark of the largest
-process (11 MB is the floor of this measurement, not what `split` and `cp` need). Ours is started as in the image, byte code
-baked: about 0.1 s of each run is Python's start.
+`split` balances bytes, checks nothing and leaves it to the kernel when the data reaches the disk. Ours balances records, deals
+each to a shard, hashes every byte, fsyncs every file and writes a manifest. So each round runs the other tools twice: with the
+time until their bytes are on the disk as well (`sync`), and without. Times are medians. Processor seconds are those of all
+threads and processes, system calls included. Peak memory is the kernel's high-water mark of the largest process (11 MB is the
+floor of this measurement, not what `split` and `cp` need). Ours starts as in the image, with compiled byte code: about 0.1 s of
+each run is Python's start.
 
-Before each run memory is touched and given back, and the source is read: a virtual machine that hands free memory back to
-its host pays for every page again, three times as much as the whole split, and would bill the first program.
+Before each run, `warm` touches and frees memory and reads the source: a virtual machine that returns free memory to its host
+pays for every page again, three times as much as the whole split, and the first program would bear that cost.
 
     python benchmarks/split.py [megabytes] [rounds] [folder]
 """
@@ -31,7 +31,7 @@ SHARDS = 3
 
 
 def sample(path: Path, size: int) -> None:
-    """Seeded lines of 3 to 14 words, 63 bytes in the mean; shorter ones at first, so that thirds of bytes are none of records."""
+    """Writes seeded lines of 3 to 17 words, 62 bytes on average; shorter first, so thirds of bytes are not thirds of records."""
     chance = random.Random(1)
     words = [f"{chance.getrandbits(chance.choice([12, 20, 32, 40])):x}" for _ in range(5000)]
 
@@ -47,7 +47,7 @@ def sample(path: Path, size: int) -> None:
 
 
 def image(root: Path) -> Path:
-    """The data job's entry point, laid out and compiled as in the image, for `PADDLE_NODE_ROOT=root`."""
+    """Returns the data job's entry point, laid out and compiled as in the image, for `PADDLE_NODE_ROOT=root`."""
     programs = root / "opt/paddle"
     shutil.copytree(PROJECT / "trainer_image/paddle_node", programs / "paddle_node", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(PROJECT / "trainer_image/split_data.py", programs)
@@ -56,7 +56,7 @@ def image(root: Path) -> Path:
 
 
 def warm(source: Path) -> None:
-    """See the module."""
+    """Touches and frees memory, and reads the source: see the module's docstring."""
     touch = "import mmap, sys\nsize = int(sys.argv[1])\nmemory = mmap.mmap(-1, size)\n"
     touch += "for at in range(0, size, 4096): memory[at] = 1"
     subprocess.run([sys.executable, "-S", "-c", touch, str(source.stat().st_size * 6 // 5)], check=True)
@@ -64,8 +64,8 @@ def warm(source: Path) -> None:
 
 
 def measured(command: list[str], environ: dict[str, str] | None = None) -> tuple[float, float, int]:
-    """Seconds, processor seconds, and peak memory in bytes."""
-    # A tiny parent in between: a process starts with the peak of the one that it was forked from.
+    """Runs `command`. Returns seconds, processor seconds, and peak memory in bytes."""
+    # A tiny parent in between: a process starts with the memory peak of the process that forked it.
     script = "import resource, subprocess, sys, time\nstarted = time.perf_counter()\n"
     script += "code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)\nseconds = time.perf_counter() - started\n"
     script += "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"

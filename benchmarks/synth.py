@@ -37,7 +37,7 @@ for file in sorted(pathlib.Path(os.environ["TEMPLATES"]).glob("*.template.json")
         CfnResource(stack, name, type=resource["Type"], properties=resource.get("Properties", {}))
 app.synth()
 """
-# In this order: what is the least for these resources, what their typed modules cost, what the constructs cost.
+# The empty app; the minimum for these resources; what importing their typed modules costs; what the constructs cost.
 APPS = {
     "empty app": EMPTY,
     "the same resources as untyped JSON": UNTYPED,
@@ -48,7 +48,7 @@ TABLE = "{:<58} {:>9} {:>9}"
 
 
 def fresh(code: str, validation: bool, templates: str) -> tuple[float, float]:
-    """Seconds by the clock and of processor, for one program in a process of its own."""
+    """Runs one program in its own process. Returns its wall-clock seconds and processor seconds."""
     context = json.loads((PROJECT / "cdk.json").read_text())["context"]
     environment = {**os.environ, "CDK_VALIDATION": str(validation).lower(), "CDK_CONTEXT_JSON": json.dumps(context)}
     environment["TEMPLATES"] = templates
@@ -59,7 +59,7 @@ def fresh(code: str, validation: bool, templates: str) -> tuple[float, float]:
 
 
 def compared(repeat: int, validation: bool, templates: str) -> dict[str, tuple[float, float]]:
-    """Medians of each app, run in turns."""
+    """Returns the medians of each app; the apps take turns."""
     runs: dict[str, list[tuple[float, float]]] = {name: [] for name in APPS}
     for _ in range(repeat):
         for name, code in APPS.items():
@@ -68,7 +68,7 @@ def compared(repeat: int, validation: bool, templates: str) -> dict[str, tuple[f
 
 
 def shipped(out: str) -> None:
-    """The templates of the shipped cluster.yaml, into the folder `out`."""
+    """Writes the templates of the shipped cluster.yaml to the folder `out`."""
     from aws_cdk import App
 
     from stacks.build import build
@@ -80,7 +80,7 @@ def shipped(out: str) -> None:
 
 
 def warm(groups: int, repeat: int) -> list[float]:
-    """Seconds of each further synth in this process, with so many node groups."""
+    """Returns the seconds of each further synth in this process, with `groups` node groups."""
     from aws_cdk import App
 
     from stacks.build import build

@@ -67,7 +67,7 @@ def bare(place, options, shards, vocabulary):
                     )
                 )
             logs.append(log)
-        # As the tutorials do: nobody knows when a pserver is ready.
+        # As the tutorials do: nothing says when a pserver is ready.
         time.sleep(8 if role == "PSERVER" else 0)
     try:
         for process in processes:
@@ -81,12 +81,12 @@ def bare(place, options, shards, vocabulary):
 
 @dataclass
 class Speed:
-    """Of training, without saves."""
+    """The speed of training, without saves."""
 
     by_clock: float
-    """Records a second of all trainers together, by the slowest trainer of each pass."""
+    """Records per second of all trainers together; the slowest trainer of a pass sets its time."""
     by_processor: float
-    """Records a second of processor time."""
+    """Records per second of processor time."""
 
     @classmethod
     def of(cls, trainers):
