@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-# The tests import each other's helper by name, which importlib mode does not allow by itself.
+# The tests import each other's helper by name, which importlib mode does not allow on its own.
 sys.path.insert(0, str(Path(__file__).parent))
 
 from job_folder import Job, lines_file
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Archives hold the second in which they were packed: pytest-xdist's workers would not collect the same tests."""
+    """Gives all bytes one id: archives hold their packing time, so pytest-xdist's workers would collect different tests."""
     return "bytes" if isinstance(val, bytes) else None
 
 
@@ -32,7 +32,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every limit so low that a few hundred bytes cross all borders: blocks, chunks, parts, lanes."""
+    """Lowers every limit so far that a few hundred bytes cross all boundaries: blocks, chunks, parts, lanes."""
     from paddle_node.data import deal, lanes, parts, records
 
     limits = {records: {"BLOCK": 16}, deal: {"CHUNK": 8, "TOGETHER": 1}, lanes: {"WORTH": 100}}
@@ -43,7 +43,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_disk() -> Iterator[Callable[[Path, str], Path]]:
-    """Mounts a disk of a few kilobytes at a new folder."""
+    """Yields a function that mounts a small disk of the given size at a new folder."""
     if os.getuid() != 0:
         pytest.skip("mounting a small file system needs root")
     mounted: list[str] = []

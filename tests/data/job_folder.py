@@ -1,4 +1,4 @@
-"""A job's folder, and splits into it, in this process or in one of their own."""
+"""A job's folder, and splits into it, either in this process or in a separate one."""
 
 import io
 import os
@@ -24,8 +24,8 @@ IMAGE = Path(__file__).parents[2] / "trainer_image"
 ENTRY = (str(IMAGE / "split_data.py"),)
 """How the image starts the data job."""
 
-# The data job with pieces so small that some kilobytes fill many files, by two processes. It stops itself, as a frozen machine
-# would, where AT says: before its first process calls a function for the N-th time.
+# The data job with pieces so small that a few kilobytes fill many files, written by two processes. AT names a function and N:
+# before its first process calls the function for the N-th time, the job stops itself, as a frozen machine would.
 STOPPING = """
 import multiprocessing, os, signal, sys
 from paddle_node.data import commit, deal, job, lanes, parts, records
@@ -57,12 +57,12 @@ class Job:
         return {name: str(value) for name, value in settings.items()}
 
     def split(self, source: Path | str, shards: int = 3, **more: object) -> DataManifest | None:
-        """In this process; raises what the data job would end with. None: other indexes are not done."""
+        """Splits in this process; raises what would end the data job. Returns None while other indexes are not done."""
         environ = self.environment(source, shards, **more)
         return job.split(SplitSettings.from_environment(environ), environ)
 
     def refused(self, sentence: str, code: int, source: Path | str, shards: int = 3, **more: object) -> None:
-        """The split fails so; `sentence` is a pattern."""
+        """Asserts that the split fails with `code` and with a sentence that matches the pattern `sentence`."""
         with pytest.raises(Failure, match=sentence) as caught:
             self.split(source, shards, **more)
         assert caught.value.code == code
@@ -71,11 +71,11 @@ class Job:
         return Split(self.environment(source, shards, **more), words)
 
     def run(self, source: Path | str, shards: int = 3, ends: int = 0, **more: object) -> str:
-        """The data job as its image starts it, to its end with that code; what it says."""
+        """Runs the data job as its image starts it, and asserts that it ends with `ends`. Returns its output."""
         return self.start(source, shards, ENTRY, **more).ended(ends)
 
     def trainer(self, **more: object) -> pod_environment.NodeEnvironment:
-        """Trainer 1 of 3 on this folder, whose program is the folder `words`."""
+        """The environment of trainer 1 of 3 on this folder; the program is the folder `words`."""
         (self.folder.root / "words").mkdir(parents=True, exist_ok=True)
         settings = {
             "JOB_NAME": self.folder.root.name,
@@ -91,11 +91,11 @@ class Job:
         return pod_environment.parse({name: str(value) for name, value in settings.items()})
 
     def shard(self, index: int) -> bytes:
-        """All bytes of a shard, in the order of its files' names."""
+        """All bytes of a shard, its files in the order of their names."""
         return b"".join(path.read_bytes() for path in sorted(self.folder.shard(index).iterdir()))
 
     def data(self, linked: bool = True) -> dict[str, bytes]:
-        """Every file that the manifest lists, checked against it, by its name in its shard; `linked`: as the links lead to it."""
+        """Maps each listed file's name in its shard to its content, checked against the manifest and, if `linked`, the links."""
         manifest, found = data_manifest.read(self.folder.data_manifest), {}
         shards = {f"{shard.index}/data": shard.files for shard in manifest.shards} | {"held-out/data": manifest.held_out}
         for place, files in shards.items():
@@ -107,12 +107,12 @@ class Job:
         return found
 
     def records(self, linked: bool = True) -> list[bytes]:
-        """All lines, sorted, with those held out."""
+        """All lines, including the held-out ones, sorted."""
         return sorted(line for content in self.data(linked).values() for line in content.split(b"\n")[:-1])
 
 
 class Split(subprocess.Popen[str]):
-    """The data job as a process of its own, in a session of its own."""
+    """The data job as a separate process in its own session."""
 
     def __init__(self, environ: dict[str, str], words: tuple[str, ...]) -> None:
         environ = os.environ | {"PYTHONPATH": str(IMAGE)} | environ
@@ -120,13 +120,13 @@ class Split(subprocess.Popen[str]):
         super().__init__([sys.executable, *words], env=environ, text=True, start_new_session=True, **out)
 
     def ended(self, code: int = 0) -> str:
-        """What it said, at its end, which is with that code."""
+        """Waits for the end and asserts the exit code. Returns the output."""
         said, _ = self.communicate()
         assert self.returncode == code, said
         return said
 
     def stopped(self) -> "Split":
-        """Waits until it has stopped itself."""
+        """Waits until the process has stopped itself."""
         assert os.WIFSTOPPED(os.waitpid(self.pid, os.WUNTRACED)[1])
         return self
 
@@ -136,7 +136,7 @@ class Split(subprocess.Popen[str]):
 
 
 def table(name: str) -> Any:
-    """A YAML file beside the tests: what is given, and what is to come of it."""
+    """A YAML file beside the tests, with inputs and the results expected of them."""
     return yaml.safe_load(Path(__file__).with_name(name).read_text())
 
 
@@ -149,7 +149,7 @@ Members = list[tuple[str, bytes]]
 
 
 def tar(files: Members) -> bytes:
-    """An archive of these names and contents."""
+    """An archive with these names and contents."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, content in files:

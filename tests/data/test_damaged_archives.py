@@ -1,4 +1,4 @@
-"""Archives as they come: damaged anywhere, one behind the other, of old kinds. Each is read exactly, or refused in a sentence."""
+"""Archives as they come: damaged anywhere, concatenated, in old formats. Each is read exactly or refused in one sentence."""
 
 import bz2
 import contextlib
@@ -22,7 +22,7 @@ DAMAGED = r"^in.* is damaged or cut short: "
 
 
 def read(place: Path, format: str = "files") -> Members:
-    """What the data job reads there; raises what it would end with."""
+    """Returns what the data job reads at `place`; raises the failure that would end it."""
     source = registry.open_source(str(place), {})
     return [(name, stream.read()) for thing in source.objects() for name, stream in unpack.members(source, thing, format)]
 
@@ -55,7 +55,7 @@ def test_random_damage_is_refused_or_read_exactly(tmp_path: Path, name: str, con
     assert b"".join(each for _, each in whole) == b"".join(each for _, each in FILES)
     chance = random.Random(name)
     bytes_with_checksum = range(len(content))
-    if name == "in.tar":  # Its members' bodies have none, so a flipped bit in one cannot be seen.
+    if name == "in.tar":  # Members' bodies have no checksum, so a flipped bit in one goes unnoticed.
         with tarfile.open(place) as archive:
             bytes_with_checksum = [entry.offset + number for entry in archive for number in range(512)]
     refused = 0
@@ -74,7 +74,7 @@ def test_random_damage_is_refused_or_read_exactly(tmp_path: Path, name: str, con
     [("v7", "a"), *((format, "/".join(["中" * 80, "x" * 200, "y" * 255])) for format in ("gnu", "pax", "oldgnu"))],
 )
 def test_tars_of_all_kinds_and_long_names(tmp_path: Path, format: str, name: str) -> None:
-    """Unix v7's has no mark: its first header's checksum tells it."""
+    """A Unix v7 tar has no magic number: the checksum of its first header identifies it."""
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_bytes(b"1\n")
     subprocess.run(["tar", f"--format={format}", "-cf", "in", name.partition("/")[0]], cwd=tmp_path, check=True)
@@ -106,7 +106,7 @@ LINK.external_attr = (stat.S_IFLNK | 0o777) << 16
 DEVICE = tarfile.TarInfo("b")
 DEVICE.type = tarfile.CHRTYPE
 BZIP2 = zipped([("a", random.Random(1).randbytes(5000))], zipfile.ZIP_BZIP2)
-# Two blocks of zeros and nothing else are to follow.
+# Exactly two blocks of zeros must follow.
 TAR = tar([("a", b"x" * 512)])[:1024]
 NAMED_WRONGLY = "does not begin as its name says: it is damaged, or named wrongly"
 PACKED_TWICE = r"a is compressed: of \.gz, \.zip, \.tar and \.tar\.gz one layer is unpacked"
@@ -118,7 +118,7 @@ PACKED_TWICE = r"a is compressed: of \.gz, \.zip, \.tar and \.tar\.gz one layer 
         *(("in.tar", TAR + end, DAMAGED) for end in (b"", bytes(512), bytes(1024) + b"x", bytes(1536) + b"behind it" * 57)),
         ("in", zipped([(LINK, b"a")]), "in holds b, a link: pack what it leads to instead"),
         ("in", zipped([("folder/", b"1\n")]), DAMAGED + "a folder has content"),
-        # A zip's directory is at its end: the first one's would not be looked at.
+        # A zip's directory is at its end, so the directory of the first zip would be ignored.
         ("in", zipped(FILES[:3]) + zipped(FILES[3:6]), DAMAGED + "its directory does not list what it holds"),
         # bz2's own error is an OSError, like a disk's.
         ("in", BZIP2[:40] + bytes([BZIP2[40] ^ 0xFF]) + BZIP2[41:], DAMAGED + "Invalid data stream"),
@@ -138,7 +138,7 @@ def test_an_archive_that_cannot_be_read_exactly_is_refused(tmp_path: Path, name:
 @pytest.mark.parametrize(
     ("name", "content", "holds"),
     [
-        # As `cat a.tar b.tar` makes them.
+        # The result of `cat a.tar b.tar`.
         ("in", tar(FILES[:4]) + tar(FILES[4:8]) + tar(FILES[8:]), FILES),
         ("in", gzip.compress(tar(FILES[:4]) + tar(FILES[4:8])) + gzip.compress(tar(FILES[8:])), FILES),
         ("packed-twice", zipped([("a", tar(FILES))]), [("a", tar(FILES))]),

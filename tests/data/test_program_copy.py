@@ -1,4 +1,4 @@
-"""The training program reaches the volume whole; it and the split stay while a run trains with them."""
+"""The training program reaches the volume whole. The program and the split stay while a run trains with them."""
 
 import shutil
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_the_data_job_repairs_a_damaged_copy(job: Job, program: Path, source: Pa
 def test_a_persons_program_stays(job: Job, program: Path, source: Path) -> None:
     own = job.folder.program("mine")
     shutil.copytree(program, own)
-    job.split(source, PROGRAM_FROM=program)  # Equal already.
+    job.split(source, PROGRAM_FROM=program)  # The two are still equal.
     (own / "train.py").write_text("my changes")
     sentence = "differs from the image's program mine, and no data job has put it there"
     job.refused(sentence, 2, source, PROGRAM_FROM=program)
@@ -49,7 +49,7 @@ def test_a_persons_program_stays(job: Job, program: Path, source: Path) -> None:
 
 
 def test_links_are_followed_as_a_config_map_has_them_and_to_folders_but_not_in_circles(job: Job, program: Path) -> None:
-    """Kubernetes mounts each key of a ConfigMap as a link into ..data, itself a link to a dated folder."""
+    """Kubernetes mounts each key of a ConfigMap as a link into ..data, which is itself a link to a dated folder."""
     for folder, name in ((program / "..2026_11_21", "own.py"), (program.parent / "library", "words.py")):
         folder.mkdir()
         (folder / name).write_text("three")
@@ -75,14 +75,14 @@ def test_no_such_program_names_those_there_are(job: Job, program: Path, source: 
 def test_a_run_keeps_its_program_and_while_it_trains_its_split(
     job: Job, program: Path, source: Path, monkeypatch: pytest.MonkeyPatch, run: str
 ) -> None:
-    """What its trainer 0 writes to the volume; that later pods read the old ones is shown by those of tests/node."""
+    """Only what trainer 0 of the run writes to the volume; tests/node shows that later pods read the old program and split."""
     first = job.split(source, PROGRAM_FROM=program)
     its_program, its_shard = job.folder.program("mine").resolve(), job.folder.shard(0).resolve()
     record = Record(job.folder, "run-1", lease.acquire(job.folder.run_state, "run-1", "boot", 9.0).check)
     if run != "waits for its data":
         record.begin(Resumption(), Identity())
     if run == "was killed":
-        monkeypatch.setattr(contract, "LEASE", -1.0)  # Any silence is too long.
+        monkeypatch.setattr(contract, "LEASE", -1.0)  # Any silence exceeds this.
     if run == "has ended":
         record.end(Loss("the job is done", STOPPED))
         record.finish(Outcome(0, ""))

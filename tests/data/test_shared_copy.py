@@ -1,4 +1,4 @@
-"""One copy of a source for all jobs: unpacked, complete and exact or none at all, whoever is killed, late or second."""
+"""All jobs share one unpacked copy of a source: complete and exact or absent, whichever job is killed, late or second."""
 
 import gzip
 import os
@@ -36,13 +36,13 @@ def jobs(tmp_path: Path) -> tuple[Job, Job]:
 
 
 def settings(job: Job, **more: str) -> dict[str, str]:
-    """As the charts give them, each pod with an identity of its own."""
+    """The settings that the charts give, with a new identity for each pod."""
     run = {"PADDLE_NODE_RUN_ID": f"run-of-{job.folder.root.name}", "POD_UID": os.urandom(4).hex()}
     return {"DATA_FORMAT": "files", "PADDLE_NODE_SHARED": SHARED, "PADDLE_NODE_DATA_JOB": job.folder.root.name, **run, **more}
 
 
 def assert_read(job: Job) -> Path:
-    """What a trainer of the job is given: all of the content and nothing else."""
+    """Asserts that a trainer of the job gets all of the content and nothing else. Returns the folder that it reads."""
     node = job.trainer(PADDLE_NODE_DATA_JOB=job.folder.root.name, PADDLE_NODE_RUNTIME="collective")
     reading = preparation.prepare(node, print)
     place = reading.folder.data

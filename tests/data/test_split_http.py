@@ -1,4 +1,4 @@
-"""An https:// source against a real server that does what servers do: cut off, refuse, fail, know no ranges."""
+"""An https:// source on a real server that does what servers do: it cuts answers off, refuses, fails, ignores ranges."""
 
 import re
 import socket
@@ -45,7 +45,7 @@ Answer = Callable[[Handler], object]
 
 
 class Server(ThreadingHTTPServer):
-    """A good server, but for the answers to request number `n` in `faults[n]`, and to all others in `always`."""
+    """Answers request number `n` with `faults[n]` and all others with `always`, which is good unless a test changes it."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -58,7 +58,7 @@ class Server(ThreadingHTTPServer):
 
 
 def good(ranges: bool = True, cut: int | None = None, begin: int | None = None, etag: str = '"v1"') -> Answer:
-    """What is asked for, or from `begin` on; cut off after so many bytes."""
+    """Answers with the bytes asked for, or with those from `begin` on; cuts the body off after `cut` bytes."""
 
     def answer(handler: Handler) -> None:
         body = handler.server.content
@@ -87,7 +87,7 @@ def redirect(to: str) -> Answer:
 
 
 def unmeasured(chunked: bool, cut: int | None = None) -> Answer:
-    """An answer that tells neither length nor mark: in chunks, or until the connection ends."""
+    """An answer with neither length nor ETag: in chunks, or until the connection ends."""
 
     def answer(handler: Handler) -> None:
         handler.head(200, **({"Transfer_Encoding": "chunked"} if chunked else {}))
@@ -99,12 +99,12 @@ def unmeasured(chunked: bool, cut: int | None = None) -> Answer:
 
 
 def nowhere() -> Answer:
-    """A part that does not say which."""
+    """A partial answer that does not say which part it is."""
     return lambda handler: (handler.head(206, Content_Length=5, ETag='"v1"'), handler.wfile.write(b"wrong"))
 
 
 def named(answer: dict[str, dict[str, Any]]) -> Answer:
-    """As web.yaml says it: the function above, and what it is given."""
+    """The answer that web.yaml describes by the name of a function above and its arguments."""
     ((kind, given),) = answer.items()
     return globals()[kind](**given)
 
@@ -123,12 +123,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def whole(job: Job, content: bytes = CONTENT) -> bool:
-    """Whether each line is in a shard, once."""
+    """Whether each line is in the shards exactly once."""
     return job.records() == sorted(content.splitlines())
 
 
 def read(server: Server, query: str = "") -> bytes:
-    """As the data job reads it; raises what that would end with."""
+    """Reads the source as the data job does; raises the failure that would end it."""
     source = registry.open_source(server.address + query, {})
     with source.open(source.objects()[0]) as stream:
         return stream.read()
@@ -190,7 +190,7 @@ def test_an_object_of_s3_is_resumed_by_range_too(server: Server, monkeypatch: py
 
 
 def test_https_is_resumed_by_range_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The certificate is of an authority that nobody knows by itself."""
+    """The certificate comes from an authority that nobody trusts by default."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATES / "server.pem")
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
@@ -254,7 +254,7 @@ def test_a_redirect_from_another_host_to_this_pod_is_not_followed(server: Server
 
 
 def test_the_connection_goes_to_the_address_that_was_checked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that resolves to another address the second time. Names are the one thing played here."""
+    """The name resolves to another address the second time. Name resolution is the only thing simulated here."""
     answers = iter(("127.0.0.1", "169.254.169.254"))
     really = socket.getaddrinfo
 

@@ -1,4 +1,4 @@
-"""A split that is killed, frozen, shared by several pods, or meets a full volume: complete and exact, or none at all."""
+"""A split that is killed, frozen, shared by several pods or meets a full volume is complete and exact, or does not exist."""
 
 import os
 import random
@@ -22,7 +22,7 @@ def start(job: Job, source: Path, **more: object) -> Split:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> list[Path]:
-    """Two folders of files, of which some are large enough to be cut."""
+    """Two folders of files, some of them large enough to be cut."""
     folders = []
     for word in ("one", "two"):
         folder = tmp_path / word
@@ -52,13 +52,13 @@ def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_
         source = sources[tries % 2]
         process = start(job, source, PADDLE_NODE_RUN_ID=f"run-{tries}")
         place, phase = job.folder.splits / f"run-{tries}", PHASES[tries % len(PHASES)]
-        # From one of its steps on, as soon as it is seen, at a random moment: however busy the machine is.
+        # Waits for one of the split's steps and then for a random time, so that a busy machine changes nothing.
         while process.poll() is None and phase != "started" and not any(place.glob(phase)):
             pass
         try:
             process.wait(chance.uniform(0, usual / (1 if phase == "started" else 20)))
         except subprocess.TimeoutExpired:
-            # Kubernetes kills all of a container's processes; here some outlive the first one, which is worse.
+            # Kubernetes kills all processes of a container; here some may outlive the first one, which is worse.
             (os.killpg if chance.random() < 0.5 else os.kill)(process.pid, signal.SIGKILL)
             killed += 1
         process.communicate()
@@ -72,8 +72,8 @@ def test_two_different_splits_at_once_are_both_complete_and_the_manifest_is_of_o
     for _ in range(5):
         for process in [start(job, source) for source in sources]:
             process.ended()
-        assert job.records() in expected  # Compares the links with the manifest, and both with checksums.
-        # Not complete already in the next round.
+        assert job.records() in expected  # Compares the links with the manifest, and both with the checksums.
+        # Otherwise the split would already be complete in the next round.
         for source in sources:
             os.utime(source / "a")
 
@@ -99,11 +99,11 @@ def test_three_pods_share_a_split_and_one_that_is_killed_is_repeated(
     assert sorted({file.name.split("/")[2] for file in manifest.files()}) == written
     assert sorted(path.name for path in (job.folder.splits / "run").glob("*/")) == [*written, "shards"], "no dead pod's is left"
     assert sum("the split is complete when all are" in output for output in outputs) <= 2
-    # Another run of the same data job: index 0 alone verifies what is there.
+    # In another run of the same data job, only index 0 verifies the split.
     again = shared | {"PADDLE_NODE_RUN_ID": "again", "POD_UID": "pod"}
     for index, said in ((1, "run is complete already: index 0 reads and verifies it"), (0, "is complete already: nothing to do")):
         assert said in start(job, sources[0], JOB_COMPLETION_INDEX=index, **again).ended()
-    # The same source and settings give the same bytes by three pods again.
+    # Three pods make the same bytes again from the same source and settings.
     other = Job(job.folder.root.with_name("other"))
     for index in range(3):
         start(other, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="x", **shared).ended()

@@ -1,4 +1,4 @@
-"""Lines into shards: every record exactly once, counts within one, the same bytes each time."""
+"""Lines into shards: every record exactly once, counts within one for each pod, the same bytes each time."""
 
 import gzip
 import tempfile
@@ -12,7 +12,7 @@ from job_folder import Job, lines_file, table
 from paddle_node.data import data_manifest
 from paddle_node.failure import Failure
 
-# Any bytes but the marks by which archives are known: a file that begins like one is taken for one.
+# Any bytes except the magic numbers of archives: a file that begins with one is taken for an archive.
 LINE = st.binary(max_size=40).map(lambda line: line.replace(b"\n", b" ").replace(b"PK", b"").replace(b"\x1f\x8b", b""))
 
 CASES = {
@@ -29,7 +29,7 @@ RELAXED = {"deadline": None, "suppress_health_check": [HealthCheck.function_scop
 
 def check(small_pieces, lines, newline_at_end, packed, shards, hold_out, seed, pods) -> None:
     if not newline_at_end and lines[-1] == b"":
-        newline_at_end = True  # A missing last newline of an empty line is no line at all.
+        newline_at_end = True  # Without its newline, an empty last line is no line at all.
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "in.txt.gz" if packed else "in.txt")
         content = b"\n".join(lines) + (b"\n" if newline_at_end else b"")
@@ -41,7 +41,7 @@ def check(small_pieces, lines, newline_at_end, packed, shards, hold_out, seed, p
                 whole = job.split(source, shards, JOB_COMPLETION_INDEX=index, POD_UID=f"pod-{index}", **shared)
                 assert (whole is not None) == (index == pods - 1)
         except Failure as failure:
-            # A pod with a few records alone may leave a shard without any.
+            # A pod that has only a few records may leave a shard empty.
             assert pods > 1 and "too few for" in failure.sentence
             return
         assert Counter(job.records()) == Counter(lines)
@@ -68,7 +68,7 @@ test_every_record_goes_to_exactly_one_place_many_times = pytest.mark.slow(
 def test_a_seed_spreads_a_sorted_and_a_periodic_source_evenly_and_in_the_same_way_again(
     tmp_path: Path, small_pieces: None, labels: str
 ) -> None:
-    """Of 240 lines a fair deal puts 13 of each of six labels into each shard, give or take, whatever their order."""
+    """A fair deal of 240 lines, a tenth held out, puts about 12 of each of six labels into each shard, whatever their order."""
     (tmp_path / "in").write_text("".join(f"{label}\t{number}\n" for number, label in enumerate(labels)))
     jobs = [Job(tmp_path / name) for name in ("one", "equal", "other")]
     for job, seed in zip(jobs, (3, 3, 4), strict=True):
@@ -136,7 +136,7 @@ def test_where_a_shard_belongs_a_persons_files_and_links_are_refused_and_stay(
 
 @pytest.mark.parametrize("inside", ["output", "splits", "0/data", "held-out", "[0-9]/data/*", "linked", "", ".."])
 def test_a_source_in_what_the_job_writes_or_around_it_is_refused(job: Job, source: Path, inside: str) -> None:
-    """It would halve itself with each run."""
+    """Such a source would halve with each run."""
     job.split(source)
     (job.folder.root / "corpus").mkdir()
     lines_file(job.folder.root / "corpus" / "in.txt", 12)

@@ -7,12 +7,12 @@ from job_folder import ENTRY, Job
 
 LIMIT = 100_000_000
 BOTO3 = 36_000_000
-"""What a source in S3 adds."""
+"""Bytes that a source in S3 adds."""
 pytestmark = pytest.mark.slow
 
 
 def used(pid: int) -> int:
-    """Bytes of a process and its children; of pages that several share, each has its part."""
+    """Bytes of a process and its children; each sharer of a page counts its proportional part."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -25,7 +25,7 @@ def used(pid: int) -> int:
 @pytest.mark.parametrize("seed", ["", "1"])
 @pytest.mark.parametrize(("line", "count"), [(b"a\n", 20_000_000), (b"x" * 99 + b"\n", 600_000), (b"y" * 1_000_000 + b"\n", 150)])
 def test_peak(job: Job, tmp_path: Path, line: bytes, count: int, seed: str) -> None:
-    """Lines of 2 bytes, whose own weight in Python is 25 times theirs; usual ones; and giants."""
+    """Lines of 2 bytes, which weigh 25 times as much in Python, ordinary lines, and giants."""
     source = tmp_path / "in.txt"
     source.write_bytes(line * count)
     process = job.start(source, words=ENTRY, SHUFFLE_SEED=seed, HOLD_OUT=0.1)

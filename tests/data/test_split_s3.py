@@ -97,13 +97,13 @@ def refused(self) -> None:
 @pytest.mark.parametrize("row", table("bucket_refused.yaml"), ids=lambda row: row["sentence"])
 def test_what_cannot_be_read_is_told_apart(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]) -> None:
     change = row.get("change", "")
-    if change == "refused":  # The emulator allows everything, so S3's answer itself is played.
+    if change == "refused":  # The emulator allows everything, so the test supplies S3's refusal.
         monkeypatch.setattr(S3Source, "_single", refused)
     elif change == "AWS_ENDPOINT_URL":
         monkeypatch.setenv(change, "http://localhost:9")
     elif change:
         monkeypatch.delenv(change)
-        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # It remembers credentials.
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # The default session keeps credentials.
     with pytest.raises(Failure) as caught:
         job.split("s3://" + row["address"].replace("BUCKET", bucket))
     assert caught.value.code == row["code"] and row["sentence"].replace("BUCKET", bucket) in caught.value.sentence

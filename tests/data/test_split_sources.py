@@ -23,7 +23,7 @@ def lay(root: Path, files: dict[str, bytes]) -> Path:
 
 
 PLAIN = {"a.txt": b"a1\na2", "b.txt.gz": gzip.compress(b"b1\nb2\n"), "deep/c.txt": b"c1\n"}
-"""The first without a last newline."""
+"""The first file has no newline at its end."""
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_folder_that_may_not_be_looked_into_is_not_passed_over(job: Job, folde
     really = os.scandir
 
     def scandir(path):
-        if Path(path).name == "deep":  # Root may look into everything.
+        if Path(path).name == "deep":  # Root may look into any folder, so the refusal is simulated.
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return really(path)
 
@@ -79,12 +79,12 @@ def test_a_link_in_splits_leads_no_sweep_into_another_job(job: Job, folder: Path
 
 MEMBERS = [("inside/one.txt", b"1\n2"), ("two.txt", b"3\n")]
 ODD = {"\udcff\udcfe": b"1\n", "a\nb": b"2\n", "c d'$(e)": b"3\n"}
-# What a Mac adds to every archive.
+# Hidden files, such as a Mac adds to every archive, and one that is not hidden.
 HIDDEN = [("__MACOSX/._two.txt", b"x\n"), (".DS_Store", b"x\n"), (".git/config", b"x\n"), ("./two.txt", b"3\n")]
 TWO = {"a.zip": zipped([("inside/", b""), *MEMBERS]), "b.tgz": gzip.compress(tar(MEMBERS))}
 
 
-# Names on the web often say nothing: what a file is, its content tells.
+# Names on the web often say nothing: the content decides what a file is.
 @pytest.mark.parametrize(
     ("given", "lines", "whole"),
     [
@@ -138,7 +138,7 @@ def read(stream, name):
 
 @pytest.fixture
 def reader(tmp_path: Path, request: pytest.FixtureRequest) -> Reader:
-    """`reader(code)`: settings with the code's `read`. A module of its own for each test, as Python keeps what it imported."""
+    """`reader(code)` returns settings with the code's `read`. Each test has its own module, because Python caches imports."""
     module = f"reader_{abs(hash(request.node.name))}"
 
     def write(code: str) -> dict[str, str]:
@@ -171,7 +171,7 @@ def test_records_of_several_lines_stay_whole(job: Job, tmp_path: Path, reader: R
 
 @pytest.mark.slow
 def test_other_code_is_another_split(job: Job, tmp_path: Path, reader: Reader) -> None:
-    """By processes of their own, which import what is there: what the reader imports is its code as well."""
+    """Separate processes import the current files: the modules that the reader imports belong to its code."""
     (tmp_path / "in.txt").write_text("1--2--3--4")
     job.run(tmp_path / "in.txt", 1, **reader(BLOCKS))
     assert "nothing to do" in job.run(tmp_path / "in.txt", 1, **reader(BLOCKS))

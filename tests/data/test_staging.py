@@ -40,13 +40,13 @@ def refused(job: Job, code: int = 65, local: LocalDisk | None = None) -> str:
 
 
 def staged(job: Job, local: LocalDisk, trainer: int = 1) -> tuple[Path, str]:
-    """Where the trainer reads, and what was said of it."""
+    """Stages the shard. Returns the folder that the trainer reads, and the messages about it."""
     said: list[str] = []
     return stage(job.folder, trainer, 3, said.append, local), "; ".join(said)
 
 
 def part_of(job: Job) -> Path:
-    """The one file of shard 1, where it lies."""
+    """The real path of the only file of shard 1."""
     return (job.folder.shard(1) / PART).resolve()
 
 
@@ -170,11 +170,11 @@ def test_a_local_disk_that_is_too_small(
     sentence = f"the shard cannot be copied to {small}: No space left on device; give the pod more local storage, or set "
     assert refused(job, 74, local=LocalDisk(small)).startswith(sentence)
     assert not list(small.rglob("*.tmp"))
-    # More than the pod's scratch may take would get the pod evicted.
+    # Kubernetes would evict a pod that exceeds its scratch limit.
     sentence = refused(job, 74, local=LocalDisk(tmp_path / "other", room=20))
     assert sentence.startswith("the shard has 466669 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more")
     assert not (tmp_path / "other").exists()
-    # Where nobody asked for the copy, a full disk is no reason to fail.
+    # A full disk is no reason to fail when nobody asked for the copy.
     monkeypatch.setattr(local_disk, "SAMPLE", 1 << 16)
     place, said = staged(job, LocalDisk(small, "auto", passes=10))
     assert place == job.folder.shard(1)
@@ -183,7 +183,7 @@ def test_a_local_disk_that_is_too_small(
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`failing(is_meant, code, times)`: the first so many times such a file is not opened."""
+    """`failing(is_meant, code, times)` makes the first `times` attempts to open a matching file fail with `code`."""
     opened = Path.open
 
     def fail(is_meant: Callable[[Path], bool], code: int = errno.EIO, times: int = 1_000_000) -> None:
@@ -260,11 +260,11 @@ def test_trainers_wait_for_the_manifest_of_their_own_data_job(job: Job, source: 
     ) as end:
         preparation.prepare(job.trainer(**waiting), print)
     assert end.value.code == 65
-    # A data job that finds its split done says that it is its own.
+    # A data job that finds its split complete claims it as its own.
     again = job.split(source, **new)
     assert (again.created, again.shards, job.data()) == (first.created, first.shards, before)
     preparation.prepare(job.trainer(**waiting), print)
-    # Half a manifest, and shards without one, as if put there by hand.
+    # Half a manifest, then shards without a manifest, as if a person had put them there.
     for damage in (lambda: job.folder.data_manifest.write_text("{"), job.folder.data_manifest.unlink):
         damage()
         with pytest.raises(Failure, match=f"^{late}no whole one is there"):
@@ -274,7 +274,7 @@ def test_trainers_wait_for_the_manifest_of_their_own_data_job(job: Job, source: 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can slow the reading of a file down here")
 def test_a_slow_volume_is_copied(job: Job, tmp_path: Path) -> None:
-    """Each read of the shard really takes 0.2 s longer than it would: strace holds the system call up."""
+    """Each read of the shard really takes 0.2 s longer than usual: strace delays the system call."""
     (tmp_path / "in.txt").write_text("a line\n" * 1_000_000)
     job.split(tmp_path / "in.txt")
     program = (

@@ -10,6 +10,6 @@ from training_job import TrainingJob
 
 @pytest.fixture
 def training_job(tmp_path: Path):
-    """Makes jobs, and leaves no process of them."""
+    """Yields a function that makes jobs, and leaves none of their processes behind."""
     with contextlib.ExitStack() as stack:
         yield lambda *args, **more: stack.enter_context(TrainingJob(tmp_path, *args, **more))

@@ -1,4 +1,4 @@
-"""Data that cannot be trained on ends the job at once, with one sentence. Real Paddle: about 6 s a test."""
+"""Data that cannot be trained on ends the job at once with one sentence. Real Paddle: about 6 s per test."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def test_a_few_odd_lines_are_left_out_and_counted(training_job):
 
 
 def test_a_pass_whose_bytes_are_as_saved_and_that_no_process_can_load_is_passed_over(training_job):
-    """It ended the job with 65 in every process. In the pass before, Adam's moments are subnormal, and are read."""
+    """Such a pass used to end the job with 65 in every process. The pass before it has subnormal Adam moments and loads."""
     job = training_job(pods=1, PASSES="2")
     job.split(job.make_sample("--lines", "600"))
     job.run()

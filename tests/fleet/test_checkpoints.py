@@ -1,6 +1,6 @@
-"""Kills at random moments, and how much work each costs. Real Paddle: about half a minute a runtime.
+"""Kills at random moments, and how much work each costs. Real Paddle: about half a minute per runtime.
 
-As docs/faults.md tells it: KILLS=10 CHECKPOINT_MINUTES=0.2 pytest -s tests/fleet/test_checkpoints.py -k fleet-ps
+For the result in docs/faults.md: KILLS=10 CHECKPOINT_MINUTES=0.2 pytest -s tests/fleet/test_checkpoints.py -k fleet-ps
 """
 
 import contextlib
@@ -24,18 +24,18 @@ with open(f'{PLACE}/trained-{index}', 'a') as file:
 if not os.path.exists(f'{PLACE}/released'):
     time.sleep(SECONDS / (1 if index == '1' else 10))
 """
-"""Until the last kill, the first pass takes trainer 1 longer than all attempts, and trainer 0 waits for it at its end."""
+"""Until the last kill, trainer 1's first pass outlasts all attempts, and trainer 0 waits for it at the end of that pass."""
 
 
 def trained(job, trainer: int) -> list[tuple[int, float, list[str]]]:
-    """Attempt, moment and record of all that a trainer was given."""
+    """Attempt, time and fields of each record that a trainer was given."""
     file = job.place / f"trained-{trainer}"
     lines = file.read_text().split("\n")[:-1] if file.exists() else []
     return [(int(attempt), float(when), record) for attempt, when, *record in (line.split("\t") for line in lines)]
 
 
 def stretches(job, trainer: int) -> dict[int, tuple[int, list[float]]]:
-    """By attempt: where it began in all that should be trained, and when it had each record from there on."""
+    """Maps each attempt to its start in the whole training order and to the time of each record from there on."""
     own = shard.of_trainer(job.folder, trainer)
     records = (record.text.split("\t") for number in range(PASSES) for record in own.shuffled(1, number, trainer))
     order, found, reached = [[label, *text.split()] for label, text in records], {}, 0
@@ -69,12 +69,12 @@ def test_a_kill_costs_the_work_since_the_newest_checkpoint_and_every_record_is_t
     job.release()
     job.end_with()
 
-    # Each attempt began where an earlier one had come, the last one came to the end: every record once.
+    # Each attempt began where an earlier one had got to, and the last reached the end: every record counts once.
     _, own = stretches(job, 0), stretches(job, 1)
     for attempt, killed in kills.items():
         (begin, when), (resumed, _) = own[attempt], own[min(each for each in own if each > attempt)]
         lost = killed - [*when, killed][max(0, resumed - begin)]
-        # All meet at the end of a step, and one saves: each of the two takes no longer than the longest it took a step's records.
+        # All trainers meet at the end of a step, and one saves. Neither takes longer than the longest step's records took.
         ends = [*when, killed]
         longest = max(late - early for early, late in zip(ends, ends[BATCH + 1 :] or ends[-1:], strict=False))
         print(f"attempt {attempt}: {lost:.1f} s of work lost; a step, or a save, took {longest:.1f} s at most")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def small_volume(tmp_path):
-    """What TrainingJob takes for its volume."""
+    """The folder that TrainingJob uses as its volume."""
     volume = tmp_path / "volume"
     volume.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", volume], capture_output=True)
@@ -25,7 +25,7 @@ def small_volume(tmp_path):
 
 
 def fill(volume: Path, spare: int) -> Path:
-    """Another's file takes all that is free, but for `spare` bytes."""
+    """Fills the volume with another job's file, except for `spare` bytes. Returns the file."""
     filler = volume / "another-job"
     with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
@@ -52,12 +52,12 @@ def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_whe
     )
     said = job.folder.train_log(0).read_text(errors="replace")
     assert re.search(r"no checkpoint in pass 1 at step \d+, training continues: .*(volume is full|No space left)", said), said
-    # Attempt 1 brought pass 0, the two behind it brought nothing.
+    # Attempt 1 saved pass 0, the two after it saved nothing.
     why = "2 attempts ended without progress: attempt 2: .*74 .VOLUME_FULL.*; attempt 3: .*74 .VOLUME_FULL."
     for said in (first, second):
         assert re.search(why, said), said
         assert "Traceback" not in said and "cannot be recorded" not in said
-    # What was half saved takes no room from what must still be written down.
+    # Half-saved files take no room from the records that must still be written.
     assert [one.name for one in passes.newest_first(job.folder)] == ["attempts/run-1/pass-00000"]
     assert not list(job.folder.output.glob("attempts/*/pass-00001/*.gz"))
     passes.verify(job.folder.pass_dir(0))

@@ -1,4 +1,4 @@
-"""A command of anybody's in two pods: examples/launch, unchanged, by real Paddle. About 20 s a test."""
+"""A user's own command in two pods: examples/launch, unchanged, with real Paddle. About 20 s per test."""
 
 import json
 import os
@@ -18,7 +18,7 @@ TYPED = "python -m paddle.distributed.launch --nnodes 1 --devices 0,1 train.py -
 
 @pytest.fixture
 def launched(training_job, tmp_path):
-    """The example in two pods of two processes; each epoch of the second half waits for `release`."""
+    """Makes the example in two pods of two processes each; if `held`, epoch 6 waits for `release`."""
 
     def make(command=TYPED, held=False, paddle="2.6", **variables):
         settings = {"name": "job", "trainers": 2, "paddle": paddle, "command": command, "data": {"source": "s3://a/b"}}
@@ -55,7 +55,7 @@ def test_every_record_once_an_epoch_and_the_same_end_after_a_kill(launched, padd
     job = launched(held=True, paddle=paddle, METRICS=json.dumps({"loss": "loss ([0-9.]+)", "step": r"^epoch (\d+)"}))
     job.start()
     job.wait_until((job.folder.output / "epoch-005.pdparams").exists)
-    # The last rank of the second pod: its agent names each process that it starts.
+    # The last rank of the second pod, whose agent logs each process that it starts.
     started = re.findall(r"attempt 1: .* is process (\d+)", job.log(1))
     os.kill(int(started[-1]), signal.SIGKILL)
     job.wait_until(lambda: "attempt 2" in job.log(1))
@@ -68,7 +68,7 @@ def test_every_record_once_an_epoch_and_the_same_end_after_a_kill(launched, padd
     assert counted == [(epoch, 1600, 1, 1, 4) for epoch in range(12)]
     disturbed = epochs(job)
     assert json.loads((job.folder.output / "result.json").read_text())["accuracy"] > 0.8
-    # What rank 0 prints, by attempt: the second one began behind the last checkpoint of the first.
+    # What rank 0 prints, by attempt: the second one began after the last checkpoint of the first.
     points = [json.loads(line) for line in job.folder.steps(0, 0).read_text().splitlines()]
     assert [(points[0]["attempt"], points[0]["step"]), (points[-1]["attempt"], points[-1]["step"])] == [(1, 0), (2, 11)]
     assert min(one["step"] for one in points if one["attempt"] == 2) >= 6 and 0 < points[-1]["metrics"]["loss"] < 1
@@ -79,7 +79,7 @@ def test_every_record_once_an_epoch_and_the_same_end_after_a_kill(launched, padd
     }
     assert min(each["seconds"][part] for each in (first, second) for part in ("starting", "training")) > 0
     assert f"goodput {spent['training'] / sum(spent.values()):.0%} of {sum(spent.values()):.0f} s: " in said
-    # Another run of the same goes on behind the last epoch, and may not pass off the earlier run's success as its own.
+    # Another run of the job would continue after the last epoch, and must not pass off the earlier success as its own.
     for name in ("epochs.jsonl", *(path.name for path in job.folder.output.glob("epoch-*"))):
         (job.folder.output / name).unlink()
     job.run(RUN_ID="undisturbed")
@@ -91,14 +91,14 @@ def test_a_plain_program_that_fails_or_is_not_there_fails_the_job(launched):
     job.run(2, 2)
     said = job.run(2, 2, RUN_ID="absent", COMMAND='["no-such-program"]')
     assert "PADDLE_NODE_COMMAND begins with 'no-such-program': the image and" in said
-    job.start(RUN_ID="forbidden", COMMAND='["./train.py"]')  # Nobody made it executable.
+    job.start(RUN_ID="forbidden", COMMAND='["./train.py"]')  # The file is not executable.
     assert 126 in job.codes(), job.logs()
     assert "./train.py cannot be started: Permission denied" in job.folder.train_log(0).read_text()
     job.start(RUN_ID="broken", COMMAND='["python", "-c", "import no_such"]')
     assert sorted(job.codes()) == [1, 70], job.logs()
     assert " failed before its first step and is not tried again: trainer " in job.logs()
     assert " ended with 1: ModuleNotFoundError: No module named 'no_such' (<string>:1), in " in job.logs()
-    # It ends well, but the file that would show it is another run's.
+    # The command ends with 0, but the file that would prove its success is from another run.
     (job.folder.output / "result.json").write_text("{}")
     job.start(RUN_ID="empty", COMMAND='["true"]', ATTEMPTS="1")
     assert 70 in job.codes(), job.logs()

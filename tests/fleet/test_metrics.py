@@ -1,4 +1,4 @@
-"""A trainer's metrics, and those of its model beside what the best constant answer gets on the same held-out rows."""
+"""A trainer's metrics, and its model's metrics beside those of the best constant answer on the same held-out rows."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The check's all-reduce, by the image's own Paddle: over processes here, and where there is no GPU for it."""
+"""The node check's all-reduce with the image's own Paddle: between processes on this machine, and without a GPU."""
 
 import os
 import subprocess

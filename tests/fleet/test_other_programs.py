@@ -1,4 +1,4 @@
-"""Other programs and runtimes through the same three pods. Real Paddle: about 15 s a test."""
+"""Other programs and runtimes in the same pods. Real Paddle: about 15 s per test."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(traini
     predicted = job.predict()
     assert predicted.stdout.startswith("[["), predicted.stderr
     assert [job.folder.done(number).exists() for number in range(4)] == [False, False, True, True]
-    # Fewer passes than there are, and the one asked for is gone: there is nothing to do, and nothing wrong.
+    # The job asks for fewer passes than exist, and the last one it asks for is gone: nothing is left to do, and nothing is wrong.
     job.run(RUN_ID="fewer", PASSES="1")
     assert "4 passes are complete and 1 were asked for: nothing is left to train" in job.folder.train_log(0).read_text()
     assert job.judged() == found
@@ -37,7 +37,7 @@ def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     job.split(job.place / "flats.csv")
     job.run()
     found = job.judged()
-    # Asynchronous trainers get less far on a busy machine: 0.89 of it was seen.
+    # Asynchronous trainers learn less on a busy machine: 0.89 of the baseline was observed.
     assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.95
 
 
@@ -52,12 +52,12 @@ def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_sh
     job.split(source)
     job.run()
     assert job.judged()["value"] > 0.6
-    # As many labels and words as before, and every label means another thing: the old passes would be as good as nothing.
+    # There are as many labels and words as before, but each label means something else: the old passes are worthless.
     others = {"arts": "health", "health": "science", "science": "sport", "sport": "arts"}
     lines = [line.split("\t") for line in source.read_text().splitlines()]
     source.write_text("".join(f"{others[label]}\t{words}\n" for label, words in lines))
     job.split(source)
-    # Nothing would be left to train: that is no success.
+    # Nothing would be left to train, which is no success.
     assert "ask for at least 5" in job.run(2, 2, RUN_ID="none-left", RESUME_FROM="any")
     assert "4 of other data or another program, not used; set resume_from: any" in job.run(RUN_ID="other-data")
     assert [(m["pass"], m["attempt"]) for m in job.metrics(0)] == [(p, a) for a in (1, 2) for p in range(4)]
@@ -65,7 +65,7 @@ def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_sh
 
 
 def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
-    """The uneven case: one record more makes one batch more, were each to go by its own count."""
+    """On uneven shards, one more record would mean one more batch if each trainer went by its own count."""
     job = training_job("collective", PASSES="3", RUNTIME="collective")
     job.split(job.make_sample("--lines", "1600"))
     job.run()
@@ -77,7 +77,7 @@ def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
 
 def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(training_job):
     job = training_job("collective", pods=2, PASSES="2", RUNTIME="collective")
-    # It stops itself in the middle of a step of the second pass: a signal from outside may find it in a barrier or in a save.
+    # It stops itself in the middle of a step of the second pass: a signal from outside might hit a barrier or a save.
     job.at_each_record("if seen == 400 and index == '1': os.kill(os.getpid(), signal.SIGSTOP)")
     job.split(job.make_sample("--lines", "600"))
     job.start()
@@ -103,7 +103,7 @@ def test_synchronous_steps_are_made_by_all_or_none(training_job):
 
 
 def test_paddle_0x_starts_again_behind_the_newest_pass_where_a_trainer_is_killed(training_job):
-    """With a stand-in for its binaries, which says itself what it is not."""
+    """Uses a stand-in for Paddle 0.x's binaries; its docstring lists what is not real."""
     job = training_job(binaries=HERE / "paddle_0x", RUNTIME="paddle-0.x", PASSES="3")
     (job.folder.program("quick_start")).mkdir(parents=True)
     for index in range(3):
@@ -121,7 +121,7 @@ def test_paddle_0x_starts_again_behind_the_newest_pass_where_a_trainer_is_killed
     for index in range(3):
         log = job.folder.train_log(index).read_text()
         assert "trains alone" not in log and f"'--trainer_id={index}'" in log
-        # A pserver ends behind the trainers of all, once in each attempt.
+        # A pserver ends after the trainers of all pods, once in each attempt.
         assert log.count("'--config_args=a b' '--test_period'") == 2 and "'--start_pass=1'" in log
         assert "4 ports listen" in job.folder.server_log(index).read_text()
 
@@ -130,7 +130,7 @@ ON_ONE_MACHINE = ["fleetrun", "--server_num=1", "--worker_num=1", "train.py", "-
 
 
 def test_role_makers_have_gloo_and_begin_anew_after_a_killed_trainer(training_job):
-    """By the line that starts it on one machine."""
+    """Uses the command line that starts the program on one machine."""
     settings = {"RUNTIME": "fleet-ps", "COMMAND": json.dumps(ON_ONE_MACHINE), "PROGRESS": "output/epoch-*.json"}
     job = training_job(HERE / "role_maker_program", pods=2, **settings)
     job.split(job.make_sample("--lines", "20"))
@@ -139,7 +139,7 @@ def test_role_makers_have_gloo_and_begin_anew_after_a_killed_trainer(training_jo
     os.kill(job.child(1, "trainer"), signal.SIGKILL)
     (job.folder.output / "go").touch()
     said = job.end_with()
-    # 20 steps of one trainer and 21 of the other, added up by gloo in both attempts.
+    # 20 steps of one trainer and 21 of the other, summed by gloo in both attempts.
     assert json.loads((job.folder.output / "epoch-2.json").read_text())["steps"] == [41]
     assert "--server_num 1, --worker_num 1 in the command: the job's own settings win" in said
     logs = [job.folder.train_log(trainer).read_text() for trainer in range(2)]

@@ -1,10 +1,10 @@
-"""Real Paddle, real kills: each fault ends in the undisturbed runs' result, measured here, or the test fails.
+"""Real Paddle, real kills: a job with a fault reaches the result of undisturbed runs, measured here, or the test fails.
 
-Asynchronous training is not the same twice, so "the same" means: accuracy and last pass's loss lie where one more
-undisturbed run of the same data and seed would lie with 99.99 % probability, judged by the mean and the standard
-deviation of five (Student's t), or, of losses, a tenth of the way to the pass before: five may lie closer together by chance
-than ten do. Every record of every shard was trained in every pass that counts. The loss is the sharp one of the two: a model that
-had lost a pass would be far outside, which is asserted, too.
+Asynchronous training never gives the same result twice, so "the same" means that accuracy and the last pass's loss lie where
+one more undisturbed run with the same data and seed would lie with 99.99 % probability, judged by the mean and the standard
+deviation of five runs (Student's t). A loss may also lie within a tenth of the way to the pass before, because five runs may lie
+closer together by chance than ten do. Every record of every shard is trained in every pass that counts. The loss is the sharper
+criterion: a model that had lost a pass would lie far outside, which is asserted, too.
 """
 
 import os
@@ -25,21 +25,21 @@ if seen == {RECORDS * 2} and index == "0":
         sync(file)
     os.fsync = held
 """
-"""Trainer 0 waits where the second pass that it saves would first be synced to the volume."""
+"""Holds trainer 0 just before the first sync of the second pass that it saves to the volume."""
 UNDISTURBED = 5
 WIDTH = 15.544 * (1 + 1 / UNDISTURBED) ** 0.5
-"""Standard deviations to both sides that one more run of a normal distribution stays within, 9,999 times in 10,000:
+"""Standard deviations, on either side, within which one more run of a normal distribution lies 9,999 times in 10,000:
 Student's t for the 4 degrees of freedom that five runs leave. Twenty comparisons fail by chance in one run out of 500."""
 
 
 def result(job: TrainingJob) -> list[float]:
-    """Accuracy, and the mean loss of each pass, the last one first, of a job in which every record was trained."""
+    """Asserts that every record was trained. Returns the accuracy and each pass's mean loss, the last pass first."""
     job.end_with()
     found = job.judged()
     assert found["pass"] == PASSES - 1
     losses = []
     for trainer, records in enumerate(job.records()):
-        # A pass that was trained again counts as trained the last time.
+        # For a pass that was trained again, the last time counts.
         metrics = {line["pass"]: line for line in job.metrics(trainer)}
         assert {number: line["records"] for number, line in metrics.items()} == dict.fromkeys(range(PASSES), records)
         losses.append([metrics[number]["loss"] for number in reversed(range(PASSES))])
@@ -47,7 +47,7 @@ def result(job: TrainingJob) -> list[float]:
 
 
 def fits(value: float, found: tuple[float, ...], least: float = 0.0) -> bool:
-    """Whether one more undisturbed run might come to it; `least` is near enough in any case."""
+    """Whether one more undisturbed run might reach `value`; a distance of `least` fits in any case."""
     return abs(value - statistics.mean(found)) <= max(least, WIDTH * statistics.stdev(found))
 
 
@@ -59,7 +59,7 @@ def begun(job: TrainingJob) -> TrainingJob:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> list[tuple[tuple[float, ...], float]]:
-    """Accuracies and last losses, each with what is near enough."""
+    """Accuracies and last losses, each with the distance that fits in any case."""
     found = []
     for _ in range(UNDISTURBED):
         with TrainingJob(tmp_path_factory.mktemp("undisturbed"), PASSES=str(PASSES)) as job:
@@ -76,11 +76,11 @@ def undisturbed(tmp_path_factory) -> list[tuple[tuple[float, ...], float]]:
 def test_kill_9(training_job, undisturbed, victim: str, moment: str) -> None:
     role, number = victim.split()
     index = int(number)
-    # With one attempt: a lost pod costs none.
+    # One attempt is enough, because a lost pod costs none.
     job = training_job(PASSES=str(PASSES), ATTEMPTS="1" if role == "pod" else "3")
     job.at_each_record(IN_A_SAVE if moment == "save" else f"if seen == {RECORDS * 3 // 2}: hold()")
     begun(job).wait_until_held(1 if moment == "save" else 3)
-    # The first pass is there, of the second nothing, or a half.
+    # The first pass is complete; nothing of the second is saved, or a half.
     assert job.folder.done(0).exists() and not list(job.folder.output.glob("attempts/*/pass-00001/done"))
     assert len(list(job.folder.output.glob("attempts/*/pass-00001"))) == (moment == "save")
     if role == "pod":

@@ -39,7 +39,7 @@ def test_the_last_pass_clearly_beats_the_commonest_answer(trained: TrainingJob):
 
 
 def test_the_exported_model_needs_nothing_but_paddle(trained: TrainingJob):
-    """As somebody else would load it: no pserver, none of our code."""
+    """Loads the model as another user would: without a pserver and without our code."""
     predicted = trained.predict("""
 import json, zlib
 words = json.load(open("vocabulary.json"))["words"]

@@ -1,4 +1,4 @@
-"""What is left of training when processes end in the middle of it. Real Paddle: about 15 s a test."""
+"""What remains of training when processes end in the middle of it. Real Paddle: about 15 s per test."""
 
 import json
 import os
@@ -11,7 +11,7 @@ GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
 
 
 def assert_nothing_lost(job) -> None:
-    """Every pass once, every record of each shard in it, and a model as good as an undisturbed one."""
+    """Asserts that each pass counts once, with every record of each shard, and that the model is as good as undisturbed."""
     for trainer, records in enumerate(job.records()):
         assert [(m["pass"], m["records"]) for m in job.metrics(trainer)] == [(number, records) for number in range(5)]
     found = job.judged()
@@ -20,7 +20,7 @@ def assert_nothing_lost(job) -> None:
 
 @pytest.fixture
 def job(training_job):
-    """quick_start whose trainers wait in the middle of the second pass until they are released."""
+    """A quick_start job whose trainers wait in the middle of the second pass until the test releases them."""
     job = training_job(PASSES="5")
     job.hold_at_record(900)
     return job
@@ -43,7 +43,7 @@ def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(jo
 
 
 def test_a_pserver_that_hangs_is_named_fails_the_probe_of_its_own_pod_alone_and_ends_the_attempt(job):
-    """Paddle's 500 s until it gives a pserver up and trains on without its answer are made 3 s."""
+    """Paddle gives up a silent pserver after 500 s and trains on without its answer; the test shortens this to 3 s."""
     flag = f'ctypes.c_int32.in_dll(ctypes.CDLL(paddle.base.libpaddle.__file__), "{GIVES_UP}").value = 3000'
     job.change("\nimport paddle\n", f"\nimport ctypes\nimport paddle\n{flag}\n")
     job.split(job.make_sample("--lines", "2000"))
@@ -56,13 +56,13 @@ def test_a_pserver_that_hangs_is_named_fails_the_probe_of_its_own_pod_alone_and_
     job.wait_until(lambda: "this pod's pserver has answered nothing for" in job.probe(1, stall="1").stderr)
     assert "attempt 1 ends: pserver 1 of job-1.job answered nothing for" in job.end_with()
     trained = "".join(job.folder.train_log(trainer).read_text(errors="replace") for trainer in range(3))
-    # A pull that fails because the attempt's end kills its pserver is no pull that was given up.
+    # A pull that fails because the end of the attempt kills its pserver does not count as given up.
     assert "Reached timeout" not in trained
     assert_nothing_lost(job)
 
 
 def test_a_pass_saved_at_any_step_is_resumed_by_real_pservers(training_job):
-    """Where a power of Adam's betas is a subnormal float32, as text it ends a pserver. The number of steps is forced."""
+    """A power of Adam's betas that is a subnormal float32 ends a pserver when saved as text. The test forces the steps."""
     job = training_job(pods=1, PASSES="1", ATTEMPTS="1")
     forced = """
 from paddle_node.training.backends.parameter_servers import ParameterServers

@@ -1,4 +1,4 @@
-"""Passes on a volume: whose they are, which are whole, and which stay. Files alone; tests/node has the processes."""
+"""Passes on a volume: whose they are, which are complete, and which stay. Files only; tests/node has the processes."""
 
 import re
 import shutil
@@ -46,7 +46,7 @@ def damage(directory: Path) -> None:
 
 
 def begin(folder: JobFolder, identity: Identity = OURS, **variables: str) -> tuple[Resumption, list[str]]:
-    """What an attempt begins with, and what it says."""
+    """Returns what an attempt begins with, and its messages."""
     environ = {"JOB_NAME": folder.root.name, "JOB_PATH": str(folder.root.parent), "PADDLE_NODE_RUN_ID": "run"}
     own = {f"PADDLE_NODE_{name}": value for name, value in ({"SEED": "7"} | variables).items()}
     said: list[str] = []
@@ -85,7 +85,7 @@ def test_a_damaged_pass_is_passed_over_for_the_one_before_with_a_sentence(folder
 
 
 def test_keep_passes_neither_counts_nor_deletes_a_damaged_or_foreign_pass(folder):
-    """A damaged pass of a higher number stood there: each pass just saved was deleted."""
+    """Beside a damaged pass of a higher number, each newly saved pass used to be deleted."""
     damage(saved(folder, 9))
     saved(folder, 8, identity=OTHER)
     for number in range(3):

@@ -29,14 +29,14 @@ def test_the_order_is_decided_by_seed_pass_and_trainer_alone(tmp_path):
 
 
 def test_a_sorted_shard_of_many_windows_is_mixed_whatever_its_files(tmp_path, monkeypatch):
-    """Label-sorted data: each window must have all labels, in about the shares of the whole."""
+    """On data sorted by label, each window must have all labels in about the same proportions as the whole."""
     monkeypatch.setattr(shard, "WINDOW", 200)
     monkeypatch.setattr(shard, "STRETCH", 100)
     labels = "a" * 2000 + "b" * 2000
     for files in (1, 3):
         cut = [labels[number * 4000 // files : (number + 1) * 4000 // files] for number in range(files)]
         own = shard_of(tmp_path, *("".join(f"{label} of some length\n" for label in text) for text in cut))
-        own.expected = 4000 * 64  # As if records were short beside the stretches.
+        own.expected = 4000 * 64  # As if records were short compared with the stretches.
         order = [record.text[0] for record in own.shuffled(1, 0, 0)]
         assert Counter(order) == Counter(labels)
         for begin in range(0, 4000, 200):

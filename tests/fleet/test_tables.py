@@ -1,4 +1,4 @@
-"""The parts as pservers of Paddle 2.6.2 were seen to write them; test_quick_start and test_bad_data have real ones."""
+"""Parts in the form that pservers of Paddle 2.6.2 were seen to write; test_quick_start and test_bad_data have real ones."""
 
 import gzip
 from pathlib import Path
@@ -20,7 +20,7 @@ ROWS = yaml.safe_load(Path(__file__).with_name("refused_parts.yaml").read_text()
 
 @pytest.mark.parametrize(("name", "rows", "why"), ROWS)
 def test_a_part_that_holds_something_else_is_refused(tmp_path, name, rows, why):
-    """Of two pservers; a 3x2 embedding in two parts and dense parameters of 2x2 and 1 values."""
+    """The pass has two pservers, a 3x2 embedding in two parts, and dense parameters of 2x2 and 1 values."""
     layout = Layout("adam", 2, 2, 10, (SparseTable(0, "words", 3, 2),), (DenseTable(1, (("w", (2, 2)), ("b", (1,)))),))
     layout.write(tmp_path)
     part(tmp_path / "001/part-000.gz", "1 0.1 0.01", "2 0 0", "3 0 0")

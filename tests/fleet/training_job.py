@@ -31,7 +31,7 @@ def hold():
 
 
 class TrainingJob(Pods):
-    """`pods` trainers of `program`."""
+    """A job of `program` with `pods` trainers."""
 
     command = (PADDLE, ENTRY)
     defaults: ClassVar[dict[str, str]] = {"PEER_DEADLINE": "180", "SEED": "1"}
@@ -54,7 +54,7 @@ class TrainingJob(Pods):
         return file
 
     def change(self, old: str, new: str) -> None:
-        """From now on a copy of the program is trained whose `train.py` has `new` for its one `old`."""
+        """Replaces the program by a copy whose `train.py` has `new` in place of its only `old`."""
         copy = self.place / f"changed-{next(self._copies)}" / self.program.name
         shutil.copytree(self.program, copy)
         self.program, train = copy, copy / "train.py"
@@ -63,16 +63,16 @@ class TrainingJob(Pods):
         train.write_text(text.replace(old, new))
 
     def at_each_record(self, statements: str) -> None:
-        """The program's trainers do this, too, with each record: `seen` is how many a process has had.
+        """Makes the trainers also run `statements` at each record; `seen` is the number of records that the process has had.
 
-        `hold()` waits there for `release`. So a test is where it wants to be, on a busy machine and on an idle one.
+        `hold()` waits there for `release`, so that a test stops at the same point on a busy machine and on an idle one.
         """
         head = "def sample(labelled):\n"
         body = textwrap.indent(f"seen = next(_seen)\n{statements}\n", "    ")
         self.change(head, f"{HOLD.format(place=str(self.place))}{head}{body}")
 
     def hold_at_record(self, number: int) -> None:
-        """Each trainer waits there until `release`: whatever a test does meanwhile happens in the middle of that pass."""
+        """Makes each trainer wait there until `release`: what a test does meanwhile happens in the middle of that pass."""
         self.at_each_record(f"if seen == {number}: hold()")
 
     def wait_until_held(self, trainers: int | None = None) -> None:
@@ -89,26 +89,26 @@ class TrainingJob(Pods):
         return subprocess.run([PADDLE, IMAGE / "evaluate_pass.py"], env=environ, capture_output=True, text=True, cwd=root)
 
     def judged(self) -> dict:
-        """What `evaluate` has found."""
+        """Asserts that `evaluate` succeeds. Returns its findings."""
         result = self.evaluate()
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
     def predict(self, more: str = "") -> subprocess.CompletedProcess[str]:
-        """The exported model's own lines, and more behind them, where nothing but Paddle is."""
+        """Runs the exported model's own lines, followed by `more`, with nothing but Paddle."""
         inference = self.folder.output / "inference"
         lines = (inference / "predict.py").read_text()
         assert len(lines.splitlines()) == 5 and "paddle_node" not in lines
         return subprocess.run([PADDLE, "-c", lines + more], env={}, cwd=inference, capture_output=True, text=True)
 
     def probe(self, pod: int, stall: str) -> subprocess.CompletedProcess[str]:
-        """What Kubernetes runs in a pod."""
+        """Runs the probe that Kubernetes runs in a pod."""
         environ = self.environment(pod, STALL=stall) | {"PADDLE_NODE_ROOT": str(self.pods[pod].life / "root")}
         command = [PADDLE, "-m", "paddle_node.agent.health"]
         return subprocess.run(command, env=environ, capture_output=True, text=True, cwd=IMAGE)
 
     def records(self) -> list[int]:
-        """Of each shard, as the manifest counts them."""
+        """The number of records in each shard, as the manifest counts them."""
         shards = json.loads(self.folder.data_manifest.read_text())["shards"]
         return [sum(file["records"] for file in shard["files"]) for shard in shards]
 

@@ -1,4 +1,4 @@
-"""Tests on NFS: they run inside the small machine that `make test-nfs` boots (see `init` beside this file), nowhere else."""
+"""Tests on NFS: they run only inside the small machine that `make test-nfs` boots (see `init` beside this file)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# The tests import each other's helper by name, which importlib mode does not allow by itself.
+# The tests import each other's helper by name, which importlib mode does not allow on its own.
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 

@@ -1,4 +1,4 @@
-"""What a test does to the small machine's server and to its clients' networks."""
+"""Faults that a test causes in the small machine's server and in its clients' networks."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ T = TypeVar("T")
 
 SERVER = Path(__file__).with_name("server")
 GRACE = 10.0
-"""Seconds that the restarted server waits for its clients to claim what they held; the least it takes."""
+"""Seconds that the restarted server waits for its clients to reclaim their state; the least that it accepts."""
 
 
 class Volume:
-    """A folder of the server as three nodes see it: each mount has a memory of its own."""
+    """A folder of the server as three nodes see it: each mount has its own cache."""
 
     def __init__(self, name: str) -> None:
         self.a, self.b, self.c = (Path("/run/volume") / client / name for client in "abc")
         self.served = Path("/run/served") / name
-        """The same as the server sees it."""
+        """The same folder as the server sees it."""
 
 
 @contextmanager
 def cut_off(client: str) -> Iterator[None]:
-    """The client's cable is pulled."""
+    """Pulls the client's cable."""
     subprocess.run(["ip", "link", "set", f"to-{client}", "down"], check=True)
     try:
         yield
@@ -39,7 +39,7 @@ def cut_off(client: str) -> Iterator[None]:
 
 @contextmanager
 def slow_answers(client: str, seconds: float) -> Iterator[None]:
-    """What the client asks arrives and is done at once; the answers come so many seconds later."""
+    """The client's requests arrive and take effect at once; the answers come `seconds` later."""
     subprocess.run(["tc", "qdisc", "add", "dev", f"to-{client}", "root", "netem", "delay", f"{seconds}s"], check=True)
     try:
         yield
@@ -49,7 +49,7 @@ def slow_answers(client: str, seconds: float) -> Iterator[None]:
 
 @contextmanager
 def server_down() -> Iterator[None]:
-    """Afterwards it gives its clients `GRACE` seconds, or until the last one of them has come back, to claim what they held."""
+    """Stops the server. Once restarted, it lets clients reclaim their state for `GRACE` seconds or until all have come back."""
     subprocess.run([SERVER, "stop"], check=True)
     try:
         yield
@@ -58,7 +58,7 @@ def server_down() -> Iterator[None]:
 
 
 def at_once(*works: Callable[[], T]) -> list[Future[T]]:
-    """Begun together, each in a thread of its own; to their ends."""
+    """Starts all works together, each in its own thread, and waits until they have ended."""
     start = threading.Barrier(len(works))
 
     def one(work: Callable[[], T]) -> T:
@@ -70,7 +70,7 @@ def at_once(*works: Callable[[], T]) -> list[Future[T]]:
 
 
 def until(condition: Callable[[], object], seconds: float = 60.0) -> float:
-    """How long it took; asked often."""
+    """Polls until `condition` holds. Returns the seconds that this took."""
     start = time.monotonic()
     while not condition():
         assert time.monotonic() - start < seconds, f"not so within {seconds:g} s"

@@ -1,4 +1,4 @@
-"""The data job and the program's copy: pods on different nodes, each a process that works through a client of its own."""
+"""The data job and the program's copy: pods on different nodes, each a process that works through its node's NFS client."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from paddle_node.training.passes import Identity
 
 IMAGE = Path(paddle_node.__file__).parents[1]
 SLOW = 0.2
-"""Seconds that the server takes for each answer, where a pod must not end before it is disturbed."""
+"""Seconds that the server takes for each answer when a pod must not end before the test disturbs it."""
 MOUNT = "/run/pod"
-"""Where every pod finds the volume."""
+"""Where every pod mounts the volume."""
 
 
 def source(volume: Volume, name: str, records: int = 3000) -> set[bytes]:
-    """A folder of three files beside the job's; returns its records."""
+    """Makes a folder of three files beside the job's folder. Returns its records."""
     lines = [f"{name} {number} {'x' * 40}\n".encode() for number in range(records)]
     (volume.a / name).mkdir()
     for part in range(3):
@@ -36,7 +36,7 @@ def source(volume: Volume, name: str, records: int = 3000) -> set[bytes]:
 
 
 def pod(place: Path, name: str, run: str, index: int = 0, pods: int = 1, uid: str = "", **more: str) -> subprocess.Popen[str]:
-    """A data job's pod on the node that has the volume at `place`."""
+    """Starts a data job's pod on the node that has the volume at `place`."""
     environ = {
         "OUT_DIR": f"{MOUNT}/job",
         "DATA_SOURCE": f"{MOUNT}/{name}",
@@ -64,7 +64,7 @@ def ended(pod: subprocess.Popen[str]) -> int:
 
 
 def read(place: Path) -> list[bytes]:
-    """All records that two trainers find in their shards, once every file was checked against the manifest."""
+    """Returns all records that two trainers find in their shards, after checking every file against the manifest."""
     records: list[bytes] = []
     for trainer in range(2):
         shard = shard_copy.stage(JobFolder(place / "job"), trainer, 2)
@@ -90,7 +90,7 @@ def test_nfs_indexes_on_three_clients_at_once_make_one_exact_split(volume: Volum
     whole = {file: file.read_bytes() for file in parts(volume)}
     for file in whole:
         file.write_bytes(b"half")
-    assert 4 in {file.stat().st_size for file in (volume.a / "job").rglob("part-*")}  # It remembers that.
+    assert 4 in {file.stat().st_size for file in (volume.a / "job").rglob("part-*")}  # The client caches this.
     for file, content in whole.items():
         file.write_bytes(content)
     for place in (volume.a, volume.b, volume.c):
@@ -112,7 +112,7 @@ def test_nfs_an_index_that_is_done_on_one_node_is_not_done_again_on_another(volu
     splits = volume.b / "job" / "splits"
     splits.mkdir(parents=True)
     first = pod(volume.a, "source", "run", 0, 2, "first")
-    while first.poll() is None:  # The node's other pods look, too: it remembers that there is nothing.
+    while first.poll() is None:  # The node's other pods look, too, so its client caches the absence.
         (splits / "run" / "0.json").exists()
     assert ended(first) == 0
     assert ended(pod(volume.b, "source", "run", 0, 2, "second")) == 0
@@ -187,7 +187,7 @@ def test_nfs_a_command_is_done_by_a_file_that_another_node_has_written_again(vol
     there.write_text("earlier")
     progress = FileProgress(node, print)
     progress.begin(Identity(), History())
-    assert "older than this run" in (progress.finished(Identity(), Resumption(), stopped=False) or "")  # It remembers that.
+    assert "older than this run" in (progress.finished(Identity(), Resumption(), stopped=False) or "")  # The client caches this.
     done = volume.a / "job" / "output" / "done"
     done.write_text("now")
     os.utime(done, (2e9, 2e9))

@@ -1,4 +1,4 @@
-"""Faults of NFS itself: what they look like to a pod, and that the code on the volume gets over them."""
+"""Faults of NFS itself: what a pod sees of them, and that the code that uses the volume recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease, held and wanted by runs whose pods see the volume through different clients."""
+"""Runs whose pods see the volume through different clients hold the lease and compete for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from paddle_node.rendezvous import lease
 from paddle_node.rendezvous.lease import Lease
 
 EXPIRY = 4.5
-"""Half a second between two heartbeats."""
+"""Seconds, chosen for half a second between two heartbeats."""
 
 
 class Beating(AbstractContextManager["Beating"]):
-    """A pod that holds the lease: its heartbeats, as the agent gives them."""
+    """A pod that holds the lease and sends heartbeats as the agent does."""
 
     def __init__(self, held: Lease) -> None:
         self.held = held
@@ -54,7 +54,7 @@ def test_nfs_of_runs_that_race_for_the_lease_through_three_clients_one_wins(volu
     for round_ in range(8):
         places = [place / str(round_) for place in (volume.a, volume.b, volume.c)]
         for place in places:
-            assert not (place / "state").exists()  # All remember that nothing was there.
+            assert not (place / "state").exists()  # Each client caches the absence.
         ends = at_once(*(lambda place=place: Beating(acquire(place, f"run-on-{place.parts[3]}")) for place in places))
         refused = [end.exception() for end in ends if end.exception()]
         with ExitStack() as stack:
@@ -83,7 +83,7 @@ def test_nfs_a_server_that_restarts_takes_the_lease_from_nobody(volume: Volume) 
             lease.acquire, volume.b / "state", "second", "boot", EXPIRY, lambda _: waits.set(), time.sleep
         )
         waits.wait()
-        # A client that does not come back: the server waits its whole grace period for it.
+        # One client does not come back, so the server waits its whole grace period for it.
         with cut_off("c"):
             with server_down():
                 time.sleep(EXPIRY)
@@ -102,8 +102,8 @@ def test_nfs_a_client_cut_off_for_longer_than_the_expiry_is_replaced_and_fences_
         with cut_off("a"):
             second = stack.enter_context(Beating(acquire(volume.b, "second")))
             assert time.monotonic() - start >= EXPIRY
-            assert first.held.left < 0  # It may not go on, by its own clock.
-            until(lambda: time.monotonic() - start > GRACE + 5)  # The server gave up its state, too.
+            assert first.held.left < 0  # By its own clock it may not continue.
+            until(lambda: time.monotonic() - start > GRACE + 5)  # The server has dropped its state, too.
         until(lambda: first.lost is not None)
         assert isinstance(first.lost, lease.TakenOver)
         assert not first.lost.same_run

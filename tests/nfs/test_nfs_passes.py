@@ -1,4 +1,4 @@
-"""Records created exclusively, and the passes that they seal, through different clients; those of leases: test_nfs_lease.py."""
+"""Records created exclusively, and the passes that they seal, through different clients; test_nfs_lease.py has leases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FACTS = {"pass": 3, "attempt": 1, "run": "run", "data": "data", "program": "prog
 
 
 def saved(root: Path) -> Path:
-    """A pass as a trainer leaves it, not sealed."""
+    """Makes a pass as a trainer leaves it before it is sealed. Returns its folder."""
     folder = JobFolder(root).output / "attempts" / "run-1" / "pass-00003"
     (folder / "000").mkdir(parents=True)
     for number in range(5):
@@ -28,7 +28,7 @@ def saved(root: Path) -> Path:
 
 
 def test_nfs_a_record_whose_creation_is_asked_for_twice_is_its_creators(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The one fault at one line: the server does what `os.link` asks for, and restarts before its answer has come.
+    # The fault hits exactly one line: the server does what `os.link` asks for, and restarts before its answer arrives.
     link = os.link
 
     def unanswered_link(draft: Path, path: Path) -> None:
@@ -52,10 +52,10 @@ def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_and_seen_whole_o
     for round_ in range(10):
         folder = saved(volume.a / str(round_))
         there = JobFolder(volume.b / str(round_))
-        assert not list(passes.newest_first(there))  # It remembers that.
+        assert not list(passes.newest_first(there))  # The client caches this.
         assert not (volume.b / folder.relative_to(volume.a) / passes.DONE).exists()
         for file in (folder / "000").iterdir():
-            assert (volume.b / file.relative_to(volume.a)).stat().st_size == 100_000  # That, too.
+            assert (volume.b / file.relative_to(volume.a)).stat().st_size == 100_000  # And this.
             with file.open("ab") as stream:
                 stream.write(b"more")
         sealing, giving_up = at_once(partial(passes.seal, folder, FACTS), partial(passes.discard_incomplete, there))

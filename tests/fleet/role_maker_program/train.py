@@ -1,7 +1,7 @@
-"""A program of Paddle's own kind for parameter servers: it knows nothing of this project.
+"""A standard Paddle program for parameter servers, which knows nothing of this project.
 
-Started as `fleetrun --server_num=1 --worker_num=1 train.py --output DIRECTORY` on one machine. The same line is the pserver
-and the trainer; its trainers need gloo to add up what they counted. `--hold FILE`: they wait for it behind each epoch.
+Start it with `fleetrun --server_num=1 --worker_num=1 train.py --output DIRECTORY` on one machine. The same command line makes
+pservers and trainers; the trainers need gloo to sum their counts. With `--hold FILE` they wait for that file after each epoch.
 """
 
 import argparse
