@@ -1,4 +1,4 @@
-"""The tests' Kubernetes API over real HTTPS, with a watch: the pods of one namespace by their Job's name."""
+"""The tests' Kubernetes API over real HTTPS, with watches: the pods of one namespace, selected by their Job's name."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ class _Handler(kubernetes_api._Handler):
         self.wfile.flush()
         self.api.watches.append(self.connection)
         version, deadline = int(self.query["resourceVersion"]), time.monotonic() + float(self.query["timeoutSeconds"])
-        while time.monotonic() < deadline:  # Or until the connection is cut: what is sent then fails.
+        while time.monotonic() < deadline:  # Or until the connection is cut, because then sending fails.
             for kind, document in self.api.events[version - 1 :]:
                 version += 1
                 if kind == "ERROR" or self._chosen(document):
@@ -50,7 +50,7 @@ class ApiServer(kubernetes_api.KubernetesApi):
         return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": self.url.rpartition(":")[2]}
 
     def lay_account(self, root: Path, authority: str = "ca.pem") -> None:
-        """What the kubelet mounts into a pod."""
+        """Writes the service account that the kubelet mounts into a pod."""
         account = root / "var/run/secrets/kubernetes.io/serviceaccount"
         account.mkdir(parents=True, exist_ok=True)
         (account / "token").write_text(TOKEN)
@@ -64,7 +64,7 @@ class ApiServer(kubernetes_api.KubernetesApi):
         self.events.append(("MODIFIED", self.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status})))
 
     def forget(self) -> None:
-        """Whoever watches from an earlier version is too late."""
+        """Expires all versions so far: a watch from one of them ends with 410."""
         self.version += 1
         self.events.append(("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"}))
 
@@ -73,5 +73,5 @@ class ApiServer(kubernetes_api.KubernetesApi):
             connection.shutdown(socket.SHUT_RDWR)
 
     def asked(self, *, watch: bool) -> int:
-        """How many watches, or lists, were asked for."""
+        """Returns how many watches, or lists, were requested."""
         return sum(("watch=true" in path) is watch for _, path in self.requests)

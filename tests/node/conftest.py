@@ -12,7 +12,7 @@ from node_pods import StandIns
 
 @pytest.fixture
 def job(tmp_path: Path):
-    """Makes pods, and leaves none."""
+    """Yields a function that makes pods, and leaves none behind."""
     with contextlib.ExitStack() as stack:
         yield lambda *args, **more: stack.enter_context(StandIns(tmp_path, *args, **more))
 

@@ -1,4 +1,4 @@
-"""Pods of a test: real processes on loopback addresses of their own, with what a Job's controller would give them."""
+"""A test's pods: real processes, each on its own loopback address, with what a Job's controller would give them."""
 
 import itertools
 import json
@@ -31,19 +31,19 @@ GOOD = {
     "PADDLE_NODE_SERVICE": "job",
     "POD_IP": "10.0.0.3",
 }
-"""What the third pod of three is told, and no more than it must be."""
+"""The minimal settings of the third pod of three."""
 
 
 class Pods(AbstractContextManager["Pods"]):
-    """The pods of one run of a job on one volume. Its end leaves no process."""
+    """The pods of one run of a job on one volume. Closing leaves no process behind."""
 
     command: Sequence[str | Path] = (sys.executable, ENTRY)
     path = os.environ["PATH"]
     program: Path
-    """What `split` copies to the volume."""
+    """The program that `split` copies to the volume."""
     program_name = "quick_start"
     defaults: ClassVar[dict[str, str]] = {}
-    """The pod's own settings, as `variables` are: without their PADDLE_NODE_."""
+    """Pod settings that `variables` may override; the names of both lack the prefix PADDLE_NODE_."""
 
     def __init__(self, place: Path, count: int = 3, run: str = "run-1", api=None, **variables: str) -> None:
         self.place, self.count, self.run_id, self.api = place, count, run, api
@@ -51,7 +51,7 @@ class Pods(AbstractContextManager["Pods"]):
         self.folder = JobFolder(place / "volume/job")
         self.block = AddressBlock()
         _, second, third = map(int, self.block.prefix.split("."))
-        # A rendezvous of Paddle's collective mode listens on every address of the machine: jobs must differ in the port.
+        # The rendezvous of Paddle's collective mode listens on every address of the machine, so each job needs its own port.
         self.port = 10_000 + (second * 256 + third) * 16
         self.replaced: Counter[int] = Counter()
         self.pods: dict[int, subprocess.Popen[bytes]] = {}
@@ -64,11 +64,11 @@ class Pods(AbstractContextManager["Pods"]):
         self.hosts.write_text("{}")
 
     def address(self, index: int) -> str:
-        """With pod-list, a replacement gets a new address, as it would in a cluster."""
+        """The pod's address. With pod-list, a replacement gets a new one, as it would in a cluster."""
         return f"{self.block.prefix}.{index + 1 + 8 * self.replaced[index]}"
 
     def listed(self, index: int, phase: str) -> None:
-        """What the API server says of the pod, where there is one."""
+        """Sets the pod's phase in the API server, if the test has one."""
         if self.api:
             self.api.put_pod(self.pod_name(index), self.address(index), phase, uid=self.run_id)
 
@@ -89,7 +89,7 @@ class Pods(AbstractContextManager["Pods"]):
             "PADDLE_NODE_RUN_ID": self.run_id,
             "PADDLE_NODE_SERVICE": "job",
             "PADDLE_NODE_HOSTS": str(self.hosts),
-            # With pod-list what the tutorials' manifests say, and no more: no index, no service, no run id.
+            # With pod-list, only what the tutorials' manifests set: no index, no service, no run id.
             **(dict.fromkeys(("JOB_COMPLETION_INDEX", "PADDLE_NODE_RUN_ID", "PADDLE_NODE_SERVICE"), "") if self.api else {}),
             **({"PADDLE_NODE_DISCOVERY": "pod-list", **self.api.environment} if self.api else {}),
             **{f"PADDLE_NODE_{name}": value for name, value in (self.variables | more).items()},
@@ -109,19 +109,19 @@ class Pods(AbstractContextManager["Pods"]):
         subprocess.run([self.command[0], IMAGE / "split_data.py"], env=environ, check=True, capture_output=True)
 
     def name(self, index: int) -> None:
-        """DNS knows the pod from now on."""
+        """Adds the pod to DNS."""
         hosts = json.loads(self.hosts.read_text())
         durable.write(self.hosts, json.dumps(hosts | {f"job-{index}.job": self.address(index)}))
 
     def root(self, life: str) -> Path:
-        """A container's root folder, with the volume mounted in it."""
+        """Makes a container's root folder, with the volume mounted in it."""
         root = self.scratch / life / "root"
         (root / "home/paddle").mkdir(parents=True)
         (root / "volume").symlink_to(self.place / "volume")
         return root
 
     def start(self, *indexes: int, named: bool = True, unread: bool = False, arguments: Sequence[str] = (), **more: str) -> None:
-        """These pods, or all of a run; `more` are settings as `variables` are."""
+        """Starts these pods, or all of a run; `more` are settings in the form of `variables`."""
         if not indexes:
             self.pods = {}
         for index in indexes or range(self.count):
@@ -146,7 +146,7 @@ class Pods(AbstractContextManager["Pods"]):
             self._all.append(pod)
 
     def kill(self, index: int) -> None:
-        """kill -9 of PID 1: the container and all in it is gone."""
+        """Kills PID 1 with SIGKILL, which ends the container and everything in it."""
         self.pods[index].kill()
         self.pods[index].wait()
         self.listed(index, "Failed")
@@ -156,7 +156,7 @@ class Pods(AbstractContextManager["Pods"]):
             self.pods[index].send_signal(signal.SIGTERM)
 
     def child(self, index: int, role: str) -> int:
-        """Process id of the present pserver or trainer of a pod, as the agent tells it."""
+        """Process id of a pod's current pserver or trainer, as the agent logs it."""
         said = rf"attempt \d+: {role} \d+ is process (\d+)"
         self.wait_for(index, said)
         return int(re.findall(said, self.log(index))[-1])
@@ -178,18 +178,18 @@ class Pods(AbstractContextManager["Pods"]):
             time.sleep(0.02)
 
     def release(self) -> None:
-        """Whoever waits where a test holds it goes on."""
+        """Lets every process continue that waits where the test holds it."""
         (self.place / "released").touch()
 
     def codes(self) -> list[int]:
-        """All exit codes; fails with the logs when a pod does not end."""
+        """Returns all exit codes; fails with the logs if a pod does not end."""
         self.wait_until(lambda: None not in [pod.poll() for pod in self.pods.values()], 600, "a pod does not end\n")
         return [self.pods[index].returncode for index in sorted(self.pods)]
 
     def end_with(self, *codes: int) -> str:
-        """What the pods said, if they end with `codes`, or all with 0."""
+        """Asserts that the pods end with `codes`, or all with 0. Returns their logs."""
         assert self.codes() == list(codes or [0] * self.count), self.logs()
-        assert not re.search("^Traceback", self.logs(), re.MULTILINE)  # Of an agent: the workers' lines have a prefix.
+        assert not re.search("^Traceback", self.logs(), re.MULTILINE)  # An agent's: the workers' lines have a prefix.
         return "".join(map(self.log, self.pods))
 
     def attempts(self) -> list[dict]:
@@ -204,7 +204,7 @@ class Pods(AbstractContextManager["Pods"]):
 
 
 class StandIns(Pods):
-    """Pods that train as stand_in.py does, or as `program` does, on data made by hand."""
+    """Pods that train as stand_in.py or `program` does, on data made by hand."""
 
     defaults: ClassVar[dict[str, str]] = {"PEER_DEADLINE": "30", "GRACE": "600"}
 
@@ -223,13 +223,13 @@ class StandIns(Pods):
         return own | super().environment(index, **{"PASSES": str(self.stand_in["passes"]), **more})
 
     def start_and_hold(self) -> None:
-        """Returns when all trainers are where `holds` says: [attempt, pass, a step or "start"], or trainer 0 in its "save"."""
+        """Starts all pods; waits until all trainers, or 0 in its "save", are at `holds`: [attempt, pass, a step or "start"]."""
         self.start()
         for index in [0] if self.stand_in["holds"][2] == "save" else range(self.count):
             self.wait_for(index, r"waits in (step|the (save|start))")
 
     def end_undisturbed(self) -> None:
-        """All end with 0, and each server holds what it should: no step was lost or done twice."""
+        """Asserts that all pods end with 0 and each server holds the right value: no step was lost or done twice."""
         self.end_with()
         expected = self.stand_in["passes"] * self.stand_in["steps"] * sum(range(1, self.count + 1))
         values = json.loads((self.folder.pass_dir(self.stand_in["passes"] - 1) / "values").read_text())

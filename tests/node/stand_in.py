@@ -1,8 +1,8 @@
-"""A pod's real entry with a stand-in runtime, and its pserver and trainer: tiny, quick, no Paddle.
+"""A pod's real entry point with a stand-in runtime, and that runtime's pserver and trainer: tiny, quick, without Paddle.
 
-What is real: the agent, the processes, their sockets, the memory that is lost with them, the session with the rendezvous server,
-the passes on the volume. What is not: the model is one number a server, and a step is an addition, so that a test knows to the
-last digit what training must have come to; a server that started empty, or a step lost or done twice, shows.
+The agent, the processes, their sockets, the memory that is lost with them, the session with the rendezvous server and the passes
+on the volume are real. The model is not: it is one number per server, and a step is an addition, so that a test knows the exact
+result of training. A server that started empty shows in it, and so does a step that was lost or done twice.
 """
 
 import json
@@ -60,7 +60,7 @@ def tell(server: str, command: str) -> int:
 
 
 def wait(folder: JobFolder, where: str, stop: list[int]) -> None:
-    """Until the test lets it go on, it is told to stop, or it is killed: a test is here for as long as it wants to be."""
+    """Waits until the test releases it, tells it to stop or kills it, so that a test can stay here as long as it wants."""
     print(f"waits in {where}", flush=True)
     while not stop and not Path(SETTINGS["released"]).exists():
         time.sleep(0.02)

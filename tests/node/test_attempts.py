@@ -1,4 +1,4 @@
-"""The record of attempts: numbers never come twice, and what too many failures are."""
+"""The record of attempts: no number is used twice, and too many failures end the job."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def folder(tmp_path):
 
 
 def tried(record: Record, begin: Resumption, loss: Loss, made: str = "", join: bool = True) -> str:
-    """Why no other attempt follows one that ends by `loss`; empty: one does."""
+    """Records an attempt that ends by `loss`. Returns why no other attempt follows; empty if one does."""
     record.begin(begin, Identity("data", "program"))
     record.end(loss, made, join)
     outcome = record.exhausted(3, join) or record.hopeless(begin)
@@ -32,7 +32,7 @@ def test_numbers_go_on_over_pods_runs_and_a_history_that_was_removed(folder):
         record = Record(folder, run)
         assert not record.unfinished() and record.begin(BEGINNING, Identity("data", "program")) == number
         record.end(EARLY)
-    # From 1 again, each pass just saved would be the oldest one, and the first that keep_passes removes.
+    # If numbers began at 1 again, each newly saved pass would be the oldest, and the first that keep_passes removes.
     (folder.run_state / "attempts.json").unlink()
     folder.attempt("one", 5).mkdir(parents=True)
     assert Record(folder, "three").begin(BEGINNING, Identity("data", "program")) == 6
@@ -51,15 +51,15 @@ REWRITES = [(ONE, EARLY, "pass 1")]
 
 @pytest.mark.parametrize(("join", "attempts", "sentence"), [
     (True, [(BEGINNING, EARLY, "")], NOT_AGAIN.format(1)),
-    # It may be the pass: once more, and then the one before, where there is one.
+    # The pass may be at fault: the job tries it once more, and then the pass before, if there is one.
     (True, [(ONE, EARLY, ""), (ONE, EARLY, "")], UNLOADABLE),
     (True, [(ONE, EARLY, ""), (ZERO, EARLY, "")], ""),
     (True, [(ONE, EARLY, ""), (ONE, Loss("killed", PROGRAM), "")], ""),
-    # A program that tells no steps: the same exception twice says so, or one that no attempt can change.
+    # A program that reports no steps is not tried again after the same exception twice, or after one that no attempt can change.
     (False, [(ZERO, EARLY, ""), (ONE, EARLY, "")], ""),
     (False, [(ONE, EARLY, ""), (ONE, EARLY, "")], NOT_AGAIN.format(2)),
     (False, [(BEGINNING, replace(EARLY, error="SyntaxError: invalid (a.py:1)"), "")], NOT_AGAIN.format(1)),
-    # One that rewrites its checkpoint: each attempt seems to make progress, and none does.
+    # If a program rewrites its checkpoint, each attempt seems to make progress, and none does.
     (False, REWRITES * ALIKE, "10 attempts resumed from the same files and failed alike: trainer 1 ended with 1"),
     (False, [*REWRITES * (ALIKE - 1), (ONE, Loss("", PROGRAM, 1, True, "another"), "pass 1")], ""),
 ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""The control port asks who one is: strangers on real sockets, before a real job's pods and in their place."""
+"""The control port authenticates its peers: strangers on real sockets talk to a real job's pods, or take their place."""
 
 import contextlib
 import random
@@ -15,7 +15,7 @@ PORT = 7163
 
 
 def memory(pid: int) -> int:
-    """Bytes of a process that are in the machine's memory."""
+    """Resident memory of a process, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
@@ -68,7 +68,7 @@ FORGED = m.encode(m.Challenge("0")) + m.encode(m.Proof("", "\u00e9")) + m.encode
 
 @pytest.mark.parametrize("said", [b"", FORGED])
 def test_what_only_accepts_connections_is_not_the_pod_that_is_waited_for(job, said):
-    """A mesh's proxy, or a listener of somebody else: the deadline of the peers comes all the same."""
+    """A mesh's proxy or somebody else's listener accepts connections; the peers' deadline expires all the same."""
 
     class Stranger(socketserver.BaseRequestHandler):
         def handle(self):

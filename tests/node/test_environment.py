@@ -1,4 +1,4 @@
-"""The door: every wrong setting is one sentence that names it, what was found and what is allowed."""
+"""The check at the entry: every wrong setting is one sentence that names it, what was found and what is allowed."""
 
 import errno
 import json
@@ -25,7 +25,7 @@ def test_a_wrong_setting_is_one_sentence(wrong):
 
 @pytest.fixture
 def last_words(tmp_path) -> Path:
-    """Kubernetes' termination log of a pod whose paths begin in the test's folder."""
+    """The Kubernetes termination log of a pod whose root is the test's folder."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/termination-log").touch()
     return tmp_path / "dev/termination-log"
@@ -64,8 +64,8 @@ def test_a_pod_imports_nothing_that_is_slow():
 
 
 def test_a_container_that_was_killed_too_often_within_an_hour_ends_its_pod(tmp_path, last_words):
-    """Below that it starts, whatever the pod's scratch holds; what a killed one left in shared memory is removed."""
-    environ = GOOD | {"PADDLE_NODE_ROOT": str(tmp_path), "PADDLE_NODE_DISCOVERY": "pod-list"}  # Without an account: its end.
+    """With fewer kills it starts, whatever the pod's scratch holds, and removes what a killed one left in shared memory."""
+    environ = GOOD | {"PADDLE_NODE_ROOT": str(tmp_path), "PADDLE_NODE_DISCOVERY": "pod-list"}  # It ends for lack of an account.
     home, memory = tmp_path / "home/paddle", tmp_path / "dev/shm"
     home.mkdir(parents=True)
     memory.mkdir()

@@ -1,4 +1,4 @@
-"""The exception behind a worker's end, as its output tells it."""
+"""The exception that ended a worker, as the worker's output shows it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a command's attempts resume from and what counts as their progress, by the files on the volume."""
+"""The files on the volume decide what a command's attempts resume from and what counts as their progress."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ MINE = Identity("data", "program")
 
 @pytest.fixture
 def job(tmp_path):
-    """A job's folder on a volume, and what says its progress there."""
+    """A job's folder on a volume, with the job's progress and its messages."""
 
     class Job:
         said: list[str]
@@ -47,16 +47,16 @@ def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
     assert "newest" not in first.resume and first.description == "from the beginning"
     assert progress.made(1, first) == ""
     for number in (9, 10):
-        # The same moment: the numbers in the names decide.
+        # The times are equal, so the numbers in the names decide.
         os.utime(job.save(f"a/model-{number}"), ns=(5 * 10**18, 5 * 10**18))
-    job.save("a/model-11", "")  # Nothing was written to it yet.
+    job.save("a/model-11", "")  # Nothing has been written to it yet.
     assert progress.made(1, first) == "output/a/model-10" and progress.changed() and not progress.changed()
     second = progress.begin(MINE, History(first=False))
     assert second.resume["newest"] == "output/a/model-10"
     third = progress.begin(MINE, History(first=False, without_progress=[second.resume]))
     assert third.resume["newest"] == "output/a/model-9" and third.passed_over == ("output/a/model-10",)
     assert "output/a/model-10 is passed over: an attempt that resumed from it failed without progress" in job.said
-    # The pod of rank 0 is another one by now: what was there as the attempt began stands in the attempt's own record.
+    # Another pod has rank 0 by now: the attempt's own record tells the files' state when the attempt began.
     assert job.progress().made(3, third) == ""
 
 
@@ -85,7 +85,7 @@ def test_another_program_s_files_and_links_that_lead_out_are_not_resumed_from(jo
 
 
 def test_a_sampler_is_warned_of_where_the_data_is_split_whatever_else_lies_in_the_program(job, tmp_path):
-    """† A link to nowhere beside the sources ended the job."""
+    """A link to nowhere beside the sources used to end the job."""
     split = DataManifest(Source("s3://a/b", 1, ""), "lines", None, 0.0, (Shard(0, ()), Shard(1, ())), (), "now", 0)
     durable.write(job.output.parent / "data-manifest.json", split.as_json())
     program = contract.path(contract.UNPACKED, {"PADDLE_NODE_ROOT": str(tmp_path)})

@@ -1,6 +1,6 @@
-"""The check of a node before each attempt: GPUs that are not there end their own pod, and nothing trains without them.
+"""The check of a node before each attempt: a missing GPU ends the pod on that node, and nothing trains without it.
 
-`nvidia-smi` here prints what the test says that each pod's node has. The all-reduce is real: tests/fleet/test_node_check.py.
+`nvidia-smi` here prints the GPUs that the test gives each pod's node. tests/fleet/test_node_check.py has the real all-reduce.
 """
 
 import os
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Beside it lies, by pod, how many of its two GPUs a node has."""
+    """A folder; its file gpus-N says how many of its two GPUs the node of pod N has."""
     program = tmp_path / "bin" / "nvidia-smi"
     program.parent.mkdir()
     program.write_text(
@@ -38,7 +38,7 @@ def test_a_node_that_lacks_a_gpu_ends_its_own_pod_before_any_attempt_and_the_oth
         assert "attempt 1" not in pods.logs()
         (nodes / "gpus-1").write_text("2")
         pods.start(1)
-        # It is looked at again before the second attempt.
+        # The node is checked again before the second attempt.
         pods.wait_for(0, "waits in step")
         (nodes / "gpus-0").write_text("0")
         pods.release()

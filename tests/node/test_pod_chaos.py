@@ -1,6 +1,6 @@
-"""Fault upon fault, drawn by a seed: whatever comes together, the job ends exactly as if nothing had happened.
+"""Fault upon fault, drawn from a seed: whatever coincides, the job ends exactly as if nothing had happened.
 
-The test is also the Job's controller: a pod that did not end with 0 is started anew under its index.
+The test also plays the Job's controller: it starts a pod that did not end with 0 again under the same index.
 More seeds: CHAOS_SEEDS="4 5 6" pytest tests/node/test_pod_chaos.py
 """
 
@@ -26,13 +26,13 @@ def test_many_faults(job, api, seed, discovery):
     pods = job(stand_in={"passes": 8, "steps": 6, "save_seconds": 0.1}, ATTEMPTS="100", PEER_DEADLINE="60", GRACE="2")
     if discovery == "pod-list":
         pods.api = api
-        pods.command = (IMAGE_PYTHON, pods.command[1])  # Its urllib3 has a version of its own.
+        pods.command = (IMAGE_PYTHON, pods.command[1])  # It has its own version of urllib3.
 
     def control() -> None:
         while not over.is_set():
             for index, pod in list(pods.pods.items()):
                 if pod.poll() not in (None, 0):
-                    pods.kill(index)  # It is gone already: the API server hears of it.
+                    pods.kill(index)  # The pod has ended; this tells the API server.
                     pods.start(index)
             time.sleep(0.05)
 

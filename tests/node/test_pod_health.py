@@ -1,4 +1,4 @@
-"""The probe and an agent that is frozen; tests/fleet has pservers and trainers that hang."""
+"""The probe and a frozen agent; tests/fleet has pservers and trainers that hang."""
 
 import json
 import os
@@ -12,7 +12,7 @@ IMAGE = Path(__file__).parents[2] / "trainer_image"
 
 
 def test_a_frozen_agent_is_killed_by_the_probe_and_nobody_else_of_its_number(tmp_path):
-    """After a minute of silence: what is killed starts again at once, what the kubelet ends takes the pod's grace period."""
+    """A minute of silence is enough: a killed agent restarts at once, one that the kubelet ends takes the grace period."""
     script = (
         "import os, sys; from pathlib import Path; from paddle_node.agent import health; health.write(Path(sys.argv[1]), '');"
     )
@@ -22,7 +22,7 @@ def test_a_frozen_agent_is_killed_by_the_probe_and_nobody_else_of_its_number(tmp
     late = status["clock"] + health.FROZEN
     assert health.assess(status, status["clock"] + 20, 30) == (False, "the agent has been silent for 20 s")
     assert not health.kill_frozen(status, late - 1)
-    # The status of an earlier container of the pod, whose number another process has by now; and PID 1, which nobody kills.
+    # Another process may have the id in the status of an earlier container of the pod; and nobody may kill PID 1.
     assert not health.kill_frozen({**status, "started": "1"}, late + 1)
     assert not health.kill_frozen({**status, "process": 2**22 + 1, "started": None}, late + 1)
     assert not health.kill_frozen({**status, "process": 1}, late + 1) and not health.kill_frozen(None, late)

@@ -1,4 +1,4 @@
-"""Discovery by the API server, over real HTTPS: exactly N, in numeric order, whatever the server does."""
+"""Discovery through the API server over real HTTPS: exactly N pods in numeric order, whatever the server does."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ THREE = {"pod-a": "10.0.0.9", "pod-b": "10.0.0.10", "pod-c": "10.0.0.100"}
 
 @pytest.fixture
 def discovery(api, tmp_path):
-    """Makes the discovery of the second of three pods, once these run; it rests in the end."""
+    """Yields a function that makes the discovery of the second of three running pods, and rests it after the test."""
     made = []
 
     def make(pods=THREE, authority="ca.pem", token=None, **variables) -> PodList:

@@ -42,7 +42,7 @@ def test_sigterm_to_one_pod_saves_everywhere_and_the_others_stay(job):
 
 
 def test_pod_list_a_replacement_that_comes_after_the_end_learns_how_it_was(job, api):
-    # The others have ended: it will never see all of them run.
+    # The other pods have ended, so the replacement never sees all of them run.
     pods = job(count=2, stand_in={"passes": 1, "steps": 1}, api=api, PEER_DEADLINE="60")
     pods.start()
     pods.end_with(0, 0)

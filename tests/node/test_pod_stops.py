@@ -1,4 +1,4 @@
-"""What PID 1 owes its pod: stubborn children, orphans, an agent that was suspended, a volume that is full."""
+"""What PID 1 must handle: stubborn children, orphans, output that nobody reads, a volume that hangs, a drained node."""
 
 import json
 import os
@@ -30,9 +30,9 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 def test_what_left_its_session_is_reaped_and_does_not_outlive_its_attempt(job, tmp_path):
-    """Neither its parent nor its session is this pod's any more: an orphan that ends, and two daemons that do not.
+    """An orphan that ends and two daemons that do not have left both their parent and their session.
 
-    Of one only the main thread has ended: Linux shows a zombie, whose other threads keep its sockets.
+    In one daemon only the main thread has ended: Linux shows a zombie, whose other threads keep its sockets.
     """
     (tmp_path / "half.py").write_text(HALF_ENDED)
     kinds = {"o": "sleep 0.1", "d": "sleep 3600", "h": f"{sys.executable} {tmp_path}/half.py"}
@@ -57,11 +57,11 @@ def test_output_that_nobody_reads_holds_nobody_up(job):
 
 @pytest.mark.parametrize(("first_read", "sentence"), [
     ("run/attempts.json", "nothing can be read or recorded there"),
-    # Where the pods have met, the first that the attempt asks is which pass it begins with.
+    # Once the pods have met, the attempt first asks which pass it begins with.
     ("attempts/run-0-1/pass-00000/done", "nothing can be read or recorded there"),
 ])  # fmt: skip
 def test_a_volume_that_hangs_is_left(job, first_read, sentence):
-    # A pipe that nobody writes: whoever opens it to read waits for ever, as on an NFS mount that has lost its server.
+    # Opening a pipe without a writer for reading blocks forever, like an NFS mount that has lost its server.
     pods = job(count=2, PEER_DEADLINE="3")
     hanging = pods.folder.output / first_read
     hanging.parent.mkdir(parents=True)
@@ -73,7 +73,7 @@ def test_a_volume_that_hangs_is_left(job, first_read, sentence):
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can make a volume hang here")
 def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
-    """Each fsync of the agent really takes 7 s longer than it would: strace holds the system call up."""
+    """Each fsync of the agent really takes 7 s longer than usual: strace delays the system call."""
     pods = job(count=2, stand_in={"holds": [1, 0, 1]}, PEER_DEADLINE="6")
     pods.start_and_hold()
     slowed = ["strace", "-f", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=7000000", "-o", "/dev/null"]
@@ -85,7 +85,7 @@ def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
             pods.release()
             pods.end_with(75, 75)
         finally:
-            tracer.kill()  # A pod that does not end would be waited for.
+            tracer.kill()  # Otherwise the test would wait for a pod that does not end.
     assert "nothing can be read or recorded there" in pods.log(1)
 
 
@@ -100,7 +100,7 @@ while not Path(sys.argv[1]).exists():
 
 
 def test_a_command_that_ends_well_because_it_was_told_to_stop_is_not_done(job):
-    """† A node was drained: both processes answered SIGTERM with 0, and the job was complete in the middle of its work."""
+    """On a drained node both processes answered SIGTERM with 0, and the job counted as complete in the middle of its work."""
     pods = job(count=2, program=ENTRY, RUNTIME="launch")
     pods.variables["COMMAND"] = json.dumps([sys.executable, "train.py", str(pods.place / "released")])
     (pods.folder.program("quick_start") / "train.py").write_text(SAVES_AND_ENDS)

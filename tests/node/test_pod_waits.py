@@ -1,4 +1,4 @@
-"""Every wait of a pod has a deadline and says for whom."""
+"""Every wait of a pod has a deadline and says what the pod waits for."""
 
 import json
 
@@ -26,7 +26,7 @@ def test_names_that_dns_does_not_know_yet_are_asked_for_again(job):
 
 def test_the_data_job_may_still_run(job):
     pods = job(count=2, stand_in={"passes": 1})
-    # Shards are there, the manifest is not, and a split is at work.
+    # The shards exist, the manifest does not, and a split is at work.
     pods.folder.splits.mkdir()
     pods.start()
     for index in (0, 1):

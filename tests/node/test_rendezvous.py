@@ -1,4 +1,4 @@
-"""What the rendezvous decides where one fault comes behind another, or somebody waits in vain."""
+"""What the rendezvous decides when one fault follows another, or when a pod waits in vain."""
 
 import os
 import signal
@@ -14,8 +14,8 @@ def test_of_two_pods_of_one_rank_the_later_one_is_the_newer_and_the_other_one_en
     pods = job(count=2, stand_in=FIRST)
     pods.start_and_hold()
     old = pods.pods[1]
-    old.send_signal(signal.SIGSTOP)  # As behind a partition: lost, or not yet.
-    pods.replaced[1] += 1  # Another pod, another address.
+    old.send_signal(signal.SIGSTOP)  # As behind a partition, where the pod may be lost or not.
+    pods.replaced[1] += 1  # A new pod at a new address.
     pods.start(1)
     pods.wait_for(1, "attempt 2: from pass 0")
     old.send_signal(signal.SIGCONT)
@@ -25,7 +25,7 @@ def test_of_two_pods_of_one_rank_the_later_one_is_the_newer_and_the_other_one_en
 
 
 def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_first(job):
-    """Its agent is silent: the others' programs, which miss its pserver, have ended before anybody knows that it is lost."""
+    """The lost pod's agent is silent: the other programs miss its pserver and end before anybody knows of the loss."""
     pods = job(stand_in=FIRST, ATTEMPTS="1")
     pods.start_and_hold()
     server = pods.child(1, "pserver")

@@ -1,4 +1,4 @@
-"""Metrics by step on the volume: small however long it trains, whole after kill -9, and no reason to stop."""
+"""Metrics by step on the volume: small however long a job trains, intact after kill -9, and never a reason to stop."""
 
 import json
 import signal
@@ -21,7 +21,7 @@ sys.stdin.read()
 
 
 def reporting(file: Path | str, steps: int, attempt: int = 1) -> subprocess.Popen[str]:
-    """A process that has reported so many steps, and waits."""
+    """Starts a process that reports `steps` steps and then waits."""
     environ = {"PYTHONPATH": str(IMAGE), Variable.STEPS.value: str(file), Variable.ATTEMPT.value: str(attempt)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(steps)], env=environ, text=True, **pipes)
@@ -43,7 +43,7 @@ def test_a_long_training_leaves_some_hundred_lines_with_every_attempts_ends_and_
     assert [(one["attempt"], one["step"]) for one in points] == sorted((one["attempt"], one["step"]) for one in points)
     ends = {attempt: [one["step"] for one in points if one["attempt"] == attempt] for attempt in (1, 2, 3)}
     assert [(steps[0], steps[-1]) for steps in ends.values()] == [(0, 2999)] * 3
-    # The newest are dense.
+    # The newest points have no gaps.
     assert ends[3][-20:] == list(range(2980, 3000))
     assert points[-1]["metrics"] == {"loss": round(1 / 3000, 9)}
 
@@ -58,7 +58,7 @@ paddle_node.report(error=1.0)
 
 @pytest.mark.parametrize("launched", [{"RANK": "1", "PADDLE_TRAINER_ID": "3"}, {"RANK": "3", "PADDLE_TRAINER_ID": "1"}])
 def test_whatever_a_program_reports_never_ends_it_and_each_process_of_a_pod_has_its_file(tmp_path, launched):
-    # As Paddle's launcher leaves them, or torchrun, which a script has started in the pod of rank 1.
+    # The variables that Paddle's launcher or torchrun sets when a script starts it in the pod of rank 1.
     environ = {"PYTHONPATH": str(IMAGE), Variable.STEPS.value: str(tmp_path / "steps-1.jsonl"), **launched}
     done = subprocess.run([sys.executable, "-c", ODD], env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

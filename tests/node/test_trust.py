@@ -1,4 +1,4 @@
-"""What an earlier run, another pod or an old process left behind spoils nothing, and is no success of this run."""
+"""What an earlier run, another pod or an old process left behind does no harm and counts as no success of this run."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def split(pods: StandIns, word: str) -> tuple[str, str]:
-    """The real data job, in place of what was made by hand; the digests of the data and of the program that it copied."""
+    """Replaces what was made by hand with the real data job's result. Returns the digests of its data and program."""
     for made in (pods.folder.program("quick_start"), *map(pods.folder.shard, range(3))):
         if not made.is_symlink():
             shutil.rmtree(made)
@@ -32,12 +32,12 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     old, trainer, server = pods.pods[0], pods.child(0, "trainer"), pods.child(0, "pserver")
     for pid in (trainer, old.pid, server):
         os.kill(pid, signal.SIGSTOP)
-    pods.replaced[0] += 1  # Another pod, another address.
+    pods.replaced[0] += 1  # A new pod at a new address.
     pods.start(0)
     pods.end_with(0, 0, 0)
     kept = ["attempts/run-1-2/pass-00003", "attempts/run-1-2/pass-00002"]
     assert [one.name for one in passes.newest_first(pods.folder)] == kept
-    # The trainer first, so that it comes to the end of its save before anybody ends it.
+    # The trainer goes first, so that it finishes its save before anybody ends it.
     pods.release()
     os.kill(trainer, signal.SIGCONT)
     pods.wait_until(lambda: not runs(trainer))
@@ -71,10 +71,10 @@ def test_a_changed_module_beside_train_py_is_another_program_and_one_that_does_n
         pods.end_undisturbed()
     unused = "passes found: 2 of other data or another program, not used; set resume_from: any to continue from pass 1"
     assert unused in pods.log(0)
-    # The other program's passes stay, and people's links lead to the new ones.
+    # The other program's passes stay, and the links for people lead to the new ones.
     assert len(list(passes.newest_first(pods.folder))) == 4
     assert pods.folder.pass_dir(1).readlink().as_posix() == "attempts/run-2-2/pass-00001"
-    # All passes of the same program are there already.
+    # All passes of the same program exist already.
     again = job(count=2, run="run-3", stand_in={"absent": True}, ATTEMPTS="1")
     again.start()
     again.end_with(70, 70)

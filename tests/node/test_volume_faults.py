@@ -1,4 +1,4 @@
-"""A volume that refuses while an attempt begins is waited for; then the job fails with a sentence."""
+"""When a volume refuses the start of an attempt, the job waits; if the fault stays, it fails with one sentence."""
 
 import errno
 import os
