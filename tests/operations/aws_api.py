@@ -1,8 +1,7 @@
-"""AWS's answers in tests, for what no emulator has: quotas, simulated policies, sessions; given where botocore would send.
+"""AWS's answers in tests, for what no emulator has: quotas, simulated policies, sessions. They replace botocore's sending.
 
-Questions and answers are checked by AWS's own service models, which botocore carries. An operation without an answer is refused
-as AWS refuses an action that it does not know, or goes on to the emulator (`upstream`). Limit: nothing is sent, signed or tried
-again.
+AWS's own service models, which botocore carries, check requests and answers. An operation without an answer is refused as AWS
+refuses an unknown action, or goes to the emulator (`upstream`). Limit: nothing is sent, signed or retried.
 """
 
 import functools
@@ -17,28 +16,28 @@ from botocore.validate import ParamValidator
 
 Parameters = dict[str, Any]
 Answer = Callable[[Parameters], dict[str, Any] | None]
-"""None: it goes on to the emulator."""
+"""None: the request goes to the emulator, or is refused if there is none."""
 ENVIRONMENT = {
     **dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "test"),
     **dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"), os.devnull),
     "AWS_DEFAULT_REGION": "us-west-2",
 }
 LOADER = functools.cache(create_loader)
-"""Reads AWS's models once for all tests."""
+"""Loads AWS's models once for all tests."""
 
 
 class Refused(Exception):
-    """What AWS answers instead: a code and a message."""
+    """AWS's refusal: a code and a message."""
 
 
 class AwsApi:
-    """The APIs of all services, for this process."""
+    """The APIs of all services in this process."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, upstream: bool = False) -> None:
         self.answers: dict[tuple[str, str], Answer] = {}
         self.requests: list[tuple[str, Parameters]] = []
         self.wrong: list[str] = []
-        """Questions and answers that are none of AWS's."""
+        """Requests and answers that do not fit AWS's models."""
         real = BaseClient._make_api_call
 
         def call(client: Any, operation: str, given: Parameters) -> Any:
@@ -67,11 +66,11 @@ class AwsApi:
         monkeypatch.delenv("AWS_PROFILE", raising=False)
 
     def answer(self, service: str, operation: str, with_: Answer | dict[str, Any]) -> None:
-        """What an operation answers from now on."""
+        """Sets what an operation answers from now on."""
         self.answers[(service, operation)] = with_ if callable(with_) else lambda _: with_
 
     def refuse(self, service: str, operation: str, code: str, message: str = "") -> None:
-        """An operation is refused from now on."""
+        """Refuses an operation from now on."""
 
         def refused(_: Parameters) -> dict[str, Any]:
             raise Refused(code, message)
@@ -79,5 +78,5 @@ class AwsApi:
         self.answers[(service, operation)] = refused
 
     def asked(self, operation: str) -> list[Parameters]:
-        """With what an operation was asked for."""
+        """The parameters of each request for an operation."""
         return [given for found, given in self.requests if found == operation]

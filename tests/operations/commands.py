@@ -1,4 +1,4 @@
-"""What commands are run with, and how they ended, as the tests see it."""
+"""The files that the tests run commands with, and how the commands ended."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ JOB = FILES["job.yaml"]
 
 
 def lay_out(folder: Path) -> None:
-    """A project's folder: a job file, and what deploy and push wrote."""
+    """Fills a project's folder with a job file and with what deploy and push wrote."""
     (folder / "job.yaml").write_text(JOB)
     for name in ("outputs.json", "image.json"):
         (folder / name).write_text(json.dumps(FILES[name]))

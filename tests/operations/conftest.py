@@ -22,7 +22,7 @@ from saved_pass import save_pass
 from rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
-# Asked for by `make test-cluster` alone: whoever has a KUBECONFIG must not find our tests on that cluster by surprise.
+# Only `make test-cluster` collects it, so that these tests never surprise a user on the cluster of their KUBECONFIG.
 collect_ignore = [] if "TEST_CLUSTER" in os.environ else ["test_real_cluster.py"]
 
 
@@ -39,7 +39,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobControll
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project's folder with a job file and a deployed cluster's outputs; the working directory, also of our own processes."""
+    """A project's folder with a job file and a deployed cluster's outputs: the working directory, also of our own processes."""
     lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
@@ -55,7 +55,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 @pytest.fixture
 def aws(account: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    """The account as the commands see it: by AWS's own environment variables."""
+    """The account as the commands see it: through AWS's own environment variables."""
     for name, value in account.environment.items():
         monkeypatch.setenv(name, value)
     return account
@@ -63,7 +63,7 @@ def aws(account: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 @pytest.fixture
 def aws_api(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsApi]:
-    """AWS's APIs, answered by a test, as the commands see them."""
+    """AWS's APIs as the commands see them, with a test's answers."""
     api = AwsApi(monkeypatch)
     yield api
     assert not api.wrong
@@ -71,7 +71,7 @@ def aws_api(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsApi]:
 
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests of `submit` have no program: it takes this machine for one without Paddle."""
+    """Most tests of `submit` have no program, so this machine appears to have no Paddle."""
     from operations.images import interpreter
 
     monkeypatch.setattr(interpreter, "found", lambda job: None)
@@ -79,9 +79,9 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[..., Done]:
-    """Runs a command in this process. Its output is a pipe's, unless `columns` makes it a terminal of that width.
+    """Runs a command in this process. Its output goes to a pipe, unless `columns` makes it a terminal of that width.
 
-    What it asks AWS and the cluster for is what those who may run it (tests/aws/commands.yaml) are granted.
+    Fails if the command asks AWS or the cluster for more than its users (tests/aws/commands.yaml) are granted.
     """
     from operations.cluster import cluster, waiting
     from operations.main import app
@@ -92,7 +92,7 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
 
     api = request.getfixturevalue("api") if "api" in request.fixturenames else None
     if "aws_api" in request.fixturenames:
-        # Its answers, too, are calls that somebody has to be allowed to make.
+        # The calls that it answers count, too: somebody must be allowed to make them.
         request.getfixturevalue("aws_api")
     calls = rights.record_calls(monkeypatch)
 
@@ -109,7 +109,7 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
 
 @pytest.fixture
 def trained(api: JobController, folder: Path) -> JobFolder:
-    """What a job's trainers leave on the volume: three passes, and a fourth half saved, which one of two has reported."""
+    """What a job's trainers leave on the volume: three passes, and a half-saved fourth that one of the two has reported."""
     api.volume = folder / "volume"
     made = JobFolder(api.volume / "words")
     for number in range(3):
@@ -131,6 +131,6 @@ def trained(api: JobController, folder: Path) -> JobFolder:
 
 @pytest.fixture
 def job(run: Run, trained: JobFolder) -> JobFolder:
-    """The same, submitted and done."""
+    """The same job, submitted and done."""
     assert run("submit", "--wait").code == 0
     return trained

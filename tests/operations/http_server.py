@@ -1,4 +1,4 @@
-"""What the tests' servers share: one that listens while a test runs, and one of files with a publisher's faults."""
+"""What the tests' servers share: a server that listens while a test runs, and one for files with a publisher's faults."""
 
 import ssl
 import threading
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 
 class Server:
-    """Use as a context manager; `url` is where it listens. Its handler finds it as `api`."""
+    """Use as a context manager; `url` is the address on which it listens. The handler finds the server as `api`."""
 
     handler: type[BaseHTTPRequestHandler]
     tls: ssl.SSLContext | None = None
@@ -52,7 +52,7 @@ class _FileHandler(BaseHTTPRequestHandler):
 
 
 class FileServer(Server):
-    """Files by path, and the next faults by path: a status, or after how many bytes the line is cut."""
+    """Files by path, and the next faults by path: a status, or the number of bytes after which the connection is cut."""
 
     handler = _FileHandler
 

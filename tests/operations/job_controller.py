@@ -1,6 +1,6 @@
 """Plays the Job controller, the scheduler and the kubelet for kubernetes_api.py, as a test's script says.
 
-Limits: pods live and die as `script` says, not by what their containers would do; no retries, no time-outs.
+Limits: pods live and die as their `Script` says, not as their containers would; there are no retries and no timeouts.
 """
 
 import subprocess
@@ -17,28 +17,28 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 @dataclass
 class Script:
-    """What becomes of a component's pods."""
+    """What happens to a component's pods."""
 
     lines: tuple[str, ...] = ("hello",)
     code: int | None = 0
-    """Exit code; None: they run until `finish`."""
+    """Exit code; None: the pods run until `finish`."""
     message: str = ""
     status: Object | None = None
-    """Instead of running: this status."""
+    """The status that the pods have instead of running."""
     events: tuple[tuple[str, str], ...] = ()
     """(reason, message) of events about each pod."""
     refused: str = ""
-    """Why the cluster takes none of its pods."""
+    """Why the cluster creates none of the component's pods."""
 
 
 class JobController(KubernetesApi):
-    """A cluster whose pods do what the script of their component says."""
+    """A cluster whose pods do what their component's script says."""
 
     def __init__(self) -> None:
         super().__init__()
         self.scripts: dict[str, Script] = {}
         self.volume: Path | None = None
-        """What the inspection pods mount: theirs is the one container that really runs."""
+        """What the inspection pods mount; theirs is the only container that really runs."""
         self.processes: list[subprocess.Popen[str]] = []
         self.created = self.control
 
@@ -102,7 +102,7 @@ class JobController(KubernetesApi):
         self.put(event | {"reason": reason, "message": message})
 
     def finish(self, job: Object, code: int = 0, message: str = "") -> None:
-        """All pods of a Job end with `code`, and the Job with them."""
+        """Ends all pods of a Job with `code`, and the Job with them."""
         pods = [p for p in self.all("pods") if p["metadata"]["labels"].get(JOB) == job["metadata"]["name"]]
         for pod in pods:
             self.end(pod, code, message)
@@ -119,7 +119,7 @@ class JobController(KubernetesApi):
 
 
 def ended_status(pod: Object, code: int, message: str = "") -> Object:
-    """A pod's status, as a kubelet writes it when its containers have ended."""
+    """A pod's status as a kubelet writes it once the pod's containers have ended."""
     terminated = {"exitCode": code, "message": message, "reason": "Error" if code else "Completed"}
     ended = {"ready": False, "restartCount": 0, "state": {"terminated": terminated | {"startedAt": now(), "finishedAt": now()}}}
     containers = [{"name": one["name"], "image": "i", "imageID": "i", **ended} for one in pod["spec"]["containers"]]

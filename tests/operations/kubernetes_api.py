@@ -1,10 +1,10 @@
-"""A Kubernetes API of the tests: HTTP in memory, for what the commands and kubectl ask.
+"""The tests' Kubernetes API, served over HTTP from memory, for what the commands and kubectl ask.
 
-What is real: server-side apply, finalizers, which a test takes off, owners, logs that are followed, a pod's proxy. Faults are
-injected: any status, answers cut in the middle, and whatever a test wants to happen at that moment.
+What is real: server-side apply, finalizers, which a test removes, owners, logs that can be followed, a pod's proxy. Tests inject
+faults: any status, answers cut in the middle, and whatever else they want to happen at that moment.
 
-Limits: no controllers (see job_controller.py), no owners of fields, no validation (tests/charts has it), no admission, no RBAC
-but a list of accepted tokens.
+Limits: no controllers (see job_controller.py), no field ownership, no validation (tests/charts has it), no admission, and no
+RBAC except for a list of accepted tokens.
 """
 
 import copy
@@ -53,7 +53,7 @@ OF_POD = re.compile(r"(?P<pod>.+/pods/[^/:]+)(:\d+)?/(?P<what>log|proxy)(?P<path
 
 
 def kubeconfig(server: str, user: Object, name: str = "double", **cluster: str) -> str:
-    """A kubeconfig of one cluster."""
+    """The text of a kubeconfig with one cluster."""
     kinds = {
         "clusters": {"cluster": {"server": server, **cluster}},
         "users": {"user": user},
@@ -68,9 +68,9 @@ def plural(kind: str) -> str:
 
 @dataclass
 class Fault:
-    """Of the requests that match, but for the first `skip`, `times` get `status`, or an answer cut after `cut` bytes.
+    """After the first `skip` matching requests, the next `times` get `status`, or an answer cut after `cut` bytes.
 
-    `then` happens before that, once each time.
+    Each time, `then` is called first.
     """
 
     path: str
@@ -84,7 +84,7 @@ class Fault:
 
 
 class Refusal(Exception):
-    """An answer that is a Status object: code, reason, message."""
+    """A refusal that is answered with a Status object: code, reason, message."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Log:
 
 
 class KubernetesApi(Server):
-    """The API server, with what it holds: objects by their paths, pods' logs and proxies by their names."""
+    """The API server and what it holds: objects by path, pods' logs and proxies by name."""
 
     def __init__(self) -> None:
         self.kinds = dict(KINDS)
@@ -109,7 +109,7 @@ class KubernetesApi(Server):
         self.logs: defaultdict[str, Log] = defaultdict(Log)
         self.proxies: dict[str, str] = {}
         self.created: Callable[[Object], None] = lambda document: None
-        """Called with each object that was applied anew: where a test plays a controller."""
+        """Called with each newly applied object; here a test may play a controller."""
         self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "paddle"}})
 
     def all(self, kinds: str) -> list[Object]:
@@ -126,7 +126,7 @@ class KubernetesApi(Server):
         return f"/{'apis' if '/' in version else 'api'}/{version}{place}/{plural(kind)}/{metadata['name']}"
 
     def put(self, document: Object) -> Object:
-        """Create or change an object as a controller would, status included."""
+        """Creates or changes an object as a controller would, including its status."""
         path = self.path(document)
         known = self.objects.get(path, {"metadata": {}})["metadata"]
         given = {"uid": known.get("uid") or str(uuid.uuid4()), "creationTimestamp": known.get("creationTimestamp") or now()}
@@ -134,7 +134,7 @@ class KubernetesApi(Server):
         return self.objects[path]
 
     def apply(self, path: str, patch: Object) -> Object:
-        """Server-side apply of a manager to whom all fields belong."""
+        """Server-side apply by a manager that owns all fields."""
         if path in self.objects:
             self.objects[path] = merged(self.objects[path], patch)
         else:
@@ -142,7 +142,7 @@ class KubernetesApi(Server):
         return self.objects[path]
 
     def remove(self, document: Object, finalizers: bool = True) -> None:
-        """Delete an object and what it owns; with `finalizers` that it has it stays, until their controllers are done."""
+        """Deletes an object and what it owns; with `finalizers`, one that has some stays until their controllers are done."""
         metadata = document["metadata"]
         if finalizers and metadata.get("finalizers"):
             metadata.setdefault("deletionTimestamp", now())
@@ -158,7 +158,7 @@ class KubernetesApi(Server):
         self.logs[pod].lines.append((now("%Y-%m-%dT%H:%M:%S.%f000Z"), line))
 
     def kubeconfig(self, path: Path, user: Object | None = None) -> Path:
-        """Write a kubeconfig file for this cluster."""
+        """Writes a kubeconfig file for this cluster. Returns its path."""
         path.write_text(kubeconfig(self.url, user or {"token": "good"}))
         return path
 

@@ -1,4 +1,4 @@
-"""A pass on a volume, as a trainer leaves it: in its attempt's folder, sealed, with the link for people."""
+"""A pass on a volume as a trainer leaves it: sealed in its attempt's folder, with the link for people."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -27,7 +27,7 @@ BUCKET = "paddle-storage-bucket"
 
 @pytest.fixture
 def bucket(aws: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The deployed bucket's client; uploads are remembered below the test's own folder."""
+    """The deployed bucket's client. Uploads are remembered in the test's own folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     client = aws.client("s3")
     if BUCKET not in [found["Name"] for found in client.list_buckets()["Buckets"]]:
@@ -66,7 +66,7 @@ def test_an_upload_that_failed_sends_what_the_bucket_lacks(
 
 
 def test_a_pass_goes_to_the_bucket_without_ssh(run: Run, bucket: Any, api: JobController, job: JobFolder, folder: Path) -> None:
-    """One that has not reached the bucket is not fetched twice, but another run's pass of the same size is another one."""
+    """A pass that did not reach the bucket is not fetched twice, but another run's pass of equal size is a different one."""
 
     def download(to: str) -> Done:
         return run("results", "--download", "last", "--to", to)
@@ -123,7 +123,7 @@ def test_kubectl_applies_the_same_manifests(run: Run, api: JobController, folder
 
 @pytest.fixture
 def cluster(aws: Cloud, folder: Path) -> Path:
-    """A cluster of the shipped settings' name, and a kubeconfig with somebody else's entry."""
+    """A cluster with the shipped settings' name. Returns a kubeconfig with somebody else's entry."""
     eks = aws.client("eks")
     if "paddle" not in eks.list_clusters()["clusters"]:
         role = f"arn:aws:iam::{'0' * 12}:role/x"

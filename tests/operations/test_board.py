@@ -1,4 +1,4 @@
-"""`board` on a cluster, by the inspection pod: what a browser shows, whom it answers, and what a status says of the time."""
+"""`board` on a cluster, through the inspection pod: what a browser shows, who gets an answer, and what `status` says of time."""
 
 import http.client
 import json
@@ -27,12 +27,12 @@ PATTERNS = {"loss": "loss: ([0-9.]+)"}
 
 
 def measured(job: JobFolder, ranks: int = 2, points: int = 50) -> None:
-    """What the ranks of two attempts leave; the last line of the last one is cut short."""
+    """Writes what the ranks of two attempts leave; each rank's last line is cut short."""
     attempt = {"run": "run", "resume": {}, "started": 1e9, "ended": 1e9 + 100, "cause": "<b>a pod</b> was lost", "made": ""}
     first = {"waiting": 10.0, "starting": 20.0, "training": 40.0, "lost": 30.0}
     second = {**attempt, "number": 2, "started": 1e9 + 100, "ended": 1e9 + 200, "cause": "done", "seconds": {"training": 100.0}}
     job.run_state.mkdir(parents=True)
-    # Before them a run that was killed with its recorder.
+    # An earlier run, which was killed together with its recorder.
     killed = {**attempt, "number": 0, "run": "before", "cause": None, "ended": 0.0, "seconds": {}}
     attempts = {"attempts": [killed, {**attempt, "number": 1, "seconds": first}, second], "outcomes": {}}
     (job.run_state / "attempts.json").write_text(json.dumps(attempts))
@@ -52,9 +52,9 @@ def measured(job: JobFolder, ranks: int = 2, points: int = 50) -> None:
 
 @pytest.fixture
 def address(job: JobFolder, folder: Path) -> Iterator[str]:
-    """Of a board."""
+    """Yields the address of a board."""
     measured(job)
-    # What a hostile program may leave.
+    # What a hostile program may leave behind.
     (job.output / "node_7").mkdir()
     (job.output / "node_7/steps-7.jsonl").symlink_to("/etc/passwd")
     (job.output / "node_8").mkdir()
@@ -79,7 +79,7 @@ def test_what_a_browser_shows_and_nobody_else_gets(api: JobController, address: 
     shown = {name: re.search(rf'id="{name}"[^>]*>([^<]*)<', page)[1] for name in ("job", "goodput", "loss", "lost", "slow")}
     assert shown.pop("slow") == "slow: rank 1 on node-1, 2.0 times the median"
     assert shown == {"job": "words", "goodput": "70 %", "loss": "0.02", "lost": "60"}
-    # A program's words are no HTML, and VisualDL's own curve is beside the others.
+    # A program's text never becomes HTML, and VisualDL's own curve is beside the others.
     assert (
         "&lt;b&gt;a pod&lt;/b&gt; was lost" in page and "train/loss" in page and "&lt;b&gt;accuracy&lt;/b&gt; of rank 1" in page
     )

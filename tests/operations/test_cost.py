@@ -1,4 +1,4 @@
-"""`lock prices` and `cost`: only what AWS's own files say, unknown where they say nothing, refused where nothing was read."""
+"""`lock prices` and `cost` say only what AWS's own files say, call the rest unknown, and refuse if nothing was read."""
 
 import csv
 import io
@@ -27,10 +27,10 @@ ROW |= {"Unit": "Hrs", "PricePerUnit": "0", "Region Code": "us-west-2"}
 
 
 class PriceFiles(FileServer):
-    """A region's index of each service, and below the address in it a table behind five lines about itself."""
+    """Each service's index of regions, and under the address in it a table that follows five lines about itself."""
 
     def offer(self, service: str, rows: list[dict[str, str]]) -> None:
-        """Only the columns that its rows need; the published tables have some ninety."""
+        """Serves only the columns that the rows need; the published tables have some ninety."""
         where = f"{TOP}/{service}/20260102030405/us-west-2/index"
         index = {"regions": {"us-west-2": {"regionCode": "us-west-2", "currentVersionUrl": f"{where}.json"}}}
         found = io.StringIO()
@@ -45,7 +45,7 @@ class PriceFiles(FileServer):
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PriceFiles]:
-    """AWS's files, for a user who has no credentials and stands in an empty folder."""
+    """AWS's files, for a user without credentials in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -60,7 +60,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PriceFile
 
 
 def read(run: Run, files: PriceFiles, config: str = CONFIG) -> dict[str, str]:
-    """What the lock has after `lock prices`."""
+    """Runs `lock prices`. Returns the prices in the lock."""
     done = run("lock", "prices", config, "--files", files.url)
     assert done.code == 0, done.err
     found = json.loads(Path("locks/prices.json").read_text())
@@ -146,7 +146,7 @@ def test_sums_are_of_what_is_known(run: Run, lock: Path) -> None:
 
 @pytest.mark.parametrize("settings", DATA["counted"])
 def test_each_kind_of_cluster_costs_what_it_is_made_of(run: Run, lock: Path, tmp_path: Path, settings: str) -> None:
-    """Nodes of auto mode cost while jobs run."""
+    """Nodes of auto mode cost money while jobs run."""
     case, config = DATA["counted"][settings], VARIANTS / settings
     if "settings" in case:
         config = tmp_path / "cluster.yaml"

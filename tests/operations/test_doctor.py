@@ -1,4 +1,4 @@
-"""`doctor`, `diff` and `leftovers`: what they say to AWS's answers, and of a cluster in an emulated account."""
+"""`doctor`, `diff` and `leftovers`: what they say about AWS's answers, and about a cluster in an emulated account."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ TABLES = yaml.safe_load(Path(__file__).with_name("doctor.yaml").read_text())
 CASES = TABLES["cases"]
 
 
-# What no emulator answers: quotas, instance types, simulated policies, budgets.
+# Tests of what no emulator answers: quotas, instance types, simulated policies, budgets.
 
 
 def said(run: Run, *arguments: str | Path) -> dict[str, list[dict[str, str]]]:
-    """Each check's findings, state: text."""
+    """Maps each check to its findings, as {state: text}."""
     found: dict[str, list[dict[str, str]]] = {}
     for one in json.loads(run("doctor", *map(str, arguments), "--json").out):
         found.setdefault(one["check"], []).append({one["state"]: one["text"]})
@@ -75,7 +75,7 @@ def test_the_driver_of_the_nodes_fits_the_cuda_of_the_image(
 
 @pytest.mark.parametrize("destroy", [(), ("--destroy",)], ids=["deploy", "destroy"])
 def test_without_an_account_nothing_is_well(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, destroy: Any) -> None:
-    """`doctor && cdk deploy` must not go on, and every check is there all the same."""
+    """`doctor && cdk deploy` must stop there, and every check is listed all the same."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in NOBODY:
@@ -84,7 +84,7 @@ def test_without_an_account_nothing_is_well(run: Run, monkeypatch: pytest.Monkey
     done = run("doctor", str(CONFIG), *destroy)
     assert done.code == 3 and "the account cannot be asked" in done.err
     assert done.out.splitlines()[1].split(maxsplit=2)[:2] == ["credentials", "problem"] and words in done.out
-    # Of several checks that say the same the one line.
+    # Several checks that say the same share one line.
     (same,) = [line for line in done.out.splitlines() if "not checked: " + words in line]
     assert ("(protection, load balancers, network" if destroy else "(zones, instance types, quotas: vCPUs") in same
     left = run("leftovers", str(CONFIG))
@@ -92,9 +92,9 @@ def test_without_an_account_nothing_is_well(run: Run, monkeypatch: pytest.Monkey
 
 
 def simulated(api: AwsApi, *refused: str, apart: bool = False) -> None:
-    """IAM's simulation for a user; an action or resource in whose name one of `refused` is, is denied.
+    """Answers IAM's policy simulation for a user: it denies an action or resource whose name contains one of `refused`.
 
-    `apart`: of several resources AWS tells each one's decision below the action's.
+    `apart`: AWS gives each resource's decision below the action's, as it does for several resources.
     """
     api.answer("sts", "GetCallerIdentity", {"UserId": "AIDA", "Account": "000000000000", "Arn": USER})
 
@@ -130,7 +130,7 @@ def test_what_the_caller_may_not_is_named(run: Run, aws_api: AwsApi) -> None:
     assert "deploy-role" in said(run, OWN)["permissions"][0]["problem"]
 
 
-# Of an emulated account, before, between and after deploy and destroy.
+# Tests of an emulated account before, between and after deploy and destroy.
 
 
 def states(run: Run, config: Path) -> dict[str, set[str]]:
@@ -141,7 +141,7 @@ def test_an_empty_account(run: Run, aws: Cloud) -> None:
     found = states(run, CONFIG)
     assert found["credentials"] == found["zones"] == found["stacks"] == {"ok"}
     assert found["bootstrap"] == {"problem"}
-    # What this account does not answer is unchecked, and the rest is checked all the same.
+    # What this account does not answer stays unchecked, and the rest is checked all the same.
     assert found["instance types"] == {"warning"}
     assert found["existing parts"] == {"ok"}
     done = run("doctor", str(CONFIG))
@@ -153,7 +153,7 @@ def test_an_empty_account(run: Run, aws: Cloud) -> None:
 
 @pytest.fixture(scope="module")
 def deployed(account: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Cloud:
-    """The account, with the shipped cluster in it."""
+    """The account, with the shipped cluster deployed in it."""
     account.bootstrap()
     account.deploy(CONFIG, tmp_path_factory.mktemp("deployed") / "outputs.json")
     return account
@@ -233,7 +233,7 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     assert {one["expected"] for one in left.values()} == {"deployed"}
     assert {one["command"].rpartition("-")[0] for one in left.values()} == {"cdk destroy paddle"}
 
-    # Half destroyed, with something that no stack owns, and a stack that could not be deleted.
+    # A half-destroyed cluster, with a part that no stack owns and a stack that could not be deleted.
     deployed.cdk("destroy", "paddle-cluster", "--force", config=CONFIG)
     deployed.client("logs").create_log_group(logGroupName="/aws/eks/paddle/cluster")
     by_hand = "aws logs delete-log-group --log-group-name /aws/eks/paddle/cluster --region us-west-2"

@@ -1,4 +1,4 @@
-"""What is wrong with a job's data or its size is said before anything is written, deployed or sent."""
+"""The commands report what is wrong with a job's data or size before they write, deploy or send anything."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def test_refused_before_a_manifest_is_written(
 
 
 def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(run: Run, folder: Path) -> None:
-    """Nodes without a size; a header, and any encoding of a program of one's own."""
+    """Nodes of unknown size are accepted; a header draws a warning; a user's own program may use any encoding."""
     (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "resources": {"cpu": 200}}))
     for nodes in ({"large": {"instance_types": ["c5.metal"]}}, {}):
         assert run("manifests").code == 0

@@ -1,4 +1,4 @@
-"""`cancel`, `delete` and Ctrl-C: what ends, what stays, and what a user is told."""
+"""`cancel`, `delete` and Ctrl-C: what ends, what stays, and what a user reads."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def test_what_runs_is_cancelled_before_it_is_deleted_and_the_rest_is_kept(run: R
     assert api.all("jobs") == api.of("data") and not api.of("trainer", "pods")
     assert len(api.all("persistentvolumeclaims")) == 1
     assert run("cancel").err == "job words does not run: nothing to end\n"
-    # And it can be submitted again.
+    # The job can be submitted again.
     assert run("submit").code == 0 and run("delete", "--force").code == 0
 
 
@@ -43,7 +43,7 @@ def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(
     job["metadata"]["finalizers"] = ["foregroundDeletion"]
     done = run("cancel")
     assert done.code == 1 and "is not gone after 0 s: a pod that belongs to it or uses it has not ended" in done.err
-    # An operator that is gone takes its finalizer off nothing: that is said at once, and at the end.
+    # An operator that is gone never removes its finalizer: the command says so at once, and at the end.
     monkeypatch.setattr(removal, "LOOK", 0.1)
     job["metadata"]["finalizers"] = ["operator.example/hold"]
     done = run("cancel")
@@ -55,7 +55,7 @@ def test_delete_leaves_nothing_of_this_job_and_everything_of_others(run: Run, ap
     run("submit", "other.yaml", "--wait")
     others = set(api.objects)
     run("submit", "--wait")
-    # A volume of a job of the same name in another namespace.
+    # The volume of a job with the same name in another namespace.
     volume = next(v for v in api.all("persistentvolumes") if v["metadata"]["name"].startswith("paddle.words"))
     claimed = {"claimRef": volume["spec"]["claimRef"] | {"namespace": "else"}}
     labels = volume["metadata"]["labels"]
@@ -70,7 +70,7 @@ def test_delete_leaves_nothing_of_this_job_and_everything_of_others(run: Run, ap
 def test_delete_waits_until_claim_and_volume_are_gone(
     run: Run, api: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claim on its way out takes what a new submission applies, and lets none of its pods start."""
+    """A claim that is being deleted accepts what a new submission applies, but lets none of its pods start."""
     monkeypatch.setattr(removal, "GONE", 0.2)
     run("submit", "--wait")
     (claim,) = api.all("persistentvolumeclaims")

@@ -1,7 +1,7 @@
-"""Every command that speaks to the cluster, while the cluster has each of the faults that it can have.
+"""Every command that talks to the cluster, under each of the faults that the cluster can have.
 
-Passing faults (429, 5xx, an answer cut in the middle, a token that expired) change nothing in what a command does; 401 and 403
-that stay end it with exit code 3 and one sentence, in which no credential is.
+Passing faults (429, 5xx, an answer cut in the middle, an expired token) do not change what a command does; a lasting 401 or 403
+ends it with exit code 3 and one sentence that contains no credential.
 """
 
 import copy
@@ -28,7 +28,7 @@ COMMANDS = {name: line.split() for name, line in CASES["commands"].items()}
 
 
 def prepare(api: JobController, folder: Path, command: str) -> None:
-    """The cluster as the command needs it: without the job for a submission, with a running one to end."""
+    """Prepares the cluster for the command: without the job for a submission, with a running one for a command that ends it."""
     api.kubeconfig(folder / "kubeconfig", {"token": SECRET})
     (folder / "note.txt").write_text("a note\n")
     if command == "submit":
@@ -41,7 +41,7 @@ def prepare(api: JobController, folder: Path, command: str) -> None:
 def test_a_fault_that_passes_changes_nothing(run: Run, api: JobController, job: JobFolder, folder: Path, command: str) -> None:
     prepare(api, folder, command)
     api.faults = [
-        # Four on the first request of all, and then on each kind of request.
+        # Four faults hit the very first request, the others each kind of request.
         Fault("", status=429),
         Fault("", status=500),
         Fault("", cut=7),
@@ -84,23 +84,23 @@ def test_sixty_columns_without_colour(
     lines = [line for line in narrow.out.splitlines() if not line.startswith("in all")]
     assert lines and max(map(len, lines)) <= 60
     assert all(line == line.rstrip() for line in [*lines, *wide.out.splitlines()])
-    # Nothing is lost: every word of the wide table is in the narrow one, broken where it is longer than its column.
+    # Nothing is lost: every word of the wide table is in the narrow one, broken if it is longer than its column.
     together = "".join(narrow.out.split())
     missing = [word for word in wide.out.split() if len(word) < 12 and word not in together and not word.isdigit()]
     assert not missing
 
 
 def test_ranks_have_colours_on_a_terminal_that_has_them(job: JobFolder) -> None:
-    """A real terminal: the command runs behind a pseudo-terminal of its own."""
+    """The terminal is real: the command runs on its own pseudo-terminal."""
     shown = {name: on_a_terminal("logs", **{name: "1"}) for name in ("FORCE_COLOR", "NO_COLOR")}
     assert [line.split("\x1b")[1][:5] for line in shown["FORCE_COLOR"].splitlines()] == ["[36mt", "[32mt", "[35mt"]
     assert shown["NO_COLOR"].splitlines() == [f"trainer {rank} | hello" for rank in range(3)]
-    # Bold is none either.
+    # NO_COLOR turns off bold, too.
     assert "\x1b[1m" in on_a_terminal("--help", FORCE_COLOR="1") and "\x1b" not in on_a_terminal("--help", NO_COLOR="1")
 
 
 def on_a_terminal(*command: str, **environment: str) -> str:
-    """What a command writes to a terminal."""
+    """Runs a command on a terminal. Returns what it writes there."""
     known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
     program = shlex.join([sys.executable, "-m", "operations.main", *command])
     terminal = ["script", "--quiet", "--return", "--command", program, os.devnull]

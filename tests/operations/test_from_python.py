@@ -51,7 +51,7 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
     api.scripts["trainer"] = Script(code=70, message="trainer 1 was killed")
     with pytest.raises(paddle_aws.JobFailed, match="trainer 1 was killed"):
         paddle_aws.submit().wait()
-    # One that runs no more keeps what it has learned; a model that was damaged is none.
+    # A job that no longer runs keeps what it has learned; a damaged model is none.
     assert [one.records for one in paddle_aws.find("words").results()] == [200] * 3
     (save_model(trained, {"model.pdmodel": b"network"}) / "model.pdmodel").write_bytes(b"changed")
     with pytest.raises(paddle_aws.Failed):

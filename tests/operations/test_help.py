@@ -22,7 +22,7 @@ COMMANDS = (PROJECT / "docs" / "commands.md").read_text()
 
 
 def commands(group: Any, before: str = "") -> Iterator[str]:
-    """Every command's whole name: those of a group behind the group's."""
+    """Every command's full name, preceded by its group's name."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, f"{before}{name} ")
@@ -45,7 +45,7 @@ def test_the_exit_codes_are_documented() -> None:
 def test_help_flows_to_the_terminals_width(run: Run) -> None:
     shown = run("results", "--help", columns=60).out
     assert "What goes to S3 passes" in " ".join(shown.split()) and max(map(len, shown.splitlines())) <= 60
-    # No line of a paragraph ends where the source's did, but at the width.
+    # A paragraph's lines break at the terminal's width, not where the source's lines end.
     assert not [line for line in shown.splitlines() if line.strip() == "goes"]
 
 

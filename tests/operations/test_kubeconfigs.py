@@ -1,4 +1,4 @@
-"""Kubeconfigs that cannot be used: one sentence and exit code 3 for each, in which nothing of a credential is."""
+"""Kubeconfigs that cannot be used: exit code 3 and one sentence for each, without any part of a credential."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_a_file_that_holds(run: Run, api: JobController, tmp_path: Path, content
     done = run("list")
     assert done.code == 3 and case["says"] in done.err
     assert len(done.err.splitlines()) == 1 and SECRET not in done.out + done.err
-    # Without a credential nothing is asked: the answer would blame somebody who is not the user.
+    # Without a credential the command asks nothing: the answer would blame somebody other than the user.
     assert api.requests == []
 
 
@@ -57,7 +57,7 @@ def test_what_is_no_name_is_never_sent(run: Run, api: JobController, folder: Pat
 
 
 def test_a_place_that_cannot_be_written(run: Run, folder: Path) -> None:
-    """A file is in the way of the folder."""
+    """A file is where the folder should be."""
     (folder / "note").write_text("x")
     done = run("manifests", "--out", "note/dist")
     assert (done.code, done.err) == (2, "note/dist cannot be used: Not a directory\n")

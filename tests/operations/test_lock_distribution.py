@@ -1,6 +1,6 @@
-"""`lock distribution` against a real HTTP server with real faults: what arrives is checked, what fails changes nothing.
+"""`lock distribution` against a real HTTP server with real faults: it checks what arrives, and a failure changes nothing.
 
-The server plays k3s's channels and releases and a Helm repository in their own forms; it is no proof that they still have them.
+The server imitates k3s's channels and releases and a Helm repository; it does not prove that they still have these forms.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ RELEASES = f"/releases/{VERSION}"
 
 
 class Publisher(FileServer):
-    """What k3s and the EFS driver publish, with a test release and an older one; `faults` are what it has otherwise."""
+    """What k3s and the EFS driver publish, with a test release and an older one; `faults` override this."""
 
     def __init__(self, values: object, faults: dict[str, dict[str, Any]]) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Publisher(FileServer):
 
     @property
     def mirrors(self) -> list[str]:
-        """The command's options for it."""
+        """The command's options that point to this server."""
         return [f"--{name}={self.url}/{name}" for name in ("channels", "releases", "charts")]
 
 
@@ -101,7 +101,7 @@ def test_newest_release_of_the_cluster_s_version(config: Path, run: Run) -> None
         assert run("lock", "distribution", str(config), *published.mirrors).code == 0
         assert not [path for path in published.asked if path.rpartition("/")[2] in FILES]
 
-        # Another machine, with the lock alone.
+        # Another machine, which has only the lock.
         for path in config.parent.glob("cache/*/*"):
             path.unlink()
         before = lock_of(config).read_text()
@@ -126,7 +126,7 @@ def test_what_fails_changes_nothing(config: Path, run: Run, name: str) -> None:
     lock_of(config).parent.mkdir()
     lock_of(config).write_text("the lock until now")
     if name == "full disk":
-        # The kernel's own full disk.
+        # The kernel itself reports /dev/full as a full disk.
         (config.parent / "cache" / VERSION).mkdir(parents=True)
         (config.parent / "cache" / VERSION / "k3s.part").symlink_to("/dev/full")
     with Publisher({"image": 1} if name == "new values" else DATA["values"], fault) as published:

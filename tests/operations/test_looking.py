@@ -1,4 +1,4 @@
-"""`status`, `list`, `logs`, `wait`: what a user and a program read, also when the connection breaks."""
+"""`status`, `list`, `logs`, `wait`: what a user and a program read, even when the connection breaks."""
 
 import json
 from pathlib import Path
@@ -45,14 +45,14 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api:
     assert found["data"]["state"] == "done" and found["training"]["wanted"] == 3
     trainers = [(pod["rank"], pod["state"]) for pod in found["pods"] if pod["component"] == "trainer"]
     assert trainers == [(0, "running"), (1, "running"), (2, "running")]
-    # A pass that is through, and a pod that was killed and started again in its place.
+    # A pass that is through, and a pod that was killed and restarted in place.
     api.say(first, "[trainer 0] pass=1 attempt=2 trainer=0 trainers=3 loss=0.2 records=1000 seconds=20.0 passes=5")
     again = [{"name": "trainer", "restartCount": 2, "state": {"running": {}}}]
     api.objects[f"{PODS}/{second}"]["status"]["containerStatuses"] = again
     text = run("status").out
     assert "pass 1 (the last is 4), through, loss 0.2000, 150 records a second, 60 s left" in text
     assert "lost pods  3 so far" in text
-    # In a pipe it is one line a pod.
+    # In a pipe, each pod has one line.
     api.finish(training, 70, "x" * 200)
     done = run("status")
     rows = [line for line in done.out.splitlines() if line.startswith("trainer ")]
@@ -100,7 +100,7 @@ def test_logs_of_all_ranks_in_order_of_time(run: Run, api: JobController, traini
 def test_a_server_that_is_away_for_a_while_ends_no_follow(
     run: Run, api: JobController, training: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Longer than the tries of one request take."""
+    """The server is away for longer than one request keeps trying."""
     monkeypatch.setattr("operations.cluster.cluster.NOTICED", 0.0)
 
     def back() -> None:
@@ -148,7 +148,7 @@ def test_a_follow_takes_in_replaced_pods(run: Run, api: JobController, training:
 def test_wait_says_what_happens_and_how_it_ended(run: Run, api: JobController, training: dict[str, Any]) -> None:
     done = run("wait", "--timeout", "0.001")
     assert done.code == 1 and "is still running after 0.001 minutes: it keeps running" in done.err
-    # Reasons that cannot be asked for end no wait.
+    # A wait continues if it may not ask for the reasons.
     api.remove(api.objects[f"{PODS}/{pods(api)[1]}"])
     refused = Fault("/events", status=403, times=1000)
     api.faults = [refused, Fault("/jobs", skip=2, then=lambda: api.finish(training, 70, "attempt 3 failed"))]
@@ -187,7 +187,7 @@ def test_a_job_that_is_deleted_or_cancelled_is_not_followed(
 def test_a_token_that_expires_in_mid_follow_is_renewed(
     run: Run, api: JobController, training: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The token is what a program gives, as EKS's does."""
+    """A program supplies the token, as on EKS."""
     token = tmp_path / "token"
     version = "client.authentication.k8s.io/v1beta1"
     credential = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": "%s"}})

@@ -1,6 +1,6 @@
-"""A self-managed cluster: its kubeconfig out of Secrets Manager, the tunnel, `doctor` and `leftovers`.
+"""A self-managed cluster: its kubeconfig from Secrets Manager, the tunnel and `leftovers`.
 
-The session-manager-plugin here is a program of the tests: it shows what it is given and ends, and forwards nothing.
+The session-manager-plugin here belongs to the tests: it records what it gets, ends, and forwards nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KUBECONFIG = kubeconfig("https://203.0.113.9:6443", USER, **{"certificate-author
 
 @pytest.fixture
 def secrets(aws_api: AwsApi) -> dict[str, str | Refused]:
-    """Secrets by name, or AWS's refusal. What is not here may not be read."""
+    """Maps each secret's name to its text or to AWS's refusal. Other secrets may not be read."""
     found: dict[str, str | Refused] = {OPERATORS: KUBECONFIG}
 
     def answer(asked: Parameters) -> dict[str, Any]:
@@ -96,7 +96,7 @@ except KeyboardInterrupt:
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws_api: AwsApi) -> Path:
-    """The plugin's stand-in, and a cluster whose tunnel's machine runs."""
+    """Installs the plugin's stand-in for a cluster whose tunnel machine runs. Returns the file of what the plugin got."""
     install(tmp_path, monkeypatch)
     aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [{"InstanceId": "i-0tunnel"}]}]})
     session = {"SessionId": "me-1", "TokenValue": "session-token", "StreamUrl": "wss://stream"}
@@ -116,7 +116,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str = "1.2.7
 
 @pytest.fixture
 def tunnel(secrets: dict[str, str | Refused], plugin: Path, tmp_path: Path) -> tuple[str, ...]:
-    """The command's arguments for a tunnel to the self-managed cluster, with a private endpoint."""
+    """The command's arguments for a tunnel to the self-managed cluster with a private endpoint."""
     settings = yaml.safe_load(CONFIG.read_text())
     settings["cluster"] |= {"public_access_from": [], "elastic_ip": False}
     (tmp_path / "private.yaml").write_text(yaml.safe_dump(settings))
@@ -163,7 +163,7 @@ def test_a_tunnel_to_eks_keeps_the_name_of_the_certificate(run: Run, aws_api: Aw
     assert cluster["cluster"]["tls-server-name"] == "abc.eks.example"
     done = run("kubeconfig", str(SHIPPED), "--team", "trainer")
     assert done.code == 2 and done.err.startswith("--team is trainer: on EKS the role that you have taken decides")
-    # One without a tunnel says so.
+    # For a cluster without a tunnel, the command says so.
     (tmp_path / "cluster.yaml").write_text("retain: false\ncluster: {tunnel: false}\n")
     for public, why in ((False, "its endpoint is private: set cluster.tunnel true and deploy"), (True, "its endpoint is public")):
         paddle["resourcesVpcConfig"] = {"endpointPublicAccess": public}
@@ -184,7 +184,7 @@ def test_ctrl_c_closes_the_tunnel(
     while not plugin.exists():
         assert process.is_alive()
         time.sleep(0.05)
-    # As a terminal does: to all of the process group.
+    # To the whole process group, as a terminal does.
     os.killpg(process.pid, signal.SIGINT)
     process.join()
     errors = (tmp_path / "errors").read_text()
@@ -230,7 +230,7 @@ def test_what_a_destroyed_one_may_leave(run: Run, aws_api: AwsApi) -> None:
     found, unasked = left(known["gone"], [])
     assert {one["id"]: one["command"].removesuffix(" --region us-west-2") for one in found} == known["commands"]
     assert all(one["command"].endswith(" --region us-west-2") for one in found if one["service"] != "s3")
-    # What was not answered here is said to be unasked, never taken for empty; EKS is not asked at all.
+    # What was not answered here is listed as not asked, never taken for empty; EKS is not asked at all.
     names = [name for each in unasked.values() for name in each]
     assert "log groups" in names and "clusters" not in names
 

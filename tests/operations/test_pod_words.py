@@ -1,4 +1,4 @@
-"""Every reason why a pod does not run, in words that say what to do: what Kubernetes says and what is read is pod_words.yaml."""
+"""Every reason why a pod does not run, in words that say what to do; pod_words.yaml has Kubernetes' words and ours."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_pods_of_a_pod_list_are_ranked_by_address_once_all_have_one() -> None:
 
 
 def test_the_pod_whose_program_failed_tells_of_a_jobs_end() -> None:
-    """Rank and node of the pod, and its last words without what would move the cursor."""
+    """The sentence has the pod's rank and node, and its last words without anything that would move the cursor."""
     pods = []
     for row in SAID["ended"]:
         ended = {"exitCode": row["code"], "message": row["message"]}

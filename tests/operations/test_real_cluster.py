@@ -1,11 +1,11 @@
 """The manifests and the commands against a real Kubernetes API server: `make test-cluster`, with KUBECONFIG.
 
-What is real: the API server with its validation, Pod Security, field managers and RBAC, and whatever controllers the
-cluster has. All of it happens in one namespace, made for it and removed after it. Outside of it are, for a while, the PaddleJob
-definition where the cluster has none, volumes, and the deployers' roles and policies under names of their own.
+The API server is real, with its validation, Pod Security, field managers and RBAC, and so are the cluster's controllers. All
+tests run in one namespace, which they make and remove. Outside of it they make, for a while, the PaddleJob definition if the
+cluster has none, volumes, and the deployers' roles and policies under names of their own.
 
-Limits: no container of ours runs (a cluster of somebody else has neither our image nor our file system): a node selector
-that fits no node keeps the pods pending, and the tests write the pods' statuses that a kubelet would write.
+Limits: no container of ours runs, because somebody else's cluster has neither our image nor our file system. A node selector
+that fits no node keeps the pods pending, and the tests write the statuses that a kubelet would write.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ pytestmark = pytest.mark.cluster
 PROJECT = Path(__file__).parents[2]
 GOLDEN = sorted((PROJECT / "tests" / "charts" / "golden").glob("*.yaml"))
 FOREIGN = {"PodGroup"}
-"""Kinds of operators that are not ours: checked where the cluster has them."""
+"""Kinds of other people's operators, checked if the cluster has them."""
 NOWHERE = {"paddle-aws/test": "nowhere"}
 
 
 def soon(true: Callable[[], Any], seconds: float = 60) -> Any:
-    """Waits until something becomes true."""
+    """Waits until `true` returns something true. Returns that."""
     deadline = time.monotonic() + seconds
     while not (found := true()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -61,7 +61,7 @@ def golden(file: Path) -> list[Object]:
 
 @pytest.fixture(scope="module")
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace as the charts make it, Pod Security's `restricted` and service accounts included."""
+    """A namespace as the charts make it, including Pod Security's `restricted` and the service accounts."""
     name = f"paddle-test-{secrets.token_hex(3)}"
     made = [d for d in golden(PROJECT / "tests/charts/golden/job.yaml") if d["kind"] in ("Namespace", "ServiceAccount")]
     for document in made:
@@ -76,7 +76,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def paddle_job_kind(cluster: Cluster) -> Iterator[None]:
-    """The definition of PaddleJob, where the cluster has none of its own."""
+    """Installs the definition of PaddleJob if the cluster has none of its own."""
     definition = next(d for file in GOLDEN for d in golden(file) if d["kind"] == "CustomResourceDefinition")
     path = cluster.path(definition)
     if cluster.find(path) is not None:
@@ -96,7 +96,7 @@ def paddle_job_kind(cluster: Cluster) -> Iterator[None]:
 
 
 def moved(document: Object, namespace: str) -> Object:
-    """The document in the tests' own namespace."""
+    """Returns a copy of the document in the tests' own namespace."""
     found = copy.deepcopy(document)
     if found["kind"] == "Namespace":
         found["metadata"]["name"] = namespace
@@ -110,7 +110,7 @@ def moved(document: Object, namespace: str) -> Object:
 
 
 def dry_run(cluster: Cluster, document: Object) -> Object:
-    """What the server would make of it."""
+    """Returns what the server would make of the document."""
     query = {"fieldManager": "test", "fieldValidation": "Strict", "dryRun": "All", "force": "true"}
     headers = {"Content-Type": "application/apply-patch+yaml"}
     path, body = cluster.path(document), json.dumps(document).encode()
@@ -119,7 +119,7 @@ def dry_run(cluster: Cluster, document: Object) -> Object:
 
 
 def pods(document: Object) -> Iterator[Object]:
-    """The pods of a Job or PaddleJob, without classes and accounts: those belong to a cluster that has them."""
+    """Yields the pods of a Job or PaddleJob, without priority classes and accounts: those belong to a cluster that has them."""
     spec = document.get("spec") or {}
     parts = {"PaddleJob": [spec.get("ps"), spec.get("worker")], "Job": [spec]}.get(document["kind"], [])
     for number, template in enumerate(part["template"] for part in parts if part):
@@ -132,7 +132,7 @@ def pods(document: Object) -> Iterator[Object]:
 def test_the_server_takes_every_manifest_and_lets_every_pod_in(
     cluster: Cluster, namespace: str, paddle_job_kind: None, file: Path
 ) -> None:
-    """A Job is admitted whatever its pods are: only a pod shows what Pod Security makes of it."""
+    """The server admits a Job whatever its pods are: only a pod shows what Pod Security makes of it."""
     unknown = set()
     for document in golden(file):
         try:
@@ -149,7 +149,7 @@ def test_the_server_takes_every_manifest_and_lets_every_pod_in(
 
 @pytest.fixture
 def words(namespace: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A job of two trainers whose pods no node takes."""
+    """The folder of a job of two trainers whose pods fit no node."""
     monkeypatch.setattr(submit, "LOOK", 10.0)
     job = {
         "name": f"words-{secrets.token_hex(2)}",
@@ -163,12 +163,12 @@ def words(namespace: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def end(cluster: Cluster, namespace: str, component: str, code: int) -> None:
-    """Writes the statuses that a kubelet would write of the waiting pods of a component: their containers have ended."""
+    """Writes the statuses that a kubelet would give a component's pending pods once their containers have ended."""
     path, headers = f"/api/v1/namespaces/{namespace}/pods", {"Content-Type": "application/merge-patch+json"}
     for pod in cluster.items(path, f"app.kubernetes.io/component={component}"):
         if pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"]:
             body = json.dumps({"status": ended_status(pod, code, "its last line" if code else "")}).encode()
-            # A pod that has gone or changed meanwhile has its turn again.
+            # A pod that has gone or changed meanwhile gets another turn.
             with contextlib.suppress(ApiError):
                 cluster.request("PATCH", f"{path}/{pod['metadata']['name']}/status", headers=headers, body=body)
 
@@ -186,14 +186,14 @@ def state(run: Run) -> dict[str, Any]:
 
 def test_a_job_from_its_submission_to_its_end(run: Run, cluster: Cluster, namespace: str, words: Path) -> None:
     def reached(wanted: str, component: str = "") -> dict[str, Any]:
-        """The job's state, when it waits for a reason; until then the pods of a component end well."""
+        """Ends the component's pods with 0. Returns the job's status once it has the wanted state and a reason."""
         if component:
             end(cluster, namespace, component, 0)
         found = state(run)
         return found if found["state"] == wanted and found["reason"] else {}
 
     submitting = submission("--wait")
-    # The data job first: what keeps its pod, in words.
+    # The data job comes first; the status says in words what holds its pod.
     soon(lambda: run("status").code == 0)
     held = soon(lambda: reached("splitting"))
     assert held["training"] is None and "no node" in held["reason"]
@@ -214,13 +214,13 @@ def test_a_job_from_its_submission_to_its_end(run: Run, cluster: Cluster, namesp
         soon(lambda path=path: not cluster.items(path, f"app.kubernetes.io/instance={found['job']}"))
 
 
-# Who may only submit jobs (`paddle-aws setup`).
+# Users who may only submit jobs (`paddle-aws setup`).
 
 
 @pytest.fixture
 def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]:
-    """A kubeconfig of somebody in the deployers' group, which has what the file gives it in the tests' namespace."""
-    # A name of its own each time: a server may still hold a policy that has just been deleted.
+    """A kubeconfig of a member of the deployers' group, with the rights of deployers.yaml in the tests' namespace."""
+    # The group has a new name each time: a server may still apply a policy that has just been deleted.
     group = f"{namespace}-{secrets.token_hex(2)}"
     documents = yaml_documents.template("deployers.yaml", namespace=namespace)
     made = json.loads(json.dumps(documents).replace("paddle-deployers", group))
@@ -264,7 +264,7 @@ def test_a_deployer_may_do_nothing_else(
             somebody.apply(document)
         except (Unreachable, BadInput) as error:
             return any(word in str(error) for word in ("is forbidden", "(403)"))
-        # A policy takes a moment until it holds.
+        # A policy takes a moment to take effect.
         if document["kind"] == "PersistentVolume":
             cluster.delete(cluster.path(document))
         return False

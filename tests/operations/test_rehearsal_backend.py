@@ -1,4 +1,4 @@
-"""The commands that look at a job, on what a rehearsal left: no cluster is there."""
+"""The commands that look at a job, without a cluster, on what a rehearsal left behind."""
 
 import json
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from operations.jobs.rehearsal_backend import Record
 
 @pytest.fixture
 def rehearsed(folder: Path) -> Path:
-    """The folder of a rehearsal that failed after a pass; it was of another job file than the one that lies here."""
+    """The folder of a rehearsal that failed after a pass; its job file was not the one in this folder."""
     kept, now = folder / ".rehearsal", datetime.now(UTC)
     job = JobFolder(kept / "volume" / "mine")
     save_pass(job, 0, {"part": b"x"})

@@ -1,7 +1,7 @@
-"""`setup`: what a cluster gets once, and that nothing changes where not all of it can.
+"""`setup`: what a cluster gets once, and that nothing changes if not everything can.
 
-What the node pools look like is setup.yaml, whose NodePools fit Karpenter's own definition. EKS's definition of NodeClass is not
-public: no test here knows it.
+setup.yaml shows the node pools; its NodePools fit Karpenter's own definition. EKS's definition of NodeClass is not public, so
+no test here knows it.
 """
 
 import json
@@ -31,7 +31,7 @@ def deployed(folder: Path) -> None:
 
 
 def test_the_documents_of_auto_mode_are_the_reviewed_ones(run: Run) -> None:
-    """UPDATE_GOLDEN=1 pytest tests/operations/test_setup.py writes them anew."""
+    """UPDATE_GOLDEN=1 pytest tests/operations/test_setup.py rewrites the documents."""
     done = run("setup", AUTO, "--yaml")
     assert done.code == 0, done.err
     pools = done.out[done.out.index("---\napiVersion: v1\nkind: ConfigMap") :]

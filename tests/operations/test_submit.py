@@ -1,4 +1,4 @@
-"""`submit`: what the cluster gets, in which order, what is refused, and what a user reads meanwhile."""
+"""`submit`: what the cluster gets and in which order, what is refused, and what a user reads meanwhile."""
 
 import hashlib
 import json
@@ -22,12 +22,12 @@ PASSES, PADDLE_JOB = TABLES["passes"], TABLES["paddle job"]
 
 
 def kinds(api: JobController) -> list[str]:
-    """What was applied, in order."""
+    """The kinds that were applied, in order."""
     return [path.split("?")[0].split("/")[-2] for method, path in api.requests if method == "PATCH"]
 
 
 def edit(folder: Path, text: str) -> None:
-    """Adds lines to the job file."""
+    """Writes the job file with lines added."""
     (folder / "job.yaml").write_text(JOB + text)
 
 
@@ -50,12 +50,12 @@ def test_the_split_comes_first_and_the_training_when_it_is_done(run: Run, api: J
 
 
 def data_jobs(api: JobController) -> dict[str, str]:
-    """Names and uids of the data Jobs that are there."""
+    """Maps the name of each existing data Job to its uid."""
     return {job["metadata"]["name"]: job["metadata"]["uid"] for job in api.of("data")}
 
 
 def test_a_new_training_always_has_its_data_looked_at_again(run: Run, api: JobController, folder: Path) -> None:
-    """An s3:// or https source may have changed behind its address: the data job alone can tell."""
+    """An s3:// or https source may have changed behind its address: only the data job can tell."""
 
     def submitted(job: str) -> dict[str, str]:
         (folder / "job.yaml").write_text(job)
@@ -64,7 +64,7 @@ def test_a_new_training_always_has_its_data_looked_at_again(run: Run, api: JobCo
 
     before, after = submitted(JOB), submitted(f"{JOB}passes: 2\n")
     assert after.keys() == before.keys() and after != before
-    # Another one's shards take the place of these: what is left says whose they are.
+    # Another data job's shards replace these: the data Job that remains says whose they are.
     other = submitted(JOB.replace("trainers: 3", "trainers: 2"))
     assert len(other) == 1 and not other.keys() & before.keys()
     assert submitted(f"{JOB}passes: 3\n").keys() == before.keys()
@@ -74,7 +74,7 @@ def test_a_split_that_runs_is_waited_for(run: Run, api: JobController, folder: P
     api.scripts["data"] = Script(code=None)
     assert "run `paddle-aws submit` again to continue" in interrupted_once_it_says("data 0 running", "submit")
     before = data_jobs(api)
-    # At the looks after the check.
+    # The data job ends when `submit` looks again after its check.
     api.faults = [Fault("/jobs", "GET", skip=4, then=lambda: api.finish(api.of("data")[0]))]
     assert run("submit", "--wait").code == 0
     assert data_jobs(api) == before
@@ -94,13 +94,13 @@ def test_a_followed_training_is_the_table_of_its_passes(run: Run, api: JobContro
 def test_a_followed_submission_shows_each_line_once_and_ends_with_the_jobs_code(
     run: Run, api: JobController, folder: Path, more: str
 ) -> None:
-    """Of a command of one's own there is no table of passes."""
+    """A user's own command has no table of passes."""
     (folder / "job.yaml").write_text(JOB.replace('words"}', 'words", shared: true}') + more if more else JOB)
     boom = "trainer 2 ended with 1: RuntimeError: boom (train.py:12)"
     api.scripts["trainer"] = Script(code=1, lines=("trainer RANK begins", "loss 0.5"), message=boom)
     done = run("submit", "--follow", *([] if more else ["--verbose"]))
     assert done.code == 1 and f"on node-1: code 1: {boom}" in done.err.splitlines()[-1]
-    # Not of another pod, whose end Kubernetes saw first.
+    # The reason is not that of another pod whose end Kubernetes saw first.
     assert "Container trainer failed with" not in done.err
     texts = [f"trainer {rank} | {text}" for rank in range(3) for text in (f"trainer {rank} begins", "loss 0.5")]
     assert sorted(done.out.splitlines()) == sorted(texts)
@@ -118,7 +118,7 @@ def test_a_job_that_waits_says_why_and_outlives_ctrl_c(run: Run, api: JobControl
 
 
 def interrupted_once_it_says(words: str, *command: str) -> str:
-    """What a command, ended by Ctrl-C, has written to stderr."""
+    """Sends Ctrl-C to a command once it writes `words` to stderr. Returns all that it wrote there."""
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-m", "operations.main", *command], text=True, **pipes) as process:
         found = ""
@@ -188,7 +188,7 @@ def test_on_a_bare_cluster_the_operator_comes_first_and_its_kind_is_waited_for(
     def created(document: dict[str, Any]) -> None:
         api.control(document)
         if document["kind"] == "CustomResourceDefinition":
-            # A real API server serves a kind some time after it has taken its definition.
+            # A real API server serves a kind some time after it has accepted the definition.
             threading.Timer(0.7, api.kinds.__setitem__, ("/apis/batch.paddlepaddle.org/v1", "PaddleJob")).start()
         if document["kind"] == "PaddleJob":
             api.put(document | {"status": {"phase": "Completed", "worker": {"succeeded": 2}}})
@@ -242,14 +242,14 @@ def test_any_kubernetes_is_enough_for_a_job_with_its_own_image_volume_and_source
 
 
 def test_pods_that_do_not_start_or_are_not_even_made_say_why(run: Run, api: JobController, folder: Path) -> None:
-    """A job that only waits is left to wait: it is on the cluster."""
+    """A job that only waits is left waiting, because it is on the cluster."""
     no_mount = 'MountVolume.SetUp failed for volume "v": rpc error: code = DeadlineExceeded desc = context deadline exceeded'
     api.scripts["trainer"] = Script(status={"phase": "Pending"}, events=(("FailedMount", no_mount),))
     done = run("submit")
     assert done.code == 0 and "its volume cannot be mounted in time: a mount target is missing" in done.err
     assert json.loads(run("status", "--json").out)["state"] == "waiting"
     assert run("delete", "--force").code == 0
-    # A Job whose pods the namespace refuses has none: its events have the reason.
+    # A Job whose pods the namespace refuses has no pods; its events have the reason.
     quota = "exceeded quota: q, requested: pods=1, used: pods=9, limited: pods=9"
     api.scripts["trainer"] = Script(refused=f'Error creating: pods "words-" is forbidden: {quota}')
     done = run("submit")
@@ -288,7 +288,7 @@ def test_the_program_goes_up_once_and_before_either_job(
     edit(folder, "passes: 3\nprogram: {from: folder, path: mine}\n")
     again = run("submit", "--wait")
     assert again.code == 0 and "mine lies already on the volume: words/programs/" in again.err
-    # For manifests that somebody reads and applies by hand; what a stranger changed there is put right.
+    # This is for manifests that a person reads and applies by hand; it also repairs what a stranger changed.
     archive.write_bytes(archive.read_bytes().replace(b"mine", b"evil"))
     assert run("upload", "--program").code == 0
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == archive.stem

@@ -1,4 +1,4 @@
-"""`paddle-aws try`: a job file in; what each input got and a loss that falls, or one sentence with the program's own line."""
+"""`paddle-aws try` takes a job file. It shows each input and a falling loss, or one sentence with the program's own line."""
 
 import re
 import shutil
@@ -22,12 +22,12 @@ CASES = yaml.safe_load(Path(__file__).with_name("try.yaml").read_text())
 
 @pytest.fixture(autouse=True)
 def untried() -> None:
-    """Here programs are tried."""
+    """Overrides the fixture for the other tests: here programs are tried."""
 
 
 @pytest.fixture
 def mine(folder: Path):
-    """Makes ./mine of an example, changed in one place, and a job file for it."""
+    """Returns a function that makes ./mine from an example, changed in one place, and a job file for it."""
 
     def made(example: str, old: str = "", new: str = "", **job: object) -> None:
         shutil.copytree(PROJECT / "examples" / example, folder / "mine")

@@ -1,6 +1,6 @@
-"""`lock add-ons`, and an upgrade by the one documented way, really deployed: what is behind before, and changes in which order.
+"""`lock add-ons`, and an upgrade in the one documented way, really deployed: what is behind before it, and the order of changes.
 
-The emulator has neither EKS's list of add-on versions nor AWS's public parameters: the tests answer with both.
+The emulator has neither EKS's list of add-on versions nor AWS's public parameters, so the tests supply both.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ VERSIONS = ("version", "add-on versions", "node images")
 
 
 def release(kubernetes: str, day: int = 1) -> str:
-    """Of a node image."""
+    """The release version of a node image."""
     return f"{kubernetes}.0-2026110{day}"
 
 
 class AddOnAnswers:
-    """Two pages an add-on, the older version first; the releases of all images but NVIDIA's of 1.36."""
+    """Two pages per add-on, the older version first; the releases of all images except NVIDIA's for 1.36."""
 
     def __init__(self, api: AwsApi) -> None:
         self.newest: dict[str, int] = {}
-        """Patch of an add-on's default version: 1, where it is not here; 0: it has none."""
+        """Patch number of each add-on's default version; 1 for an add-on that is not listed; 0 means no default."""
         self.day = 1
         api.answer("eks", "DescribeAddonVersions", self._supported)
         api.answer("ssm", "GetParameters", self._recommended)
@@ -81,7 +81,7 @@ def test_the_default_of_each_add_on_and_version_is_read(run: Run, aws_api: AwsAp
     done = run(*command)
     assert (done.code, done.err) == (1, f"EKS in us-west-2 names no default version of any add-on: {out} stays as it is\n")
     assert out.read_bytes() == before
-    # A broken lock is one sentence.
+    # A broken lock gives one sentence.
     for broken in ("", "[]", "{}", '{"versions": []}', '{"versions": {"1.35": 7}}'):
         out.write_text(broken)
         with pytest.raises(SettingError, match="is no lock of add-ons: `paddle-aws lock add-ons` writes one"):
@@ -90,7 +90,7 @@ def test_the_default_of_each_add_on_and_version_is_read(run: Run, aws_api: AwsAp
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The project, with a folder `locks` and a cluster.yaml of its own."""
+    """Links to the project's files, except for `locks` and cluster.yaml, which the test writes itself."""
     copy = tmp_path / "project"
     copy.mkdir()
     for path in PROJECT.iterdir():
@@ -114,13 +114,13 @@ def cloud(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def found(run: Run, config: Path) -> list[tuple[str, str]]:
-    """What `doctor` says of versions: state and text."""
+    """What `doctor` says about versions: state and text."""
     told = json.loads(run("doctor", str(config), "--json").out)
     return [(one["state"], one["text"]) for one in told if one["check"] in VERSIONS]
 
 
 def order_of(cloud: Cloud) -> list[str]:
-    """What each stack's last operation came to, in order; the emulator names parts that stayed as they were as well."""
+    """The parts that each stack's last operation updated, in order; the emulator also names parts that did not change."""
     seen = []
     for stack in ("paddle-cluster", "paddle-nodes"):
         events = cloud.client("cloudformation").describe_stack_events(StackName=stack)["StackEvents"]
@@ -146,7 +146,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     cloud.deploy(config, outputs)
     assert {state for state, _ in found(run, config)} == {"ok"}
 
-    # A step over a version, and one back, end before anything is prepared; `cdk deploy` alone meets EKS's own refusal.
+    # A step that skips a version, or goes back, ends before anything is prepared; a bare `cdk deploy` meets EKS's own refusal.
     config.write_text(settings("1.36"))
     sentence = "cluster.version is 1.36 and the control plane runs Kubernetes 1.34: it takes one minor version at a time, deploy"
     done = run("diff", str(config))
@@ -155,7 +155,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     with pytest.raises(CloudError, match=r"Unsupported Kubernetes minor version update from 1\.34 to 1\.36"):
         cloud.deploy(config, outputs)
 
-    # The lock changes nothing by itself; with the new version each part follows.
+    # The lock changes nothing on its own; with the new version, each part follows.
     config.write_text(settings("1.35"))
     behind = "the control plane runs Kubernetes 1.34 and cluster.version is 1.35: run `paddle-aws lock add-ons` and `cdk deploy"
     assert [text for state, text in found(run, config) if state != "ok"] == [f"{behind} --all`"]
@@ -171,7 +171,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     group = eks.describe_nodegroup(clusterName="paddle", nodegroupName=name)["nodegroup"]
     assert (group["version"], group["releaseVersion"]) == ("1.35", release("1.35"))
 
-    # A newer image of the same version is behind, too, and goes the same way; so does a newer add-on.
+    # When AWS has a newer image of the same version, or a newer add-on, the cluster is behind and upgrades in the same way.
     aws_says.day = 9
     aws_says.newest["coredns"] = 12
     advice = "run `paddle-aws lock add-ons` and `cdk deploy --all`"
@@ -180,7 +180,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
         f"{name} is {release('1.35')}, AWS's default for this Kubernetes version is {release('1.35', 9)}: {advice}",
     ]
     assert run("lock", "add-ons", str(config), "--out", str(locks)).code == 0
-    # With another change of the group CloudFormation refuses it: it goes alone.
+    # CloudFormation refuses it together with another change of the group, so it must go alone.
     config.write_text(settings("1.35").replace("desired: 3", "desired: 4"))
     done = run("diff", str(config))
     assert done.code == 1 and "deploy its other changes first, then the version" in " ".join(done.err.split())

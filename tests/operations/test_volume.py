@@ -1,4 +1,4 @@
-"""`results`, `resume`, `logs --volume` and `upload --volume`: the volume by a helper pod, whose program really runs."""
+"""`results`, `resume`, `logs --volume` and `upload --volume`: the volume through a helper pod, whose program really runs."""
 
 import json
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def test_results_as_a_table(run: Run, api: JobController, job: JobFolder) -> Non
     assert [(row["pass"], row["complete"]) for row in found["passes"]] == [(0, True), (1, True), (2, True), (3, False)]
     assert [t["loss"] for t in found["passes"][2]["trainers"]] == [1.0, 1.0]
 
-    # A pass counts once all of its own trainers have reported it: pass 0 had three, the run behind it has two.
+    # A pass counts once all of its own trainers have reported it: pass 0 had three, the run after it has two.
     facts = {"loss": 0.5, "records": 10, "seconds": 1.0, "time": 100.0}
     for trainer, last in ((0, 2), (1, 1), (2, 0)):
         lines = [{**facts, "pass": n, "attempt": 2 if n else 1, "trainers": 2 if n else 3} for n in range(last + 1)]
@@ -62,7 +62,7 @@ def test_results_as_a_table(run: Run, api: JobController, job: JobFolder) -> Non
 
 
 def test_why_the_last_run_failed_outlives_its_pods(run: Run, job: JobFolder) -> None:
-    """And a record that nobody can read hides nothing else."""
+    """Also, a record that nobody can read hides nothing else."""
     told = {"attempts": [{"run": "r1"}], "outcomes": {"r1": {"code": 70, "sentence": "trainer 2 ended with 1: boom\x1b"}}}
     job.run_state.mkdir(parents=True, exist_ok=True)
     for record in (json.dumps(told), "[]", '{"attempts": [], "outcomes": {}}'):
@@ -95,7 +95,7 @@ def test_the_model_comes_with_the_lines_that_predict_with_it(run: Run, job: JobF
     assert (done.code, done.out) == (2, "") and "job words has no model in output/inference" in done.err
     save_model(job, {"model.pdmodel": b"old", "predict.py": b"import paddle\n"})
     assert run("results", "--model", "--to", "home").out == "import paddle\n"
-    # Trained again, to files of the same sizes; what a volume holds moves no cursor.
+    # The job was trained again, with files of the same sizes; text from the volume cannot move the cursor.
     new = save_model(job, {"model.pdmodel": b"new", "predict.py": b"import numpy\x1b[2J\n"}, attempt=2)
     done = run("results", "--model", "--to", "home")
     assert (done.code, done.out) == (0, "import numpy\n"), done.err
@@ -112,7 +112,7 @@ def test_files_that_only_the_program_knows(run: Run, api: JobController, job: Jo
     (job.output / "epochs.jsonl").write_text("{}\n")
     assert run("results", "--download", "output/mine", "--to", "home").code == 0
     assert (tmp_path / "home/mine/deep/weights").read_bytes() == b"w" * 1000
-    # One that grows while it is fetched comes as it was listed.
+    # A file that grows while it is fetched arrives as it was listed.
     api.faults = [Fault("/sums.*epochs", then=lambda: (job.output / "epochs.jsonl").write_text("{}\n{}\n"))]
     assert run("results", "--download", "output/epochs.jsonl", "--to", "home").code == 0
     assert (tmp_path / "home/epochs.jsonl").read_text() == "{}\n" and api.faults[0].times == 0
@@ -135,7 +135,7 @@ def test_evaluate_is_a_short_job_that_removes_itself(run: Run, api: JobControlle
     assert container["command"] == ["python3", "/opt/paddle/evaluate_pass.py"]
     assert all(m["readOnly"] for m in container["volumeMounts"] if m["name"] == "job")
     assert container["securityContext"]["readOnlyRootFilesystem"] and pod["securityContext"]["runAsNonRoot"]
-    # The job's own state is as before, and needed: the settings are its objects.
+    # The job's own state is unchanged, and needed: the settings come from its objects.
     assert "words is done" in run("status").out and run("delete").code == 0
     done = run("evaluate")
     assert done.code == 2 and "the cluster has no training Job of words" in done.err
@@ -173,12 +173,12 @@ def test_a_damaged_pass_is_told(run: Run, job: JobFolder, tmp_path: Path) -> Non
 def test_the_last_pass_is_the_newest_valid_one_wherever_an_earlier_run_left_higher_numbers(
     run: Run, job: JobFolder, tmp_path: Path
 ) -> None:
-    """Passes 0 to 2 are another run's; the newest attempt has saved passes 0 and 1, and the second of them is damaged."""
+    """Passes 0 to 2 belong to another run; the newest attempt has saved passes 0 and 1, and its pass 1 is damaged."""
     save_pass(job, 0, {"000/part-0": b"newest"}, attempt=2)
     (save_pass(job, 1, {"000/part-0": b"damaged"}, attempt=2) / "000" / "part-0").unlink()
     assert run("results", "--download", "last", "--to", "home").code == 0
     assert (tmp_path / "home" / "pass-00000" / "000" / "part-0").read_bytes() == b"newest"
-    # Of pass 1 the whole one is shown and fetched; people's links are listed, and are no passes of their own.
+    # The complete pass 1 is shown and fetched; the links for people are listed, but not as passes of their own.
     rows = json.loads(run("results", "--json").out)["passes"]
     folders = [f"attempts/run-{attempt}/pass-{number:05d}" for number, attempt in enumerate((2, 1, 1))]
     assert [row["folder"] for row in rows[:3]] == folders
@@ -213,7 +213,7 @@ def test_resume_from_an_earlier_pass_shows_the_new_runs_lines_alone(run: Run, ap
 def test_resume_splits_only_where_the_shards_are_not_its_own(
     run: Run, api: JobController, job: JobFolder, jobs: str, manifest: str, split: bool
 ) -> None:
-    """Whatever has become of the source: only the data job would look at it. `jobs`: those that the cluster still has."""
+    """The source does not matter, because only the data job would look at it. `jobs`: those that the cluster still has."""
     (ours,) = api.of("data")
     (trainer,) = api.of("trainer", "pods")[0]["spec"]["containers"]
     own = next(v["value"] for v in trainer["env"] if v["name"] == "PADDLE_NODE_DATA_JOB")
@@ -252,9 +252,9 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     (program / "large").write_bytes(large)
     there = job.root / "my_program"
     there.mkdir()
-    # 2,000 bytes are right, and the rest is of another file: a killed command, then an edit.
+    # 2,000 bytes are right, and the rest is of another file: a command was killed, then the file was edited.
     (there / ".large.part").write_bytes(large[:2500] + b"?" * 300)
-    # The answer to the end gets lost: it is sent again, onto what it has already made.
+    # The answer to the commit gets lost: the commit is sent again, onto its own result.
     api.faults = [Fault("commit.*large", "POST", cut=0), Fault("large&offset=3000", "PUT", status=502)]
     done = run("upload", "my_program", "--volume")
     assert done.code == 0 and "2 of 2 files sent" in done.err
@@ -263,7 +263,7 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
         f"my_program/large {offset}" for offset in (2000, 3000, 3000, 4000)
     ]
     assert (there / "large").read_bytes() == large and not (there / ".large.part").exists()
-    # What is there is not sent again, and is not read back to find that out.
+    # A file that the volume already has is neither sent again nor read back to find that out.
     api.requests.clear()
     (program / "train.py").write_text("print(2)\n")
     done = run("upload", "my_program", "--volume")
@@ -279,7 +279,7 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
 def test_after_a_failure_no_file_is_sent_to_its_end(
     run: Run, api: JobController, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor after Ctrl-C, which comes the same way: a large file would keep the command for minutes."""
+    """The same holds for Ctrl-C, which takes the same path: a large file would keep the command busy for minutes."""
     monkeypatch.setattr(volume_transfer, "BLOCK", 1000)
     (tmp_path / "program").mkdir()
     for name, size in (("bad", 1), ("large", 10_000_000)):
@@ -291,7 +291,7 @@ def test_after_a_failure_no_file_is_sent_to_its_end(
 
 
 def test_results_of_a_job_that_the_cluster_has_forgotten(run: Run, api: JobController, job: JobFolder, folder: Path) -> None:
-    # A Job goes by its ttlSecondsAfterFinished, its volume stays.
+    # ttlSecondsAfterFinished removes a Job, but its volume stays.
     for document in api.all("jobs"):
         api.remove(document)
     volumes = api.all("persistentvolumeclaims") + api.all("persistentvolumes")
@@ -299,7 +299,7 @@ def test_results_of_a_job_that_the_cluster_has_forgotten(run: Run, api: JobContr
     assert done.code == 0, done.err
     assert "the cluster has no Job of words any more" in done.err and "complete" in done.out
     assert api.all("persistentvolumeclaims") + api.all("persistentvolumes") == volumes
-    # `delete` takes the claim too, and so does the next one.
+    # `delete` removes the claim, too, and so does the next `delete`.
     for _ in range(2):
         assert run("delete").code == 0 and api.all("persistentvolumeclaims") == api.all("persistentvolumes") == []
         assert run("logs", "--volume", "train", "--rank", "1", "--tail", "1").out == "trainer 1 | line 2 of 1\n"
@@ -329,7 +329,7 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
 
 
 def test_the_inspection_pod_is_harmless_and_sees_the_jobs_own_folder_alone() -> None:
-    """Not what the data job reads beside it: its source may be gone by then."""
+    """It does not see what the data job reads outside of that folder, because that source may be gone by then."""
     made = documents(TrainingJob.parse(TABLES["inspected"]), ClusterOutputs.placeholder(), "image")
     for job in (document for document in made if document["kind"] == "Job"):
         pod = volume_access.inspection_pod(job["spec"]["template"], "words", "helper", "token", write=False)

@@ -1,8 +1,8 @@
-"""Programs of others, unmodified, in two pods: to their end, and once more with a trainer killed behind the first checkpoint.
+"""Other people's programs, unmodified, in two pods: to their end, and again with a trainer killed after the first checkpoint.
 
-`make test-programs PROGRAMS=/path/to/clones`: a folder with the clones that programs.yaml names. Each job.yaml says how one
-is started; its packages come from PyPI, once. The agents, the archive and Paddle are real; only the data are put on the volume
-by hand: small, made here, and the same for both pods. All eight took twenty minutes on two cores with a load of twenty.
+`make test-programs PROGRAMS=/path/to/clones` runs them; the folder has the clones that programs.yaml names. Each job.yaml says
+how its program starts; its packages come from PyPI, once. The agents, the archive and Paddle are real; only the data is put on
+the volume by hand: small, made here, the same for both pods. All eight took twenty minutes on two cores with a load of twenty.
 """
 
 import os
@@ -34,7 +34,7 @@ PROGRAMS = yaml.safe_load((HERE / "programs.yaml").read_text())
 
 
 class ForeignJob(TrainingJob):
-    """Pods with the job file's own settings, and the Python that its requirements make."""
+    """Pods with the job file's own settings and the Python environment that its requirements make."""
 
     def __init__(self, place: Path, job: Job) -> None:
         python = interpreter.folder(job, PROJECT) if job.derived else PROJECT / ".venv-image" / "bin"
@@ -59,7 +59,7 @@ class ForeignJob(TrainingJob):
 
 @pytest.fixture(params=PROGRAMS)
 def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[ForeignJob, dict]]:
-    """A program's job, and what is expected of it."""
+    """Yields a program's job and the result that is expected of it."""
     expected = PROGRAMS[request.param]
     clone = Path(CLONES) / expected["clone"]
     if not clone.is_dir():
