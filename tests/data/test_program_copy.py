@@ -75,7 +75,7 @@ def test_no_such_program_names_those_there_are(job: Job, program: Path, source: 
 def test_a_run_keeps_its_program_and_while_it_trains_its_split(
     job: Job, program: Path, source: Path, monkeypatch: pytest.MonkeyPatch, run: str
 ) -> None:
-    """Only what trainer 0 of the run writes to the volume; tests/node shows that later pods read the old program and split."""
+    """The test writes what the run's trainer 0 writes to the volume; tests/node shows that later pods read the old versions."""
     first = job.split(source, PROGRAM_FROM=program)
     its_program, its_shard = job.folder.program("mine").resolve(), job.folder.shard(0).resolve()
     record = Record(job.folder, "run-1", lease.acquire(job.folder.run_state, "run-1", "boot", 9.0).check)

@@ -1,4 +1,4 @@
-"""A split that is killed, frozen, shared by several pods or meets a full volume is complete and exact, or does not exist."""
+"""Whether killed, frozen, shared by several pods or out of space, a split is complete and exact, or there is none at all."""
 
 import os
 import random
@@ -52,7 +52,7 @@ def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_
         source = sources[tries % 2]
         process = start(job, source, PADDLE_NODE_RUN_ID=f"run-{tries}")
         place, phase = job.folder.splits / f"run-{tries}", PHASES[tries % len(PHASES)]
-        # Waits for one of the split's steps and then for a random time, so that a busy machine changes nothing.
+        # Waits until one of the split's steps is visible, then for a random time: this works however busy the machine is.
         while process.poll() is None and phase != "started" and not any(place.glob(phase)):
             pass
         try:

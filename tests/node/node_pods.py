@@ -35,7 +35,7 @@ GOOD = {
 
 
 class Pods(AbstractContextManager["Pods"]):
-    """The pods of one run of a job on one volume. Closing leaves no process behind."""
+    """The pods of one run of a job on one volume. On exit it leaves no process behind."""
 
     command: Sequence[str | Path] = (sys.executable, ENTRY)
     path = os.environ["PATH"]

@@ -60,7 +60,7 @@ def tell(server: str, command: str) -> int:
 
 
 def wait(folder: JobFolder, where: str, stop: list[int]) -> None:
-    """Waits until the test releases it, tells it to stop or kills it, so that a test can stay here as long as it wants."""
+    """Waits until the test releases it, or until a stop or a kill ends it: a test can stay here as long as it wants."""
     print(f"waits in {where}", flush=True)
     while not stop and not Path(SETTINGS["released"]).exists():
         time.sleep(0.02)

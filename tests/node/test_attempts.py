@@ -19,7 +19,7 @@ def folder(tmp_path):
 
 
 def tried(record: Record, begin: Resumption, loss: Loss, made: str = "", join: bool = True) -> str:
-    """Records an attempt that ends by `loss`. Returns why no other attempt follows; empty if one does."""
+    """Records an attempt that ends with `loss`. Returns why no other attempt follows; empty if one does."""
     record.begin(begin, Identity("data", "program"))
     record.end(loss, made, join)
     outcome = record.exhausted(3, join) or record.hopeless(begin)

@@ -1,4 +1,4 @@
-"""The check at the entry: every wrong setting is one sentence that names it, what was found and what is allowed."""
+"""The check of the settings: every wrong one gives a sentence that names it, what was found and what is allowed."""
 
 import errno
 import json

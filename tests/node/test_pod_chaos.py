@@ -1,6 +1,6 @@
 """Fault upon fault, drawn from a seed: whatever coincides, the job ends exactly as if nothing had happened.
 
-The test also plays the Job's controller: it starts a pod that did not end with 0 again under the same index.
+The test also plays the Job's controller: it restarts each pod that did not end with 0 under the same index.
 More seeds: CHAOS_SEEDS="4 5 6" pytest tests/node/test_pod_chaos.py
 """
 

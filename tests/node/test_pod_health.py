@@ -12,7 +12,7 @@ IMAGE = Path(__file__).parents[2] / "trainer_image"
 
 
 def test_a_frozen_agent_is_killed_by_the_probe_and_nobody_else_of_its_number(tmp_path):
-    """A minute of silence is enough: a killed agent restarts at once, one that the kubelet ends takes the grace period."""
+    """It is killed after a minute of silence: then it restarts at once, while a kubelet would wait for the grace period."""
     script = (
         "import os, sys; from pathlib import Path; from paddle_node.agent import health; health.write(Path(sys.argv[1]), '');"
     )
@@ -22,7 +22,7 @@ def test_a_frozen_agent_is_killed_by_the_probe_and_nobody_else_of_its_number(tmp
     late = status["clock"] + health.FROZEN
     assert health.assess(status, status["clock"] + 20, 30) == (False, "the agent has been silent for 20 s")
     assert not health.kill_frozen(status, late - 1)
-    # Another process may have the id in the status of an earlier container of the pod; and nobody may kill PID 1.
+    # The status of an earlier container, whose process id another process has by now; and PID 1, which nobody kills.
     assert not health.kill_frozen({**status, "started": "1"}, late + 1)
     assert not health.kill_frozen({**status, "process": 2**22 + 1, "started": None}, late + 1)
     assert not health.kill_frozen({**status, "process": 1}, late + 1) and not health.kill_frozen(None, late)

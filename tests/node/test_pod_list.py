@@ -18,7 +18,7 @@ THREE = {"pod-a": "10.0.0.9", "pod-b": "10.0.0.10", "pod-c": "10.0.0.100"}
 
 @pytest.fixture
 def discovery(api, tmp_path):
-    """Yields a function that makes the discovery of the second of three running pods, and rests it after the test."""
+    """Yields a function that makes the discovery of the second of three running pods, and stops its requests after the test."""
     made = []
 
     def make(pods=THREE, authority="ca.pem", token=None, **variables) -> PodList:

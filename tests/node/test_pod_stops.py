@@ -30,7 +30,7 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 def test_what_left_its_session_is_reaped_and_does_not_outlive_its_attempt(job, tmp_path):
-    """An orphan that ends and two daemons that do not have left both their parent and their session.
+    """Three processes have left their parent and their session: an orphan, which ends, and two daemons, which do not.
 
     In one daemon only the main thread has ended: Linux shows a zombie, whose other threads keep its sockets.
     """

@@ -1,4 +1,4 @@
-"""When a volume refuses the start of an attempt, the job waits; if the fault stays, it fails with one sentence."""
+"""When a volume refuses the start of an attempt, the job waits; if the fault stays, the job fails with one sentence."""
 
 import errno
 import os
