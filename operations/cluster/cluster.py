@@ -1,7 +1,7 @@
-"""A cluster's API: the official client's credentials and TLS, urllib3's retries, one sentence for what no retry mends.
+"""A cluster's API: the official client's credentials and TLS, urllib3's retries, one sentence for what no retry fixes.
 
 No client library alone keeps our promises: the official one keeps using an expired token and loses the text of an error;
-lightkube repeats nothing after 429 and 5xx, and knows no tls-server-name, which our tunnel needs. No message holds a credential.
+lightkube does not retry after 429 and 5xx, and lacks tls-server-name, which our tunnel needs. No message holds a credential.
 """
 
 import contextlib
@@ -26,30 +26,30 @@ from operations.errors import BadInput, OperationError, Unreachable
 Object = dict[str, Any]
 
 FIELD_MANAGER = "paddle-aws"
-"""Who owns the fields that server-side apply sets."""
+"""The owner of the fields that server-side apply sets."""
 TRIES = 6
-"""How often a request is sent before its failure counts."""
+"""Number of attempts before a request counts as failed."""
 FIRST_PAUSE = 0.25
-"""Seconds before the second try, doubled before each further one, unless the server names them."""
+"""Seconds before the second attempt, doubled before each further one, unless the server sets the pause."""
 LONGEST_ASKED = 60
-"""Seconds at most that a server may ask us to wait."""
+"""The longest pause in seconds that a server may ask for."""
 OUTAGE = 600.0
-"""Seconds that a server may be away before a command that follows a job gives up."""
+"""Seconds for which a server may be unreachable before a command that follows a job gives up."""
 NOTICED = 5.0
-"""Seconds after which a delay is worth a word."""
+"""Seconds after which a delay is reported."""
 AGAIN = 0.2
-"""Seconds before a stream that was cut is opened again."""
+"""Seconds before a stream that was cut off is reopened."""
 CONNECT, READ = 10.0, 60.0
-"""Seconds to wait for a connection, and for an answer's next byte."""
+"""Timeouts in seconds for a connection, and for an answer's next byte."""
 TRANSIENT = (429, 500, 502, 503, 504)
-"""Answers that may be different a moment later."""
+"""Status codes that may be different a moment later."""
 NOT_ABOUT_RIGHTS = r"exceeded quota|failed quota|being terminated|violates PodSecurity|admission webhook|usage per"
-"""What a 403 says where the object is refused, not the user."""
+"""What a 403 says if the cluster refuses the object, not the user."""
 ADMITTED = "the role or user has to be among cluster.yaml's administrators or deployers"
 
 
 class ApiError(OperationError):
-    """An answer that is an error and stays one when asked again."""
+    """An error answer that no retry changes."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"the cluster answered {status} {reason}: {message}")
@@ -57,22 +57,22 @@ class ApiError(OperationError):
 
 
 class NotInstalled(BadInput):
-    """The cluster knows no such kind of object."""
+    """The cluster does not know the kind of object."""
 
 
 class Lost(Unreachable):
-    """A stream ended before its end."""
+    """A stream broke off before its end."""
 
 
 class Cluster:
-    """One cluster, as one context of a kubeconfig describes it."""
+    """One cluster, as a kubeconfig's context describes it."""
 
     def __init__(self, context: str | None = None, say: Callable[[str], None] = lambda text: None) -> None:
-        """The context of that name, or the current one, of $KUBECONFIG or ~/.kube/config."""
+        """Uses the named context, or the current one, of $KUBECONFIG or ~/.kube/config."""
         self.say, self._context, self._client = say, context, _client(context)
         self.name = context or _current_context() or self.server
         self.away = False
-        """Whether somebody has been told that the server does not answer."""
+        """Whether the user has been told that the server does not answer."""
         self._lock = threading.Lock()
         self._plurals: dict[str, dict[str, tuple[str, bool]]] = {}
 
@@ -84,12 +84,12 @@ class Cluster:
     # Documents.
 
     def get(self, path: str, **query: str) -> Object:
-        """The document at `path`."""
+        """Returns the document at `path`."""
         found: Object = json.loads(self.request("GET", path, query=query).data)
         return found
 
     def find(self, path: str, **query: str) -> Object | None:
-        """The document at `path`; None where there is none."""
+        """Returns the document at `path`; None if there is none."""
         try:
             return self.get(path, **query)
         except ApiError as error:
@@ -98,16 +98,16 @@ class Cluster:
             raise
 
     def items(self, path: str, labels: str = "", fields: str = "") -> list[Object]:
-        """The items of a collection; none where the cluster does not know their kind."""
+        """Returns the items of a collection; none if the cluster does not know their kind."""
         query = {name: value for name, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
         found: list[Object] = (self.find(path, **query) or {"items": []})["items"]
         return found
 
     def path(self, document: Mapping[str, Any]) -> str:
-        """Where a document belongs. Raises NotInstalled where the cluster does not know its kind."""
+        """Returns a document's API path. Raises NotInstalled if the cluster does not know its kind."""
         version, kind = document["apiVersion"], document["kind"]
         base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-        # A kind that is missing may have been defined since.
+        # A missing kind may have been defined since.
         if kind not in self._plurals.get(version, {}):
             found = self.find(base) or {}
             self._plurals[version] = {
@@ -124,7 +124,7 @@ class Cluster:
         return f"{base}{place}/{plural}/{quote(metadata['name'], safe='')}"
 
     def apply(self, document: Object, *, dry_run: bool = False) -> None:
-        """Server-side apply; raises BadInput when somebody else owns a field that would change."""
+        """Applies a document server-side. Raises BadInput if somebody else owns a field that would change."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
         headers = {"Content-Type": "application/apply-patch+yaml"}
         what = f"{document['kind']} {document['metadata']['name']}"
@@ -132,7 +132,7 @@ class Cluster:
             self.request("PATCH", self.path(document), query=query, headers=headers, body=json.dumps(document).encode())
         except ApiError as error:
             if error.status == 409:
-                # A definition that is deleted takes everybody's jobs with it.
+                # Deleting a definition deletes everybody's jobs with it.
                 advice = "undo that, or delete the object"
                 if document["kind"] == "CustomResourceDefinition":
                     advice = "it belongs to another installation; set paddlejob.install_operator: false in job.yaml"
@@ -142,7 +142,7 @@ class Cluster:
             raise
 
     def delete(self, path: str) -> bool:
-        """Delete an object after all that it owns, a Job after its pods; False where there is none."""
+        """Deletes an object after everything that it owns, a Job after its pods; returns False if it does not exist."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
         try:
             self.request("DELETE", path, headers={"Content-Type": "application/json"}, body=json.dumps(body).encode())
@@ -155,7 +155,7 @@ class Cluster:
     # Requests.
 
     def lines(self, path: str, query: Mapping[str, str], read: float | None = None) -> Iterator[bytes]:
-        """The whole lines of a stream as they come. Raises Lost when the connection breaks before its end."""
+        """Yields the whole lines of a stream as they arrive. Raises Lost if the connection breaks before the stream's end."""
         answer = self.request("GET", path, query=query, read=read, preload_content=False)
         try:
             for line in answer:
@@ -177,14 +177,14 @@ class Cluster:
         read: float | None = None,
         **more: Any,
     ) -> urllib3.BaseHTTPResponse:
-        """An answer with a status below 300. After a transient fault any method is sent again: what we send twice does as once.
+        """Returns an answer with a status below 300. Retries any method after a transient fault: all our requests are idempotent.
 
-        `read`: seconds until its next byte, READ unless told; `more` goes to urllib3.
+        `read`: timeout in seconds for the next byte, READ by default; `more` goes to urllib3.
         """
         url = f"{self.server}{path}" + (f"?{urlencode(query)}" if query else "")
         retry = urllib3.Retry(
             tries - 1,
-            other=0,  # A certificate that is not trusted stays so.
+            other=0,  # An untrusted certificate stays untrusted.
             allowed_methods=None,
             status_forcelist=TRANSIENT,
             raise_on_status=False,
@@ -205,7 +205,7 @@ class Cluster:
                 return answer
             if answer.status != 401 or renewed:
                 raise self._refusal(answer)
-            # A token lives for minutes: a new client asks the credential program for the next one.
+            # A token is valid for minutes: a new client asks the credential program for the next one.
             with self._lock:
                 if self._client is client:
                     self._client = _client(self._context)
@@ -243,17 +243,17 @@ class Cluster:
 
 
 class Outage:
-    """Lets a follower wait while the server is away: OUTAGE seconds from the first failure after the last answer."""
+    """Lets a follower wait while the server is unreachable: OUTAGE seconds from the first failure after the last answer."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._since = cluster, 0.0
 
     def over(self) -> None:
-        """The server has answered."""
+        """Call when the server has answered: ends the outage."""
         self._since, self._cluster.away = 0.0, False
 
     def wait(self, error: Exception) -> None:
-        """Pauses; raises an error that waiting does not mend, or that has lasted too long."""
+        """Pauses. Raises an error that waiting does not fix, or that has lasted too long."""
         now = time.monotonic()
         self._since = self._since or now
         if not isinstance(error, Unreachable) or now - self._since > OUTAGE:
@@ -265,12 +265,12 @@ class Outage:
 
 
 def _client(context: str | None) -> Any:
-    """A new client of a kubeconfig's context. Raises Unreachable with what is wrong with the file or its credential."""
+    """Returns a new client for a kubeconfig's context. Raises Unreachable, which names what is wrong in file or credential."""
     import yaml
     from kubernetes import config
     from kubernetes.config.config_exception import ConfigException
 
-    # A credential program that fails is only logged, in words that repeat what it printed.
+    # The client only logs a failed credential program, in words that repeat the program's output.
     heard, root = BufferingHandler(capacity=1000), logging.getLogger()
     heard.setLevel(logging.ERROR)
     root.addHandler(heard)
@@ -278,13 +278,13 @@ def _client(context: str | None) -> Any:
         made = config.new_client_from_config(config_file=kubeconfig(), context=context, persist_config=False)
     except ConfigException as error:
         wanted = f"has no context {context}" if context else "cannot be used"
-        # From a brace on it repeats an entry, with the token that may be in it.
+        # From the first brace on, the message repeats an entry, which may hold a token.
         why = str(error).partition("{")[0]
         raise Unreachable(
             f"the kubeconfig {wanted} ({why}): `paddle-aws kubeconfig` writes one for the deployed cluster"
         ) from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError):
-        # Without the reader's words: they repeat the line that it did not understand.
+        # Without the parser's words: they repeat the line that it could not parse.
         raise Unreachable(
             f"{kubeconfig()} is no kubeconfig: name another with KUBECONFIG, or move it away and let "
             "`paddle-aws kubeconfig` write one"
@@ -302,7 +302,7 @@ def _client(context: str | None) -> Any:
 
 
 def kubeconfig() -> str:
-    """$KUBECONFIG, one file or several, else ~/.kube/config. Read at each call: the official client keeps what it saw first."""
+    """Returns $KUBECONFIG, one file or several, else ~/.kube/config. Read at each call: the official client keeps its first."""
     return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
 
 

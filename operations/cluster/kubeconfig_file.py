@@ -1,7 +1,7 @@
-"""A kubeconfig file, to which one cluster's entry is added, and a self-managed cluster's entry, which Secrets Manager holds.
+"""Adds one cluster's entry to a kubeconfig file, and reads a self-managed cluster's entry from Secrets Manager.
 
-Promises: other entries stay as they are; the file is written whole or not at all, and nobody but its owner may ever read
-it; what is in an entry is never shown. Each team has a kubeconfig of its own; anyone who may read its secret acts as that team
+Promises: other entries stay as they are; the file is written whole or not at all, and only its owner can ever read it; the
+content of an entry is never shown. Each team has its own kubeconfig; anyone who may read a team's secret acts as that team
 (docs/people.md).
 """
 
@@ -21,7 +21,7 @@ Team = Literal["operator", "trainer", "reader"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A cluster, and who one is there; both under one name."""
+    """A cluster and the user's identity there, both under one name."""
 
     name: str
     cluster: dict[str, Any]
@@ -29,7 +29,7 @@ class Entry:
 
 
 def merge(path: Path, entry: Entry, alias: str | None) -> str:
-    """Adds the entry, makes it the current context and returns the context's name; BadInput for what is no kubeconfig."""
+    """Adds the entry, makes it the current context and returns the context's name. Raises BadInput for an invalid kubeconfig."""
     config = _read(path)
     context = alias or entry.name
     entries: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,7 +43,7 @@ def merge(path: Path, entry: Entry, alias: str | None) -> str:
     config["current-context"] = context
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    # Not even for a moment may somebody else read it.
+    # Nobody else may read the file, not even for a moment.
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as stream:
         yaml.safe_dump(config, stream, sort_keys=False)
@@ -69,7 +69,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def of_team(name: str, region: str, team: Team) -> Entry:
-    """The entry of a team. Raises BadInput or Unreachable where its secret holds none."""
+    """Returns a team's entry. Raises BadInput or Unreachable if the team's secret holds none."""
     from botocore.exceptions import ClientError
 
     secret = f"{name}/kubeconfig/{team}"
@@ -82,7 +82,7 @@ def of_team(name: str, region: str, team: Team) -> Entry:
             ) from None
         if error.response["Error"]["Code"] != "ResourceNotFoundException":
             raise
-        # One answer for two things: no such secret, and a secret that has no value yet.
+        # AWS gives one answer in two cases: no such secret, and a secret without a value yet.
         if "staging label" in error.response["Error"].get("Message", ""):
             raise Unreachable(
                 f"the control plane of {name} has not written its kubeconfig yet: wait until it has started (some minutes)"
@@ -94,7 +94,7 @@ def of_team(name: str, region: str, team: Team) -> Entry:
         config = yaml.safe_load(found["SecretString"])
         cluster, user = dict(config["clusters"][0]["cluster"]), dict(config["users"][0]["user"])
     except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError, RecursionError):
-        # Not what it holds: it may be a secret all the same.
+        # Without the secret's content: it may be a secret all the same.
         raise BadInput(f"secret {secret} holds no kubeconfig: the control plane writes it when it starts") from None
     # The operator's entry has the cluster's name; the others' names differ.
     return Entry(name if team == "operator" else f"{name}-{team}", cluster, user)

@@ -1,7 +1,7 @@
-"""The logs of a job's pods as one stream: all ranks interleaved, each line once, whatever breaks in between.
+"""The logs of a job's pods as one stream: all ranks interleaved, each line once, even if connections break.
 
-A follow that is cut continues behind the last line it showed, takes in pods that replace others, and ends with the job.
-Control characters of a program never reach the terminal.
+A follow that is cut off continues after the last line it showed, includes replacement pods, and ends with the job.
+A program's control characters never reach the terminal.
 """
 
 import heapq
@@ -22,7 +22,7 @@ from operations.jobs.job_view import JobView, look
 from operations.screen import console, of_job
 
 QUIET = 3600.0
-"""Seconds that a program may be silent before the stream is reopened."""
+"""Seconds for which a program may be silent before the stream is reopened."""
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -39,24 +39,24 @@ class Line:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which pods: the data job's, or the training's; of these all ranks or some."""
+    """Selects pods: the data job's or the training's, of all ranks or some."""
 
     ranks: frozenset[int] | None = None
     of: str = "training"
 
     def pod(self, pod: PodState) -> bool:
-        """Whether this pod is meant."""
+        """Returns whether this pod is selected."""
         of_data, its = self.of == "data", pod.component
         return (its == "data") == of_data and its != "reader" and (self.ranks is None or pod.rank in self.ranks)
 
 
 def ranks(text: str) -> frozenset[int] | None:
-    """all, or numbers and ranges: 0, 0-3, 0,2. Raises BadInput."""
+    """Parses `all` (as None), or numbers and ranges: 0, 0-3, 0,2. Raises BadInput."""
     if text == "all":
         return None
     found: set[int] = set()
     for part in text.split(","):
-        # Five digits: a Job has 100,000 indexes at the most.
+        # Five digits: a Job has at most 100,000 indexes.
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part.strip())
         if not match or (match[2] and int(match[2]) < int(match[1])):
             raise BadInput(f"--rank is {text}: all, a number, a range such as 0-3, or several with commas are allowed")
@@ -65,7 +65,7 @@ def ranks(text: str) -> frozenset[int] | None:
 
 
 def printer(json: bool = False) -> Callable[[Line], None]:
-    """Prints lines to stdout: coloured by rank on a terminal, `who | text` anywhere; with `json` an object a line."""
+    """Returns a printer of lines to stdout: `who | text`, coloured by rank on a terminal; with `json`, an object per line."""
     from rich.text import Text
 
     screen = console()
@@ -84,12 +84,12 @@ def printer(json: bool = False) -> Callable[[Line], None]:
 
 
 def clean(text: str) -> str:
-    """A line without what would move the cursor; of a progress bar that rewrites its line, the last state."""
+    """Removes what would move the cursor from a line; keeps the last state of a progress bar that rewrites its line."""
     return _CONTROL.sub("", text.rstrip("\r").rpartition("\r")[2])
 
 
 def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int | None) -> Iterator[Line]:
-    """What the pods have written so far, in order of time; raises BadInput where no pod matches."""
+    """Yields what the pods have written so far, in order of time. Raises BadInput if no pod matches."""
     chosen = [pod for pod in look(cluster, name, namespace).pods if match.pod(pod)]
     if not chosen:
         raise BadInput(
@@ -102,9 +102,9 @@ def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int |
 def _of_pod(
     cluster: Cluster, namespace: str, pod: PodState, tail: int | None, over: threading.Event | None = None
 ) -> Iterator[Line]:
-    """Each line once, also where the answer is cut; with `over` as long as the pod writes, or until that is set.
+    """Yields each line once, even if the answer is cut off; with `over`, as long as the pod writes, or until `over` is set.
 
-    Without, raises Lost where it is cut again and again before a new line.
+    Without `over`, raises Lost if the answer is cut off again and again before a new line.
     """
     path, last, cuts, outage = f"{pods(namespace)}/{pod.name}", "", 0, Outage(cluster)
     # Counted: a program may write two equal lines in one tick of the clock.
@@ -112,7 +112,7 @@ def _of_pod(
     while True:
         again, query = of_last_second.copy(), {"timestamps": "true"}
         if since := moment(last and f"{last[:19]}Z"):
-            # The server knows whole seconds only: some lines come again and are left out.
+            # The server only knows whole seconds: some lines arrive again and are left out.
             query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
         elif tail is not None:
             query["tailLines"] = str(tail)
@@ -130,7 +130,7 @@ def _of_pod(
                 of_last_second[raw] += 1
                 last, cuts = max(last, stamp), 0
                 yield Line(stamp, pod.who, text, pod.rank or 0)
-            # A server may end a stream whose pod still writes.
+            # A server may end a stream while the pod still writes.
             if not follow or ((cluster.find(path) or {}).get("status", {}).get("phase") not in ("Pending", "Running")):
                 return
             outage.over()
@@ -155,7 +155,7 @@ def _of_pod(
 def follow_job(
     job: Follower, match: Wanted = Wanted(), tail: int | None = None, show: Callable[[Line], None] | None = None
 ) -> JobView:
-    """Shows lines as they come until the job has ended, says why pods do not start, and returns its last view."""
+    """Shows lines as they arrive until the job has ended, says why pods do not start, and returns the job's last view."""
     show = show or printer()
     one_by_one, over = threading.Lock(), threading.Event()
     readers: dict[str, threading.Thread] = {}
@@ -166,7 +166,7 @@ def follow_job(
             for line in _of_pod(job.cluster, job.namespace, pod, tail, over):
                 with one_by_one:
                     show(line)
-        except BaseException as error:  # Also the end that rich asks for where nobody reads any more.
+        except BaseException as error:  # Also the exit that rich raises when nobody reads any more.
             failures.append(error)
 
     seen = JobView(job.name, job.namespace, None, None, ())

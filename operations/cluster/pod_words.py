@@ -1,6 +1,6 @@
-"""A pod's state in plain words: who it is, what it does, what keeps it from doing it and, where known, what to do.
+"""A pod's state in plain words: who it is, what it does, what blocks it and, if known, what to do.
 
-The words come from what the API server already knows (conditions, container states, events), so within seconds.
+The words come from what the API server already knows (conditions, container states, events), so they are there in seconds.
 """
 
 import re
@@ -22,7 +22,7 @@ NOT_CREATED = ("CreateContainerConfigError", "CreateContainerError", "RunContain
 MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
 SANDBOX_TROUBLE = "FailedCreatePodSandBox"
 NO_NODE = "Failed to schedule pod, "
-"""How Karpenter's messages begin; kube-scheduler's do not."""
+"""The start of Karpenter's messages, but not of kube-scheduler's."""
 OF_OPERATOR = ("worker", "ps", "heter")
 """Components of a PaddleJob's pods."""
 
@@ -34,19 +34,19 @@ class PodState:
     name: str
     component: str
     rank: int | None
-    """Trainer id, or index among the data job's pods; None where the pod has none."""
+    """Trainer id, or index among the data job's pods; None if the pod has none."""
     phase: str
-    """waiting, starting, running, done or failed."""
+    """waiting, starting, running, ending, done or failed."""
     reason: str
-    """Why it waits or failed; empty where there is nothing to say."""
+    """Why it waits or failed; empty if there is nothing to say."""
     node: str
     code: int | None
     """Exit code of an ended container."""
     created: str
     message: str = ""
-    """The last line of what its container said of its end."""
+    """The last line of its container's termination message."""
     restarts: int = 0
-    """How often its containers were started again in place."""
+    """How often its containers were restarted in place."""
 
     @property
     def failure(self) -> str:
@@ -60,7 +60,7 @@ class PodState:
 
 
 def pod_state(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) -> PodState:
-    """A pod in words; `events` are those of this pod, where they are known."""
+    """Puts a pod into words; `events` are those of this pod, if they are known."""
     metadata, containers = pod["metadata"], _containers(pod)
     phase, reason, code = _phase(pod, list(events))
     rank = metadata.get("annotations", {}).get(INDEX) or label(pod, INDEX)
@@ -81,7 +81,7 @@ def pod_state(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) 
 
 
 def pod_states(pods: Iterable[Object], events: Mapping[str, list[Object]] | None = None) -> list[PodState]:
-    """All pods in words, in order of component, rank and age; `events` by the pods' names.
+    """Puts all pods into words, in order of component, rank and age; `events` by the pods' names.
 
     Trainers that find each other by the pod list are ranked by their addresses, once all of them have one.
     """
@@ -101,7 +101,7 @@ def pod_states(pods: Iterable[Object], events: Mapping[str, list[Object]] | None
 
 
 def culprit(pods: Iterable[PodState]) -> PodState | None:
-    """Of the failed pods the newest that tells why: by a message, and of its own program before those that ended with it."""
+    """Returns the failed pod that best tells why: one with a message, which failed on its own and not with others; the newest."""
 
     def tells(pod: PodState) -> tuple[bool, bool, bool, str]:
         failed = pod.code not in (None, ExitCode.TERMINATED)
@@ -113,20 +113,20 @@ def culprit(pods: Iterable[PodState]) -> PodState | None:
 def states(
     cluster: Cluster, namespace: str, pods: Iterable[Object], jobs: Iterable[Object] = ()
 ) -> tuple[list[PodState], dict[str, str]]:
-    """The pods in words, and why the pods of a Job are refused, by the Job's name; asks for events where either needs them."""
+    """Returns the pods in words and, by a Job's name, why its pods are refused; asks for events only if either needs them."""
     pods = list(pods)
     lacking = {job["metadata"]["name"]: job for job in jobs if job.get("kind") != "PaddleJob" and _lacks(job, pods)}
     events: dict[str, list[Object]] = {}
     pending = [pod for pod in pods if pod.get("status", {}).get("phase") in (None, "Pending")]
     asked = ["type=Warning"] if lacking or pending else []
-    # Karpenter's word of the node that it makes is no warning.
+    # Karpenter's event about the node that it makes is not a warning.
     asked += ["reason=Nominated"] if any(condition(pod, "PodScheduled", "False") for pod in pending) else []
     for fields in asked:
         for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields=fields):
             events.setdefault(event.get("involvedObject", {}).get("name", ""), []).append(event)
     refused = {}
     for name in lacking:
-        # A refusal from before the newest pod is over.
+        # A refusal that is older than the newest pod no longer holds.
         since = max((created(pod) for pod in pods if label(pod, JOB_NAME) == name), default="")
         said = [one for one in events.get(name, ()) if one.get("reason") == "FailedCreate" and _when(one) >= since]
         if said:
@@ -148,7 +148,7 @@ def _when(event: Mapping[str, Any]) -> str:
 
 
 def refusal(message: str) -> str:
-    """The API server's refusal, and what to do about it."""
+    """Returns the API server's refusal in words, and what to do about it."""
     text = message.removeprefix("Error creating: ")
     return reasons.first("refused", text, f"its pods cannot be made: {short(text)}")
 
@@ -160,7 +160,7 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
         return "done", "", 0
     if phase == "Failed":
         return ("failed", *_failure(pod, containers))
-    # The node controller alone takes Ready from a pod whose containers are: the kubelet sets both.
+    # Only the node controller clears Ready of a pod whose containers are ready: the kubelet sets both.
     lost = phase == "Running" and condition(pod, "Ready", "False") and condition(pod, "ContainersReady")
     silent = f"node {spec.get('nodeName')} does not answer: Kubernetes replaces the pod some minutes later" if lost else ""
     if pod["metadata"].get("deletionTimestamp"):
@@ -204,7 +204,7 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
 
 
 def resources_of(pod: Mapping[str, Any]) -> str:
-    """The setting of job.yaml that says what the pod asks for."""
+    """Returns the job.yaml setting for the pod's resource requests."""
     return "data_resources" if component(pod) == "data" else "resources"
 
 
@@ -227,7 +227,7 @@ def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _ended(containers: Iterable[Mapping[str, Any]], when: str = "state") -> Mapping[str, Any]:
-    """How the first container ended that failed; empty: none did."""
+    """Returns how the first failed container ended; empty if none failed."""
     ends = [(container.get(when) or {}).get("terminated") or {} for container in containers]
     return next((end for end in ends if end.get("exitCode")), {})
 
@@ -251,6 +251,6 @@ def _why(ended: Mapping[str, Any], resources: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line that says something; a traceback's last line is its reason."""
+    """Returns the last line that is not blank; a traceback's last line is its reason."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return short(lines[-1]) if lines else ""

@@ -1,4 +1,4 @@
-"""What Kubernetes says of what goes wrong, in plain words: the rules of reasons.yaml."""
+"""Puts Kubernetes' messages about faults into plain words, by the rules of reasons.yaml."""
 
 import re
 from functools import cache
@@ -8,7 +8,7 @@ import yaml
 
 
 def every(kind: str, message: str, **facts: str) -> list[str]:
-    """What each rule of that kind says of a message, once for each thing that it finds there."""
+    """Returns the sentences of a kind's rules for a message, one for each distinct thing that a rule finds in it."""
     found = [
         sentence.format(*map(short, match.groups("")), **facts)
         for rule, sentence in _rules()[kind].items()
@@ -18,7 +18,7 @@ def every(kind: str, message: str, **facts: str) -> list[str]:
 
 
 def first(kind: str, message: str, otherwise: str, **facts: str) -> str:
-    """What the first rule that fits says."""
+    """Returns the sentence of the first rule that fits, or `otherwise`."""
     return next(iter(every(kind, message, **facts)), otherwise)
 
 
@@ -29,6 +29,6 @@ def _rules() -> dict[str, dict[str, str]]:
 
 
 def short(text: str, width: int = 240) -> str:
-    """One line of at most that width, without what would move the cursor: a program may have written it."""
+    """Returns one line of at most `width`, without what would move the cursor: a program may have written the text."""
     flat = "".join(filter(str.isprintable, " ".join(text.split())))
     return flat if len(flat) <= width else flat[: width - 1] + "…"

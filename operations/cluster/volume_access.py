@@ -1,7 +1,7 @@
-"""A job's folder on the shared volume, from anywhere, without SSH: the inspection pod mounts it, the API server passes it on.
+"""A job's folder on the shared volume, from anywhere, without SSH: the inspection pod mounts it, the API server proxies it.
 
-The pod runs the job's image as the job's user, mounts that folder alone, is deleted in the end, and ends by itself should this
-program be killed. Where the cluster has forgotten the job, its job file describes the volume.
+The pod runs the job's image as the job's user, mounts only that folder, is deleted at the end, and exits on its own if this
+program is killed. If the cluster has forgotten the job, its job file describes the volume.
 """
 
 import copy
@@ -26,26 +26,26 @@ from operations.jobs.submission import Submission
 
 PORT = 8080
 READY = 300.0
-"""Seconds until the pod has to answer; pulling the image is part of it."""
+"""Seconds within which the pod has to answer, including the image pull."""
 BLOCK = 4 << 20
-"""Bytes of one request."""
+"""Bytes per request."""
 VOLUME = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
-"""What has to be there for a pod that mounts the volume."""
+"""The kinds of objects that a pod needs to mount the volume."""
 
 
 class Missing(BadInput, FileNotFoundError):
-    """There is no such file on the volume."""
+    """The volume has no such file."""
 
 
 class VolumeAccess:
-    """What volume_server.Folder has, of the folder that an inspection pod serves."""
+    """The methods of volume_server.Folder, for the folder that an inspection pod serves."""
 
     def __init__(self, cluster: Cluster, job: str, namespace: str) -> None:
         self._cluster, self._job = cluster, job
         self.pod, self.token = f"{job[:40]}-volume-{secrets.token_hex(4)}", secrets.token_urlsafe(24)
         self.path = f"{pods(namespace)}/{self.pod}"
         self.where = f"{cluster.server} {namespace}/{job}"
-        """Whose folder it is, among all clusters'."""
+        """Identifies the folder's job across all clusters."""
 
     def files(self, path: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.ask("files", path))
@@ -72,8 +72,8 @@ class VolumeAccess:
         return str(json.loads(self.ask("set_aside", path)))
 
     def ask(self, action: str, path: str, body: bytes = b"", tries: int = TRIES, **numbers: int) -> bytes:
-        """An answer of the pod's program. Raises Missing, and Failed for what the file system refuses."""
-        # An address with a `?` in it: the API server passes the query on.
+        """Returns an answer of the pod's program. Raises Missing, or Failed if the file system refuses."""
+        # The address has a `?` in it: the API server passes the query on.
         place = f"{self.path}:{PORT}/proxy/{self.token}/{action}?{urlencode({'path': path, **numbers})}"
         headers = {"Content-Type": "application/octet-stream"}
         try:
@@ -90,9 +90,9 @@ class VolumeAccess:
 def mounted(
     cluster: Cluster, job: str, namespace: str, *, write: bool, described: Submission | Path | None = None
 ) -> Iterator[VolumeAccess]:
-    """The job's folder on the volume.
+    """Gives access to the job's folder on the volume.
 
-    `described`: a submission, or its job file (default: job.yaml), which describes the volume of a forgotten job.
+    `described`: a submission, or its job file (default: job.yaml), that describes the volume of a forgotten job.
     """
     access, its = VolumeAccess(cluster, job, namespace), _template(cluster, job, namespace)
     try:
@@ -124,7 +124,7 @@ def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None
             raise Failed(f"the inspection pod {access.pod} was deleted")
         (state,), _ = states(cluster, namespace, [pod])
         if state.phase == "running":
-            with suppress(Unreachable):  # It runs, and may not listen yet.
+            with suppress(Unreachable):  # The pod runs, and may not listen yet.
                 access.ask("files", DATA_MANIFEST, tries=1)
                 return
         if state.phase in ("failed", "done"):
@@ -138,7 +138,7 @@ def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None
 
 
 def _read(job: str, namespace: str, file: Path) -> Submission:
-    """Of a job that the cluster has forgotten. Raises BadInput where the file is missing, or is another job's."""
+    """Loads a job that the cluster has forgotten. Raises BadInput if the file is missing, or is another job's."""
     gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more"
     if not file.is_file():
         raise BadInput(f"{gone}, and there is no job.yaml here that describes its volume: name its job file instead")
@@ -151,13 +151,13 @@ def _read(job: str, namespace: str, file: Path) -> Submission:
 
 
 def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
-    """The pod template of the job's newest Job or PaddleJob on the cluster; None where none is left."""
+    """Returns the pod template of the job's newest Job or PaddleJob on the cluster; None if none is left."""
     found = [run for run in runs(cluster, namespace, selector(job)) if component(run) != "reader"]
     return template(max(found, key=created)) if found else None
 
 
 def inspection_pod(its: Object, job: str, name: str, token: str, write: bool) -> Object:
-    """The job's own pod, with our program instead of its own, and only its volume."""
+    """Returns the job's own pod, with our program instead of its own, and only its volume."""
     spec = copy.deepcopy(its["spec"])
     original = spec["containers"][0]
     mount = next((m for m in original.get("volumeMounts", ()) if m["name"] == "job"), None)
@@ -175,7 +175,7 @@ def inspection_pod(its: Object, job: str, name: str, token: str, write: bool) ->
         "args": [mount["mountPath"], token, str(PORT)],
         "volumeMounts": [{**mount, "readOnly": not write}],
     }
-    # The job's folder may have to be made here as well; where the data job's source lies does not matter to this pod.
+    # This pod, too, may have to make the job's folder; where the data job's source is does not matter to it.
     makers = [
         {**maker, "args": maker["args"][:1], "resources": container["resources"]}
         for maker in spec.get("initContainers", ())

@@ -1,12 +1,12 @@
-"""What runs in the inspection pod: a job's folder on the volume, by HTTP, for one client that knows the token.
+"""The inspection pod's program: serves a job's folder on the volume over HTTP to one client that knows the token.
 
-Nothing outside the folder can be named; a file that is sent appears whole or not at all; what is sent twice does as once; the
-pod ends by itself when nobody asks for two minutes. It goes to the pod as text: the standard library of Python 3.9 alone.
+No request can name anything outside the folder; an uploaded file appears whole or not at all; requests are idempotent; the
+pod exits on its own after two minutes without a request. The pod gets this as text: only Python 3.9's standard library.
 
-    GET  /<token>/files?path=output      [{"name", "bytes", "time"}], all below it, but for links to folders
-    PUT  /<token>/write?path=&offset=    the body: bytes of a file to be
+    GET  /<token>/files?path=output      [{"name", "bytes", "time"}] of all files below it, except links to folders
+    PUT  /<token>/write?path=&offset=    the body: bytes of the new file
 
-and so on: each method of `Folder` is asked for by its name, with its arguments as the query.
+and so on: a request names a method of `Folder`, with the method's arguments as the query.
 """
 
 import errno
@@ -27,34 +27,34 @@ from urllib.parse import parse_qsl, urlsplit
 
 IDLE = 120.0
 LARGEST, TOGETHER = 4 << 20, 64 << 20
-"""Bytes of a rank's metrics that are read, and of all ranks' that are sent."""
+"""Bytes to read of a rank's metrics, and to send of all ranks'."""
 WINDOW = 16
-"""Blocks that one request sums: with the client's, some tenths of a second of work."""
+"""Blocks whose checksums one request gets: with the client's own, some tenths of a second of work."""
 METHODS = {"files": "GET", "steps": "GET", "read": "GET", "sums": "GET", "write": "PUT", "commit": "POST", "set_aside": "POST"}
-"""What can be asked of a folder, and by which HTTP method: who may only get may only look."""
+"""The requests for a folder and their HTTP methods: a client that may only GET may only read."""
 
 
 def inside(root: Path, path: str) -> Path:
-    """What a name means in a folder; raises FileNotFoundError where it leads out of it."""
-    found = Path(os.path.realpath(root / path))  # In a circle too, where resolve() raises.
+    """Resolves a name in a folder. Raises FileNotFoundError if it leads out of the folder."""
+    found = Path(os.path.realpath(root / path))  # Also for circular links, where resolve() raises.
     if not found.is_relative_to(os.path.realpath(root)):
         raise FileNotFoundError(errno.ENOENT, "outside of the job's folder", path)
     return found
 
 
 class Folder:
-    """A job's folder. Every path is below it; what is not there is a FileNotFoundError."""
+    """A job's folder. Every path is below it; a missing file raises FileNotFoundError."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @property
     def where(self) -> str:
-        """Which folder it is."""
+        """Identifies the folder."""
         return str(self.root)
 
     def files(self, path: str) -> list[dict[str, Any]]:
-        """Each file below a folder, but for links to folders: name, bytes, time; none where there is no such folder."""
+        """Returns each file below a folder, except links to folders: name, bytes, time; none if there is no such folder."""
         found, top = [], inside(self.root, path)
         for folder, _, names in os.walk(top):
             for name in names:
@@ -67,9 +67,9 @@ class Folder:
         return sorted(found, key=lambda entry: str(entry["name"]))
 
     def steps(self, path: str, most: int) -> dict[str, Any]:
-        """Below a folder: lines of the ranks' metrics, about `most` in all, and the event files, as `files` tells them.
+        """Returns lines of the ranks' metrics below a folder, about `most` in all, and the event files, as `files` lists them.
 
-        Of a long file it is every N-th line, the last, and each that ends an attempt, which a line begins with.
+        A long file is reduced to every N-th line, the last, and each that ends an attempt; a line begins with its attempt.
         """
         top = inside(self.root, path)
         files = sorted(file for file in top.glob("node_*/*") if re.fullmatch(r"steps-[0-9]+\.jsonl", file.name))
@@ -87,20 +87,20 @@ class Folder:
             )
             kept = [n % apart == 0 or whose[n : n + 2] != [whose[n]] * 2 for n in range(len(lines))]
             chosen = list(itertools.compress(lines, kept))
-            while sum(map(len, chosen)) > 2 * room:  # No rank's own: each has few attempts, and short lines.
+            while sum(map(len, chosen)) > 2 * room:  # Not a rank's own file: each rank has few attempts, and short lines.
                 chosen = chosen[1::2]
             found[file.relative_to(top).as_posix()] = chosen
         return {"lines": found, "events": events}
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """Bytes of a file; a negative offset counts from its end, a negative size means all."""
+        """Returns bytes of a file; a negative offset counts from its end, a negative size means all."""
         file = inside(self.root, path)
         with _opened(file) as stream:
             stream.seek(offset if offset >= 0 else max(0, file.stat().st_size + offset))
             return stream.read(size)
 
     def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
-        """BLAKE2 of the next WINDOW blocks of a file, or of its part, up to `end`; an empty file is one empty block."""
+        """Returns BLAKE2 of the next WINDOW blocks of a file, or of its part, up to `end`; an empty file is one empty block."""
         file = inside(self.root, path)
         with _opened(_part(file) if part else file) as stream:
             stream.seek(offset)
@@ -109,7 +109,7 @@ class Folder:
             return found if found or offset else [hashlib.blake2b().hexdigest()]
 
     def write(self, path: str, body: bytes, offset: int) -> None:
-        """Into a part beside the file to be, whose gaps are filled by later requests."""
+        """Writes into a part file beside the final file; later requests fill its gaps."""
         part = _part(self._below(path))
         part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("r+b" if part.exists() else "wb") as stream:
@@ -117,7 +117,7 @@ class Folder:
             stream.write(body)
 
     def commit(self, path: str, size: int) -> None:
-        """Makes the part the file. Twice, where the answer got lost: then the file is there, and its part is not."""
+        """Turns the part into the file. A repeated request, after a lost answer, finds the file and no part."""
         file = self._below(path)
         part = _part(file)
         if part.exists() or not file.is_file() or file.stat().st_size != size:
@@ -127,7 +127,7 @@ class Folder:
             part.replace(file)
 
     def set_aside(self, path: str) -> str:
-        """Renames a folder out of the way; returns its new name, also when asked twice, where the answer got lost."""
+        """Renames a folder out of the way; returns its new name, also to a repeated request after a lost answer."""
         folder, number = self._below(path), 1
         while (target := folder.with_name(f"{folder.name}.set-aside-{number}")).exists():
             number += 1
@@ -137,14 +137,14 @@ class Folder:
         return target.name
 
     def _below(self, path: str) -> Path:
-        """What a name means that is not the folder itself."""
+        """Resolves a name that may not be the folder itself."""
         if (found := inside(self.root, path)) == Path(os.path.realpath(self.root)):
             raise FileNotFoundError(errno.ENOENT, "the job's folder itself", path)
         return found
 
 
 def _opened(file: Path) -> IO[bytes]:
-    """To read it; raises FileNotFoundError for what is no file, such as a pipe, on which a reader would wait."""
+    """Opens a file to read it. Raises FileNotFoundError for anything else, such as a pipe, on which a reader would wait."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
@@ -157,14 +157,14 @@ def _part(path: Path) -> Path:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Handles one request."""
 
     folder: Folder
     token: str
     asked = time.monotonic()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Silence: the address of each request holds the token."""
+        """Logs nothing: the address of each request holds the token."""
 
     def do_GET(self) -> None:
         Handler.asked = time.monotonic()
@@ -179,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
             found = getattr(self.folder, action)(**arguments)
             code, answer = 200, found if isinstance(found, bytes) else json.dumps(found).encode()
         except OSError as error:
-            # Not a 5xx: asking again does not help.
+            # Not a 5xx: a retry does not help.
             code = 404 if isinstance(error, FileNotFoundError) else 409
             answer = f"{error.strerror}: {error.filename}".encode()
         self.send_response(code)

@@ -1,7 +1,7 @@
-"""A program or data on its way to a job's folder on the volume, and a saved pass on its way home.
+"""Uploads a program or data to a job's folder on the volume, and downloads a saved pass.
 
-Only blocks that differ travel, found out by sums and not by reading them: an interrupted transfer continues, and what lies
-there already is not sent again. Each file appears whole or not at all, with the content that it has at its source.
+Transfers only blocks that differ, and compares their checksums instead of reading them: an interrupted transfer continues, and
+what is there already is not sent again. Each file appears whole or not at all, with the content of its source.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from operations.jobs.backend import Volume
 
 
 def upload(volume: Volume, files: Sequence[tuple[Path, str]], folder: str, progress: Callable[[int], None]) -> int:
-    """Brings each file to its name below `folder`, empty for the job's own; returns how many had to be sent."""
+    """Uploads each file to its name below `folder`, empty for the job's own; returns how many had to be sent."""
     there = {entry["name"]: int(entry["bytes"]) for entry in volume.files(folder)}
     stop = Event()
 
@@ -44,20 +44,20 @@ def upload(volume: Volume, files: Sequence[tuple[Path, str]], folder: str, progr
         volume.commit(path, size)
         return True
 
-    # What is under way ends at its next block.
+    # Transfers under way stop at their next block.
     return side_by_side(put, files, stop.set)
 
 
 def _blocks(volume: Volume, path: str, stream: BinaryIO, size: int, part: bool = False) -> Iterator[tuple[int, bytes, str]]:
-    """Of each block of a file here, one at least: its offset, its bytes, and the sum of the volume's; empty: it has none.
+    """Yields for each block of a local file, at least one: offset, bytes, and the volume's checksum, empty if it has none.
 
-    `part`: of what has been sent of the file.
+    `part`: compare with what has been sent of the file.
     """
     theirs: list[str] = []
     for number, offset in enumerate(range(0, max(size, 1), BLOCK)):
         if number % WINDOW == 0:
             try:
-                # A log that grows meanwhile is what it was when it was listed.
+                # A log that grows meanwhile counts as it was when it was listed.
                 theirs = volume.sums(path, offset, size, BLOCK, part=part)
             except FileNotFoundError:
                 theirs = []
@@ -70,7 +70,7 @@ def _sum(block: bytes) -> str:
 
 
 def _same(volume: Volume, path: str, file: Path) -> bool:
-    """Whether a file of the same size has the content of the one here."""
+    """Returns whether a file of the same size on the volume has the local file's content."""
     with file.open("rb") as stream:
         return all(theirs == _sum(block) for _, block, theirs in _blocks(volume, path, stream, file.stat().st_size))
 
@@ -78,9 +78,9 @@ def _same(volume: Volume, path: str, file: Path) -> bool:
 def download(
     volume: Volume, folder: str, files: list[dict[str, Any]], target: Path, progress: Callable[[int], None], *, sealed: bool
 ) -> None:
-    """Fetches `files` (name, bytes) of `folder` on the volume to `target`; raises Failed where one is not what it has to be.
+    """Fetches `files` (name, bytes) of `folder` on the volume to `target`. Raises Failed if one is not what it has to be.
 
-    `sealed`: the folder has a record of its files, with which they are compared in the end.
+    `sealed`: the folder has a record of its files, with which they are compared at the end.
     """
     for entry in sorted(files, key=lambda entry: entry["name"] == saved.DONE):
         name, size = str(entry["name"]), int(entry["bytes"])
@@ -89,7 +89,7 @@ def download(
             raise Failed(f"{folder} holds a file named {name}, which leads out of it: nothing of it is kept")
         place.parent.mkdir(parents=True, exist_ok=True)
         path = f"{folder}/{name}"
-        # What lies here may be another run's, whatever its size.
+        # A file that is here may be another run's, whatever its size.
         if place.is_file() and place.stat().st_size == size and _same(volume, path, place):
             progress(size)
             continue
@@ -100,7 +100,7 @@ def download(
         if sealed:
             saved.verify(target)
     except saved.DamagedPass as error:
-        # What is wrong must not be taken for done.
+        # A damaged pass must not be taken for a complete one.
         (target / saved.DONE).unlink(missing_ok=True)
         raise Failed(error.sentence) from None
 

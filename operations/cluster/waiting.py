@@ -1,7 +1,7 @@
-"""Waiting for a job's end, while lines tell what happens; the wait never ends the job.
+"""Waits for a job's end, and reports meanwhile what happens; the wait never ends the job.
 
-The job is polled every two seconds (ten for a thousand pods): no watch can be cut, or forget what it missed. A server
-that is away for minutes is waited for. A hundred pods that wait for the same reason are one line; nothing is said twice.
+The job is polled every two seconds (ten for a thousand pods): a watch could be cut off, or forget what it missed. The wait
+outlasts a server's outage of minutes. A hundred pods that wait for the same reason make one line; nothing is said twice.
 """
 
 import time
@@ -15,18 +15,18 @@ from operations.jobs.job_objects import seconds_old
 from operations.jobs.job_view import JobView, look
 
 GLANCE, PODS_A_SECOND = 2.0, 100
-"""Seconds between two looks, more for a job of more than 200 pods: the API server lists so many of them a second."""
+"""Seconds between two polls (longer above 200 pods), and the number of pods that the API server lists per second."""
 
 
 class Follower:
-    """Looks at a job again and again, and tells what is new."""
+    """Polls a job, and reports what is new."""
 
     def __init__(self, cluster: Cluster, name: str, namespace: str) -> None:
         self.cluster, self.name, self.namespace = cluster, name, namespace
         self._told: dict[str, tuple[str, str]] = {}
 
     def looks(self) -> Iterator[JobView]:
-        """The job every two seconds, until it, or its training, is there no more. Raises what waiting does not mend."""
+        """Yields the job every two seconds until it, or its training, is gone. Raises errors that waiting does not fix."""
         outage, began, seen = Outage(self.cluster), False, None
         while True:
             try:
@@ -34,7 +34,7 @@ class Follower:
             except Exception as error:
                 outage.wait(error)
                 if seen is not None:
-                    yield seen  # Who waits has a deadline of his own.
+                    yield seen  # The caller has its own deadline.
                 continue
             outage.over()
             split = seen.data is not None and not seen.data.ended
@@ -45,9 +45,9 @@ class Follower:
             time.sleep(max(GLANCE, len(seen.pods) / PODS_A_SECOND))
 
     def until(self, enough: Callable[[JobView], bool], seconds: float | None = None) -> JobView:
-        """Follows a job that is there until `enough` or until `seconds` are over, and returns its last view.
+        """Follows an existing job until `enough` holds or `seconds` are over, and returns its last view.
 
-        Raises Failed when somebody deletes or cancels it.
+        Raises Failed if somebody deletes or cancels it.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         for seen in self.looks():
@@ -57,7 +57,7 @@ class Follower:
         raise Failed(f"job {self.name} was deleted while it was waited for")
 
     def tell(self, view: JobView, only_what_waits: bool = False) -> None:
-        """Says what changed since the last call; beside logs, which tell the rest themselves, `only_what_waits`."""
+        """Reports what changed since the last call; `only_what_waits` is for use beside logs, which show the rest themselves."""
         new = []
         for pod in view.pods:
             if pod.component == "reader" or (only_what_waits and pod.phase != "waiting"):
@@ -78,7 +78,7 @@ class Follower:
 
 
 def lines(states: Iterable[PodState]) -> list[str]:
-    """One line for all pods of the same state: `trainer 0-2 waiting: no node can take it`."""
+    """Returns one line for all pods of the same state: `trainer 0-2 waiting: no node can take it`."""
 
     def same(state: PodState) -> tuple[str, str, str]:
         return (state.component, state.phase, state.reason)
@@ -91,26 +91,26 @@ def lines(states: Iterable[PodState]) -> list[str]:
 
 
 def spans(ranks: Iterable[int]) -> str:
-    """0, 1, 2, 5 as 0-2,5."""
-    # What follows one another is as far from its place in the list.
+    """Writes 0, 1, 2, 5 as 0-2,5."""
+    # Consecutive ranks are equally far from their places in the list.
     runs = [[rank for _, rank in run] for _, run in groupby(enumerate(sorted(set(ranks))), lambda pair: pair[1] - pair[0])]
     return ",".join("-".join(dict.fromkeys((str(run[0]), str(run[-1])))) for run in runs)
 
 
 def training_ended(job: JobView) -> bool:
-    """Whether the training, or the data job that it needs, has come to its end."""
+    """Returns whether the training has ended, or the data job that it needs has failed."""
     if job.training is not None:
         return job.training.ended
     return job.data is not None and job.data.phase == "failed"
 
 
 def data_ended(job: JobView) -> bool:
-    """Whether the data job has come to its end."""
+    """Returns whether the data job has ended."""
     return job.data is not None and job.data.ended
 
 
 def settled(job: JobView) -> bool:
-    """Whether every pod runs or a reason is known why it does not."""
+    """Returns whether every pod runs, or the reason why it does not is known."""
     training = job.training
     if training_ended(job) or (training is not None and training.phase == "waiting" and training.reason):
         return True
@@ -121,7 +121,7 @@ def settled(job: JobView) -> bool:
 
 
 def verdict(found: JobView) -> str:
-    """How it ended, in one sentence; raises JobFailed with it where it failed."""
+    """Returns in one sentence how the job ended. Raises JobFailed with that sentence if it failed."""
     job = found.training or found.data
     if job is None:
         raise Failed(f"job {found.name} is not there")
