@@ -1,4 +1,4 @@
-"""Training jobs from Python, by the functions that the command `paddle-aws` calls.
+"""Training jobs from Python, with the functions that the command `paddle-aws` calls.
 
     import paddle_aws
 
@@ -6,7 +6,7 @@
     run.wait()
     print(run.results()[-1].loss, run.model("model"))
 
-Everything raises an `Error`; what happens meanwhile is logged to the logger `paddle_aws`.
+Every failure raises an `Error`; progress messages go to the logger `paddle_aws`.
 """
 
 from operations.cluster.pod_words import PodState

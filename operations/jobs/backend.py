@@ -1,6 +1,6 @@
-"""Where a job ran, for the commands that look at it: on a cluster, or in the rehearsal that this folder's `.rehearsal` keeps.
+"""Where a job ran, for the commands that inspect it: on a cluster, or in the rehearsal that this folder's `.rehearsal` holds.
 
-Without a word from the user the rehearsal is taken if it ran last in this folder, and the command says so.
+By default the rehearsal is taken if it ran last in this folder, and the command says so.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ OfRehearsal = Annotated[
 
 
 Backend: TypeAlias = "Run | RehearsalBackend"
-"""One job, where it ran: how it is, what its pods wrote, its folder, and how good its newest pass is."""
+"""One job, where it ran: its status, its pods' logs, its folder, and the evaluation of its newest pass."""
 Volume: TypeAlias = "VolumeAccess | Folder"
-"""A job's folder, to be read."""
+"""A job's folder."""
 
 
 def backend(argument: str, namespace: str | None, context: str | None, rehearsal: bool | None) -> Backend:
-    """Of a command's JOB and options. Raises BadInput."""
+    """Returns the backend for a command's JOB and options. Raises BadInput."""
     from operations.jobs import rehearsal_backend
 
     if rehearsal and (namespace or context):

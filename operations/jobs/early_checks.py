@@ -1,4 +1,4 @@
-"""What can be known to be wrong with a job before anything is deployed, uploaded or sent: its local data, its nodes."""
+"""Finds a job's faults before anything is deployed, uploaded or sent: in its local data and its nodes."""
 
 import io
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from settings.addresses import without_secrets
 from stacks.cluster_spec import ClusterSpec, most_vcpus
 
 HEAD = 1 << 20
-"""Bytes of the data that are looked at."""
+"""Bytes of the data to check."""
 
 
 def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> Path | None:
-    """The local data file, which can be read; None where the data job reads a place of its own.
+    """Returns the local data file, after checking it; None if the job has none, as its data job reads another place.
 
-    Raises BadInput. What is only doubtful about the first lines is said.
+    Raises BadInput. Reports what is merely doubtful about the first lines.
     """
     if job.data is None or job.local_file is None:
         return None
@@ -43,14 +43,14 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
     if b"\0" in head:
         raise BadInput(f"{named} and data.format is lines: its first records are no text; use files, or module:function")
     if job.command is None:
-        # The last line may be cut.
+        # The last line may be cut off.
         for doubt in doubts.of_lines(io.BytesIO(head[: head.rfind(b"\n") + 1]).readlines(), file.name):
             say(f"warning: {doubt}")
     return file
 
 
 def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
-    """Raises BadInput for a pod that no node of the cluster has room for, as far as the names of machine types tell."""
+    """Raises BadInput for a pod that fits on no node of the cluster, as far as the names of machine types tell."""
     types = [kind for group in cluster.nodes.values() for kind in group.instance_types]
     vcpus = [most_vcpus(kind) for kind in types]
     if cluster.cluster.existing or None in vcpus:
@@ -62,7 +62,7 @@ def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
 
 
 def check_deployed(job: TrainingJob, outputs_file: Path) -> None:
-    """`check_nodes` where the cluster is the one of cluster.yaml: it is deployed, or its file system is the job's."""
+    """Runs `check_nodes` if the cluster is cluster.yaml's: that one is deployed, or its file system is the job's."""
     cluster_file = outputs_file.with_name("cluster.yaml")
     if cluster_file.exists() and (job.volume.kind == "efs" or outputs_file.exists()):
         check_nodes(job, ClusterSpec.load(cluster_file))

@@ -15,7 +15,7 @@ DEFAULT = "job.yaml"
 
 
 def _here(incomplete: str) -> list[str]:
-    """For a shell's completion: the job files here and the jobs that they name. It asks no cluster: Tab has to be quick."""
+    """Completes in a shell the job files here and the jobs that they name. Asks no cluster: Tab has to be quick."""
     found: list[str] = []
     for path in sorted(Path().glob("*.y*ml")):
         text = path.read_text(errors="replace")
@@ -29,12 +29,12 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name,
 
 @dataclass(frozen=True)
 class Named:
-    """Which job is meant."""
+    """The job that the argument means."""
 
     name: str
     namespace: str
     file: Path | None
-    """The job file, where one was given."""
+    """The job file, if one was given."""
 
 
 def named(argument: str, namespace: str | None) -> Named:

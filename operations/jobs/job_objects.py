@@ -16,7 +16,7 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
 GROUPS = {"Pod": "/api/v1", "Job": "/apis/batch/v1", "PaddleJob": f"/apis/{PADDLE_JOB}"}
 SEEN = 10.0
-"""Seconds within which an operator or a scheduler has looked at what is new."""
+"""Seconds within which an operator or a scheduler looks at a new object."""
 
 Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
 
@@ -31,61 +31,61 @@ PADDLE_JOB_PHASES: dict[str, Phase] = {
 
 
 def collection(kind: str, namespace: str | None) -> str:
-    """Path of the Jobs, PaddleJobs or Pods of a namespace; None: of all."""
+    """Returns the path of the Jobs, PaddleJobs or Pods of a namespace; None: of all namespaces."""
     return f"{GROUPS[kind]}{f'/namespaces/{namespace}' if namespace else ''}/{kind.lower()}s"
 
 
 def pods(namespace: str | None) -> str:
-    """Path of the pods of a namespace; None: of all."""
+    """Returns the path of the pods of a namespace; None: of all namespaces."""
     return collection("Pod", namespace)
 
 
 def runs(cluster: Cluster, namespace: str | None, labels: str = PART_OF) -> list[Object]:
-    """The Jobs, and the PaddleJobs where their operator is installed, each with its kind, which a list leaves out."""
+    """Returns the Jobs, and the PaddleJobs if their operator is installed, each with its kind, which a list leaves out."""
     kinds = ("Job", "PaddleJob")
     return [{"kind": kind, **one} for kind in kinds for one in cluster.items(collection(kind, namespace), labels)]
 
 
 def path(run: Mapping[str, Any]) -> str:
-    """Where a Job or PaddleJob is."""
+    """Returns the path of a Job or PaddleJob."""
     return f"{collection(run['kind'], run['metadata']['namespace'])}/{run['metadata']['name']}"
 
 
 def selector(job: str) -> str:
-    """Labels of everything that belongs to one job."""
+    """Returns the label selector for everything that belongs to one job."""
     return f"{PART_OF},{INSTANCE}={job}"
 
 
 def label(document: Mapping[str, Any], name: str) -> str:
-    """The value of a label; empty where there is none."""
+    """Returns the value of a label; empty if there is none."""
     return str(document["metadata"].get("labels", {}).get(name, ""))
 
 
 def variable(spec: Mapping[str, Any], name: str) -> str:
-    """An environment variable of a pod's first container; empty where it is not set."""
+    """Returns an environment variable of a pod's first container; empty if it is not set."""
     environment = spec["containers"][0].get("env") or ()
     return next((str(one.get("value", "")) for one in environment if one["name"] == name), "")
 
 
 def template(run: Mapping[str, Any]) -> Object:
-    """What the pods look like that a Job, or a PaddleJob's workers, are made of."""
+    """Returns the pod template of a Job, or of a PaddleJob's workers."""
     found: Object = run["spec"].get("worker", run["spec"])["template"]
     return found
 
 
 def component(document: Mapping[str, Any]) -> str:
-    """data, trainer, worker, ps or reader; empty: a PaddleJob."""
+    """Returns data, trainer, worker, ps or reader; empty for a PaddleJob."""
     return label(document, COMPONENT)
 
 
 def newest(documents: Iterable[Object], of_component: str) -> Object | None:
-    """The Job of a component, or the PaddleJob, that was made last: an older one of the same name has ended."""
+    """Returns a component's Job, or the PaddleJob: the one that has not ended, else the one that was created last."""
     found = [document for document in documents if component(document) == of_component]
     return max(found, key=lambda document: (not ended(document), created(document)), default=None)
 
 
 def of_newest(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
-    """The pods without those of earlier runs, whose Jobs the cluster has not forgotten yet."""
+    """Leaves out the pods of earlier runs, whose Jobs the cluster has not forgotten yet."""
     known = list(jobs)
     last = [newest(known, of_component) for of_component in {component(job) for job in known}]
     earlier = {job["metadata"]["name"] for job in known if job not in last}
@@ -93,24 +93,24 @@ def of_newest(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
 
 
 def created(document: Mapping[str, Any]) -> str:
-    """When the object was made, as Kubernetes writes it."""
+    """Returns when the object was created, as Kubernetes writes it."""
     return str(document["metadata"].get("creationTimestamp") or "")
 
 
 def seconds_old(document: Mapping[str, Any]) -> float:
-    """Seconds since the object was made; 0 where it does not say."""
+    """Returns the seconds since the object was created; 0 if its creation time is unknown."""
     made = moment(created(document))
     return (datetime.now(UTC) - made).total_seconds() if made is not None else 0.0
 
 
 def condition(document: Mapping[str, Any], kind: str, status: str = "True") -> Mapping[str, Any] | None:
-    """A condition of that status; None where it has another, or is not told."""
+    """Returns the condition of that kind and status; None if it has another status or is missing."""
     conditions: list[Mapping[str, Any]] = document.get("status", {}).get("conditions") or []
     return next((one for one in conditions if (one.get("type"), one.get("status")) == (kind, status)), None)
 
 
 def ended(job: Mapping[str, Any]) -> bool:
-    """Whether a Job, or a PaddleJob, has come to its end."""
+    """Returns whether a Job or a PaddleJob has ended."""
     if job.get("kind") == "PaddleJob":
         return PADDLE_JOB_PHASES.get(job.get("status", {}).get("phase", "")) in ("done", "failed")
     return condition(job, "Complete") is not None or condition(job, "Failed") is not None
@@ -123,7 +123,7 @@ class JobState:
     object: str
     phase: Phase
     reason: str
-    """Why it failed or waits, as Kubernetes says; empty where there is nothing to say."""
+    """Why it failed or waits, in Kubernetes' words; empty if there is nothing to say."""
     wanted: int
     """Pods that have to succeed."""
     active: int
@@ -139,14 +139,14 @@ class JobState:
         return self.phase in ("done", "failed")
 
     def seconds(self, now: datetime) -> float | None:
-        """How long it has run, or ran."""
+        """Returns how long it has run, or ran."""
         return ((self.finished or now) - self.created).total_seconds() if self.created else None
 
 
 def state(job: Object, running: bool = False, refused: str = "") -> JobState:
-    """What a Job's conditions, or a PaddleJob's status, say; of a Job `running`: whether a pod of it does.
+    """Puts a Job's conditions, or a PaddleJob's status, into words; for a Job, `running` says whether one of its pods runs.
 
-    `refused`: why pods of it cannot be made.
+    `refused`: why its pods cannot be created.
     """
     spec, status = job.get("spec", {}), job.get("status", {})
     complete, failed = condition(job, "Complete"), condition(job, "Failed")
@@ -170,7 +170,7 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
         phase=phase,
         reason=reason,
         wanted=int(spec.get("replicas") or spec.get("completions") or spec.get("parallelism") or 1),
-        # A PaddleJob counts those that run.
+        # A PaddleJob counts its running pods.
         active=int(status.get("active") or status.get("running") or 0),
         succeeded=int(status.get("succeeded") or 0),
         failed=int(status.get("failed") or 0),
@@ -181,5 +181,5 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
 
 
 def moment(text: object) -> datetime | None:
-    """A time as Kubernetes writes it."""
+    """Parses a time as Kubernetes writes it; None if there is none."""
     return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) and text else None

@@ -1,4 +1,4 @@
-"""One job as it is now: its data job, its training, its pods, and the one word for all of it."""
+"""One job as it is now: its data job, its training, its pods, and one word for the whole."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -24,23 +24,23 @@ class JobView:
     training: JobState | None
     pods: tuple[PodState, ...]
     progress: TrainingProgress | None = None
-    """How far the training is; None also where nobody asked."""
+    """How far the training is; None also if nobody asked."""
     goodput: Goodput | None = None
 
     @property
     def gone(self) -> bool:
-        """Whether no object of it is there."""
+        """Whether neither its data job nor its training exists."""
         return self.data is None and self.training is None
 
     @property
     def lost(self) -> int:
-        """How often the training has lost a pod so far: replaced, or restarted in place."""
+        """How often the training has lost a pod so far, replaced or restarted in place."""
         replaced = self.training.failed if self.training is not None else 0
         return replaced + sum(pod.restarts for pod in self.pods if pod.component != "data")
 
     @property
     def phase(self) -> str:
-        """One word: splitting while only the data job is there, else the training's own phase."""
+        """One word: the training's own phase or, while only the data job exists, splitting, split or failed."""
         if self.training is not None:
             return self.training.phase
         if self.data is not None:
@@ -49,7 +49,7 @@ class JobView:
 
     @property
     def reason(self) -> str:
-        """Why it failed or waits: the Job's own word and one pod's."""
+        """Why it failed or waits: the Job's own reason and one pod's."""
         job = self.training or self.data
         of_job = job.reason if job is not None else ""
         of_pod = ""
@@ -63,13 +63,13 @@ class JobView:
 
     @property
     def failure(self) -> str:
-        """Which pod failed, on which node, and what it said last; empty: no pod of what failed is there."""
+        """Which pod failed, on which node, and what it said last; empty if no failed pod is left."""
         of_data = self.training is None
         pod = culprit(pod for pod in self.pods if (pod.component == "data") == of_data and pod.component != "reader")
         return pod.failure if pod is not None else ""
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`: the keys are part of what `paddle-aws` promises."""
+        """Returns the document of `--json`, whose keys are part of what `paddle-aws` promises."""
         return {
             "job": self.name,
             "namespace": self.namespace,
@@ -95,7 +95,7 @@ def _told(what: JobState | PodState | None) -> dict[str, Any] | None:
 
 
 def view(cluster: Cluster, name: str, namespace: str) -> JobView:
-    """The job as it is now, and how far its training is. Raises BadInput where the cluster has none of that name."""
+    """Returns the job as it is now, and how far its training is. Raises BadInput if the cluster has no job of that name."""
     seen = look(cluster, name, namespace)
     if seen.gone:
         raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those there are")
@@ -104,14 +104,14 @@ def view(cluster: Cluster, name: str, namespace: str) -> JobView:
 
 
 def look(cluster: Cluster, name: str, namespace: str) -> JobView:
-    """The job as it is now, `gone` where the cluster has none of that name."""
+    """Returns the job as it is now, `gone` if the cluster has no job of that name."""
     # In this order: a Job ends after its pods.
     found = runs(cluster, namespace, selector(name))
     its = of_newest(found, cluster.items(pods(namespace), selector(name)))
     try:
         return make(name, namespace, found, *states(cluster, namespace, its, found))
     except Unreachable:
-        # Events say why pods do not start: the next look asks again.
+        # Events say why pods do not start: the next poll asks again.
         return make(name, namespace, found, pod_states(its))
 
 
@@ -122,7 +122,7 @@ def make(
     its_pods: list[PodState],
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> JobView:
-    """From a job's Job and PaddleJob objects, its pods in words, and why a Job's pods cannot be made."""
+    """Makes a view of a job's Job and PaddleJob objects, its pods in words, and why a Job's pods cannot be created."""
 
     def of(part: str) -> JobState | None:
         if (job := newest(documents, part)) is None:

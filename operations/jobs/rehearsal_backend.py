@@ -1,6 +1,6 @@
-"""The job of the last rehearsal, as `.rehearsal` keeps it: its record, its volume and its logs, read inside that folder alone.
+"""The job of the last rehearsal, as `.rehearsal` holds it: its record, its volume and its logs, read only inside that folder.
 
-The rehearsal that writes all this is not imported: only `evaluate` starts it, in a process of its own.
+The rehearsal, which writes all this, is not imported: only `evaluate` starts it, in a separate process.
 """
 
 import subprocess
@@ -21,23 +21,23 @@ from operations.screen import age
 
 FOLDER = Path(".rehearsal")
 RECORD, LAST = "job.json", "last"
-"""What a rehearsal writes into its folder: its record, and a mark that nothing was submitted to a cluster since."""
+"""What a rehearsal writes into its folder: its record, and a marker that nothing has been submitted to a cluster since."""
 LOGS, VOLUME = "logs", "volume"
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a rehearsal leaves behind, beside its volume and logs."""
+    """What a rehearsal leaves behind besides its volume and logs."""
 
     view: JobView
     root: str
     """The job's folder below `volume`."""
     interpreter: str
-    """What is first on the pods' PATH."""
+    """The first entry of the pods' PATH."""
     ended: AwareDatetime
 
     def write(self, folder: Path) -> None:
-        """Into a rehearsal's folder."""
+        """Writes the record into a rehearsal's folder."""
         (folder / RECORD).write_bytes(_RECORD.dump_json(self, indent=1))
         (folder / LAST).touch()
 
@@ -46,18 +46,18 @@ _RECORD = TypeAdapter(Record)
 
 
 def ran_last() -> bool:
-    """Whether this folder's last run was a rehearsal."""
+    """Returns whether this folder's last run was a rehearsal."""
     return (FOLDER / LAST).exists()
 
 
 def submitted() -> None:
-    """A job went to a cluster: from now on commands mean that."""
+    """Call when a job went to a cluster: from now on commands mean that job."""
     with suppress(OSError):
         (FOLDER / LAST).unlink()
 
 
 class RehearsalBackend:
-    """See `Backend`."""
+    """The `Backend` of a rehearsal."""
 
     def __init__(self, folder: Path, record: Record) -> None:
         self._folder, self.record = folder, record
@@ -69,10 +69,10 @@ class RehearsalBackend:
         return age(self.record.ended)
 
     def status(self) -> JobView:
-        return load(self._folder).record.view  # It may go on.
+        return load(self._folder).record.view  # The rehearsal may still run.
 
     def logs(self, wanted: Wanted, tail: int | None) -> Iterator[Line]:
-        """One pod after the other: their lines carry no time."""
+        """Yields one pod's lines after another's, as the lines carry no time."""
         chosen = [pod for pod in self.record.view.pods if wanted.pod(pod)]
         if not chosen:
             raise BadInput(f"the rehearsal of {self.name} has no such pods: `paddle-aws status --rehearsal` lists those it had")
@@ -95,7 +95,7 @@ class RehearsalBackend:
 
 
 def load(folder: Path = FOLDER) -> RehearsalBackend:
-    """The last rehearsal, with its folder. Raises BadInput."""
+    """Loads the last rehearsal, with its folder. Raises BadInput."""
     file = folder / RECORD
     try:
         return RehearsalBackend(folder, _RECORD.validate_json(file.read_bytes()))

@@ -1,6 +1,6 @@
-"""A job's objects, ended and removed in an order that loses nothing: pods save and leave before what they use goes.
+"""Ends and removes a job's objects in an order that loses nothing: pods save and exit before what they use is removed.
 
-Only objects that carry this job's labels, in its namespace; data on the volume is never touched.
+Touches only objects with this job's labels, in its namespace, and never the data on the volume.
 """
 
 import time
@@ -20,21 +20,21 @@ NAMESPACED = (
     "/api/v1/namespaces/{}/configmaps",
     "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups",
 )
-"""What the charts make for one job, beside its Jobs, its claim and its volume; in the order of removal."""
+"""What the charts make for one job besides its Jobs, its claim and its volume, in the order of removal."""
 GONE = 60.0
-"""Seconds for what was deleted to leave; for a Job's pods after the grace period in which they save."""
+"""Seconds for a deleted object to disappear; for a Job's pods, after the grace period in which they save."""
 LOOK = 0.5
-"""Seconds between two looks at what is on its way out."""
+"""Seconds between two looks at an object that is being deleted."""
 
 
 def running(cluster: Cluster, name: str, namespace: str) -> dict[str, str]:
-    """The job's Jobs and PaddleJobs that have not ended: their paths by name."""
+    """Returns the paths, by name, of the job's Jobs and PaddleJobs that have not ended."""
     its = runs(cluster, namespace, selector(name))
     return {run["metadata"]["name"]: path(run) for run in its if not ended(run)}
 
 
 def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
-    """Deletes the Jobs that run, waits until their pods have left, and returns the Jobs' names."""
+    """Deletes the Jobs that run, waits until their pods are gone, and returns the Jobs' names."""
     its = running(cluster, name, namespace)
     if its:
         cluster.say(f"ending {', '.join(its)}: the pods get their time to save")
@@ -44,9 +44,9 @@ def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
 
 
 def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
-    """Deletes every object of the job and returns what it was, as kind/name.
+    """Deletes every object of the job and returns them as kind/name.
 
-    Claim and volume are waited for: on its way out a claim takes a new submission's changes, and then lets no pod start.
+    Waits for claim and volume: a claim that is being deleted takes a new submission's changes, and then lets no pod start.
     """
     gone = [path(run) for run in runs(cluster, namespace, selector(name))]
     for place in gone:
@@ -67,32 +67,32 @@ def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
 
 
 def _its(cluster: Cluster, collection: str, name: str) -> list[tuple[str, Object]]:
-    """The job's objects in a collection, by their paths."""
+    """Returns the job's objects in a collection, with their paths."""
     return [(f"{collection}/{one['metadata']['name']}", one) for one in cluster.items(collection, selector(name))]
 
 
 def _volumes(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Object]]:
-    """Volumes have no namespace: one of a job of the same name elsewhere is not ours."""
+    """Returns the job's volumes. They have no namespace: one of an equally named job in another namespace is not ours."""
     found = _its(cluster, "/api/v1/persistentvolumes", name)
     return [one for one in found if one[1].get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace]
 
 
 def remove(cluster: Cluster, place: str) -> None:
-    """Deletes an object and waits until it is gone, its pods before it. Says so where that takes its time."""
+    """Deletes an object and waits until it is gone, its pods before it. Says so if that takes long."""
     found = cluster.find(place)
     if found is None or not cluster.delete(place):
         return
     began, most, told = time.monotonic(), grace(found) + GONE, False
     while (found := cluster.find(place)) is not None:
         name, passed = "/".join(place.split("/")[-2:]), time.monotonic() - began
-        # Kubernetes' own finalizers wait for the pods; any other waits for the controller that put it there.
+        # Kubernetes' own finalizers wait for the pods; any other waits for the controller that set it.
         its = [one for one in found.get("metadata", {}).get("finalizers", ()) if "/" in one.removeprefix("kubernetes.io/")]
         waits = (
             f"{', '.join(its)} holds it: does its controller run?" if its else "a pod that belongs to it or uses it has not ended"
         )
         if passed > most:
             raise Failed(f"{name} is not gone after {most:.0f} s: {waits}; run this command again once it is gone")
-        # A controller that runs takes its finalizer off within the first look.
+        # A running controller removes its finalizer before the second look.
         if not told and passed > (LOOK if its else NOTICED):
             told = True
             cluster.say(f"{name} is not gone yet ({waits if its else 'its pods end'}): waiting up to {most:.0f} s")
@@ -100,7 +100,7 @@ def remove(cluster: Cluster, place: str) -> None:
 
 
 def grace(document: Object) -> float:
-    """Seconds that the pods of a Job or PaddleJob, or a pod, may take to save."""
+    """Returns the seconds that the pods of a Job or PaddleJob, or a pod, may take to save."""
     spec = document.get("spec", {})
     templates = [spec, *(role.get("template", {}).get("spec", {}) for role in (spec, spec.get("worker", {}), spec.get("ps", {})))]
     return float(max(template.get("terminationGracePeriodSeconds") or 0 for template in templates))

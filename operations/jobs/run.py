@@ -1,6 +1,6 @@
-"""A job on a cluster: submitted, found by its name, waited for, its results and its model fetched.
+"""A job on a cluster: submits it, finds it by its name, waits for it, and fetches its results and its model.
 
-Nothing here prints or exits: what happens meanwhile goes to `say`, and a failure that is no bug is an `OperationError`.
+Nothing here prints or exits: progress messages go to `say`, and a failure that is not a bug raises an `OperationError`.
 """
 
 import logging
@@ -34,10 +34,10 @@ log: Say = logging.getLogger("paddle_aws").info
 
 
 class Run:
-    """One job on one cluster; `submit` and `Run.find` make it."""
+    """One job on one cluster; `submit` and `Run.find` return it."""
 
     def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None) -> None:
-        """`file` describes the volume where the cluster has forgotten the job."""
+        """`file` describes the volume if the cluster has forgotten the job."""
         self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
         self.follower = Follower(cluster, name, namespace)
 
@@ -47,18 +47,18 @@ class Run:
     @classmethod
     @translated()
     def find(cls, job: str | Path = DEFAULT, *, namespace: str | None = None, context: str | None = None, say: Say = log) -> Self:
-        """The job of that name or job file. Asks no cluster yet."""
+        """Returns the job of that name or job file. Asks no cluster yet."""
         which = named(str(job), namespace)
         return cls(Cluster(context, say), which.name, which.namespace, which.file)
 
     @translated()
     def status(self) -> JobView:
-        """Its state, its pods, and how far its training is. Raises BadInput where the cluster has no such job."""
+        """Returns the job's state, its pods, and how far its training is. Raises BadInput if the cluster has no such job."""
         return view(self.cluster, self.name, self.namespace)
 
     @translated()
     def wait(self, timeout: float | None = None) -> JobView:
-        """Returns when the training has succeeded. Raises JobFailed, or TimedOut after `timeout` seconds, which ends no job."""
+        """Returns once the training has succeeded. Raises JobFailed, or TimedOut after `timeout` seconds, which ends no job."""
         # A mistyped name is refused at once.
         view(self.cluster, self.name, self.namespace)
         found = self.follower.until(waiting.training_ended, timeout)
@@ -69,7 +69,7 @@ class Run:
 
     @translated()
     def results(self) -> list[Pass]:
-        """Its passes that are through, by number: loss, records, seconds. Of programs on paddle_node.fleet."""
+        """Returns the finished passes in order of number: loss, records, seconds. For programs on paddle_node.fleet."""
         with self.volume() as volume:
             return results.metrics(volume, volume.files("output"))
 
@@ -81,20 +81,20 @@ class Run:
 
     @translated()
     def evaluate(self) -> Evaluation:
-        """Measures the newest complete pass on the held-out records, by a Job of one pod. Raises Failed."""
+        """Measures the newest complete pass on the held-out records, in a Job of one pod. Raises Failed."""
         return measure(self.cluster, self.name, self.namespace, self.volume())
 
     def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
-        """What the pods that are there have written."""
+        """Yields what the existing pods have written."""
         return log_stream.past(self.cluster, self.name, self.namespace, wanted, tail)
 
     @translated()
     def cancel(self) -> list[str]:
-        """Ends its pods, which save first; returns the objects that were ended. Data and passes stay on the volume."""
+        """Ends the job's pods, which save first; returns the objects that were ended. Data and passes stay on the volume."""
         return removal.end_running(self.cluster, self.name, self.namespace)
 
     def volume(self) -> AbstractContextManager[VolumeAccess]:
-        """Its folder on the volume, as a context manager."""
+        """Returns the job's folder on the volume, as a context manager."""
         return mounted(self.cluster, self.name, self.namespace, write=False, described=self.file)
 
 
@@ -107,16 +107,16 @@ def submit(
     image_file: str | Path = "image.json",
     say: Say = log,
 ) -> Run:
-    """Uploads what the job brings, splits its data, starts its training; returns when the training is on the cluster.
+    """Uploads the job's program and local data, splits the data, and starts the training; returns once that is on the cluster.
 
-    `outputs` and `image_file` are what `cdk deploy --outputs-file` and `make push` wrote, where the job needs them.
-    Raises BadInput for a job that cannot run, or runs already; Failed where the split fails; Unreachable.
+    `outputs` and `image_file` are the files that `cdk deploy --outputs-file` and `make push` wrote, if the job needs them.
+    Raises BadInput for a job that cannot run, or runs already; Failed if the split fails; Unreachable.
     """
     return send(Submission.load(Path(job_file), Path(outputs), Path(image_file)), context, say)
 
 
 def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
-    """Submits what was loaded; `no_try`: without a try of its program on a few records."""
+    """Submits a loaded job; `no_try` skips the trial of its program on a few records."""
     cluster = Cluster(context, say)
     submission.check(cluster)
     if not no_try:
@@ -129,7 +129,7 @@ def send(submission: Submission, context: str | None, say: Say, *, no_try: bool 
 
 
 def bring_program(cluster: Cluster, submission: Submission) -> None:
-    """Uploads the program's archive to the job's folder on the volume, where it does not lie there already."""
+    """Uploads the program's archive to the job's folder on the volume, unless it is there already."""
     job, archive = submission.job, submission.job.program.archive
     if archive is None:
         return
@@ -146,17 +146,17 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
 
 
 def split(submission: Submission, follower: Follower) -> None:
-    """Brings the data to the volume, and waits for it. Raises Failed when the split fails."""
+    """Splits the data onto the volume, and waits for the split. Raises Failed if it fails."""
     if submission.data_job is None:
         return
     job, cluster = submission.job, follower.cluster
     if submission.local_file is not None:
         from k8s_charts.kinds import data_job
 
-        # Not sent where the bucket holds this content.
+        # Sends nothing if the bucket holds this content.
         upload_files(client("s3"), submission.local_file, data_job.source(job, submission.deployed.outputs))
     submission.apply(cluster, submission.preparation())
-    # Only the data job knows whether its source has changed: it runs again, and ends at once where it has not.
+    # Only the data job knows whether its source has changed: it runs again, and ends at once if the source has not changed.
     submission.forget(cluster, data=True)
     cluster.apply(submission.data_job)
     found = follower.until(waiting.data_ended)

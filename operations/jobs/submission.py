@@ -1,6 +1,6 @@
-"""A job's documents on their way to a cluster: checked first, then applied in order, the data split before the training.
+"""Submits a job's documents to a cluster: checks them first, then applies them in order, the data split before the training.
 
-A running job is never overwritten. What was interrupted continues: each step is a server-side apply of the same documents.
+Never overwrites a running job. An interrupted submission continues: each step server-side applies the same documents.
 """
 
 import time
@@ -18,12 +18,12 @@ from operations.jobs.removal import remove
 from operations.screen import age, of_job
 
 SERVED = 60.0
-"""Seconds for a new kind of object to be served; an API server takes a few."""
+"""Seconds within which the API server has to serve a new kind of object; it takes a few."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What is to be submitted."""
+    """A job to submit, with its documents."""
 
     job: TrainingJob
     file: Path
@@ -32,8 +32,8 @@ class Submission:
 
     @classmethod
     def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Self:
-        """From the job file and what deploy and push wrote; raises SettingError with one sentence."""
-        # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
+        """Loads the job file and what deploy and push wrote. Raises SettingError with one sentence."""
+        # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
         from k8s_charts import documents
 
         job = TrainingJob.load(file, fetch=True)
@@ -43,7 +43,7 @@ class Submission:
 
     @property
     def data_job(self) -> Object | None:
-        """The data-split Job, where there is one."""
+        """The data-split Job, if there is one."""
         return next((d for d in self.documents if d["kind"] == "Job" and component(d) == "data"), None)
 
     @property
@@ -53,20 +53,20 @@ class Submission:
 
     @property
     def local_file(self) -> Path | None:
-        """The data file that has to be uploaded first."""
+        """The local data file to upload first, if there is one."""
         local = self.job.local_file
         return self.file.parent / local if local is not None else None
 
     def preparation(self) -> list[Object]:
-        """What is applied before the data Job, in order; nothing where there is none."""
+        """Returns the documents to apply before the data Job, in order; none if there is no data Job."""
         return list(self.documents[: self.documents.index(self.data_job)]) if self.data_job else []
 
     def rest(self) -> list[Object]:
-        """What is applied once the data lies on the volume."""
+        """Returns the documents to apply once the data is on the volume."""
         return list(self.documents[self.documents.index(self.data_job) + 1 :] if self.data_job else self.documents)
 
     def check(self, cluster: Cluster, again: bool = False) -> None:
-        """Raises BadInput where this cluster cannot take the job now; `again` lets a finished run be repeated."""
+        """Raises BadInput if this cluster cannot take the job now; `again` allows a finished run to be repeated."""
         if self.deployed.missing:
             raise BadInput(
                 f"{self.deployed.missing}; deploy with `cdk deploy --all --outputs-file outputs.json`, or name your own in "
@@ -97,7 +97,7 @@ class Submission:
                 )
 
     def apply(self, cluster: Cluster, documents: list[Object]) -> None:
-        """Sends documents in their order; an API server takes a moment to serve a kind that it was just told of."""
+        """Applies documents in order; an API server takes a moment to serve a newly defined kind."""
         deadline = time.monotonic() + SERVED
         for document in documents:
             while True:
@@ -113,12 +113,12 @@ class Submission:
             cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
 
     def data_jobs(self, cluster: Cluster) -> list[Object]:
-        """The data Jobs of this job that the cluster still has, of earlier job files too."""
+        """Returns this job's data Jobs that the cluster still has, including those of earlier job files."""
         return [d for d in runs(cluster, self.job.namespace, selector(self.job.name)) if component(d) == "data"]
 
     def forget(self, cluster: Cluster, *, data: bool) -> None:
-        """Deletes the training of ours that has ended, so that it can run again; with `data` instead all data Jobs that have: the
-        next one splits again, and is the only one that says whose the shards are.
+        """Deletes this job's ended training, so that it can run again; with `data`, all its ended data Jobs instead. The next one
+        splits again, and is the only one that says whose the shards are.
         """
         for found in runs(cluster, self.job.namespace, selector(self.job.name)):
             meant = component(found) == "data" if data else found["metadata"]["name"] == self.training["metadata"]["name"]

@@ -23,7 +23,7 @@ class TrainerPass:
     ended: float
     """Seconds since 1970."""
     skipped: int = 0
-    """Lines of the shard that are no records to the program."""
+    """Lines of the shard that the program does not take as records."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Pass:
 
     @property
     def seconds(self) -> float:
-        """Of the slowest trainer."""
+        """The slowest trainer's seconds."""
         return max(one.seconds for one in self.trainers)
 
     @property
@@ -58,19 +58,19 @@ class Pass:
 
 
 class Passes:
-    """Passes out of their trainers' lines, in any order.
+    """Assembles passes from their trainers' lines, in any order.
 
-    A run may have other trainers than the one before it: each pass waits for as many as its own lines say.
+    A run may have other trainers than the previous one: each pass waits for as many as its own lines say.
     """
 
     def __init__(self, trainers: Collection[int] = ()) -> None:
-        """`trainers` report the passes whose lines do not say how many there are."""
+        """`trainers` are those of passes whose lines do not say how many trainers there are."""
         self._trainers = set(trainers)
         self._seen: dict[tuple[int, int], dict[int, TrainerPass]] = {}
         self.complete: dict[int, Pass] = {}
 
     def add(self, trainer: int, entry: Mapping[str, Any]) -> Pass | None:
-        """The pass that the line made complete; None: it lacks other trainers' lines, or this is none of a pass."""
+        """Returns the pass that the line completes; None if other trainers' lines are missing, or the line reports no pass."""
         if not entry.keys() >= NEEDED or "step" in entry:
             return None
         key = number, attempt = int(entry["pass"]), int(entry["attempt"])
@@ -96,11 +96,11 @@ class Passes:
 
 
 def passes(metrics: Mapping[int, str]) -> list[Pass]:
-    """From each trainer's metrics file, by trainer id; all trainers that are to report have an entry, empty or not."""
+    """Reads passes from metrics files by trainer id; every trainer that has to report has an entry, empty or not."""
     found = Passes(metrics)
     for trainer, text in metrics.items():
         for line in text.splitlines(keepends=True):
-            # Half a line, or what a crash left of one.
+            # Skips half a line, or what a crash left of one.
             with suppress(ValueError):
                 if line.endswith("\n") and isinstance(entry := json.loads(line), dict):
                     found.add(trainer, entry)

@@ -1,4 +1,4 @@
-"""How far a training is, by what its trainer 0 prints, and where its time goes and who is slow, by what its agent prints."""
+"""A training's progress, from trainer 0's output; where its time goes and who is slow, from the output of trainer 0's agent."""
 
 import re
 from collections.abc import Iterable
@@ -14,24 +14,24 @@ from operations.jobs.job_objects import pods
 from operations.screen import span
 
 TAIL = "1000"
-"""Lines of its log that are looked through: it tells every few seconds how far it is, whatever it prints beside."""
+"""Lines of trainer 0's log to search: it reports its progress every few seconds, whatever else it prints."""
 _GOODPUT = re.compile(r"\[agent 0\] goodput (\d+)% of (\d+) s: ([^;]*)(?:; slow: (.+))?")
 
 
 @dataclass(frozen=True)
 class Goodput:
-    """The share of the pods' time that was training, until now."""
+    """The share of the pods' time that was spent on training, until now."""
 
     percent: int
     seconds: int
-    """Of a pod, in all."""
+    """A pod's total seconds."""
     parts: str
     slow: str = ""
-    """The trainers that take half as long again as the median, with their nodes."""
+    """The trainers that take more than half as long again as the median, with their nodes."""
 
     @classmethod
     def heard(cls, line: str) -> Self | None:
-        """From a line of trainer 0's log; None where it says nothing of it."""
+        """Parses a line of trainer 0's log; None if the line does not report goodput."""
         found = _GOODPUT.search(line)
         return cls(int(found[1]), int(found[2]), found[3], found[4] or "") if found else None
 
@@ -41,25 +41,25 @@ class Goodput:
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Of trainer 0, who speaks for all: another one may be behind it, or ahead."""
+    """Trainer 0's progress, which stands for all: another trainer may be behind, or ahead."""
 
     pass_number: int
     passes: int
     attempt: int
     step: int | None
-    """In the pass; None: it is through."""
+    """The step in the pass; None if the pass is finished."""
     loss: float
-    """Mean of the pass so far."""
+    """The mean of the pass so far."""
     records_per_second: float
-    """Of all trainers."""
+    """The rate of all trainers together."""
     seconds_left: float | None
-    """None: nobody has counted the records."""
+    """None if nobody has counted the records."""
     told: str = ""
-    """When, as Kubernetes writes it."""
+    """The time of the report, as Kubernetes writes it."""
 
     @classmethod
     def heard(cls, line: str, told: str = "") -> Self | None:
-        """From a line of trainer 0's log; None where it says nothing of it."""
+        """Parses a line of trainer 0's log; None if the line does not report progress."""
         facts = pass_metrics.parsed(line)
         if not facts.keys() >= {"pass", "passes", "attempt", "trainers", "loss", "records", "seconds"}:
             return None
@@ -85,10 +85,10 @@ class TrainingProgress:
 
 
 def of_pods(cluster: Cluster, namespace: str, found: Iterable[PodState]) -> tuple[TrainingProgress | None, Goodput | None]:
-    """What the running pod of trainer 0 told last, by one request; None where none runs, or its program tells nothing."""
+    """Returns the last report of trainer 0's running pod, with one request; None if none runs, or its program reports nothing."""
     progress, goodput = None, None
     first = [pod.name for pod in found if (pod.component, pod.rank, pod.phase) == ("trainer", 0, "running")]
-    # A container that was just restarted has no log yet.
+    # A container that has just restarted has no log yet.
     with suppress(ApiError, IndexError):
         log = cluster.request("GET", f"{pods(namespace)}/{first[-1]}/log", query={"timestamps": "true", "tailLines": TAIL})
         for line in reversed(log.data.decode(errors="replace").splitlines()):

@@ -1,4 +1,4 @@
-"""A training as people follow it, on a cluster and in a rehearsal: a row for each pass, and what the first agent says."""
+"""A training as people follow it, on a cluster and in a rehearsal: a row per pass, and the first agent's messages."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,12 +8,12 @@ from operations.jobs.training_metrics import Passes
 from operations.jobs.training_progress import TrainingProgress
 
 _SHOWN_ONE_BY_ONE = 4
-"""Up to so many trainers' losses stand in a row of their own; of more, the least and the greatest."""
+"""Up to this many trainers' losses are shown one by one; of more, only the least and the greatest."""
 _FOR_DEBUGGERS = (" is process ", " has read ", "] goodput ")
 
 
 class TrainingTable:
-    """`write(text, style)` shows a line that stays, `now` how far the pass is."""
+    """`write(text, style)` shows a line that stays; `now` shows how far the pass is."""
 
     def __init__(self, write: Callable[[str, str], None], now: Callable[[str], None]) -> None:
         self.passes = Passes()
@@ -21,7 +21,7 @@ class TrainingTable:
         self._last_words = ""
 
     def hear(self, rank: int, line: str) -> None:
-        """A line of a pod's log; of each pass one row is made, of each sentence of the first pod's agent one line."""
+        """Takes a line of a pod's log; writes one row per pass, and one line per message of the first pod's agent."""
         facts = pass_metrics.parsed(line)
         if rank == 0 and (progress := TrainingProgress.heard(line)) is not None:
             self._now(str(progress))
