@@ -1,6 +1,6 @@
-"""What has to be right in an account before a cluster is deployed into it.
+"""Checks an account before a cluster is deployed into it.
 
-Promises: reads only; each check knows nothing of the others; what an account does not let us read is said to be
+Promises: reads only; each check is independent of the others; whatever an account does not let us read is reported as
 unchecked, never assumed. Quota codes are Service Quotas' own.
 """
 
@@ -20,7 +20,7 @@ from operations.errors import OperationError, translated
 from stacks.cluster_spec import TUNNEL_TYPE, ClusterSpec
 
 LEAST_BOOTSTRAP = 6
-"""The bootstrap version from which cdk can deploy what this app synthesizes."""
+"""The oldest bootstrap version with which cdk can deploy what this app synthesizes."""
 NO_EKS_ZONES = ("use1-az3", "usw1-az2", "cac1-az3")
 """Zone ids in which EKS takes no cluster subnet (EKS user guide, network requirements)."""
 VCPU_QUOTAS = {
@@ -28,33 +28,33 @@ VCPU_QUOTAS = {
     r"p\d": ("P", "L-417A185B", "L-7212CCBC"),
     r"(?!dl|inf|trn|hpc|mac)[acdhimrtz]": ("standard", "L-1216C47A", "L-34B43A08"),
 }
-"""Running instances' vCPUs by how their types begin: the family's name, and its quotas on demand and spot."""
+"""vCPU quotas by a pattern for how instance types begin: the family's name, and its on-demand and spot quota codes."""
 EIP_QUOTA = "L-0263D0A3"
 VPC_QUOTA = "L-F678F1CE"
 ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
-"""How AWS's codes say that nothing is there under a name."""
+"""AWS's error codes for a name under which nothing exists."""
 ROOT_DISK, TUNNEL_DISK = 30, 8
-"""GiB that a self-managed control plane boots from beside its volume, and the machine of a tunnel."""
+"""GiB of the boot disks of a self-managed control plane (beside its volume) and of a tunnel's machine."""
 BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Equal machines that the settings ask for."""
+    """A group of equal machines that the settings ask for."""
 
     name: str
-    """Where they stand in cluster.yaml."""
+    """The group's path in cluster.yaml."""
     types: Sequence[str]
     zones: Sequence[str]
     desired: int
     most: int
     spot: bool
     disk: int
-    """GiB of each."""
+    """GiB of each machine's disk."""
 
 
 def machines(spec: ClusterSpec) -> Iterator[Machines]:
-    """Every group of machines that the settings ask for."""
+    """Yields every group of machines that the settings ask for."""
     zones = spec.network.zones
     for name, group in spec.nodes.items():
         sizes = (group.desired, group.max, group.spot, group.volume_gib)
@@ -72,10 +72,10 @@ class AccountChecks:
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
         self.client = cache(partial(client, region=spec.region))
-        """A client in the cluster's region, made once."""
+        """Returns a service's client in the cluster's region, made once."""
 
     def all(self) -> list[Check]:
-        """In the order in which they are shown."""
+        """Returns the checks in the order in which they are shown."""
         return [
             ("credentials", self.credentials),
             ("zones", self.zones),
@@ -95,18 +95,18 @@ class AccountChecks:
 
     @cached_property
     def deployed_stacks(self) -> list[dict[str, Any]]:
-        """The cluster's own stacks that are there."""
+        """The cluster's own stacks that exist."""
         names = self.spec.stack_names
         found = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
         return [stack for stack in found if stack["StackName"] in names]
 
     @property
     def outputs(self) -> dict[str, str]:
-        """Those of the deployed stacks."""
+        """The outputs of the deployed stacks."""
         return {out["OutputKey"]: out["OutputValue"] for stack in self.deployed_stacks for out in stack.get("Outputs", ())}
 
     def other_clusters(self) -> set[str]:
-        """Names of clusters of other settings in this region: those whose storage stack is there."""
+        """Returns the names of other settings' clusters in this region, recognized by their storage stacks."""
         storage = "Stacks[?Outputs[?OutputKey == 'AccessPointId']].StackName"
         found = every(self.client("cloudformation"), "describe_stacks", storage)
         return {stack.removesuffix("-storage") for stack in found if stack.endswith("-storage")} - {self.spec.name}
@@ -116,7 +116,7 @@ class AccountChecks:
             with translated():
                 yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
         except OperationError as error:
-            # No warning as of other checks: without an account nothing can be deployed.
+            # Not a warning as in other checks: without an account nothing can be deployed.
             yield "problem", str(error)
 
     def zones(self) -> Found:
@@ -206,7 +206,7 @@ class AccountChecks:
             yield self._deployer()
 
     def _deployer(self) -> tuple[State, str]:
-        """Whether CloudFormation deploys by the policies of a restricted deployer."""
+        """Checks whether CloudFormation deploys with the policies of a restricted deployer."""
         role = f"cdk-{self.spec.qualifier}-cfn-exec-role-{self._identity['Account']}-{self.spec.region}"
         has = self.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
         names = [one["PolicyName"] for one in has]
@@ -216,9 +216,9 @@ class AccountChecks:
         return "problem", f"{found}: an administrator runs `paddle-aws bootstrap`"
 
     def permissions(self) -> Found:
-        """What the caller may do, by IAM's own simulation, which knows no policies of an organization.
+        """Checks what the caller may do with IAM's own simulation, which does not know an organization's policies.
 
-        What cdk's roles may do in turn is the deployment policy's matter (docs/deployment-policy.md).
+        The deployment policy governs what cdk's roles may do in turn (docs/deployment-policy.md).
         """
         iam, arn, refused = self.client("iam"), self._identity["Arn"], False
         if arn.endswith(":root"):
@@ -251,7 +251,7 @@ class AccountChecks:
                 yield "ok", f"{name} is {status}"
 
     def existing(self) -> list[Check]:
-        """One for each part of account_checks.yaml that the settings name."""
+        """Returns a check for each part in account_checks.yaml that the settings name."""
         checks: list[Check] = []
         for row in _data()["existing"]:
             for group in self.spec.nodes if "*" in row["setting"] else [""]:
@@ -288,7 +288,7 @@ def _data() -> dict[str, list[dict[str, Any]]]:
 
 
 def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str, Any]]:
-    """Those of account_checks.yaml that hold for a cluster: actions on resources, and what they are needed for."""
+    """Yields the permissions in account_checks.yaml that a cluster needs: actions, resources, and what they are needed for."""
     holds = {"always": True, spec.cluster.kind: True}
     holds |= {"tunnel": spec.cluster.has_tunnel, "key": bool(spec.key.existing_arn)}
     known = {"partition": partition, "account": account, "region": spec.region, "name": spec.name, "qualifier": spec.qualifier}
@@ -299,11 +299,11 @@ def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str
 
 
 def _denied(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
-    """The actions that are refused on any of the resources."""
+    """Returns the refused actions, each with the resource on which it is refused."""
     answer = iam.simulate_principal_policy(PolicySourceArn=arn, ActionNames=need["actions"], ResourceArns=need["resources"])
     denied = []
     for found in answer["EvaluationResults"]:
-        # Of several resources an answer may tell each one's decision below the action's.
+        # For several resources an answer may list each one's decision below the action's.
         each = [(one["EvalResourceName"], one["EvalResourceDecision"]) for one in found.get("ResourceSpecificResults", ())]
         for resource, decision in each or [(found.get("EvalResourceName", need["resources"][0]), found["EvalDecision"])]:
             if decision != "allowed":
@@ -313,7 +313,7 @@ def _denied(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
 
 State = Literal["ok", "warning", "problem"]
 Found = Iterator[tuple[State, str]]
-"""What a check yields: how it is, and in words."""
+"""What a check yields: a state and its description."""
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ class Finding:
     check: str
     state: State
     text: str
-    """What is, and what to do about it."""
+    """What was found, and what to do about it."""
 
 
 Check = tuple[str, Callable[[], Iterable[tuple[State, str]]]]
@@ -331,14 +331,14 @@ Check = tuple[str, Callable[[], Iterable[tuple[State, str]]]]
 
 
 def run(checks: Sequence[Check]) -> list[Finding]:
-    """Runs all of them; one that cannot be made is a warning with its reason."""
+    """Runs all checks; one that cannot be completed becomes a warning with its reason."""
     found = []
     for name, check in checks:
         try:
             with translated():
                 found += [Finding(name, state, text) for state, text in check()]
         except Exception as error:
-            # An answer that nobody foresaw is no reason to keep the others' from the user.
+            # An answer that nobody foresaw must not keep the other findings from the user.
             text = str(error) if isinstance(error, OperationError) else f"{type(error).__name__}: {error}"
             found.append(Finding(name, "warning", f"not checked: {text}"))
     return found

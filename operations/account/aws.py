@@ -1,6 +1,6 @@
-"""AWS clients with the user's own credentials, and no secret of theirs anywhere else.
+"""AWS clients with the user's own credentials, whose secrets appear nowhere else.
 
-AWS_ENDPOINT_URL, profiles and regions are boto3's own business; calls are tried again by botocore's standard mode.
+boto3 handles AWS_ENDPOINT_URL, profiles and regions; botocore's standard mode retries calls.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def client(service: str, region: str | None = None) -> Any:
-    """A boto3 client; raises botocore's errors, which `operations.errors` explains."""
+    """Returns a boto3 client. Raises botocore's errors, which `operations.errors` explains."""
     import boto3
     from botocore.config import Config
 
@@ -17,7 +17,7 @@ def client(service: str, region: str | None = None) -> Any:
 
 
 def every(client: Any, operation: str, path: str, **arguments: Any) -> Iterator[Any]:
-    """What `path` (JMESPath) finds in an answer, on all its pages where it has several."""
+    """Yields what `path` (JMESPath) finds in an answer, on all its pages."""
     import jmespath
 
     paged = client.can_paginate(operation)

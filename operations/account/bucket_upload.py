@@ -1,4 +1,4 @@
-"""Files on their way to the bucket by boto3's transfer manager; what the bucket holds already, by its checksum, is not sent."""
+"""Uploads files to the bucket with boto3's transfer manager, except those that the bucket already holds, by their checksums."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,17 +15,17 @@ from operations.screen import console, say
 from settings.addresses import without_secrets
 
 CHECKSUM = "paddle-aws-checksum"
-"""The object's metadata that says what it holds: an ETag says it for small unencrypted objects only."""
+"""The metadata key for the checksum of an object's content: an ETag is one for small unencrypted objects only."""
 AT_ONCE = 8
-"""Transfers side by side."""
+"""Number of parallel transfers."""
 
 T = TypeVar("T")
 Progress = Callable[[int], None]
-"""Called with a number of bytes that are through; from several threads."""
+"""Called with a number of bytes that are done, from several threads."""
 
 
 def object_of(address: str) -> dict[str, str]:
-    """Bucket and Key of s3://bucket/key, for boto3's calls. Raises BadInput for anything else."""
+    """Returns Bucket and Key of s3://bucket/key, for boto3's calls. Raises BadInput for anything else."""
     where = urlsplit(address)
     if where.scheme != "s3" or not where.netloc:
         raise BadInput(f"{without_secrets(address)} is no place in S3: s3://bucket/key is allowed")
@@ -34,7 +34,7 @@ def object_of(address: str) -> dict[str, str]:
 
 
 def files(path: Path) -> list[tuple[Path, str]]:
-    """A file, or a folder's files, each with its name below the address; hidden files and caches stay here."""
+    """Returns a file, or a folder's files, each with its name below the address; leaves out hidden files and caches."""
     if path.is_file():
         return [(path, path.name)]
     if not path.is_dir():
@@ -63,7 +63,7 @@ def _present(client: Any, there: dict[str, str]) -> tuple[str, int] | None:
 
 @contextmanager
 def bar(what: str, total: int) -> Iterator[Progress]:
-    """Call what it gives with numbers of bytes; nothing is shown where stderr is no terminal."""
+    """Shows a progress bar, and yields the function that advances it by bytes. Shows nothing if stderr is no terminal."""
     from rich import progress
 
     timing = (progress.DownloadColumn(), progress.TransferSpeedColumn(), progress.TimeRemainingColumn())
@@ -75,7 +75,7 @@ def bar(what: str, total: int) -> Iterator[Progress]:
 
 
 def side_by_side(put: Callable[[T], bool], items: Sequence[T], stop: Callable[[], object]) -> int:
-    """How many of the items `put` says it has sent. After a failure, or Ctrl-C, none is begun and `stop` is called."""
+    """Runs `put` on items in parallel; returns how many it sent. After a failure or Ctrl-C, begins no more and calls `stop`."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
             return sum(one.result() for one in as_completed([pool.submit(put, item) for item in items]))
@@ -103,7 +103,7 @@ def upload_files(client: Any, path: Path, address: str) -> str:
             raise Failed(f"{file} changed while it was read: upload it again")
         return True
 
-    # The manager's own way to cancel what is under way is its exit with an exception.
+    # The manager cancels transfers under way when it exits with an exception.
     with bar(path.name, size) as progress, create_transfer_manager(client, TransferConfig()) as manager:
         told = [ProgressCallbackInvoker(progress)]
         sent = side_by_side(put, list(places), lambda: manager.__exit__(*sys.exc_info()))

@@ -1,6 +1,6 @@
-"""Whether a deployed cluster is ready for jobs, and what would keep it from being destroyed.
+"""Checks whether a deployed cluster is ready for jobs, and what would block its destruction.
 
-It reads only, unless told to fix. CloudFormation can delete no network that something of Kubernetes or of a person still uses.
+Reads only, unless told to fix. CloudFormation cannot delete a network that something of Kubernetes or of a person still uses.
 """
 
 import json
@@ -29,21 +29,21 @@ TAG: dict[str, tuple[State, str]] = {
     "Inactive": ("warning", "the budget counts nothing: tag cluster is not activated, `paddle-aws doctor --fix` does it"),
     "": ("warning", "the budget counts nothing: AWS lists tag cluster up to 24 hours after the first deploy, ask again then"),
 }
-"""What the status of the tag that a budget counts by means; empty: AWS does not know it."""
+"""Findings by the status of the tag that a budget counts by; the status is empty if AWS does not know the tag."""
 DRIVER, DRIVERS = "nvidia.com/cuda.driver-version.major", {11: 450, 12: 525, 13: 580}
-"""GPU feature discovery's label of a node; and the oldest driver that runs each CUDA, by NVIDIA's compatibility page."""
+"""GPU feature discovery's node label, and the oldest driver for each CUDA version, from NVIDIA's compatibility page."""
 
 
 class DeployedChecks:
     """The checks of one deployed cluster."""
 
     def __init__(self, spec: ClusterSpec, account: AccountChecks, *, fix: bool = False) -> None:
-        """`fix`: activate the tag that the budget counts by; nothing else is ever changed."""
+        """`fix`: activate the tag that the budget counts by; nothing else ever changes."""
         self.spec, self._account, self._client, self._fix = spec, account, account.client, fix
         self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}]
 
     def ready(self) -> list[Check]:
-        """Whether jobs can run."""
+        """Returns the checks of whether jobs can run."""
         both: list[Check] = [
             ("mount targets", self.mount_targets),
             ("kubectl", self.kubernetes),
@@ -69,7 +69,7 @@ class DeployedChecks:
         return [*named, *asked.all(), *groups, *both]
 
     def destroy(self) -> list[Check]:
-        """What would be in the way of `cdk destroy`."""
+        """Returns the checks of what would block `cdk destroy`."""
         if self.deployed is False:
             nothing: State = "ok"
             return [("stacks", lambda: [(nothing, f"no stack of cluster {self.spec.name} is deployed: nothing to destroy")])]
@@ -83,7 +83,7 @@ class DeployedChecks:
 
     @property
     def deployed(self) -> bool | None:
-        """Whether any stack of the cluster is there; None where that cannot be asked."""
+        """Whether any stack of the cluster exists; None if AWS cannot be asked."""
         try:
             return bool(self._account.deployed_stacks)
         except Exception:
@@ -154,15 +154,15 @@ class DeployedChecks:
         wanted = setup.documents(self.spec, self._account.outputs.get("AutoMode", ""))
         missing = [f"{one['kind']} {one['metadata']['name']}" for one in wanted if cluster.find(cluster.path(one)) is None]
         if missing:
-            # An administrator's jobs need no rights of deployers.
+            # An administrator's jobs do not need the deployers' rights.
             needed = any(one.startswith(("DaemonSet", "Node")) for one in missing)
             yield "problem" if needed else "warning", f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it"
         else:
             yield "ok", "all that `paddle-aws setup` applies is there"
 
     def driver(self) -> Found:
-        """Of the nodes that are there now, against the CUDA of the image that was pushed last."""
-        # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
+        """Compares the current nodes' drivers with the CUDA of the image that was pushed last."""
+        # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
         from k8s_charts import deployed as chosen
         from k8s_charts.pods.scheduling import GPU
 
@@ -180,7 +180,7 @@ class DeployedChecks:
             else:
                 yield "ok", says
 
-    # Ready, of a cluster that is its own control plane, or has groups of its own.
+    # Ready, for a self-managed control plane or self-managed node groups.
 
     def version(self) -> Found:
         fault = refused_step(self.spec, self._account.outputs)
@@ -204,7 +204,7 @@ class DeployedChecks:
                 yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
 
     def in_vpc(self, wanted: dict[str, Any]) -> Iterator[str]:
-        """Things of one kind of deployed_checks.yaml."""
+        """Yields the things of one kind in deployed_checks.yaml."""
         vpc = self._output("VpcId")
         for look in wanted["looks"]:
             which = {"Filters": [{"Name": "vpc-id", "Values": [vpc]}]} if look["service"] == "ec2" else {}
@@ -222,7 +222,7 @@ class DeployedChecks:
 
 
 def _each(look: Callable[[], Iterator[str]], none: str) -> Found:
-    """Everything that is in the way is a problem; `none` says that nothing is."""
+    """Reports every obstacle as a problem; `none` is the text if there is no obstacle."""
     found = list(look())
     yield from (("problem", text) for text in found)
     if not found:
@@ -230,7 +230,7 @@ def _each(look: Callable[[], Iterator[str]], none: str) -> Found:
 
 
 def _health(name: str, part: dict[str, Any]) -> tuple[State, str]:
-    """Of a cluster, an add-on or a node group, as EKS tells it."""
+    """Returns the health of a cluster, an add-on or a node group, as EKS reports it."""
     issues = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in part.get("health", {}).get("issues", ()))
     good = part["status"] == "ACTIVE" and not issues
     return ("ok" if good else "problem"), f"{name} is {part['status']}" + (f": {issues}" if issues else "")

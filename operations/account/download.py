@@ -1,6 +1,6 @@
-"""One file over HTTPS: checked, and there whole or not at all; what was cut is tried again.
+"""Downloads one file over HTTPS: checks it, stores it whole or not at all, and retries if the transfer is cut off.
 
-Plain http is refused, except to this machine.
+Refuses plain http, except to this machine.
 """
 
 import errno
@@ -28,7 +28,7 @@ Made = TypeVar("Made")
 
 
 class _Session(requests.Session):
-    """It never leaves HTTPS, wherever it is redirected."""
+    """A session that never leaves HTTPS, wherever it is redirected."""
 
     def send(self, request: requests.PreparedRequest, **how: Any) -> requests.Response:
         secure(str(request.url))
@@ -36,14 +36,14 @@ class _Session(requests.Session):
 
 
 def secure(url: str) -> None:
-    """BadInput for an address that anyone on the way could answer."""
+    """Raises BadInput for an address that anyone on the network path could answer."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")):
         raise BadInput(f"{without_secrets(url)} is not an https address: hashes that come over anything else prove nothing")
 
 
 def content(url: str) -> bytes:
-    """A short file."""
+    """Returns the content of a short file."""
 
     def whole() -> bytes:
         with _get(url) as answer:
@@ -53,12 +53,12 @@ def content(url: str) -> bytes:
 
 
 def redirection(url: str) -> str:
-    """Where an address leads, without going there; its own address if it leads nowhere."""
+    """Returns where an address redirects, without following it; the address itself if it does not redirect."""
     return _tried(url, lambda: str(_get(url, follow=False).headers.get("Location") or url))
 
 
 def download(url: str, target: Path, sha256: str | None) -> None:
-    """The file at `url` to `target`, unless it is there already. Without a hash it is whole when it has its length."""
+    """Downloads `url` to `target`, unless it is there already. Without a hash only its length shows that the file is whole."""
     if target.is_file() and sha256 in (None, _sha256(target)):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,8 +81,8 @@ def _fetch(url: str, part: Path) -> None:
 
 
 def _get(url: str, follow: bool = True) -> requests.Response:
-    """An answer whose body is still to come. Raises Failed or requests.HTTPError for one that is none."""
-    # Not compressed: what is kept is counted and hashed as it comes.
+    """Returns an answer whose body is still to be read. Raises Failed or requests.HTTPError for an error status."""
+    # Not compressed: the bytes are stored, counted and hashed as they arrive.
     sent = {"User-Agent": "paddle-aws", "Accept-Encoding": "identity"}
     answer = _Session().get(url, headers=sent, stream=True, timeout=TIMEOUT, allow_redirects=follow)
     if answer.status_code in (404, 410):
@@ -92,14 +92,14 @@ def _get(url: str, follow: bool = True) -> requests.Response:
 
 
 def _tried(url: str, act: Callable[[], Made]) -> Made:
-    """What `act` returns; again after a fault that may pass. What a library raises becomes a sentence."""
+    """Returns what `act` returns, and retries after a fault that may pass. Turns a library's error into a sentence."""
     url = without_secrets(url)
     for number in range(ATTEMPTS):
         time.sleep(PAUSE * 2 ** (number - 2) if number > 1 else 0)
         try:
             return act()
         except (requests.RequestException, HTTPError) as error:
-            # Not its own words: they repeat the address.
+            # Not the error's own words: they repeat the address.
             reason = getattr(error.args[0], "reason", error) if error.args else error
             refusal = Unreachable(f"{url} was cut off or does not answer, {ATTEMPTS} times: {type(reason).__name__}")
             if (answer := getattr(error, "response", None)) is not None:

@@ -1,4 +1,4 @@
-"""An EKS cluster's entry, as the aws CLI writes it into a kubeconfig: the CLI itself gives the tokens."""
+"""An EKS cluster's kubeconfig entry, as the aws CLI writes it: the CLI itself gives the tokens."""
 
 import os
 from typing import Any
@@ -11,9 +11,9 @@ EXEC = "client.authentication.k8s.io/v1beta1"
 
 
 def entry(name: str, region: str) -> tuple[Entry, bool]:
-    """The cluster's entry in a kubeconfig, and whether its endpoint is public: no credential, but the program that gives a token.
+    """Returns the kubeconfig entry, with the program that gives tokens and no credential, and whether the endpoint is public.
 
-    Raises BadInput where there is no such cluster, Unreachable where it is not active yet.
+    Raises BadInput if there is no such cluster, Unreachable if it is not active yet.
     """
     api = client("eks", region)
     try:

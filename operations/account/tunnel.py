@@ -1,7 +1,7 @@
-"""A port of this machine that leads to a private API endpoint, through the cluster's tunnel machine, by Session Manager.
+"""Forwards a port of this machine to a private API endpoint, through the cluster's tunnel machine, with Session Manager.
 
-Promises: no SSH, no public address, no key; the session's token is handed to AWS's plugin through its environment, where
-other users of this machine cannot read it; when the tunnel closes, the session is ended.
+Promises: no SSH, no public address, no key; AWS's plugin gets the session's token through its environment, where other
+users of this machine cannot read it; the session ends when the tunnel closes.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ from operations.errors import BadInput, Failed
 
 PLUGIN = "session-manager-plugin"
 LAST_WITHOUT_ENVIRONMENT = (1, 2, 497, 0)
-"""The last version that takes the token from its command line alone (as the aws CLI's own source has it)."""
+"""The last version that takes the token only from its command line (according to the aws CLI's own source)."""
 RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"
 TAG = "paddle-aws/tunnel"
 """The machine's tag; its value is the session document's name."""
 
 
 def hold(document: str, region: str, port: int, ready: Callable[[], None]) -> None:
-    """Leads `port` of this machine to where the session document `document` leads, until it is closed.
+    """Forwards `port` of this machine to the target of the session document `document`, until the tunnel is closed.
 
-    Calls `ready` once the session is there. Raises BadInput or Failed.
+    Calls `ready` once the session has started. Raises BadInput or Failed.
     """
     plugin = _plugin()
     ssm = client("ssm", region)
@@ -43,23 +43,23 @@ def hold(document: str, region: str, port: int, ready: Callable[[], None]) -> No
         response = {name: session[name] for name in ("SessionId", "TokenValue", "StreamUrl")}
         profile = os.environ.get("AWS_PROFILE", "")
         command = [plugin, RESPONSE, region, "StartSession", profile, json.dumps(request), ssm.meta.endpoint_url]
-        # What it says is beside the results; at Ctrl-C it gets the same signal.
+        # The plugin's output goes to stderr, apart from the results; at Ctrl-C the plugin gets the same signal.
         if code := subprocess.call(command, env={**os.environ, RESPONSE: json.dumps(response)}, stdout=2):
             raise Failed(f"{PLUGIN} ended with {code}: what it printed says why")
     finally:
-        # The plugin does it too, and a session without one ends by itself: who may not do it need not.
+        # The plugin ends the session too, and one without a plugin ends on its own: a user who may not end it need not.
         with contextlib.suppress(Exception):
             ssm.terminate_session(SessionId=session["SessionId"])
 
 
 def machines(ec2: Any, document: str) -> list[str]:
-    """The running machines that the document's sessions go through: one, but for the moment in which it is replaced."""
+    """Returns the running machines that the document's sessions go through: one, except while it is being replaced."""
     filters = [{"Name": f"tag:{TAG}", "Values": [document]}, {"Name": "instance-state-name", "Values": ["running"]}]
     return list(every(ec2, "describe_instances", "Reservations[].Instances[].InstanceId", Filters=filters))
 
 
 def _plugin() -> str:
-    """AWS's plugin. Raises BadInput where there is none that can be used."""
+    """Returns the path of AWS's plugin. Raises BadInput if there is no usable one."""
     path = shutil.which(PLUGIN)
     if path is None:
         raise BadInput(f"{PLUGIN} is not installed: a tunnel needs it (AWS's documents name it the Session Manager plugin)")

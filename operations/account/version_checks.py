@@ -1,6 +1,6 @@
-"""What of a deployed EKS cluster is behind: control plane, nodes and add-ons, against the settings and what AWS has.
+"""Finds outdated parts of a deployed EKS cluster: compares control plane, nodes and add-ons with the settings and with AWS.
 
-Promises: reads only; whatever is behind moves by the one way of docs/aws.md, which each line names.
+Promises: reads only; every outdated part is upgraded in the one way of docs/aws.md, which each line names.
 """
 
 import re
@@ -18,7 +18,7 @@ UPGRADE = "run `paddle-aws lock add-ons` and `cdk deploy --all`"
 
 
 def refused_step(spec: ClusterSpec, outputs: Mapping[str, str]) -> str | None:
-    """Why the control plane that made `outputs` cannot take the settings' version; None if it can. SettingError: no lock."""
+    """Returns why the control plane of `outputs` cannot take the settings' version; None if it can. SettingError: no lock."""
     has, setting, wanted = outputs.get("KubernetesVersion"), "cluster.version", spec.cluster.version
     if has and spec.cluster.self_managed:
         setting = spec.cluster.distribution.lock
@@ -41,7 +41,7 @@ class VersionChecks:
         self.spec, self._client, self._eks = spec, client, client("eks")
 
     def all(self) -> list[Check]:
-        """In the order in which an upgrade goes."""
+        """Returns the checks in the order of an upgrade."""
         return [("version", self.version), ("add-on versions", self.addon_versions), ("node images", self.node_images)]
 
     @cached_property
@@ -76,7 +76,7 @@ class VersionChecks:
                 yield "warning", f"{name} runs Kubernetes {group['version']} and the control plane {has}: {UPGRADE}"
 
     def addon_versions(self) -> Found:
-        # The daemons, which are the first three, come with the cluster: an existing one's are somebody else's.
+        # The daemons, the first three add-ons, come with the cluster: in an existing cluster they are somebody else's.
         ours = [name for name in ADDONS[3 * bool(self.spec.cluster.existing) :] if name in self.addons]
         newest = defaults(self._eks, str(self.cluster["version"]), tuple(ours))
         for name in ours:

@@ -1,1 +1,1 @@
-"""Images and environments that are built for a job. `make image` calls `image`."""
+"""Builds images and environments for jobs. `make image` calls `image`."""

@@ -1,4 +1,4 @@
-"""docker or podman, whichever answers: one that is installed but does not (docker without its daemon) is passed over."""
+"""docker or podman, whichever answers: an installed one that does not (docker without its daemon) is skipped."""
 
 import shutil
 import subprocess
@@ -19,7 +19,7 @@ class ContainerRuntime:
 
     @classmethod
     def find(cls) -> Self:
-        """Raises BadInput when neither docker nor podman answers."""
+        """Returns the first of docker and podman that answers. Raises BadInput if neither does."""
         for name in filter(shutil.which, NAMES):
             if subprocess.run([name, "info"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0:
                 return cls(name)
@@ -28,30 +28,30 @@ class ContainerRuntime:
     def build(
         self, context: Path, dockerfile: Path, tag: str, arguments: Mapping[str, str], hear: Callable[[str], None] | None = None
     ) -> None:
-        """Raises Failed; the runtime has said why, each line to `hear` as well."""
+        """Builds an image; `hear` gets each line of the output as well. Raises Failed after the runtime has printed why."""
         command = ["build", "--platform", "linux/amd64", "--file", str(dockerfile), "--tag", tag]
         if self.name == "podman":
-            # docker finds it by its name; podman has to be told.
+            # docker finds the ignore file by its name; podman needs the option.
             command += ["--ignorefile", f"{dockerfile}.dockerignore"]
         for name, value in arguments.items():
             command += ["--build-arg", f"{name}={value}"]
         self._run([*command, str(context)], f"{self.name} could not build {tag}: its last lines say why", hear)
 
     def image_id(self, tag: str) -> str:
-        """The hash of the image's configuration: the same content has the same one; empty: there is no image of that name."""
+        """Returns the hash of the image's configuration, equal for equal content; empty if no image has that name."""
         return self._inspect(tag, "{{.Id}}").removeprefix("sha256:")
 
     def size(self, tag: str) -> int:
-        """Bytes, unpacked."""
+        """Returns the bytes of the unpacked image."""
         return int(self._inspect(tag, "{{.Size}}") or 0)
 
     def cuda(self, tag: str) -> str:
-        """CUDA's version, as NVIDIA's images, and those made on them, say it; empty: they do not."""
+        """Returns the CUDA version that NVIDIA's images, and images based on them, declare; empty if the image declares none."""
         variables = self._inspect(tag, '{{join .Config.Env "\\n"}}').splitlines()
         return next((one.partition("=")[2] for one in variables if one.startswith("CUDA_VERSION=")), "")
 
     def login(self, registry: str, user: str, password: str) -> None:
-        """Raises Failed with what the runtime said."""
+        """Logs in to a registry. Raises Failed with the runtime's message."""
         command = [self.name, "login", "--username", user, "--password-stdin", registry]
         done = subprocess.run(command, input=password, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -59,7 +59,7 @@ class ContainerRuntime:
             raise Failed(f"{self.name} could not log in to {registry}: {said[-1] if said else 'it did not say why'}")
 
     def push(self, tag: str, remote: str) -> None:
-        """Raises Failed; the runtime has said why."""
+        """Pushes the image as `remote`. Raises Failed after the runtime has printed why."""
         self._run(["tag", tag, remote], f"{self.name} could not name {tag} {remote}")
         self._run(["push", remote], f"{self.name} could not push {remote}: its last lines say why")
 

@@ -1,7 +1,7 @@
-"""The trainer image: built here, pushed to the deployed repository, named by its digest where job.yaml's image comes from.
+"""Builds the trainer image, pushes it to the deployed repository, and records its digest where job.yaml's image comes from.
 
-`make image` and `make push` run this. It lies here and not in trainer_image/ because it is not baked: it reads the
-deployed stacks' outputs and talks to AWS.
+`make image` and `make push` run this module. It is here and not in trainer_image/ because it is not part of the image: it
+reads the deployed stacks' outputs and talks to AWS.
 """
 
 import base64
@@ -81,7 +81,7 @@ def push(
         if not runtime.image_id(tag):
             raise BadInput(f"there is no image {tag} yet: run `make image{f' JOB={job_file}' if variant else ''}` first")
         image = _pushed(runtime, tag, repository)
-        # With a new image those that were made on the one before it are not the newest any more.
+        # A new base image outdates the variants that were built on the previous one.
         known = chosen.pushed(image_file) if variant and image_file.exists() else {}
         known[variant] = image
         found: dict[str, object] = {"image": known.pop("")} if "" in known else {}
@@ -94,14 +94,14 @@ def push(
 
 
 def local_name(job: TrainingJob | None = None) -> str:
-    """What `make image` calls the image on this machine; for a job its own image, where it names one, or that of its Paddle."""
+    """Returns the image's local name from `make image`; for a job, the image that it names, or else that of its Paddle."""
     if job is not None and job.image is not None:
         return job.image
     return f"{NAME}:{VERSION}" + ("" if job is None or job.paddle == "2.6" else f"-paddle{job.paddle}")
 
 
 def _derived_name(runtime: ContainerRuntime, job: TrainingJob, base: str) -> str:
-    """Another base is another image; one that job.yaml names may not be on this machine before the build."""
+    """Names the base by its id, as another base makes another image; one from job.yaml may not be here before the build."""
     return f"{NAME}:{VERSION}-{job.image_variant}-{'own' if job.image is not None else runtime.image_id(base)[:12]}"
 
 
@@ -119,7 +119,7 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
 
 
 def repository_uri(outputs: Path) -> str:
-    """RepositoryUri of the deployed stacks. Raises BadInput when there is none."""
+    """Returns RepositoryUri of the deployed stacks. Raises BadInput unless there is exactly one."""
     found = {stack["RepositoryUri"] for stack in read(outputs).values() if "RepositoryUri" in stack}
     if len(found) != 1:
         needed = "one is needed: deploy the storage stack of one cluster"
@@ -128,12 +128,12 @@ def repository_uri(outputs: Path) -> str:
 
 
 def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
-    """Pushes unless this very image is there already; returns `<repository>@<digest>`."""
+    """Pushes the image unless the repository already has it; returns `<repository>@<digest>`."""
     host, _, name = repository.partition("/")
-    # <account>.dkr.ecr.<region>.amazonaws.com: the repository says where it lies, whatever the shell's region is.
+    # <account>.dkr.ecr.<region>.amazonaws.com: the repository's name gives its region, whatever the shell's region is.
     account, region = host.split(".")[0], host.split(".")[3] if host.count(".") >= 5 else None
     ecr = client("ecr", region)
-    # Tags are immutable there: the name is the content's, so that pushing twice is no error.
+    # ECR's tags are immutable: the tag names the content, so that a second push is no error.
     remote_tag = f"{VERSION}-{runtime.image_id(tag)[:12]}"
     digest = _digest(ecr, account, name, remote_tag)
     if digest is None:
@@ -148,7 +148,7 @@ def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
 
 
 def _digest(ecr: Any, account: str, name: str, tag: str) -> str | None:
-    """The digest under which ECR holds the tag; None when it does not."""
+    """Returns the digest of a tag in ECR; None if ECR does not have the tag."""
     try:
         found = ecr.describe_images(registryId=account, repositoryName=name, imageIds=[{"imageTag": tag}])["imageDetails"]
     except ecr.exceptions.ImageNotFoundException:
@@ -159,7 +159,7 @@ def _digest(ecr: Any, account: str, name: str, tag: str) -> str | None:
 
 
 def _revision() -> str:
-    """The commit, marked when files differ from it; "unknown" outside of git."""
+    """Returns the commit, marked if files differ from it; "unknown" outside git."""
     try:
         command = ["git", "-C", str(PROJECT), "describe", "--always", "--abbrev=40", "--dirty"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

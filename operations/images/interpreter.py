@@ -1,7 +1,7 @@
-"""The Python that runs a job's program here: `.venv-image`, or an environment with its Paddle and its program's requirements.
+"""The Python that runs a job's program here: `.venv-image`, or an environment with the job's Paddle and requirements.
 
-An environment is made once for its content, in this machine's cache; the versions in `.venv-image` constrain it, as the
-image's do in `make image`.
+An environment is made once per content, in this machine's cache. The versions of the environment that it extends constrain
+its own, as the image's do in `make image`.
 """
 
 import fcntl
@@ -23,12 +23,12 @@ PROJECT = Path(__file__).parents[2]
 
 
 def folder(job: TrainingJob, project: Path = PROJECT) -> Path:
-    """Its bin/; made where it is not there. Raises BadInput where the requirements cannot be installed."""
+    """Returns the environment's bin/, and makes it if it is missing. Raises BadInput or Failed if the installation fails."""
     return _folder(job, project, _made)
 
 
 def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
-    """The same where it is there, or this very Python where it has the job's Paddle. Nothing is installed."""
+    """Returns the same bin/ if it exists, or this Python's if that has the job's Paddle. Installs nothing."""
     made = _folder(job, project, _place)
     if (made.parent / ".complete").exists() or (made.parent == project / ".venv-image" and (made / "python").exists()):
         return made
@@ -52,7 +52,7 @@ def _place(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> P
 
 
 def _made(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Path:
-    """An environment of its own, or one in which `below`'s packages are seen as well. `python` has pip."""
+    """Makes a separate environment, or one that also sees the packages of `below`. `python` has pip."""
     made = _place(python, lock, below, wanted)
     pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--python"]
     made.parent.mkdir(parents=True, exist_ok=True)
