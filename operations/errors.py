@@ -1,7 +1,7 @@
-"""How a command ends: one sentence on stderr and an exit code for scripts, never a traceback for what a user can mend.
+"""How a command ends: one sentence on stderr and an exit code for scripts, never a traceback for an error that a user can fix.
 
-0 done; 1 the job, or something that was checked, failed; 2 bad input; 3 the cluster or the account is out of reach or
-refuses; 130 interrupted (Ctrl-C), which never ends a job.
+0 done; 1 the job, or a check, failed; 2 bad input; 3 the cluster or the account is unreachable or refuses; 130 interrupted
+(Ctrl-C), which never ends a job.
 """
 
 import errno
@@ -14,7 +14,7 @@ from enum import IntEnum
 from settings.errors import SettingError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""What a disk says that no other argument would change."""
+"""Disk errors that no other argument would avoid."""
 AGAIN = "log in again (aws sso login), or take others with AWS_PROFILE"
 NOT_ACCEPTED = re.compile(
     "AuthFailure|Expired|InvalidAccessKeyId|InvalidClientTokenId|RequestExpired|SignatureDoesNotMatch|UnrecognizedClient"
@@ -30,9 +30,9 @@ AWS_SENTENCES = {
     "ProfileNotFound": "{}: set AWS_PROFILE to one of ~/.aws/config",
     "NoRegionError": "no AWS region is set: name it with --region, or set AWS_REGION",
 }
-"""What botocore's other errors mean, by their names."""
+"""Sentences for botocore's other errors, by the errors' names."""
 EXTRAS = {"cdk8s": "submit", "constructs": "submit", "plotly": "board"}
-"""Which extra of pyproject.toml brings a module that the base installation leaves out."""
+"""Maps each module that the base installation leaves out to the extra of pyproject.toml that installs it."""
 
 
 class Exit(IntEnum):
@@ -46,17 +46,17 @@ class Exit(IntEnum):
 
 
 class OperationError(Exception):
-    """What ends a command; `str()` is the sentence a user reads."""
+    """An error that ends a command; `str()` is the sentence that the user reads."""
 
     code = Exit.FAILED
 
 
 class Failed(OperationError):
-    """The job failed, or something that was asked for did not happen."""
+    """The job failed, or a requested action did not happen."""
 
 
 class BadInput(OperationError):
-    """An argument, a settings file or the state of things does not allow what was asked for."""
+    """An argument, a settings file or the current state does not allow the request."""
 
     code = Exit.BAD_INPUT
 
@@ -68,16 +68,16 @@ class Unreachable(OperationError):
 
 
 class JobFailed(Failed):
-    """The job came to its end, and it is not success."""
+    """The job ended without success."""
 
 
 class TimedOut(Failed):
-    """What was waited for has not happened in time; it may yet."""
+    """The awaited event has not happened in time; it may still happen."""
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turns what a library or the operating system raises into an OperationError; what is unforeseen stays as it is."""
+    """Turns known errors of libraries and the operating system into an OperationError; unforeseen errors stay as they are."""
     try:
         yield
     except SettingError as error:
@@ -90,7 +90,7 @@ def translated() -> Iterator[None]:
         ) from error
     except OSError as error:
         full = error.errno in FULL
-        # A file that is open already is not named.
+        # An error on a file that is already open has no file name.
         where = error.filename or (full and "the disk, or what the output goes to,")
         if not where or error.strerror is None:
             raise
@@ -104,7 +104,7 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def cli_errors(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
-    """Turns what a command raises into its sentence and exit code; `interrupted` is what Ctrl-C says."""
+    """Turns a command's exception into a sentence and an exit code; `interrupted` is the sentence for Ctrl-C."""
     try:
         with translated():
             yield
@@ -115,12 +115,12 @@ def cli_errors(interrupted: str = "interrupted: nothing that runs on the cluster
         print(error, file=sys.stderr)
         raise SystemExit(error.code) from None
     except BrokenPipeError:
-        # `paddle-aws logs JOB | head`: the reader has had enough.
+        # `paddle-aws logs JOB | head`: the reader has closed the pipe.
         raise SystemExit(Exit.DONE) from None
 
 
 def _of_aws(error: Exception) -> str | None:
-    """One of botocore's errors in a sentence; None for any other."""
+    """Returns the sentence for one of botocore's errors; None for any other error."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     if isinstance(error, ClientError):

@@ -1,4 +1,4 @@
-"""The console script `paddle-aws`. Each command is the function of its module's name in operations/commands, registered here."""
+"""The console script `paddle-aws`. Registers the commands, each the function named like its module in operations/commands."""
 
 import inspect
 import io
@@ -18,11 +18,11 @@ COMMANDS = (
 )  # fmt: skip
 LOCKS = ("lock", "lock_distribution", "prices")
 NAMES = {"trial": "try", "listing": "list", "lock": "add-ons", "lock_distribution": "distribution"}
-"""Where a command is not called as its module and function are."""
+"""Commands whose names differ from those of their module and function."""
 
 
 def register(group: typer.Typer, name: str) -> None:
-    """Adds a command; the paragraphs of its docstring flow to the terminal's width, whatever the source's is."""
+    """Adds a command. Unwraps the paragraphs of its docstring, so that they fill the terminal's width."""
     one = getattr(import_module(f"operations.commands.{name}"), name)
     text = inspect.cleandoc(one.__doc__ or "").split("\n\n")
     group.command(NAMES.get(name), help="\n\n".join(" ".join(part.split()) for part in text))(one)
@@ -58,7 +58,7 @@ def options(
 def main() -> None:
     """Entry point of the console script."""
     for stream in (sys.stdout, sys.stderr):
-        # A program's log may hold what the terminal's encoding has not: a question mark is better than an end.
+        # A program's log may hold characters that the terminal's encoding lacks: a question mark is better than a crash.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     if colours() is None:

@@ -1,6 +1,6 @@
-"""How results look: tables that read well on a narrow terminal, without colour and in a pipe; JSON where a program reads.
+"""Output: tables that read well on a narrow terminal, without colour and in a pipe; JSON for programs.
 
-In a pipe no line is broken or padded. `--json` is one document on stdout; what is said beside it goes to stderr.
+In a pipe no line is wrapped or padded. `--json` prints one document to stdout; messages go to stderr.
 """
 
 import json
@@ -24,7 +24,7 @@ ImageFile = Annotated[Path, typer.Option(help="What `make push` wrote.")]
 IMAGE_FILE = Path("image.json")
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for programs.")]
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-"""A name of Kubernetes: of a namespace, of a job."""
+"""A Kubernetes name, such as a namespace's or a job's."""
 
 
 def _namespace(text: str | None) -> str | None:
@@ -44,7 +44,7 @@ _PIPE_WIDTH = 10_000
 GAP = 2
 """Spaces between columns."""
 NARROW = 5
-"""Of a terminal that is too narrow, a column that may be long gets one part in so many."""
+"""On a terminal that is too narrow, each column except the one that folds gets at most 1/NARROW of the width."""
 
 STYLES = {
     "done": "green",
@@ -60,7 +60,7 @@ STYLES = {
 
 
 def of_job(name: str, namespace: str) -> str:
-    """A job, as the commands that are proposed name it: they work from any folder."""
+    """Returns a job's arguments for the commands that messages suggest; these commands work from any folder."""
     return name if namespace == DEFAULT_NAMESPACE else f"{name} -n {namespace}"
 
 
@@ -73,30 +73,30 @@ def console(stderr: bool = False) -> Any:
 
 
 def colours() -> Literal["auto"] | None:
-    """For a rich console: by itself it takes NO_COLOR for colours alone, and leaves bold and dim."""
+    """Returns the colour system for a rich console. On its own, rich drops only colours for NO_COLOR, and keeps bold and dim."""
     return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def on_a_terminal(stderr: bool = False) -> bool:
-    """Whether lines have a width that somebody sees."""
+    """Returns whether the output goes to a terminal, or COLUMNS sets its width."""
     return (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
 
 
 def say(text: str) -> None:
-    """A word beside the results."""
+    """Prints a message to stderr, apart from the results."""
     typer.echo(text, err=True)
 
 
 def as_json(document: object) -> None:
-    """The one document of `--json`."""
+    """Prints the one document of `--json`."""
     typer.echo(json.dumps(document, indent=2, default=str))
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), folds: str | None = None) -> None:
-    """A table without lines; a cell that is a word of STYLES has its colour.
+    """Prints a table without rules; a cell that is a key of STYLES gets its colour.
 
-    Where the terminal is narrow, the column `folds`, else the last one, gets most of it; words that find no room are broken,
-    nothing is cut. A column in which every cell is empty is left out.
+    On a narrow terminal the column `folds`, or else the last one, gets most of the width; words that do not fit are broken,
+    nothing is cut off. A column in which every cell is empty is left out.
     """
     from rich.table import Table
     from rich.text import Text
@@ -118,7 +118,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[
 
 
 def age(text: str | datetime | None) -> str:
-    """How long ago, in one unit that people use."""
+    """Returns how long ago a time was, as `span` writes it; empty for no time."""
     if not text:
         return ""
     then = text if isinstance(text, datetime) else datetime.fromisoformat(text)

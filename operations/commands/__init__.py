@@ -1,1 +1,1 @@
-"""One command a file, thin: it reads its options, calls jobs/, cluster/ or account/, and prints. `main` registers them."""
+"""One thin command per file: it reads its options, calls jobs/, cluster/ or account/, and prints. `main` registers them."""

@@ -1,7 +1,7 @@
 """`paddle-aws board`: a job in the browser, while it runs and afterwards.
 
-The page comes from this machine alone: no other address is loaded, and nobody without this command's own address, which holds a
-secret, gets an answer. It reads the job's folder as `results` does.
+The page comes from this machine only: it loads nothing from elsewhere, and answers only requests to this command's own address,
+which holds a secret. It reads the job's folder as `results` does.
 """
 
 import json
@@ -26,7 +26,7 @@ from operations.jobs.job_argument import DEFAULT, JobArgument
 from operations.screen import Context, Namespace, say
 
 POINTS = 10_000
-"""Lines of metrics that a page gets at most, of all ranks together."""
+"""Lines of metrics that a page gets at most, for all ranks together."""
 PIECE = 4 << 20
 """Bytes of an event file that one request reads."""
 AWAKE = 30.0
@@ -34,7 +34,7 @@ AWAKE = 30.0
 FOLDER = Path(__file__).with_name("board_page")
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json": "application/json"}
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; frame-ancestors 'none'"
-"""Plotly writes its own style elements."""
+"""Allows inline styles, as Plotly writes its own style elements."""
 
 
 def board(
@@ -72,7 +72,7 @@ def board(
 
 
 class Page:
-    """What the browser may ask for."""
+    """Answers what the browser may ask for."""
 
     def __init__(self, where: Backend, volume: Volume, evaluation: dict[str, Any] | None, plotly: Path) -> None:
         self.secret = secrets.token_urlsafe(16)
@@ -81,7 +81,7 @@ class Page:
         self._events: set[str] = set()
 
     def server(self, port: int) -> ThreadingHTTPServer:
-        """Of this machine only."""
+        """Returns a server for this machine only."""
         page = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -102,14 +102,14 @@ class Page:
                 self.wfile.write(answer)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Silence: each address holds the secret."""
+                """Logs nothing: each address holds the secret."""
 
         return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 
     def answer(self, host: str, path: str, query: dict[str, list[str]]) -> tuple[int, str, bytes]:
-        """Code, type and content."""
+        """Returns code, type and content."""
         secret, _, name = path.lstrip("/").partition("/")
-        # Another name for this machine is somebody's page that wants to read this one.
+        # A request by another name for this machine comes from somebody's page that wants to read this one.
         if host.partition(":")[0] != "127.0.0.1" or not secrets.compare_digest(secret.encode(), self.secret.encode()):
             return 404, "text/plain", b"no such page"
         try:
@@ -129,7 +129,7 @@ class Page:
         return 404, "text/plain", b"no such page"
 
     def data(self) -> dict[str, Any]:
-        """The job as it is now, and the raw lines of its ranks' metrics."""
+        """Returns the job as it is now, and the raw lines of its ranks' metrics."""
         view, steps = self._where.status(), self._volume.steps("output", POINTS)
         self._events = {event["name"] for event in steps["events"]}
         if not self._shards:
@@ -149,9 +149,9 @@ class Page:
         }
 
     def _json(self, path: str) -> dict[str, Any]:
-        """Empty where there is none yet, or where it is damaged."""
+        """Reads a JSON object from the volume; empty if it does not exist yet, or is damaged."""
         with suppress(FileNotFoundError, ValueError, RecursionError):
-            # No number of Python's own that a browser does not know.
+            # Drops Python's own numbers (NaN, Infinity), which a browser cannot parse.
             found = json.loads(self._volume.read(path), parse_constant=lambda _: None)
             return found if isinstance(found, dict) else {}
         return {}

@@ -1,4 +1,4 @@
-"""`paddle-aws bootstrap`: `cdk bootstrap` for one cluster alone, and the policies of a restricted deployer."""
+"""`paddle-aws bootstrap`: `cdk bootstrap` for only one cluster, and the policies of a restricted deployer."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def bootstrap(
     """
     with cli_errors():
         spec = ClusterSpec.load(config)
-        # Before anything is asked of AWS: settings that make no policies change nothing.
+        # Before the first request to AWS: settings from which no policies can be made change nothing.
         policies = _policies(config) if spec.deployment_policies else {}
         _, partition, _, _, account, _ = client("sts", spec.region).get_caller_identity()["Arn"].split(":", 5)
         own = f"arn:{partition}:iam::{account}:policy{POLICY_PATH}"
@@ -39,7 +39,7 @@ def bootstrap(
         if spec.deployment_policies:
             command += ["--custom-permissions-boundary", f"{spec.deployment_policies}-bootstrap"]
             command += ["--apply-permissions-boundary-to-all-roles"]
-        # From a folder without cdk.json: cdk would synthesize the app first, and ask it for environments.
+        # Runs in a folder without cdk.json: otherwise cdk would first synthesize the app, and ask it for environments.
         with tempfile.TemporaryDirectory() as elsewhere:
             code = cdk(command, cwd=elsewhere).returncode
         if code:
@@ -47,7 +47,7 @@ def bootstrap(
 
 
 def cdk(arguments: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
-    """Runs the cdk command. Raises BadInput where there is none."""
+    """Runs the cdk command. Raises BadInput if it is missing."""
     try:
         return subprocess.run(["cdk", *arguments], text=True, check=False, **how)
     except FileNotFoundError:
@@ -55,7 +55,7 @@ def cdk(arguments: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str
 
 
 def _policies(config: Path) -> dict[str, dict[str, Any]]:
-    """The policies by their names, as a process of its own makes them from the templates."""
+    """Returns the policies by name; a separate process makes them from the templates."""
     with tempfile.TemporaryDirectory() as out:
         command = [sys.executable, "-m", "stacks.deployment_policy", "--config", str(config.resolve()), "--out", out]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
@@ -65,12 +65,12 @@ def _policies(config: Path) -> dict[str, dict[str, Any]]:
 
 
 def _make(iam: Any, own: str, name: str, document: dict[str, Any]) -> None:
-    """Make a policy, or a new version of it."""
+    """Creates a policy, or a new version of it."""
     text = json.dumps(document, separators=(",", ":"))
     try:
         iam.create_policy(PolicyName=name, Path=own.partition(":policy")[2], PolicyDocument=text)
     except iam.exceptions.EntityAlreadyExistsException:
-        # IAM keeps five versions.
+        # IAM keeps at most five versions.
         for one in iam.list_policy_versions(PolicyArn=own + name)["Versions"]:
             if not one["IsDefaultVersion"]:
                 iam.delete_policy_version(PolicyArn=own + name, VersionId=one["VersionId"])

@@ -1,4 +1,4 @@
-"""`paddle-aws cancel`: end what runs of a job."""
+"""`paddle-aws cancel`: end a job's running pods."""
 
 from operations.errors import cli_errors
 from operations.jobs.job_argument import DEFAULT, JobArgument

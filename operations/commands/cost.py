@@ -1,4 +1,4 @@
-"""`paddle-aws cost`: what a cluster costs a month, and a run of some hours, from prices that were read at AWS."""
+"""`paddle-aws cost`: what a cluster costs per month, and per run of some hours, from prices that were read from AWS."""
 
 import json as json_format
 from dataclasses import asdict, dataclass
@@ -16,11 +16,11 @@ from settings.errors import SettingError
 from stacks.cluster_spec import ClusterSpec
 
 HOURS = 730
-"""Hours of a month, as AWS's own calculator counts."""
+"""Hours per month, as AWS's own calculator counts them."""
 SECRETS = 6
 """Two join tokens, the CA's hash, the kubeconfigs of three teams."""
 ENDPOINTS = {"eks": 11, "self-managed": 10}
-"""Interface endpoints, one in each zone, that `network.interface_endpoints` makes."""
+"""Number of interface endpoints that `network.interface_endpoints` makes in each zone."""
 LEFT_OUT = (
     "taxes, discounts, support; data through NAT gateways, between zones and to the internet; stored data (EFS, S3, ECR, "
     "logs, backups, snapshots); requests to S3, KMS and Secrets Manager; the private zone, dashboards and alarms; nodes beyond "
@@ -31,13 +31,13 @@ LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Item:
-    """One line: how many of what, at which price, by its name in the lock file, which ends with -hour or -month."""
+    """One line: how many of what, at which price. The price's name in the lock file ends with -hour or -month."""
 
     what: str
     price: str
     count: float
     always: bool = True
-    """Whether it is there between jobs too."""
+    """Whether it also exists between jobs."""
 
 
 def cost(
@@ -55,7 +55,7 @@ def cost(
         known = _read(lock, spec.region)
         asked = items(spec)
         for item in asked:
-            # A machine's: what else AWS's list does not say clearly is unknown, and so is spot without credentials.
+            # Only a machine's price: any other that AWS's list does not state clearly is unknown, as is spot without credentials.
             if "." in item.price and item.price not in known["prices"] and "spot" not in item.price:
                 raise BadInput(f"{lock} has no price of {item.what}: `paddle-aws lock prices` reads it, if AWS has such a type")
         rows = [_row(item, known["prices"], hours) for item in asked]
@@ -80,7 +80,7 @@ def cost(
 
 
 def items(spec: ClusterSpec) -> list[Item]:
-    """What costs money by its mere existence."""
+    """Returns what costs money merely because it exists."""
     own, nat, cluster = spec.cluster.self_managed, spec.network.nat_gateways, spec.cluster
     gateways = nat if spec.network.existing is None else 0
     endpoints = ENDPOINTS[cluster.kind] * len(spec.network.zones) if spec.network.interface_endpoints else 0
@@ -106,7 +106,7 @@ def items(spec: ClusterSpec) -> list[Item]:
 
 
 def node_hour(config: Path = CLUSTER, lock: Path = PRICES) -> float | None:
-    """Dollars an hour of a node of the first group, by which a trainer's time is paid; None: no price was read here."""
+    """Returns the dollars per hour of the first group's node, the price of a trainer's time; None if no price was read here."""
     try:
         group = next(iter((spec := ClusterSpec.load(config)).nodes.values()))
         price = f"{group.instance_types[0]}-{'spot-' if group.spot else ''}hour"

@@ -1,4 +1,4 @@
-"""`paddle-aws delete`: a job's objects off the cluster."""
+"""`paddle-aws delete`: remove a job's objects from the cluster."""
 
 from typing import Annotated
 

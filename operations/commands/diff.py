@@ -17,7 +17,7 @@ from stacks.cluster_spec import ClusterSpec
 NAME = "paddle-aws-diff"
 REFUSED = "refused"
 VERSIONS = {"Version", "ReleaseVersion"}
-"""Of a node group: EKS changes them alone."""
+"""A node group's properties that EKS changes only on their own."""
 MIXED = "CloudFormation changes a node group's version alone: deploy its other changes first, then the version"
 FOR_GOOD = {
     "AWS::EKS::Cluster": {"KubernetesNetworkConfig": "cluster.service_cidr", "EncryptionConfig": "key"},
@@ -28,13 +28,13 @@ FOR_GOOD = {
         "SnapshotId": "cluster.volume_snapshot",
     },
 }
-"""Properties whose change CloudFormation refuses, and their settings: it replaces neither what has a fixed name nor a volume."""
+"""Properties that CloudFormation refuses to change, and their settings: it replaces no resource with a fixed name, no volume."""
 
 
 class Loss(NamedTuple):
     """A resource that a change set replaces or removes.
 
-    `what` is what a user loses with it, if it holds data; where `change` is REFUSED, why CloudFormation refuses the deploy.
+    `what` is what a user loses with it, if it holds data; if `change` is REFUSED, why CloudFormation refuses the deploy.
     """
 
     stack: str
@@ -99,7 +99,7 @@ def diff(
 
 
 def _prepare(config: Path, stacks: list[str]) -> None:
-    """Change sets of the stacks that are deployed, by the cdk command: it knows the roles and where templates go."""
+    """Prepares change sets of the deployed stacks with the cdk command, which knows the roles and where templates go."""
     command = ["deploy", *stacks, "--exclusively", "--method", "prepare-change-set", "--change-set-name", NAME]
     command += ["--require-approval", "never", "--context", f"config={config.resolve()}", "--output"]
     with tempfile.TemporaryDirectory() as assembly:
@@ -111,7 +111,7 @@ def _prepare(config: Path, stacks: list[str]) -> None:
 
 def _losses(api: Any, stack: str) -> Iterator[Loss]:
     pages = api.get_paginator("describe_change_set").paginate(StackName=stack, ChangeSetName=NAME)
-    # cdk makes none for a stack that does not change.
+    # cdk makes no change set for a stack that does not change.
     with suppress(api.exceptions.ChangeSetNotFoundException):
         for change in pages.search("Changes[].ResourceChange"):
             kind = change["ResourceType"]
@@ -119,7 +119,7 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
             says = "removed" if change["Action"] == "Remove" else replaced
             named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
             if kind == "AWS::EKS::Cluster" and says == "perhaps replaced":
-                # Only the properties of FOR_GOOD replace it.
+                # Only the properties in FOR_GOOD replace a cluster.
                 says = None
             settings = ", ".join(sorted({FOR_GOOD.get(kind, {}).get(name, "") for name in named} - {""}))
             refused = IN_USE.get(kind) if says else None

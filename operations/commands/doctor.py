@@ -53,7 +53,7 @@ def doctor(
 
 
 def _row(alike: list[Finding]) -> tuple[str, str, str]:
-    """One finding; of several that say the same, as without credentials, the one line."""
+    """Returns the line of one finding, or of several that say the same, as without credentials."""
     names = list(dict.fromkeys(one.check for one in alike))
     check, about = (names[0], "") if len(names) == 1 else (f"{len(names)} checks", f" ({', '.join(names)})")
     return check, alike[0].state, alike[0].text + about

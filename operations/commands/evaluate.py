@@ -24,20 +24,20 @@ GLANCE = 1.0
 
 
 class Evaluation(BaseModel, frozen=True):
-    """What evaluate_pass.py prints as its one line of JSON."""
+    """The result that evaluate_pass.py prints as its one line of JSON."""
 
     number: int = Field(alias="pass")
     metric: str
     value: float
     better: bool
-    """Than the baseline."""
+    """Whether the value is better than the baseline."""
     baseline: float
     baseline_of: str
     records: int
 
     @classmethod
     def parse(cls, log: str) -> Self:
-        """From what the process wrote, its own line last. Raises Failed."""
+        """Parses what the process wrote, its own line last. Raises Failed."""
         try:
             return cls.model_validate_json(next((line for line in reversed(log.splitlines()) if line.startswith("{")), ""))
         except ValidationError:
@@ -67,7 +67,7 @@ def evaluate(
 
 
 def measure(cluster: Cluster, name: str, namespace: str, volume: AbstractContextManager[VolumeAccess]) -> Evaluation:
-    """Runs the evaluation Job; `volume` is not entered yet. Raises Failed."""
+    """Runs the evaluation Job; `volume` is not entered yet. Raises BadInput or Failed."""
     from k8s_charts.kinds import evaluation
 
     training = newest(runs(cluster, namespace, selector(name)), "trainer")
@@ -89,7 +89,7 @@ def measure(cluster: Cluster, name: str, namespace: str, volume: AbstractContext
 
 
 def _log(cluster: Cluster, document: Object, path: str) -> str:
-    """What the evaluation's pod wrote, once it has succeeded."""
+    """Waits for the evaluation, and returns what its pod wrote once it has succeeded."""
     name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
     told = ""
     while True:

@@ -58,7 +58,7 @@ def kubeconfig(
 
 
 def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
-    """The cluster's entry, and whether its endpoint is public."""
+    """Returns the cluster's entry, and whether its endpoint is public."""
     if spec.cluster.self_managed:
         entry = kubeconfig_file.of_team(spec.name, spec.region, team or "operator")
         return entry, bool(spec.cluster.public_access_from)
@@ -72,7 +72,7 @@ def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
 def _through_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int) -> None:
     target = entry.cluster | {"server": f"https://127.0.0.1:{port}"}
     if not spec.cluster.self_managed:
-        # EKS's certificate knows its own name alone; ours is good for 127.0.0.1 too.
+        # EKS's certificate is valid only for its own name; ours is also valid for 127.0.0.1.
         target["tls-server-name"] = str(urlsplit(entry.cluster["server"]).hostname)
 
     def ready() -> None:

@@ -1,4 +1,4 @@
-"""`paddle-aws leftovers`: what of a cluster is in the account, and how to remove it."""
+"""`paddle-aws leftovers`: what the account still holds of a cluster, and how to remove it."""
 
 from dataclasses import asdict
 

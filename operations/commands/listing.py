@@ -41,7 +41,7 @@ def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
     for document in runs(cluster, namespace):
         found.setdefault((document["metadata"]["namespace"], label(document, INSTANCE)), ([], []))[0].append(document)
     for pod in cluster.items(pods(namespace), PART_OF):
-        # Pods whose Job is gone are nobody's.
+        # Pods whose Job is gone belong to no job, and are left out.
         found.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
     views = [make(name, one, its, pod_states(of_newest(its, its_pods))) for (one, name), (its, its_pods) in found.items()]
     return sorted(views, key=lambda view: _created(view) or datetime.min.replace(tzinfo=UTC), reverse=True)

@@ -1,8 +1,8 @@
-"""`paddle-aws lock add-ons`: what EKS itself says, read into a dated file; and how a lock file is written.
+"""`paddle-aws lock add-ons`: reads what EKS itself says into a dated file. `write` writes any lock file.
 
-Promises: a version is in the file only if EKS called it, and no other, the default for that Kubernetes version; a release
+Promises: a version is in the file only if EKS names it, and no other, as the default for that Kubernetes version; a release
 of a node image only if Parameter Store recommends it.
-A file always begins with `read` (an ISO date, UTC) and `source`, and is there whole or as it was before.
+A file always begins with `read` (an ISO date, UTC) and `source`, and is written whole or stays as it was.
 """
 
 import json
@@ -26,7 +26,7 @@ ADD_ONS_SOURCE = "EKS, DescribeAddonVersions: default versions; Parameter Store:
 
 
 def write(path: Path, source: str, content: Mapping[str, Any]) -> None:
-    """Writes `content` behind the date and the source."""
+    """Writes `content` after the date and the source."""
     document = {"read": datetime.now(UTC).strftime("%Y-%m-%d"), "source": source, **content}
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
@@ -56,7 +56,7 @@ def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
 
 
 def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[str, str]:
-    """Add-on: the version that EKS takes for clusters of `kubernetes_version` where none is named."""
+    """Returns by add-on the version that EKS takes for clusters of `kubernetes_version` if none is named."""
     found: dict[str, str] = {}
     is_default = f"compatibilities[?clusterVersion == '{kubernetes_version}' && defaultVersion]"
     path = f"addons[].addonVersions[] | [?{is_default}].addonVersion"
@@ -69,7 +69,7 @@ def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[
 
 
 def releases(ssm: Any, kubernetes_version: str) -> dict[str, str]:
-    """AMI type: the release of its image that EKS recommends for nodes of `kubernetes_version`."""
+    """Returns by AMI type the release of its image that EKS recommends for nodes of `kubernetes_version`."""
     family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"
     kinds = {f"{family}/{word}/recommended/release_version": kind for kind, word in NODE_IMAGES.items()}
     found = ssm.get_parameters(Names=list(kinds))["Parameters"]

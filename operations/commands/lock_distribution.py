@@ -1,7 +1,7 @@
-"""`paddle-aws lock distribution`: which files and images a self-managed cluster runs, read where their publishers list them.
+"""`paddle-aws lock distribution`: reads which files and images a self-managed cluster runs from their publishers' lists.
 
-Promises: locks/distribution.json changes only after everything that it names was read, and each file downloaded with the
-SHA-256 of the release's own list; the files lie in .cache/distribution/<version>/, ready for the bucket.
+Promises: locks/distribution.json changes only after everything that it names has been read, and each file downloaded with the
+SHA-256 of the release's own list; the files are in .cache/distribution/<version>/, ready for the bucket.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ CHARTS = "https://kubernetes-sigs.github.io/aws-efs-csi-driver"
 CHART = "aws-efs-csi-driver"
 
 SUMS = "sha256sum-amd64.txt"
-# Where (JMESPath) the chart's values name the images of the driver's node part.
+# Where the chart's values name the images of the driver's node part (JMESPath).
 IMAGES = {
     "efs-csi-driver": "image",
     "node-driver-registrar": "sidecars.nodeDriverRegistrar.image",
@@ -95,13 +95,13 @@ def lock_distribution(
             files[name] = {"url": f"{release}/{name}", "sha256": sums[name], "size": target.stat().st_size}
         source = f"{channel}; {release}/{SUMS}; {chart}"
         write(out, source, {"distribution": "k3s", "version": version, "files": files, "images": images})
-        # What was written is what the stacks will read.
+        # The stacks will read what was written: this checks that they can.
         DistributionLock.load(out)
         say(f"k3s {version} and {len(images)} images of {chart} are in {out}; the files are in {cache / version}")
 
 
 def _sums(listing: str, url: str, wanted: tuple[str, ...]) -> dict[str, str]:
-    """SHA-256 by file name; a `*` before a name is how sha256sum marks binary mode."""
+    """Returns the SHA-256 by file name; sha256sum marks binary mode with a `*` before the name."""
     found = {name.lstrip("*"): digest for digest, name in re.findall(r"^([0-9a-f]{64})\s+(\S+)$", listing, re.MULTILINE)}
     if absent := [name for name in wanted if name not in found]:
         raise Failed(f"{url} lists no {', '.join(absent)}: choose another release by --version")
@@ -109,7 +109,7 @@ def _sums(listing: str, url: str, wanted: tuple[str, ...]) -> dict[str, str]:
 
 
 def _images(charts: str) -> tuple[str, dict[str, str]]:
-    """The newest chart's address, and the images that its values name."""
+    """Returns the newest chart's address, and the images that its values name."""
     from jmespath import search
 
     from operations.account.download import content

@@ -61,7 +61,7 @@ def logs(
 
 
 def _of_volume(where: Backend, log: str, ranks: frozenset[int] | None, tail: int | None, show: Callable[[Line], None]) -> None:
-    """One rank after the other: their lines have no common time."""
+    """Shows one rank after the other, as their lines have no common time."""
     with where.volume() as volume:
         files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
         found = [(rank, f"node_{rank}/{log}.log") for rank in range(10_000) if f"node_{rank}/{log}.log" in files]
@@ -76,7 +76,7 @@ def _of_volume(where: Backend, log: str, ranks: frozenset[int] | None, tail: int
 
 def _lines(volume: Volume, path: str, size: int, tail: int | None) -> Iterator[str]:
     if tail is not None:
-        # The end of a log that is larger than a block holds more lines than anybody asks for.
+        # The last block of a longer log holds more lines than anybody asks for.
         yield from volume.read(path, -min(size, BLOCK) if size else 0).decode(errors="replace").splitlines()[-tail or size :]
         return
     rest = b""

@@ -29,7 +29,7 @@ def manifests(
     Example: paddle-aws manifests --diff
     """
     with cli_errors("interrupted: the same command writes the rest"):
-        # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
+        # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
         from k8s_charts import documents
 
         job = TrainingJob.load(job_file)

@@ -1,7 +1,7 @@
-"""`paddle-aws lock prices`: list prices out of the files that AWS publishes, which need no credentials, into a dated file.
+"""`paddle-aws lock prices`: reads list prices from AWS's public files, which need no credentials, into a dated file.
 
-Promises: a price is in the file only if AWS's list has exactly one for what was asked, in the unit that `cost` reckons with;
-nothing is guessed or rounded. An instance type that the list does not know is refused, and the file stays as it was.
+Promises: a price is in the file only if AWS's list has exactly one for the query, in the unit that `cost` calculates with;
+nothing is guessed or rounded. An instance type that the list lacks is refused, and the file stays as it was.
 """
 
 import csv
@@ -30,19 +30,19 @@ from stacks.cluster_spec import ClusterSpec
 PRICES = Path("locks/prices.json")
 SOURCE = "AWS's public price list, on demand, in US dollars"
 FILES = "https://pricing.us-east-1.amazonaws.com"
-"""Where AWS publishes them, for the regions of its partitions aws and aws-us-gov."""
+"""Where AWS publishes its price lists for the regions of its partitions aws and aws-us-gov."""
 ABOVE_THE_TABLE = 5
-"""Lines of a file that say what it is."""
+"""Lines of a file above its table, which describe the file."""
 
 
 class Query(NamedTuple):
-    """Which rows of a service's price list have a price, as prices.yaml says it."""
+    """Selects the rows of a service's price list that hold a price, as prices.yaml defines."""
 
     service: str
     usage: str
     """Regular expression for the usage type's last part (its first part names the region)."""
     unit: str
-    """Regular expression for the unit: a price for anything else is not the one that `cost` reckons with."""
+    """Regular expression for the unit: `cost` does not calculate with a price for any other unit."""
     columns: Mapping[str, str] = MappingProxyType({})
 
     def fits(self, row: dict[str, str], region: str) -> bool:
@@ -52,7 +52,7 @@ class Query(NamedTuple):
 
 
 def queries(kinds: Iterable[str]) -> dict[str, Query]:
-    """By the prices' names: what does not depend on the settings, and an hour of each type of machine, on demand."""
+    """Returns queries by price name: those that do not depend on the settings, and an on-demand hour of each machine type."""
     known = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     found = {name: Query(**query) for name, query in known["fixed"].items()}
     for kind in kinds:
@@ -92,7 +92,7 @@ def prices(
 
 
 def _listed(files: str, region: str, asked: dict[str, Query]) -> tuple[dict[str, dict[str, str]], set[str]]:
-    """What each query has, if it is exactly one price, in a unit that `cost` knows; and every instance type of the list."""
+    """Returns the price of each query that has exactly one, in a unit that `cost` knows, and every instance type of the list."""
     found: dict[str, dict[tuple[str, str], str]] = {name: {} for name in asked}
     types: set[str] = set()
     for service in dict.fromkeys(query.service for query in asked.values()):
@@ -114,8 +114,8 @@ def _listed(files: str, region: str, asked: dict[str, Query]) -> tuple[dict[str,
 
 
 def _rows(files: str, service: str, region: str) -> Iterator[dict[str, str]]:
-    """What a service takes on demand in a region, of tiers the first, by the columns of AWS's table; free offers are left out."""
-    # It takes longer to load than all that other commands need.
+    """Yields a service's on-demand prices in a region, by the columns of AWS's table: first tiers only, without free offers."""
+    # Imported here: it takes longer to load than everything that other commands need.
     from operations.account.download import content, download
 
     regions = json.loads(content(f"{files}/offers/v1.0/aws/{service}/current/region_index.json"))["regions"]
@@ -134,7 +134,7 @@ def _rows(files: str, service: str, region: str) -> Iterator[dict[str, str]]:
 
 
 def _spot(spec: ClusterSpec, kinds: list[str]) -> dict[str, dict[str, str]]:
-    """What a spot instance takes now, in the dearest of the cluster's zones; none without credentials."""
+    """Returns the current prices of spot instances in the most expensive of the cluster's zones; none without credentials."""
     found: dict[str, dict[str, str]] = {}
     zones = [{"Name": "availability-zone", "Values": list(spec.network.zones)}]
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""`paddle-aws protect`: what holds data can be neither replaced nor taken away by a `cdk deploy`."""
+"""`paddle-aws protect`: keeps a `cdk deploy` from replacing or removing what holds data."""
 
 import json
 from typing import Annotated
@@ -19,13 +19,13 @@ HOLDS_DATA = {
     "AWS::EC2::Volume": "the control plane's state",
     "AWS::EKS::Cluster": "the control plane, with all jobs, claims and secrets in it",
 }
-"""The types of resource that hold data, and what a user loses with one."""
+"""The resource types that hold data, and what a user loses with each."""
 SET_BACK = "set it back, or deploy a cluster of another `name`"
 IN_USE = dict.fromkeys(
     ("AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::Route53::HostedZone"),
     f"CloudFormation refuses it while the other stacks use it: {SET_BACK}",
 )
-"""What other stacks hold on to, so that only a new cluster can change it."""
+"""Resource types that other stacks use, so that only a new cluster can change them."""
 _ALL = {"Effect": "Allow", "Action": "Update:*", "Principal": "*", "Resource": "*"}
 _KEPT = {
     "Effect": "Deny",

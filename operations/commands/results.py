@@ -1,4 +1,4 @@
-"""`paddle-aws results`: what a job has learned so far, and a saved pass to take home."""
+"""`paddle-aws results`: what a job has learned so far, and a saved pass to download."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def results(
     """
     with cli_errors("interrupted: what was fetched stays; run the same command again to continue"):
         if to.startswith("s3://"):
-            # Before a pass has been fetched for it.
+            # Refuses a bad address before a pass is fetched for it.
             object_of(to)
         if model and (download or json):
             raise BadInput("--model fetches the model alone: leave --download and --json out")
@@ -91,9 +91,9 @@ def results(
 
 
 def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) -> list[dict[str, Any]]:
-    """Each sealed folder of a kind: its pass, whether it is complete, its files and bytes, its place below output/.
+    """Returns for each saved folder of a kind: its pass, whether it is complete, its files and bytes, its place below output/.
 
-    By number; where several attempts saved the same, those that are complete come last, and the newest of them last of all.
+    Sorted by number; if several attempts saved the same pass, complete folders come last, the newest of them last of all.
     """
     found: dict[str, dict[str, int]] = {}
     for entry in files:
@@ -108,7 +108,7 @@ def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) 
             record = None
         name = folder.rpartition("/")[2]
         if record == {} and folder != name:
-            continue  # Left half saved, and swept away.
+            continue  # Half saved, and cleaned up since.
         listed = record.get("files", ()) if record is not None else ()
         complete = record is not None and all(sizes.get(file["name"]) == file["bytes"] for file in listed)
         attempt = int(record.get("attempt", 0)) if record is not None else 0
@@ -119,7 +119,7 @@ def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) 
 
 
 def last_run(volume: Volume, files: list[dict[str, Any]]) -> tuple[list[Any], str]:
-    """The attempts that the volume remembers, and why the last run failed; empty: it did not, or nobody wrote it down."""
+    """Returns the attempts that the volume records, and why the last run failed; empty if it did not, or that is not recorded."""
     attempts: list[Any] = []
     if not any(file["name"] == "run/attempts.json" for file in files):
         return attempts, ""
@@ -133,9 +133,9 @@ def last_run(volume: Volume, files: list[dict[str, Any]]) -> tuple[list[Any], st
 
 
 def goodput(attempts: list[Any], trainers: int) -> dict[str, Any] | None:
-    """Of the attempts that have ended: which share of the time was training that was kept, and the seconds, a pod, of each part.
+    """Returns for the ended attempts: the share of time spent on training that was kept, and the seconds per pod of each part.
 
-    With prices read, in dollars for all pods, too. None where no attempt has told.
+    Also in dollars for all pods, if prices were read. None if no attempt has reported.
     """
     seconds: Counter[str] = Counter()
     with suppress(TypeError, AttributeError):
@@ -150,7 +150,7 @@ def goodput(attempts: list[Any], trainers: int) -> dict[str, Any] | None:
 
 
 def metrics(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
-    """The passes that all trainers have reported."""
+    """Returns the passes that all trainers have reported."""
     from operations.jobs.training_metrics import passes
 
     matches = [re.fullmatch(r"node_(\d+)/metrics\.jsonl", entry["name"]) for entry in files]
@@ -163,7 +163,7 @@ def metrics(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
 
 
 def _joined(rows: list[dict[str, Any]], measured: list[Pass]) -> list[dict[str, Any]]:
-    """Each pass: what is saved of it, and what its trainers measured; some are no longer on the volume."""
+    """Joins what is saved of each pass with what its trainers measured; some passes are no longer on the volume."""
     found = {row["pass"]: row for row in rows}
     for one in measured:
         trainers = [{name: getattr(each, name) for name in ("trainer", "loss", "records", "seconds")} for each in one.trainers]
@@ -191,9 +191,9 @@ def _show(name: str, found: list[dict[str, Any]]) -> None:
 
 
 def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
-    """The newest model, verified, to `to`/model, a folder or s3://...; returns where it is, and the lines that predict with it.
+    """Fetches the newest model, verified, to `to`/model, a folder or s3://...; returns its place and the lines that predict.
 
-    Raises BadInput where there is none.
+    Raises BadInput if there is none.
     """
     files = volume.files("output")
     sealed = [row for row in saved_passes(volume, files, INFERENCE) if row["complete"]]
@@ -207,7 +207,7 @@ def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
 
 
 def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
-    """The lines of plain Python that predict with a model, in its folder; none where there are none."""
+    """Returns the lines of plain Python, in a model's folder, that predict with it; empty if there are none."""
     try:
         text = volume.read(f"output/{model}/{PREDICT}", 0, 10_000).decode(errors="replace")
         return [clean(line) for line in text.splitlines()]
@@ -216,7 +216,7 @@ def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
 
 
 def model_words(volume: Volume, job: str) -> list[str]:
-    """How to get at what a job has trained, for the last lines of a rehearsal."""
+    """Returns how to fetch what a job has trained, for the last lines of a rehearsal."""
     if lines := predict_lines(volume):
         return [f"`paddle-aws results {job} --model` fetches the model; in its folder these lines predict with it:", "", *lines]
     own = [entry for entry in volume.files("output") if not re.match(r"(node_\d+|run|attempts)/|\.", entry["name"])]
@@ -225,7 +225,7 @@ def model_words(volume: Volume, job: str) -> list[str]:
 
 
 def _download_files(volume: Volume, files: list[dict[str, Any]], path: str, to: str) -> None:
-    """Files that the program wrote: no record says what they have to be, so each is compared with the volume's."""
+    """Fetches files that the program wrote: no record says what they have to be, so each is compared with the volume's."""
     inside = path.removeprefix("output/").rstrip("/")
     wanted = [entry for entry in files if entry["name"] == inside or entry["name"].startswith(f"{inside}/")]
     if not wanted:
@@ -236,11 +236,11 @@ def _download_files(volume: Volume, files: list[dict[str, Any]], path: str, to: 
 
 
 def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to: str, *, sealed: bool = True) -> str:
-    """The files in a folder below output/, to `to`/`name`; returns where they are."""
+    """Fetches the files in a folder below output/ to `to`/`name`; returns where they are."""
     inside = f"{home}/" if home else ""
     wanted = [{**entry, "name": entry["name"].removeprefix(inside)} for entry in files if entry["name"].startswith(inside)]
     on_the_way = to.startswith("s3://")
-    # A file for S3 is kept until it is there: an interruption costs nothing. Another run's of that name is another.
+    # A file for S3 is kept until it is uploaded: an interruption costs nothing. Another run's file of that name lies elsewhere.
     newest = max(entry["time"] for entry in wanted)
     target = (place("passes", volume.where, newest) if on_the_way else Path(to)) / name
     with bar(name or wanted[0]["name"], sum(entry["bytes"] for entry in wanted)) as progress:
@@ -255,7 +255,7 @@ def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to
 
 
 def chosen_pass(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:
-    """`last`, which is the one that was saved last, or a number; of the complete passes. Raises BadInput."""
+    """Returns the complete pass that `which` names: a number, or `last` for the one that was saved last. Raises BadInput."""
     complete = [row for row in rows if row["complete"]]
     shown = ", ".join(map(str, sorted({row["pass"] for row in complete}))) or "none"
     if which == "last":

@@ -1,7 +1,7 @@
-"""`paddle-aws resume`: a new run of a job, from a complete pass.
+"""`paddle-aws resume`: starts a new run of a job from a complete pass.
 
-It keeps the shards on the volume, new source or not, where this job's own data job split them: its Job says so where no other
-data job has followed, else the manifest on the volume, which names the data job that wrote it. Trainers check the same name.
+It keeps the shards on the volume, new source or not, if this job's own data job split them and no other data job has followed:
+its completed Job shows that, or else the manifest on the volume, which names its writer. Trainers check the same name.
 """
 
 import json
@@ -63,7 +63,7 @@ def resume(
 def _bring_data(submission: Submission, follower: Follower) -> None:
     if submission.data_job is None:
         return
-    # First: a look at the volume needs it, and so do the trainers.
+    # Comes first: reading the volume needs it, and so do the trainers.
     submission.apply(follower.cluster, submission.preparation())
     if _has_own_shards(follower.cluster, submission):
         say("the data on the volume is this job's own: it is not split again")
@@ -77,7 +77,7 @@ def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None
         rows = saved_passes(volume, volume.files("output"))
         chosen_pass(rows, str(from_pass))
         for row in reversed(rows):
-            # The newest first: an interruption never leaves a gap that would be taken for progress.
+            # The newest first: an interruption never leaves a gap that could be taken for progress.
             if row["pass"] > from_pass:
                 name = volume.set_aside(f"output/{row['folder']}")
                 place = "/".join([*row["folder"].split("/")[:-1], name])
@@ -85,11 +85,11 @@ def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None
 
 
 def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
-    """False where they have to be split, or are being split right now."""
+    """Returns whether the shards are this job's own; False if they have to be split, or are being split right now."""
     ours = _identity(submission.data_job) if submission.data_job is not None else ""
     known = submission.data_jobs(cluster)
     if any(_identity(job) != ours or not ended(job) for job in known):
-        # Another one may have left its shards there, or its program with a split that failed.
+        # Another data job may have left its shards there, or its program with a failed split.
         return False
     if any(condition(job, "Complete") for job in known):
         return True
@@ -103,5 +103,5 @@ def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
 
 
 def _identity(data_job: Object) -> str:
-    """What a data job is called in the manifest that it writes; empty where it has no name."""
+    """Returns the data job's name in the manifest that it writes; empty if it has no name."""
     return variable(data_job["spec"]["template"]["spec"], Variable.DATA_JOB)

@@ -15,7 +15,7 @@ from stacks.cluster_spec import ClusterSpec, most_vcpus
 POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/eks.amazonaws.com/v1/nodeclasses"
 OURS = "app.kubernetes.io/part-of=paddle-aws"
 ENDED = 900.0
-"""Seconds in which the machines of a removed pool have to be gone."""
+"""Seconds within which a removed pool's machines have to be gone."""
 
 
 def setup(
@@ -50,13 +50,13 @@ def setup(
             return
         cluster = Cluster(context, say)
         for document in wanted:
-            # Every kind, before anything is changed.
+            # Checks every kind before anything is changed.
             cluster.path(document)
         for document in wanted:
             try:
                 cluster.apply(document, dry_run=dry_run)
             except ApiError as error:
-                # In a dry run the namespace is not there yet.
+                # In a dry run the namespace does not exist yet.
                 if not (dry_run and error.status == 404):
                     raise
             say(f"{'would apply' if dry_run else 'applied'} {document['kind']} {document['metadata']['name']}")
@@ -80,18 +80,18 @@ def _remove(cluster: Cluster) -> None:
 
 
 def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
-    """In the order in which they are applied; `auto_mode`: the deployed nodes stack's output of that name.
+    """Returns the documents in the order in which they are applied; `auto_mode`: the deployed nodes stack's output of that name.
 
-    Raises BadInput where compute is auto and that output is missing.
+    Raises BadInput if compute is auto and that output is missing.
     """
-    # Here, not above: cdk8s starts Node, which `paddle-aws --help` need not wait for.
+    # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
     from k8s_charts import yaml_documents
     from k8s_charts.kinds import node_pool
 
     groups, namespace = spec.nodes.values(), spec.jobs.namespace
     found = yaml_documents.template("deployers.yaml", namespace=namespace)
     if namespace == "default":
-        # Everybody's: it keeps its own pod security.
+        # This namespace is everybody's: it keeps its own pod security.
         found = [document for document in found if document["kind"] != "Namespace"]
     if any(group.gpu for group in groups) and not spec.auto:
         found += yaml_documents.template("nvidia_device_plugin.yaml")

@@ -33,7 +33,7 @@ def status(
 
 
 def show(view: JobView) -> None:
-    """The screen of `status`."""
+    """Prints the screen of `status`."""
     is_ = view.phase if view.phase == "failed" else f"is {view.phase}"
     screen.show(("",), [(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""),)])
     parts = [(word, _line(part)) for word, part in (("data", view.data), ("training", view.training)) if part is not None]

@@ -14,7 +14,7 @@ from operations.jobs.training_table import TrainingTable
 from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, Context, ImageFile, JobFile, Outputs, console, of_job, say
 
 LOOK = 30.0
-"""Seconds for which `submit` without --wait tells what becomes of the pods."""
+"""Seconds for which `submit` without --wait reports what happens to the pods."""
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="With --follow: show the logs of all ranks instead.")]
@@ -64,7 +64,7 @@ def _print(submission: Submission) -> None:
 
 
 def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool) -> None:
-    """What submit and resume do once the training is on the cluster."""
+    """Does what submit and resume have to do once the training is on the cluster."""
     known = of_job(run.name, run.namespace)
     with cli_errors(
         f"interrupted: job {run.name} keeps running; `paddle-aws logs {known} --follow` shows it, "
@@ -87,7 +87,7 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
 
 
 def _follow(run: Run, *, logs: bool) -> JobView:
-    """Until the training ends: the table of its passes, or what all ranks write."""
+    """Shows the table of passes, or what all ranks write, until the training ends."""
     from rich.text import Text
 
     if logs:

@@ -1,6 +1,6 @@
-"""`paddle-aws try`: a job's program on the first records of its source, in one process of the job's Paddle.
+"""`paddle-aws try`: runs a job's program on the first records of its source, in one process of the job's Paddle.
 
-Nothing is deployed, sent or installed, and the program's folder is copied: nothing is written to it.
+Deploys and sends nothing, and installs nothing without --install. Copies the program's folder, and writes nothing to it.
 """
 
 import json
@@ -51,9 +51,9 @@ def trial(
 
 
 def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
-    """The trial's last line, or why there was none: what cannot be tried here is no fault. Raises BadInput for what is.
+    """Returns the trial's last line, or why there was no trial: that is no fault of the job. Raises BadInput for a fault.
 
-    `bucket`: an s3:// source is one of the account that this shell knows.
+    `bucket`: whether an s3:// source belongs to the account that this shell knows.
     """
     try:
         program, source = _program(job, job_file), _source(job, job_file)
@@ -77,7 +77,7 @@ def _missing(job: TrainingJob) -> str:
 
 
 def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
-    """The program's files on this machine. Raises BadInput."""
+    """Returns the program's files on this machine. Raises BadInput."""
     program = job.program
     if job.controller == "paddlejob":
         raise BadInput("controller is paddlejob: `try` runs programs of controller job")
@@ -92,7 +92,7 @@ def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
 
 
 def _source(job: TrainingJob, job_file: Path) -> str | Path:
-    """What the records are read from; empty for a command, which is not run. Raises BadInput."""
+    """Returns the source of the records; empty for a command, which is not run. Raises BadInput."""
     data = job.data
     if job.command is not None:
         return ""
@@ -103,7 +103,7 @@ def _source(job: TrainingJob, job_file: Path) -> str | Path:
 
 
 def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: Path, *, quiet: bool = False) -> str:
-    """What the trial printed; shown as it comes unless `quiet`. Raises BadInput, and Unreachable where the source is."""
+    """Runs the trial and shows its output, or returns it if `quiet`. Raises BadInput, or Unreachable if the source is."""
     environment = {
         **os.environ,
         **job.environment,
@@ -122,7 +122,7 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
         shutil.unpack_archive(scratch / "program.tar", scratch / "program")
         home = scratch / "home"
         home.mkdir()
-        # paddle_node alone: what lies beside it here must not be seen by that Python.
+        # Only paddle_node: that Python must not see what is beside it here.
         (scratch / "path").mkdir()
         (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
         environment["PYTHONPATH"] = str(scratch / "path")

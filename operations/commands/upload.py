@@ -52,13 +52,13 @@ def upload(
             which = named(job, namespace)
             _to_volume(path, which, context)
             return
-        # Where the manifests look for a job's local data file.
+        # The manifests look here for a job's local data file.
         address = to or f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{named(job, namespace).name}"
         typer.echo(bucket_upload.upload_files(client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"))
 
 
 def _program(job_file: Path, context: str | None, outputs: Path) -> None:
-    """Before manifests that were written to be read go to the cluster by kubectl; `submit` does it by itself."""
+    """Uploads the program before kubectl applies manifests that `manifests` wrote; `submit` does this on its own."""
     submission = Submission.load(job_file, outputs, outputs.with_name("image.json"))
     if submission.job.program.archive is None:
         raise BadInput(f"program.from is {submission.job.program.origin}: --program uploads one `from: folder` or `from: git`")

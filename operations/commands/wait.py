@@ -1,4 +1,4 @@
-"""`paddle-aws wait`: for a job's end, with an exit code."""
+"""`paddle-aws wait`: wait for a job's end, with an exit code."""
 
 from typing import Annotated
 
