@@ -1,1 +1,1 @@
-"""AWS constructs for distributed training: each works alone in anybody's stack."""
+"""AWS constructs for distributed training. Each works on its own, in any stack."""

@@ -1,5 +1,5 @@
-"""Why a finding of cdk-nag, the CDK's validation (W...), checkov (CKV_) or cfn-lint (cfn-lint:...) does not fit one construct,
-said next to that construct. A test fails on an acknowledgment that no construct needs any more.
+"""Records next to a construct why a finding of cdk-nag, the CDK's validation (W...), checkov (CKV_) or cfn-lint (cfn-lint:...)
+does not apply to it. A test fails on any acknowledgment that no construct needs any more.
 """
 
 import re
@@ -13,17 +13,17 @@ _PACKS = {"AwsSolutions-": "AwsSolutions", "NIST.800.53.R5-": "NIST.800.53.R5", 
 
 
 def acknowledge(scope: IConstruct, reason: str, *findings: str) -> None:
-    """Says that `findings` about `scope`, or about what is below it, are known, and why they stand.
+    """Acknowledges `findings` about `scope`, or about constructs below it, and gives the reason why they stand.
 
-    A finding of checkov or cfn-lint is about one resource: `scope` itself, or its default child; with a stack as scope,
-    cfn-lint's is about all of its template.
+    A finding of checkov or cfn-lint is about one resource: `scope` itself, or its default child. If `scope` is a stack, a
+    cfn-lint finding is about its whole template.
     """
     rules = []
     for finding in findings:
         if finding.startswith("CKV_"):
             _add(scope, "checkov", ("skip",), {"id": finding, "comment": reason})
         elif finding.startswith(_LINT):
-            # cfn-lint's metadata has no place for a reason: the call has it.
+            # cfn-lint's metadata has no field for the reason: only the call states it.
             _add(scope, "cfn-lint", ("config", "ignore_checks"), finding.removeprefix(_LINT))
         else:
             pack = next(pack for prefix, pack in _PACKS.items() if finding.startswith(prefix))
@@ -33,12 +33,12 @@ def acknowledge(scope: IConstruct, reason: str, *findings: str) -> None:
 
 
 def record(scope: IConstruct, rules: list[Acknowledgment]) -> None:
-    """Tells the CDK; the test of left-over acknowledgments puts itself in this place."""
+    """Passes `rules` to the CDK. The test for left-over acknowledgments replaces this function."""
     Validations.of(scope).acknowledge(*rules)
 
 
 def _add(scope: IConstruct, tool: str, path: tuple[str, ...], entry: Any) -> None:
-    """Adds to a list, at `path`, of a tool's metadata."""
+    """Appends `entry` to the list at `path` in a tool's metadata."""
     if isinstance(scope, Stack):
         options = scope.template_options
         metadata = options.metadata or {}
@@ -54,18 +54,18 @@ def _longer(value: Any, path: tuple[str, ...], entry: Any) -> Any:
 
 
 def managed_policies(*names: str) -> list[str]:
-    """Findings about AWS's own managed policies."""
+    """Returns the findings about these AWS managed policies."""
     return [f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]" for name in names]
 
 
 def wildcards(scope: IConstruct, *resources: str) -> list[str]:
-    """Findings about resources of a policy in `scope`'s stack that hold a star."""
+    """Returns the findings about these resources, which contain a star, of a policy in `scope`'s stack."""
     stack = Stack.of(scope)
     return [f"AwsSolutions-IAM5[Resource::{_spelled(stack.resolve(resource))}]" for resource in resources]
 
 
 def _spelled(value: Any) -> str:
-    """A resolved value as cdk-nag spells it."""
+    """Returns a resolved value as cdk-nag spells it."""
     if isinstance(value, str):
         return re.sub(r"\$\{([^}]+)\}", r"<\1>", value)
     ((function, argument),) = value.items()

@@ -1,4 +1,4 @@
-"""IAM statements, and other documents of AWS's, that stand in a JSON file as AWS writes them."""
+"""Reads IAM statements, and other AWS documents, from JSON files that hold them in AWS's own format."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OF_MACHINES = Path(__file__).with_name("machine_statements.json")
 
 
 def filled(value: Any, known: dict[str, Any]) -> Any:
-    """`value` with what is known in place of its names with a dollar sign; IAM's own variables, such as ${aws:userid}, stay."""
+    """Returns `value` with each `$name` replaced by its value in `known`. IAM's own variables, such as ${aws:userid}, stay."""
     if isinstance(value, dict):
-        # `Why` is said for people.
+        # `Why` is for human readers.
         return {name: filled(inner, known) for name, inner in value.items() if name != "Why"}
     if isinstance(value, list):
         return [filled(one, known) for one in value]
@@ -25,8 +25,8 @@ def filled(value: Any, known: dict[str, Any]) -> Any:
 
 
 def statements(file: Path, part: str, **known: Any) -> list[iam.PolicyStatement]:
-    """The statements of one part of `file`, by their Sid; `known` takes the place of names with a dollar sign."""
-    # Here, not above: who fills in a document alone needs no aws_cdk.
+    """Returns the statements of one part of `file`, which lists them by Sid; each `$name` becomes its value in `known`."""
+    # Imported here: callers that only fill in a document need no aws_cdk.
     from aws_cdk import aws_iam as iam
 
     written = filled(json.loads(file.read_text(encoding="utf-8"))[part], known)

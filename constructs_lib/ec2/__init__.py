@@ -1,1 +1,1 @@
-"""What EC2 machines of either kind of cluster have in common."""
+"""What the EC2 machines of both kinds of cluster have in common."""

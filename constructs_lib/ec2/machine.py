@@ -15,33 +15,33 @@ from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.statements import OF_MACHINES, statements
 
 SIGNAL_TIMEOUT = "PT15M"
-"""How long CloudFormation waits for a machine that says when it is ready."""
+"""How long CloudFormation waits for a machine's signal that it is ready."""
 SESSIONS = "Session Manager's documents grant its agent these actions on every resource"
 SCALING_ACTIVITIES = "Auto Scaling's own list of activities has each machine that comes or goes, and why"
-"""Reasons that several constructs acknowledge findings with."""
+"""Reasons that several constructs give when they acknowledge findings."""
 PULL_ONLY = "AmazonEC2ContainerRegistryPullOnly"
 NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", PULL_ONLY)
-"""AWS's own, which EKS's documents ask for: AWS keeps them in step with what the node's daemons call."""
+"""AWS managed policies that the EKS documentation requires. AWS keeps them in step with the calls of the node's daemons."""
 
 
 def machine_role(scope: Construct, id: str) -> iam.Role:
-    """A role that EC2 instances take to pull images; what else it may do is its own policy's matter."""
+    """Returns a role with which EC2 instances pull images. Any other permission comes from a policy that the caller adds."""
     return _role(scope, id, "AWS's own list of what a pull from ECR calls", PULL_ONLY)
 
 
 def node_role(scope: Construct, id: str) -> iam.Role:
-    """A role that EC2 instances take to be nodes: join the cluster, pull images, take a Session Manager session; no more."""
+    """Returns a role with which EC2 instances join the cluster, pull images and accept Session Manager sessions, nothing more."""
     reason = "what EKS's documents ask for; AWS keeps them in step with the daemons"
     return session_role(scope, id, reason, *NODE_POLICIES)
 
 
 def auto_mode_role(scope: Construct, id: str) -> iam.Role:
-    """A role for EKS Auto Mode's machines: be nodes and pull images. Nobody logs in to them."""
+    """Returns a role with which EKS Auto Mode's machines can be nodes and pull images. Nobody logs in to them."""
     return _role(scope, id, "what EKS's documents ask for", "AmazonEKSWorkerNodeMinimalPolicy", PULL_ONLY)
 
 
 def session_role(scope: Construct, id: str, reason: str = "", *policies: str) -> iam.Role:
-    """A role that EC2 instances take for Session Manager's sessions, and for AWS's own `policies`, which have a reason."""
+    """Returns a role for EC2 instances that accept Session Manager sessions. `reason` says why it has the AWS `policies`."""
     role = _role(scope, id, reason, *policies)
     sessions = iam.ManagedPolicy(role, "Sessions", roles=[role], description="Session Manager")
     sessions.add_statements(takes_sessions())
@@ -58,11 +58,11 @@ def _role(scope: Construct, id: str, reason: str, *policies: str) -> iam.Role:
 
 
 def takes_sessions() -> iam.PolicyStatement:
-    """The five actions that Session Manager's documents name for an instance role, on every resource, as they have it.
+    """Returns the five actions that the Session Manager documentation lists for an instance role, on every resource, as it does.
 
-    AWS's AmazonSSMManagedInstanceCore also reads every parameter of the account: on a machine whose pods reach its role (all of a
-    self-managed cluster's, and those of EKS that are on the node's own network) that would be everybody's secrets, a private SSH
-    key among them.
+    AWS's AmazonSSMManagedInstanceCore also reads every parameter of the account. On machines whose role pods can reach (all those
+    of a self-managed cluster; on EKS, for pods on the node's own network), that would expose everybody's secrets, including a
+    private SSH key.
     """
     return statements(OF_MACHINES, "sessions")[0]
 
@@ -77,15 +77,15 @@ def launch_template(
     metadata_hops: int = 1,
     **others: Any,
 ) -> ec2.LaunchTemplate:
-    """A launch template.
+    """Creates a launch template.
 
     Args:
         disk_gib: size of the machine's own disk, GiB.
         encryption_key: KMS key of that disk; None: the account's default key for EBS.
         key_pair: EC2 key pair for SSH; None: Session Manager only.
         image_id: the machine's image; None where EKS chooses it.
-        metadata_hops: how far the machine's metadata, and with them its role, reach: 1 ends at the machine, 2 at its pods.
-        others: as for `ec2.LaunchTemplate`.
+        metadata_hops: network hops that the instance metadata, and with it the role, reach: 1 ends at the machine, 2 at its pods.
+        others: passed to `ec2.LaunchTemplate`.
     """
     kind = ec2.EbsDeviceVolumeType.GP3
     disk = ec2.BlockDeviceVolume.ebs(
@@ -107,9 +107,9 @@ def launch_template(
 
 
 def nodeadm(settings: dict[str, Any], shape: NodeShape) -> ec2.UserData:
-    """User data for Amazon Linux 2023's nodeadm (https://awslabs.github.io/amazon-eks-ami/nodeadm/): `settings` of a NodeConfig.
+    """User data for Amazon Linux 2023's nodeadm (https://awslabs.github.io/amazon-eks-ami/nodeadm/): a NodeConfig of `settings`.
 
-    The disks of a machine that has some become one, with the pods' scratch on it.
+    If the machines have disks of their own, nodeadm combines these into one, which holds the pods' scratch.
     """
     disks = {"instance": {"localStorage": {"strategy": "RAID0"}}} if shape.has_disks else {}
     config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": {**settings, **disks}}
@@ -120,7 +120,7 @@ def nodeadm(settings: dict[str, Any], shape: NodeShape) -> ec2.UserData:
         "--//",
         "Content-Type: application/node.eks.aws",
         "",
-        # JSON is YAML; as one Fn::Sub-free string with tokens in it.
+        # JSON is valid YAML. This way the config is one string with tokens, without Fn::Sub.
         json.dumps(config, indent=2),
         "",
         "--//--",
@@ -130,21 +130,21 @@ def nodeadm(settings: dict[str, Any], shape: NodeShape) -> ec2.UserData:
 
 
 def override(template: ec2.LaunchTemplate, field: str, value: Any) -> None:
-    """Sets a field of `template` that the CDK's own construct does not know; None takes it away."""
+    """Sets a field of `template` that the CDK's construct does not support. None removes the field."""
     resource = template.node.default_child
     assert isinstance(resource, ec2.CfnLaunchTemplate)
     resource.add_property_override(f"LaunchTemplateData.{field}", value)
 
 
 def launch_template_of(template: ec2.LaunchTemplate) -> autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty:
-    """The newest version of `template`, as an Auto Scaling group names it."""
+    """Returns the newest version of `template`, in the form that an Auto Scaling group takes."""
     return autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty(
         launch_template_id=template.launch_template_id, version=template.latest_version_number
     )
 
 
 def counts_machines(group: autoscaling.CfnAutoScalingGroup) -> None:
-    """`group` tells CloudWatch how many machines it wants and has, which costs nothing."""
+    """Makes `group` report its desired and in-service machines to CloudWatch, at no cost."""
     counted = autoscaling.CfnAutoScalingGroup.MetricsCollectionProperty(
         granularity="1Minute", metrics=["GroupDesiredCapacity", "GroupInServiceInstances"]
     )
@@ -159,7 +159,7 @@ def one_at_a_time(
     at_first: int,
     replacement_timeout: str = SIGNAL_TIMEOUT,
 ) -> None:
-    """How CloudFormation replaces `group`'s machines, and whether it waits for the `at_first` first ones."""
+    """Makes CloudFormation replace `group`'s machines singly and, with `signals`, wait for the first `at_first` of them."""
     group.cfn_options.update_policy = CfnUpdatePolicy(
         auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
             max_batch_size=1,

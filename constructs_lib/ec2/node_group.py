@@ -1,4 +1,4 @@
-"""A group of equal worker nodes: what its three kinds (EKS managed, EKS self-managed, k3s) have in common."""
+"""A group of identical worker nodes: what its three kinds (EKS managed, EKS self-managed, k3s) have in common."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypedDict, Unpack
@@ -19,7 +19,7 @@ from constructs_lib.storage.key import open_to
 
 
 def efa_group(scope: Construct, vpc: ec2.IVpc) -> ec2.SecurityGroup:
-    """The security group of adapters: all traffic within the group, in both directions, as EFA's documents ask."""
+    """Creates the EFA adapters' security group: all traffic within the group, both ways, as the EFA documentation requires."""
     group = ec2.SecurityGroup(scope, "Efa", vpc=vpc, description="Fabric between the nodes", allow_all_outbound=False)
     group.add_ingress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
     group.add_egress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
@@ -28,7 +28,7 @@ def efa_group(scope: Construct, vpc: ec2.IVpc) -> ec2.SecurityGroup:
 
 
 class NodesCluster(Protocol):
-    """What a node's machine needs of its cluster: of EKS or self-managed."""
+    """What a node needs to know of its cluster, EKS or self-managed."""
 
     @property
     def cluster_name(self) -> str: ...
@@ -37,10 +37,10 @@ class NodesCluster(Protocol):
 
 
 class NodeGroupProps(TypedDict, total=False):
-    """What every kind takes beside its cluster and VPC."""
+    """What every kind of node group takes besides its cluster and VPC."""
 
     shape: NodeShape
-    """What a node is."""
+    """What each node is."""
     min_size: int
     """Fewest nodes; 1 unless given."""
     desired_size: int
@@ -48,18 +48,18 @@ class NodeGroupProps(TypedDict, total=False):
     max_size: int
     """Most nodes; 6 unless given."""
     vpc_subnets: ec2.SubnetSelection | None
-    """Where the nodes lie; None: the private subnets."""
+    """Where the nodes run; None: the private subnets."""
     security_groups: Sequence[ec2.ISecurityGroup]
-    """Groups to carry beside the cluster's own, such as a file system's `client_security_group`."""
+    """Security groups besides the cluster's own, such as a file system's `client_security_group`."""
     encryption_key: kms.IKey | None
-    """KMS key of the disks (the policy of one that is imported must let Auto Scaling use it, as EncryptionKey's does); None: the
-    account's default key for EBS."""
+    """KMS key of the disks; None: the account's default key for EBS. An imported key's policy must let Auto Scaling use the key,
+    as EncryptionKey's does."""
     depends_on: Sequence[IDependable]
-    """What must be there before the first node, such as a file system's `mount_targets`."""
+    """What must exist before the first node, such as a file system's `mount_targets`."""
 
 
 class NodeGroup(Construct):
-    """What a kind of node group is made from; `sizes`: fewest nodes, nodes at the start, most nodes."""
+    """Base of every kind of node group. `sizes`: fewest nodes, nodes at the start, most nodes."""
 
     group_name: str
     role: iam.IRole
@@ -94,7 +94,7 @@ class NodeGroup(Construct):
         user_data: ec2.UserData | None = None,
         metadata_hops: int = 1,
     ) -> ec2.LaunchTemplate:
-        """The launch template; EKS itself gives a managed group its role, image and user data."""
+        """Creates the launch template. For a managed group, EKS itself adds role, image and user data."""
         shape, home, encryption_key = self.shape, Construct(self, "Template"), self._props.get("encryption_key")
         open_to(encryption_key, "node volumes")
         groups = [
@@ -122,7 +122,7 @@ class NodeGroup(Construct):
             placement = ec2.CfnPlacementGroup(home, "Placement", strategy="cluster")
             override(template, "Placement", {"GroupName": placement.ref})
         if shape.efa:
-            # Groups belong to the interface where a template names one.
+            # In a template that names network interfaces, security groups belong to the interface.
             override(template, "SecurityGroupIds", None)
             common = {"DeleteOnTermination": True, "Groups": [group.security_group_id for group in groups]}
             fabric = [
@@ -153,11 +153,11 @@ class NodeGroup(Construct):
     def _scaling_group(
         self, template: ec2.LaunchTemplate, *, signals: bool = False, name: str | None = None
     ) -> autoscaling.CfnAutoScalingGroup:
-        """An Auto Scaling group of one's own: a changed template replaces its machines one at a time.
+        """Creates an Auto Scaling group. When the template changes, its machines are replaced one at a time.
 
         Args:
-            signals: each machine tells CloudFormation when it is ready; the deploy fails if one does not.
-            name: name of the group; None: CloudFormation makes one.
+            signals: each machine signals CloudFormation when it is ready; the deploy fails if one does not.
+            name: name of the group; None: CloudFormation generates one.
         """
         (least, wanted, most), spot = self.sizes, self.shape.spot
         kind = autoscaling.CfnAutoScalingGroup

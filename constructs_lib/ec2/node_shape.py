@@ -1,4 +1,4 @@
-"""What one node of a group is: machine, disk, network, and how Kubernetes sees it. The same for all kinds of groups."""
+"""One node of a group: machine, disk, network, and how Kubernetes sees it. The same for all kinds of groups."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ EFA_LABEL = "paddle-aws/efa"
 GPU_TAINT = "nvidia.com/gpu"
 
 INSTANCE_TYPES: Any = json.loads(Path(__file__).with_name("instance_types.json").read_text(encoding="utf-8"))
-"""What EC2's own list says (`make lock` reads it): setting: family: its sizes that can have it, where not all can; `efa_cards`:
-first and last network card with an EFA, for types with several; `disks`: families with disks of their own; `gpus`: NVIDIA's."""
+"""EC2's own data, which `make lock` reads. setting: family: sizes that support it, if not all do; `efa_cards`: first and last
+network card with an EFA, for types with several; `disks`: families with disks of their own; `gpus`: NVIDIA GPUs by type."""
 
 
 @dataclass(frozen=True)
 class NodeTaint:
-    """Keeps pods away that do not tolerate it."""
+    """A taint: keeps away pods that do not tolerate it."""
 
     key: str
     value: str = ""
@@ -36,10 +36,10 @@ class NodeShape:
         volume_gib: size of the encrypted root volume, GiB.
         labels: Kubernetes labels.
         taints: Kubernetes taints.
-        placement_group: close together in one zone.
+        placement_group: places the nodes close together in one zone.
         efa: an Elastic Fabric Adapter on each network card that takes one, and label `paddle-aws/efa=true`.
-        capacity_reservation: id of the reservation that the nodes are taken from, an On-Demand one or a Capacity Block.
-        capacity_block: that reservation is a Capacity Block.
+        capacity_reservation: id of the reservation, On-Demand or Capacity Block, that supplies the nodes.
+        capacity_block: whether that reservation is a Capacity Block.
         key_pair: EC2 key pair for SSH; None: Session Manager only.
         ssh_from: CIDRs that may connect to port 22.
     """
@@ -59,25 +59,25 @@ class NodeShape:
 
     @property
     def all_labels(self) -> dict[str, str]:
-        """The labels, with those by which the device plugins find their nodes."""
+        """All labels, including those by which the device plugins find their nodes."""
         ours = {GPU_LABEL: self.gpu, EFA_LABEL: self.efa}
         return {**self.labels, **{label: "true" for label, wanted in ours.items() if wanted}}
 
     @property
     def all_taints(self) -> tuple[NodeTaint, ...]:
-        """The taints, with the one that `gpu` adds."""
+        """All taints, including the one that `gpu` adds."""
         return (*self.taints, *((NodeTaint(GPU_TAINT, "true"),) if self.gpu else ()))
 
     @property
     def has_disks(self) -> bool:
-        """Whether each type has disks of its own (instance store), which become the pods' scratch."""
+        """Whether every type has disks of its own (instance store), which then hold the pods' scratch."""
         return all(name.partition(".")[0] in INSTANCE_TYPES["disks"] for name in self.instance_types)
 
     @property
     def interfaces(self) -> list[tuple[int, int, str]]:
-        """(card, device, type) of each network interface of a machine with EFA: EKS's layout, one address for all of them.
+        """Network interfaces of a machine with EFA, as (card, device, type): EKS's layout, with one address for all of them.
 
-        Raises ValueError for types of which not all have adapters on the same cards.
+        Raises ValueError unless all types have their adapters on the same cards.
         """
         first, last = efa_cards(self.instance_types)
         if first == last:
@@ -87,7 +87,7 @@ class NodeShape:
 
 
 def efa_cards(instance_types: Sequence[str]) -> tuple[int, int]:
-    """The first and last network card with an EFA. Raises ValueError where the types differ."""
+    """Returns the first and last network card with an EFA. Raises ValueError if the types differ."""
     cards = {tuple(INSTANCE_TYPES["efa_cards"].get(name, (0, 0))) for name in instance_types}
     if len(cards) > 1:
         raise ValueError("their adapters are on different network cards, and one launch template names the cards for all")

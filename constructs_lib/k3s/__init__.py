@@ -1,1 +1,1 @@
-"""A Kubernetes cluster of your own on EC2, by k3s. bootstrap/ has what its machines run."""
+"""A self-managed Kubernetes cluster on EC2, with k3s. bootstrap/ holds what its machines run."""

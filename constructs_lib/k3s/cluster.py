@@ -1,7 +1,7 @@
-"""A Kubernetes cluster of one's own on plain EC2, without nodes.
+"""A self-managed Kubernetes cluster on plain EC2, without nodes.
 
-The control plane is an Auto Scaling group of exactly one machine, at a fixed address, with its state on a volume that outlives
-it. A machine that dies, or whose template changes, is replaced by one with the same address and state.
+The control plane is an Auto Scaling group of exactly one machine with a fixed address. Its state is on a volume that outlives the
+machine. A machine that dies, or whose template changes, is replaced by one with the same address and state.
 """
 
 from collections.abc import Sequence
@@ -41,10 +41,10 @@ class SnapshotPlace:
     """Where snapshots of a cluster's state go.
 
     Attributes:
-        encryption_key: its key; None: one that AWS manages.
-        prefix: where in it, without slashes at the ends; nobody else should read there.
+        encryption_key: the bucket's KMS key; None: one that AWS manages.
+        prefix: where in the bucket, without slashes at the ends; nobody else should have read access there.
         schedule: five cron fields, UTC.
-        keep: how many of the newest are kept.
+        keep: how many of the newest snapshots are kept.
     """
 
     bucket_name: str
@@ -57,31 +57,31 @@ class SnapshotPlace:
 
 @jsii.implements(ec2.IConnectable)
 class SelfManagedCluster(Construct):
-    """A self-managed cluster without nodes; `K3sNodeGroup` are its nodes.
+    """A self-managed cluster without nodes; `K3sNodeGroup` adds them.
 
     Args:
-        cluster_name: name; the secrets and tags carry it.
-        subnet: the control plane's; None: the first private one (public with `elastic_ip`).
+        cluster_name: name, which is part of the secrets' names and of tags.
+        subnet: the control plane's subnet; None: the first private one (public with `elastic_ip`).
         private_address: the control plane's address in that subnet; None: AWS picks one, which then stays.
-        elastic_ip: also a public address; the subnet must be a public one.
+        elastic_ip: adds a public address; the subnet must be a public one.
         names: further names for the certificate, such as a zone's and `api.<zone>`.
-        api_from: CIDRs that may reach the API, beside the nodes; with none, the endpoint is the private address.
+        api_from: CIDRs that may reach the API, besides the nodes; with none, the endpoint is the private address.
         ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
-        key_name: key pair of SSH; None: none.
-        jobs_namespace: namespace of the jobs, made with the cluster.
+        key_name: EC2 key pair for SSH; None: none.
+        jobs_namespace: namespace of the jobs, created with the cluster.
         instance_type: EC2 type of the control plane, a Nitro one.
         volume_gib: size of the state's volume, GiB.
-        volume_snapshot: an EBS snapshot that the volume begins with.
+        volume_snapshot: EBS snapshot that the volume is created from.
         encryption_key: KMS key of secrets and state (its policy must let the account use it); None: AWS's own.
-        disk_key: KMS key of the root disk (its policy must let Auto Scaling use it, as EncryptionKey's does); None: the
-            account's default key for EBS.
-        group_name: name of the control plane's Auto Scaling group; None: CloudFormation makes one.
+        disk_key: KMS key of the root disk; None: the account's default key for EBS. The key's policy must let Auto Scaling use
+            it, as EncryptionKey's does.
+        group_name: name of the control plane's Auto Scaling group; None: CloudFormation generates one.
         removal_policy: of the state's volume; SNAPSHOT leaves a snapshot.
 
     Attributes:
-        cluster_endpoint: https address of the API: at the Elastic IP where somebody may reach it, else at the private address.
+        cluster_endpoint: https address of the API: the Elastic IP if `api_from` names anybody, else the private address.
         server_url: https address of the API for nodes.
-        private_address: the control plane's address, which stays while machines come and go.
+        private_address: the control plane's address, which stays when its machine is replaced.
         group: the control plane's Auto Scaling group, to depend on.
     """
 
@@ -129,8 +129,8 @@ class SelfManagedCluster(Construct):
             name=name,
             removal_policy=removal_policy,
         )
-        # CloudFormation makes a new interface before it deletes the old: what would replace one at the same address (another
-        # subnet) fails and rolls back; another address in the same subnet works.
+        # CloudFormation creates a new interface before it deletes the old one. A change that would replace the interface at the
+        # same address (another subnet) fails and rolls back; another address in the same subnet works.
         address = Construct(self, "Address")
         interface = ec2.CfnNetworkInterface(
             address,
@@ -150,9 +150,9 @@ class SelfManagedCluster(Construct):
             public.append(eip.attr_public_ip)
         Tags.of(address).add("Name", name)
         self.server_url = f"https://{self.private_address}:{API_PORT}"
-        # An address that the firewall opens to nobody is no endpoint: every kubeconfig would lead nowhere.
+        # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would work.
         self.cluster_endpoint = f"https://{public[0]}:{API_PORT}" if public and api_from else self.server_url
-        # By this tag the role knows its own machine, and the next one.
+        # The role recognizes its own machine, and the next one, by this tag.
         own = ("paddle-aws/control-plane", cluster_name)
         home, stack = Construct(self, "ControlPlane"), Stack.of(self)
         files = MachineFiles(home, "Files", files=release.of("control-plane"))
@@ -164,7 +164,7 @@ class SelfManagedCluster(Construct):
             auto_scaling_group_name=group_name,
             min_size="1",
             max_size="1",
-            # Not subnets: the template names an interface, which is in a subnet already.
+            # Zones, not subnets: the template names an interface, which is already in a subnet.
             availability_zones=[subnet.availability_zone],
             health_check_type="EC2",
             health_check_grace_period=300,
@@ -216,14 +216,14 @@ class SelfManagedCluster(Construct):
             role=self.role,
             user_data=boot_user_data(stack, variables, k3s),
         )
-        # The machine's first interface: with a second one it would have to reach AWS without it, to attach it.
+        # It is the machine's first interface: to attach it as a second one, the machine would have to reach AWS without it.
         override(template, "NetworkInterfaces", [{"DeviceIndex": 0, "NetworkInterfaceId": interface.ref}])
         for tagged in (template, self.group):
             Tags.of(tagged).add(*own)
             Tags.of(tagged).add("Name", name)
         self.group.launch_template = launch_template_of(template)
-        # The old machine ends before the new one begins: there is one address and one volume. Auto Scaling tries its launch
-        # again while the old one still holds the interface: that is the longer half hour.
+        # The old machine ends before the new one starts: there is one address and one volume. Auto Scaling retries the launch
+        # while the old machine still holds the interface, hence the longer timeout, half an hour.
         one_at_a_time(self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M")
         self.group.node.add_dependency(address, policy)
         acknowledge(self.group, "the zone of its volume and its interface, which the caller names", "W3010", "cfn-lint:W3010")
@@ -255,7 +255,7 @@ class SelfManagedCluster(Construct):
         if keys:
             policy.add_statements(*statements(OF_MACHINES, "seal", keys=list(keys)))
         if snapshots.encryption_key and snapshots.encryption_key != secrets.encryption_key:
-            # S3 opens what it has sealed to read a snapshot, and to join the parts of a large one.
+            # S3 decrypts its objects to read a snapshot, and to join the parts of a large one.
             key, s3 = snapshots.encryption_key.key_arn, f"s3.{stack.region}.{stack.url_suffix}"
             policy.add_statements(*statements(OF_MACHINES, "snapshots with a key", key=key, s3=s3))
         instances = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:instance/*"
@@ -266,10 +266,10 @@ class SelfManagedCluster(Construct):
 
     @property
     def cluster_security_group_id(self) -> str:
-        """The group that every node carries."""
+        """The security group that every node has."""
         return self.firewall.nodes.security_group_id
 
     @property
     def connections(self) -> ec2.Connections:
-        """The API endpoint's network connections, port 6443."""
+        """Network connections of the API endpoint, port 6443."""
         return ec2.Connections(security_groups=[self.firewall.control_plane], default_port=API)

@@ -1,6 +1,6 @@
-"""Who may connect to whom in a self-managed cluster: the exact ports, in both directions.
+"""Which connections a self-managed cluster allows: the exact ports, in both directions.
 
-Pods talk over the pod network, so no job needs a rule of its own; ports of nodes, etcd and SSH stay closed.
+Pods talk over the pod network, so no job needs a rule of its own. Node ports, etcd and SSH stay closed.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ HTTPS = ec2.Port.tcp(443)
 
 
 class ClusterFirewall(Construct):
-    """The two groups.
+    """The security groups of the control plane and of the nodes.
 
     Args:
-        api_from: CIDRs that may reach the API, beside the nodes.
+        api_from: CIDRs that may reach the API, besides the nodes.
         ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
     """
 
@@ -41,7 +41,7 @@ class ClusterFirewall(Construct):
             self.control_plane.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(22), "SSH")
         both = (self.control_plane, self.nodes)
         rules = [(self.nodes, self.control_plane, API, "Kubernetes API")]
-        # The control plane is one machine, so it has no rule with itself.
+        # The control plane is one machine, so it needs no rule for traffic with itself.
         pairs = [(source, target) for source in both for target in both if (source, target) != (both[0], both[0])]
         rules += [(source, target, KUBELET, "kubelet: logs, metrics") for source, target in pairs]
         rules += [(source, target, POD_NETWORK, "pod network, VXLAN") for source, target in pairs]

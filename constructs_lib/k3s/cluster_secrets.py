@@ -1,4 +1,4 @@
-"""The secrets of a self-managed cluster: AWS makes the join tokens; the control plane fills the rest, which begin empty."""
+"""The secrets of a self-managed cluster. AWS generates the tokens; the others start empty, and the control plane fills them."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -18,10 +18,10 @@ class ClusterSecrets(Construct):
         encryption_key: KMS key; None: a key that AWS manages (aws/secretsmanager).
 
     Attributes:
-        server_token: ARN of the token by which a control plane opens its own state.
-        node_token: ARN of the token by which a node joins.
-        ca_hash: ARN of the hash of the CA, by which a node knows whom it joins; empty until the control plane has started.
-        kubeconfigs: team (operator, trainer, reader): ARN of its kubeconfig; empty until then.
+        server_token: ARN of the token with which a control plane opens its own state.
+        node_token: ARN of the token with which a node joins.
+        ca_hash: ARN of the CA's hash, by which a node verifies what it joins; empty until the control plane has started.
+        kubeconfigs: team (operator, trainer, reader): ARN of its kubeconfig; empty until the control plane has started.
     """
 
     def __init__(self, scope: Construct, id: str, *, cluster_name: str, encryption_key: kms.IKey | None = None) -> None:
@@ -36,7 +36,7 @@ class ClusterSecrets(Construct):
         }
 
     def _secret(self, id: str, name: str, what: str, *, made: bool) -> str:
-        # Empty ones need the CloudFormation resource itself: the CDK's own would generate a value.
+        # An empty secret needs the plain CloudFormation resource: the CDK's construct would generate a value.
         secret = secretsmanager.CfnSecret(
             self,
             id,
@@ -60,7 +60,7 @@ class ClusterSecrets(Construct):
         return secret.ref
 
     def may_open(self) -> list[iam.PolicyStatement]:
-        """Leave to open what the key seals, for Secrets Manager and S3 alone."""
+        """Returns permission to decrypt with the KMS key, only through Secrets Manager and S3; without a key, an empty list."""
         if self.encryption_key is None:
             return []
         stack = Stack.of(self)

@@ -1,6 +1,6 @@
-"""A group of nodes of a self-managed cluster: an Auto Scaling group whose machines join by a token.
+"""A node group of a self-managed cluster: an Auto Scaling group whose machines join with a token.
 
-Pods reach the nodes' role (two hops); the jobs' NetworkPolicy keeps all but the data job from it.
+Pods can reach the nodes' role (two hops). The jobs' NetworkPolicy blocks that for all pods but the data job's.
 """
 
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_d
 from constructs_lib.statements import OF_MACHINES, statements
 
 CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
-"""EKS's own label of spare capacity, by which jobs choose: the same here, so that their manifests stay as they are."""
+"""EKS's label for spot capacity, by which jobs choose nodes. It is used here too, so that the jobs' manifests stay the same."""
 
 
 class TokenNodeRole(Construct):
-    """The role of nodes that join by a token. One serves many groups.
+    """The role of nodes that join with a token. One role serves many groups.
 
     Args:
-        data_arns: objects that jobs may read with it, such as `<bucket arn>/sources/*`.
-        data_bucket_arn: the bucket of those; None: no data.
-        data_key: the key that seals them; None: one that AWS manages.
+        data_arns: objects that jobs may read with the role, such as `<bucket arn>/sources/*`.
+        data_bucket_arn: the bucket of those objects; None: no data.
+        data_key: KMS key of those objects; None: one that AWS manages.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class K3sNodeGroup(NodeGroup):
     Args:
         release: what the nodes run; never newer than the control plane's.
         role: the nodes' role; None: one is made, without data.
-        group_name: name of the group; None: CloudFormation makes one.
-        props: as `NodeGroupProps` says; a shape with gpu or efa is refused.
+        group_name: name of the group; None: CloudFormation generates one.
+        props: see `NodeGroupProps`; a shape with gpu or efa is refused.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class K3sNodeGroup(NodeGroup):
         known = role or TokenNodeRole(self, "Joining", cluster=cluster, release=release)
         self.role = known.role
         labels = {**shape.all_labels, CAPACITY_LABEL: "SPOT" if shape.spot else "ON_DEMAND"}
-        # The template tells the group's own logical id, and the group has the template: named before either is made.
+        # The template contains the group's logical id, and the group refers to the template: the id is set before both.
         logical_id = Names.unique_id(self)
         user_data = boot_user_data(
             stack,

@@ -1,7 +1,7 @@
-"""What the machines of a self-managed cluster run: an image of Amazon's, the distribution's files, our scripts.
+"""What the machines of a self-managed cluster run: an Amazon image, the distribution's files, our scripts.
 
-Machines fetch the files from the bucket that `cdk bootstrap` made, and check each by the SHA-256 in the template. Nothing large
-is hashed or copied at synth, and no secret is in user data (secrets are named by ARN).
+Machines fetch the files from the bucket that `cdk bootstrap` made, and check each against the SHA-256 in the template. Synth
+hashes and copies nothing large, and user data contains no secrets (it names them by ARN).
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap")
-"""What a machine of the self-managed cluster runs at boot; its README says how, files.json which role takes which file."""
+"""What a machine of the self-managed cluster runs at boot. Its README explains how; files.json maps roles to files."""
 
 
 class MachineFile(NamedTuple):
-    """One file: where it lies on this machine, and its checksum."""
+    """One file: its path on this machine, and its checksum."""
 
     path: Path
     sha256: str
@@ -31,10 +31,10 @@ class MachineFiles(Construct):
     """Files for the machines of one stack.
 
     Args:
-        files: each by its path on the machine.
+        files: each file by its path on the machine.
 
     Attributes:
-        lines: one file a line: `<path> <s3 uri> <sha256>`.
+        lines: one file per line: `<path> <s3 uri> <sha256>`.
     """
 
     def __init__(self, scope: Construct, id: str, *, files: Mapping[str, MachineFile]) -> None:
@@ -42,7 +42,7 @@ class MachineFiles(Construct):
         lines, self._arns = [], []
         for target, file in files.items():
             place = Stack.of(self).synthesizer.add_file_asset(
-                # The checksum names the object: the same file is uploaded once, for however many stacks.
+                # The checksum names the object: a file is uploaded once, however many stacks use it.
                 source_hash=file.sha256,
                 file_name=str(file.path.absolute()),
                 packaging=FileAssetPackaging.FILE,
@@ -52,12 +52,12 @@ class MachineFiles(Construct):
         self.lines = "\n".join(lines)
 
     def may_read(self) -> iam.PolicyStatement:
-        """Leave to read these files."""
+        """Returns permission to read these files."""
         return iam.PolicyStatement(sid="Files", actions=["s3:GetObject"], resources=self._arns)
 
 
 IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
-"""Amazon Linux 2023, which EC2 itself looks up when it launches a machine: no look-up at synth, and always the newest patch."""
+"""Amazon Linux 2023. EC2 resolves it when it launches a machine: no look-up at synth, and always the newest patch."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Release:
     """What the machines run.
 
     Attributes:
-        version: the distribution's, such as v1.35.2+k3s1.
-        files: its files by name, beside those of constructs_lib/k3s/bootstrap.
-        images: name: reference, of images that are not in its archive.
+        version: the distribution's version, such as v1.35.2+k3s1.
+        files: the distribution's files by name, besides those of constructs_lib/k3s/bootstrap.
+        images: name: reference, for images that are not in the distribution's archive.
     """
 
     version: str
@@ -75,7 +75,7 @@ class Release:
     images: Mapping[str, str]
 
     def of(self, role: str) -> dict[str, MachineFile]:
-        """What a machine of this role fetches, by its path on the machine."""
+        """Returns the files that a machine of this role fetches, by their paths on the machine."""
         return {target: self.files.get(name) or _own(BOOTSTRAP / name) for name, target in _places("fetched", role).items()}
 
 
@@ -89,11 +89,11 @@ def _own(path: Path) -> MachineFile:
 
 
 LONGEST_USER_DATA = 15_500
-"""Characters: EC2 takes 16,384, and what the deploy fills in is longer than its placeholder."""
+"""Characters. EC2 takes 16,384, and the values that the deploy fills in are longer than their placeholders."""
 
 
 def boot_user_data(stack: Stack, variables: Mapping[str, str], k3s: Mapping[str, Any]) -> ec2.UserData:
-    """User data with a machine's `variables`, settings of k3s and small files: systemd boots it by boot.sh, now and later."""
+    """Returns user data with a machine's `variables`, k3s settings and small files. systemd runs boot.sh, now and later."""
     for name, value in variables.items():
         if "'" in value:
             raise ValueError(f"{name} is {value}: a machine's variable holds no single quote")
@@ -110,7 +110,7 @@ def boot_user_data(stack: Stack, variables: Mapping[str, str], k3s: Mapping[str,
     ]
     start = "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service paddle-cluster.timer\n"
     text = "".join(["#!/bin/bash\nset -euo pipefail\n", *written, start])
-    # In the text k3s's settings are a token, however many there are.
+    # In the text the k3s settings are one token, however many settings there are.
     if (size := len(text) + len(json.dumps(k3s))) > LONGEST_USER_DATA:
         raise ValueError(
             f"the machine's user data has {size:,} characters, at most {LONGEST_USER_DATA:,} are allowed: "

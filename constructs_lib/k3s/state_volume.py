@@ -1,4 +1,4 @@
-"""The volume of a control plane's state: it outlives the machine, and waits for the next one."""
+"""The volume with a control plane's state. It outlives its machine and waits for the next one."""
 
 from aws_cdk import Aws, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_ec2 as ec2
@@ -18,7 +18,7 @@ class StateVolume(Construct):
         availability_zone: where it is, and where its machines must be.
         size_gib: GiB; it can grow.
         encryption_key: KMS key; None: the account's default key for EBS.
-        snapshot_id: an EBS snapshot to begin with; None: an empty volume.
+        snapshot_id: EBS snapshot to create the volume from; None: an empty volume.
         name: value of the Name tag.
         removal_policy: SNAPSHOT leaves a snapshot, DESTROY nothing, RETAIN the volume itself.
     """
@@ -55,7 +55,7 @@ class StateVolume(Construct):
         self.volume_id = resource.ref
 
     def may_attach(self, tag: tuple[str, str]) -> list[iam.PolicyStatement]:
-        """Leave to attach it, to a machine that carries `tag` and no other."""
+        """Returns permission to attach the volume, to machines that carry `tag` only."""
         stack, (key, value) = Stack.of(self), tag
         ours = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:"
         known = {"volume": f"{ours}volume/{self.volume_id}", "instances": f"{ours}instance/*"}

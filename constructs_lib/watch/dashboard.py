@@ -1,4 +1,4 @@
-"""What a person wants to see of a cluster, the alarms that should reach a person, and mails before the money is gone."""
+"""A cluster's dashboard, the alarms that a person should get, and e-mails before the budget is spent."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,14 +23,14 @@ class ClusterDashboard(Construct):
     """A CloudWatch dashboard and its alarms.
 
     Args:
-        dashboard_name: name; None: CloudFormation makes one.
-        min_nodes: fewer nodes than this raise an alarm, and so does an agent that stops counting them (make this after nodes
-            and agent: until it counts, it is silent, too). 0: none does, because no node and no agent look alike.
-        bursting: the file system is in mode bursting: watch its credits.
-        container_insights: the CloudWatch agent runs (setting logs.days): watch the number of nodes and the failed ones.
-        scaling_groups: Auto Scaling groups that count their machines, and how many each should have: fewer raise an alarm.
-        encryption_key: KMS key of the topic (the policy of one that is imported must let CloudWatch use it, as EncryptionKey's
-            does); None: SNS's own encryption.
+        dashboard_name: name; None: CloudFormation generates one.
+        min_nodes: an alarm fires if there are fewer nodes, or if the agent stops counting them (create this after nodes and
+            agent: the agent is silent until it counts). 0: no such alarm, because no nodes and no agent look alike.
+        bursting: the file system's throughput mode is bursting: watch its credits.
+        container_insights: the CloudWatch agent runs (settings logs.days, budget): watch the numbers of nodes and failed nodes.
+        scaling_groups: Auto Scaling groups that report their machines, and how many each should have: fewer raise an alarm.
+        encryption_key: KMS key of the topic; None: SNS's own encryption. An imported key's policy must let CloudWatch use the
+            key, as EncryptionKey's does.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ClusterDashboard(Construct):
     def _alarm(
         self, id: str, metric: cloudwatch.Metric, threshold: float, meaning: str, *, below: bool = False, silent: bool = False
     ) -> None:
-        """`below`: of values below the threshold, not above it; `silent`: no value at all is one, too."""
+        """Adds an alarm. `below`: it fires below the threshold, not above it; `silent`: it also fires if there are no values."""
         operator, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
         alarm = cloudwatch.Alarm(
             self,
@@ -128,13 +128,13 @@ _Notification = budgets.CfnBudget.NotificationWithSubscribersProperty
 
 
 class MonthlyBudget(Construct):
-    """An AWS budget: mails at 80 and 100 per cent spent, and when the forecast passes it.
+    """An AWS budget that sends e-mails at 80 and 100 per cent spent, and when the forecast exceeds it.
 
     Args:
-        budget_name: name; None: CloudFormation makes one.
+        budget_name: name; None: CloudFormation generates one.
         usd: US dollars a month.
         emails: 1 to 10 addresses that get the alarms.
-        tag: (key, value) of what counts. AWS counts by a tag only once it is activated as a cost allocation tag.
+        tag: (key, value) of the resources that count. AWS counts by a tag only once it is activated as a cost allocation tag.
     """
 
     def __init__(
