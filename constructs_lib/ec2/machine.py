@@ -159,7 +159,7 @@ def one_at_a_time(
     at_first: int,
     replacement_timeout: str = SIGNAL_TIMEOUT,
 ) -> None:
-    """Makes CloudFormation replace `group`'s machines singly and, with `signals`, wait for the first `at_first` of them."""
+    """Makes CloudFormation replace `group`'s machines one at a time, and with `signals` await the first `at_first`."""
     group.cfn_options.update_policy = CfnUpdatePolicy(
         auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
             max_batch_size=1,

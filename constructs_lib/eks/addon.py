@@ -1,7 +1,7 @@
-"""EKS add-ons, and rights in AWS for their pods and those of jobs, by EKS Pod Identity.
+"""EKS add-ons, and AWS permissions for their pods and those of jobs, through EKS Pod Identity.
 
-EKS picks an add-on's version unless one is given. Log groups of containers are made here, encrypted and with an end, before the
-agent would make them without either.
+EKS picks an add-on's version unless one is given. The log groups of containers are made here, encrypted and with a retention
+time; otherwise the agent would make them with neither.
 """
 
 import json
@@ -21,7 +21,7 @@ from constructs_lib.storage.key import EndingLogGroup
 
 
 def pod_identity_principal() -> iam.IPrincipal:
-    """Whom a role must trust so that EKS Pod Identity of this account can hand it to a pod."""
+    """Returns the principal that a role must trust so that EKS Pod Identity of this account can give it to a pod."""
     service = iam.ServicePrincipal("pods.eks.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}})
     return iam.SessionTagsPrincipal(service)
 
@@ -60,7 +60,7 @@ class PodIdentity(Construct):
 
     @property
     def grant_principal(self) -> iam.IPrincipal:
-        """Grants become statements of a managed policy: inline ones cannot be reviewed on their own."""
+        """Grants become statements of a managed policy, because inline policies cannot be reviewed on their own."""
         if self._policy is None:
             self._policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description=self._purpose)
         return self._policy.grant_principal
@@ -70,7 +70,7 @@ class ClusterAddon(Construct):
     """An add-on of an EKS cluster.
 
     Args:
-        addon_name: EKS's name of it, such as coredns.
+        addon_name: EKS's name for it, such as coredns.
         version: such as v1.2.3-eksbuild.1; None: EKS's default for the cluster's version.
         configuration: the add-on's own settings.
         roles: service account: IAM role of its pods, which must trust EKS Pod Identity (`pod_identity_principal`).
@@ -129,16 +129,16 @@ class EfsDriver(Construct):
 POLICY = "CloudWatchAgentServerPolicy"
 METRICS = "performance"
 GROUPS = ("application", "dataplane", "host", METRICS)
-"""What the agent writes: /aws/containerinsights/<cluster>/<group>. Metrics travel as events of a group of their own."""
+"""Log groups of the agent: /aws/containerinsights/<cluster>/<group>. Metrics travel as events in a group of their own."""
 
 
 class ContainerLogs(Construct):
     """The amazon-cloudwatch-observability add-on, its log groups and its role.
 
     Args:
-        cluster_name: its name as a plain string, for the names of the log groups.
+        cluster_name: the cluster's name as a plain string, for the names of the log groups.
         days: how long each event is kept.
-        logs: also send what containers and nodes write; False: metrics alone.
+        logs: also send the logs of containers and nodes; False: only metrics.
         encryption_key: KMS key of the log groups; None: AWS's own.
         version: add-on version; None: EKS's default.
     """

@@ -14,15 +14,15 @@ from constructs_lib.network.subnets import chosen
 
 
 class AutoModeNodes(Construct):
-    """Placement groups and the fabric's security group.
+    """Placement groups, and the security group for EFA.
 
     Args:
-        shapes: what a node is, by the group's name.
-        role: the nodes' role, which the cluster has as its `auto_mode_role`.
-        security_groups: groups to carry beside the cluster's own, such as a file system's `client_security_group`.
+        shapes: what a node is, by node group.
+        role: the nodes' role, which is the cluster's `auto_mode_role`.
+        security_groups: security groups besides the cluster's own, such as a file system's `client_security_group`.
 
     Attributes:
-        machines: what charts make NodeClasses from, as JSON: role, subnets, security groups; placement groups by group.
+        machines: what charts make NodeClasses from, as JSON: role, subnets, security groups; placement groups by node group.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who reaches an EKS cluster: by which access entry, and by which name."""
+"""Access to an EKS cluster: the access entries, and a name for the endpoint."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -10,7 +10,7 @@ from constructs import Construct
 
 
 class AccessLevel(Enum):
-    """What somebody may do in a cluster; each is one of AWS's access policies and a Kubernetes group to bind more to."""
+    """What a principal may do: one of AWS's access policies, and a Kubernetes group to which more can be bound."""
 
     ADMINISTER = ("AmazonEKSClusterAdminPolicy", "paddle-administrators")
     """Everything."""
@@ -24,7 +24,7 @@ class ClusterAccess(Construct):
     """One access entry.
 
     Args:
-        principal_arn: IAM role or user; a principal has one entry a cluster.
+        principal_arn: IAM role or user; a principal has one entry per cluster.
         level: what it may do.
         namespaces: where; empty: in the whole cluster.
     """
@@ -59,11 +59,11 @@ class ClusterAccess(Construct):
 
 
 class EndpointName(Construct):
-    """`api.<zone>` as another name of the cluster's endpoint.
+    """`api.<zone>` as another name for the cluster's endpoint.
 
     Attributes:
         name: the whole name.
-        host: EKS's own name of the endpoint.
+        host: EKS's own name for the endpoint.
     """
 
     def __init__(self, scope: Construct, id: str, *, zone: route53.IHostedZone, cluster: eks.ICluster) -> None:

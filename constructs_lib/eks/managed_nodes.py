@@ -11,7 +11,7 @@ from constructs_lib.ec2.machine import node_role, nodeadm
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 
 AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
-"""EKS's names of the image, without and with GPUs."""
+"""EKS's names for the image, without and with GPUs."""
 _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
 
 
@@ -21,8 +21,8 @@ class ManagedNodes(NodeGroup):
     Args:
         auto_repair: EKS replaces nodes that fail.
         kubernetes_version: the cluster's, such as "1.35"; None: that of the first deploy stays.
-        release_version: of the image, such as 1.35.0-20261101; None: the newest whenever nodes are replaced. A change of either
-            drains and replaces the nodes one at a time; CloudFormation refuses it together with any other change of the group.
+        release_version: of the image, such as 1.35.0-20261101; None: the newest whenever nodes are replaced. Changing either
+            version drains and replaces the nodes one at a time; CloudFormation refuses it with any other change of the group.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ManagedNodes(NodeGroup):
         super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
         shape, (least, wanted, most) = self.shape, self.sizes
         self.role = role or node_role(self, "Role")
-        # EKS adds what lets a node join.
+        # EKS adds what a node needs to join.
         template = self._template(user_data=nodeadm({}, shape) if shape.has_disks else None)
         self.resource = eks.CfnNodegroup(
             self,
@@ -53,7 +53,7 @@ class ManagedNodes(NodeGroup):
             version=kubernetes_version,
             release_version=release_version,
             capacity_type="CAPACITY_BLOCK" if shape.capacity_block else "SPOT" if shape.spot else "ON_DEMAND",
-            # Of a Capacity Block, the launch template names the type.
+            # For a Capacity Block, the launch template names the type.
             instance_types=None if shape.capacity_block else list(shape.instance_types),
             labels=shape.all_labels or None,
             taints=[

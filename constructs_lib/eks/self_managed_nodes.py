@@ -1,4 +1,4 @@
-"""A self-managed group of EKS worker nodes: an Auto Scaling group that joins by nodeadm and an access entry."""
+"""A self-managed group of EKS worker nodes: an Auto Scaling group whose machines join with nodeadm and an access entry."""
 
 from typing import Unpack
 
@@ -13,7 +13,7 @@ from constructs_lib.ec2.node_shape import NodeShape
 
 
 class SelfManagedNodeRole(Construct):
-    """A node role that the cluster knows: what EKS does by itself for managed groups. One serves many groups."""
+    """A node role that the cluster admits, as EKS itself arranges for managed groups. One role serves many groups."""
 
     def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster) -> None:
         super().__init__(scope, id)
@@ -49,12 +49,12 @@ class SelfManagedNodes(NodeGroup):
         family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"
         template = self._template(
             role=self.role,
-            # EC2 itself looks the image up when it launches a node: no look-up at synth, and always the newest patch.
+            # EC2 resolves the image when it launches a node: no look-up at synth, and always the newest patch.
             image_id=f"resolve:ssm:{family}/{'nvidia' if self.shape.gpu else 'standard'}/recommended/image_id",
             user_data=_user_data(cluster, service_ipv4_cidr, self.shape),
         )
         self.resource = self._scaling_group(template)
-        # By this tag the cluster's controllers know their machines; its key holds the name, so Tags.of would not do for a token.
+        # The cluster's controllers recognize their machines by this tag, whose key contains the cluster's name.
         Tags.of(self.resource).add(f"kubernetes.io/cluster/{cluster.cluster_name}", "owned", apply_to_launched_instances=True)
         self.resource.node.add_dependency(joining, *self._depends_on)
 

@@ -1,7 +1,7 @@
-"""The way to a private endpoint: a small machine, and a Session Manager document that leads through it there and nowhere else.
+"""A tunnel to a private endpoint: a small machine, and a Session Manager document that leads through it to that endpoint only.
 
-The machine takes no connection, has no public address, no SSH and no right but to take sessions. One that fails or is a month
-old is replaced by the newest Amazon Linux.
+The machine accepts no connections, and has no public address, no SSH and no permission but to take sessions. A machine that fails
+or is a month old is replaced by one with the newest Amazon Linux.
 """
 
 import json
@@ -27,7 +27,7 @@ IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-defa
 DOCUMENT = Path(__file__).with_suffix(".json")
 """AWS-StartPortForwardingSessionToRemoteHost, with host and port fixed."""
 DISK_GIB = 8
-"""Amazon Linux's own size."""
+"""Amazon Linux's default size."""
 MONTH = 30 * 24 * 3600
 
 
@@ -35,15 +35,15 @@ MONTH = 30 * 24 * 3600
 class EndpointTunnel(Construct):
     """A machine and a session document for one host and port.
 
-    The host's security group must let the machine in: `tunnel.connections.allow_to(endpoint, ec2.Port.tcp(443))`. Who uses it
-    needs `ssm:StartSession` on the document, and on instances whose tag TAG has its name.
+    The host's security group must admit the machine: `tunnel.connections.allow_to(endpoint, ec2.Port.tcp(443))`. Users need
+    `ssm:StartSession` on the document, and on instances whose tag TAG holds the document's name.
 
     Args:
         host: name or address of the endpoint, as the machine sees it.
-        document_name: name of the session document, taken once in an account and region.
-        vpc_subnets: where the machine lies; None: the private subnets.
-        encryption_key: KMS key of its disk (the policy of one that is imported must let Auto Scaling use it); None: the
-            account's default key for EBS.
+        document_name: name of the session document, unique in its account and region.
+        vpc_subnets: where the machine runs; None: the private subnets.
+        encryption_key: KMS key of its disk; None: the account's default key for EBS. An imported key's policy must let Auto
+            Scaling use it.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class EndpointTunnel(Construct):
             "Document",
             name=document_name,
             document_type="Session",
-            # The name stays, so a changed host is a new version, which becomes the default.
+            # The name stays: a changed host makes a new version of the document, which becomes the default.
             update_method="NewVersion",
             content=filled(json.loads(DOCUMENT.read_text(encoding="utf-8")), {"host": host, "port": str(port)}),
         )
@@ -103,5 +103,5 @@ class EndpointTunnel(Construct):
 
     @property
     def connections(self) -> ec2.Connections:
-        """The machine's network connections."""
+        """Network connections of the machine."""
         return self._connections

@@ -1,4 +1,4 @@
-"""The VPC of a training cluster, over named availability zones, with no look-up at synth; its endpoints and flow logs."""
+"""The VPC of a training cluster, in named availability zones, with no look-up at synth; its endpoints and flow logs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from constructs_lib.storage.key import EndingLogGroup
 
 _TABLE: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("endpoint_services.json").read_text(encoding="utf-8"))
 SERVICES = _TABLE["eks"]
-"""What EKS's documents on private clusters ask for, and what the EFS driver, Session Manager and CloudWatch's agent call."""
+"""What EKS's documentation on private clusters requires, and what the EFS driver, Session Manager and CloudWatch's agent call."""
 SELF_MANAGED_SERVICES = _TABLE["self-managed"]
-"""What the machines of a self-managed cluster call: secrets, and the signal that they are ready."""
+"""Services that the machines of a self-managed cluster call, among them for secrets and for the signal that they are ready."""
 
 
 @jsii.implements(ec2.IConnectable)
@@ -27,9 +27,9 @@ class ServiceEndpoints(Construct):
     """Interface endpoints of one VPC.
 
     Args:
-        vpc_subnets: one interface is made in each zone of these; None: the private subnets.
+        vpc_subnets: one interface is made in each of their zones; None: the private subnets.
         client_cidr: who may connect; None: the VPC's own addresses.
-        services: id: AWS's name of the service in the names of endpoints; None: those of an EKS cluster (`SERVICES`).
+        services: id: the service as AWS writes it in endpoint names; None: those of an EKS cluster (`SERVICES`).
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ServiceEndpoints(Construct):
 
     @property
     def connections(self) -> ec2.Connections:
-        """The endpoints' network connections, port 443."""
+        """Network connections of the endpoints, port 443."""
         return self._connections
 
 
@@ -106,12 +106,12 @@ class TrainingNetwork(Construct):
         availability_zones: names of zones, such as us-west-2a.
         cidr: address range, /16 to /24.
         nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone.
-        nat_at_the_end: a NAT gateway has the last address of its subnet, not any free one.
-        interface_endpoints: AWS's services by private addresses; needed where nat_gateways is 0.
-        endpoint_services: which of them; None: those of an EKS cluster.
-        domain_name: DHCP options of the VPC's own, with this domain name; None: the account's default ones.
-        flow_log_days: how long records of the traffic are kept; 0: none are written.
-        encryption_key: KMS key of those records; None: AWS's own.
+        nat_at_the_end: a NAT gateway gets the last address of its subnet instead of any free one.
+        interface_endpoints: private addresses for AWS services; needed if nat_gateways is 0.
+        endpoint_services: which services; None: those of an EKS cluster.
+        domain_name: the VPC gets its own DHCP options with this domain name; None: the account's default options.
+        flow_log_days: how long the flow logs are kept; 0: none are written.
+        encryption_key: KMS key of the flow logs; None: AWS's own.
 
     Attributes:
         private_subnets: where nodes, mount targets and endpoints belong.
@@ -136,7 +136,7 @@ class TrainingNetwork(Construct):
         private = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat_gateways else ec2.SubnetType.PRIVATE_ISOLATED
         subnets = [ec2.SubnetConfiguration(name="private", subnet_type=private)]
         if nat_gateways:
-            # They hold NAT gateways and load balancers only: 1/256 of the VPC each, /28 at least (the smallest AWS makes).
+            # Public subnets hold only NAT gateways and load balancers: 1/256 of the VPC each, at least /28 (the smallest in AWS).
             public = min(28, int(cidr.rpartition("/")[2]) + 8)
             subnets.insert(
                 0,
@@ -175,7 +175,7 @@ class TrainingNetwork(Construct):
             )
             for gateway in subnet.node.find_all():
                 if nat_at_the_end and isinstance(gateway, ec2.CfnNatGateway):
-                    # The very last one is the broadcast address, which AWS keeps.
+                    # AWS reserves the very last address, the broadcast address.
                     gateway.private_ip_address = str(ip_network(subnet.ipv4_cidr_block)[-2])
         if interface_endpoints:
             ServiceEndpoints(
@@ -188,7 +188,7 @@ class TrainingNetwork(Construct):
             )
         if domain_name:
             home = Construct(self, "DhcpOptions")
-            # Amazon's own name server and time; going with its stack, the VPC is back at the account's defaults.
+            # Amazon's own name server and time server. When the stack goes, the VPC returns to the account's defaults.
             options = ec2.CfnDHCPOptions(
                 home,
                 "Resource",

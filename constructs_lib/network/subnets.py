@@ -1,10 +1,10 @@
-"""Which subnets a construct takes: the selection it was given, or the VPC's private ones."""
+"""The subnets that a construct uses: the selection it was given, or the VPC's private subnets."""
 
 from aws_cdk import aws_ec2 as ec2
 
 
 def chosen(vpc: ec2.IVpc, selection: ec2.SubnetSelection | None, *, one_per_az: bool | None = None) -> ec2.SubnetSelection:
-    """`selection` of `vpc` as a list of subnets; without one, the private subnets (isolated ones where there is no NAT)."""
+    """Returns `selection` of `vpc` as a list of subnets; without one, the private subnets (isolated ones if there is no NAT)."""
     wanted = selection or ec2.SubnetSelection()
     selected = vpc.select_subnets(
         availability_zones=wanted.availability_zones,

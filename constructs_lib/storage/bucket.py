@@ -1,6 +1,6 @@
-"""The bucket of a training cluster: closed, encrypted, versioned, and every access logged to a second such bucket.
+"""The bucket of a training cluster: private, encrypted, versioned, with every access logged to a second such bucket.
 
-With RemovalPolicy.DESTROY the one Lambda function of the library, one for each stack, empties these buckets and no other.
+With RemovalPolicy.DESTROY, the library's only Lambda function, one for each stack, empties these buckets and no others.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
 
 
 class BucketEmptier(Construct):
-    """The one provider of a stack: `empty_on_delete(bucket)`."""
+    """A stack's only provider of this custom resource: call `empty_on_delete(bucket)`."""
 
     def __init__(self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None) -> None:
         super().__init__(scope, id)
@@ -33,7 +33,7 @@ class BucketEmptier(Construct):
         self._policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
         known = {"logs": log_group.log_group_arn, "stack": Stack.of(self).stack_id}
         self._policy.add_statements(*statements(STATEMENTS, "emptier", **known))
-        # The bare resource: the construct above it brings five more services' modules, a tenth of a whole synth.
+        # The L1 resource: the L2 construct loads five more services' modules, a tenth of the time of a whole synth.
         self._function = lambda_.CfnFunction(
             self,
             "Function",
@@ -59,9 +59,9 @@ class BucketEmptier(Construct):
         )
 
     def empty_on_delete(self, bucket: s3.Bucket) -> None:
-        """Deletes all of `bucket`'s objects and versions just before the whole stack, and so `bucket`, is deleted.
+        """Deletes all objects and versions of `bucket` just before the whole stack, and with it `bucket`, is deleted.
 
-        An update that takes the bucket, or this, out of the stack deletes no object.
+        An update that removes the bucket, or this custom resource, from the stack deletes no objects.
         """
         self._policy.add_statements(
             iam.PolicyStatement(actions=["s3:ListBucketVersions", "s3:PutBucketPolicy"], resources=[bucket.bucket_arn]),
@@ -79,7 +79,7 @@ class BucketEmptier(Construct):
         )
         request.node.add_dependency(self._policy)
         if bucket.policy is not None:
-            # Emptied first, then the policy goes, then the bucket.
+            # The bucket is emptied first, then its policy is deleted, then the bucket.
             request.node.add_dependency(bucket.policy)
 
 
@@ -87,11 +87,11 @@ LOG_PREFIX = "bucket/"
 
 
 class DataBucket(s3.Bucket):
-    """A private bucket and its log bucket; everything of `s3.Bucket` (`grant_read`, `from_bucket_name`, ...) is here too.
+    """A private bucket and its log bucket, with everything that `s3.Bucket` has (`grant_read`, `from_bucket_name`, ...).
 
     Args:
         encryption_key: KMS key of the objects; None: a key that AWS manages (aws/s3).
-        keep_old_versions_days: how long an overwritten or deleted object can be brought back.
+        keep_old_versions_days: how long an overwritten or deleted object can be restored.
         keep_logs_days: how long access logs are kept.
         removal_policy: RETAIN keeps both buckets; DESTROY empties and deletes both.
     """
@@ -132,7 +132,7 @@ class DataBucket(s3.Bucket):
         logs = s3.Bucket(
             self,
             "Logs",
-            # Log delivery cannot use a customer's key without opening it to a service; AWS's own (SSE-S3) it can.
+            # Log delivery can use a customer's key only if the key is opened to a service. AWS's own key (SSE-S3) needs nothing.
             encryption=s3.BucketEncryption.S3_MANAGED,
             **closed,
             lifecycle_rules=[
@@ -142,7 +142,7 @@ class DataBucket(s3.Bucket):
             ],
         )
         self.log_bucket = logs
-        # By hand, not by server_access_logs_bucket: that means an ACL in an app without the newer feature flags.
+        # Set directly: server_access_logs_bucket would add an ACL in an app without the newer feature flags.
         resource = self.node.default_child
         assert isinstance(resource, s3.CfnBucket)
         resource.logging_configuration = s3.CfnBucket.LoggingConfigurationProperty(

@@ -1,4 +1,4 @@
-"""The shared file system of a cluster: EFS that clients with one security group can mount over TLS, never as root."""
+"""The shared file system of a cluster: EFS that clients in one security group can mount over TLS, never as root."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,9 +26,9 @@ class MountableFileSystem(Construct):
     """What a client needs to mount a file system, new or existing.
 
     Attributes:
-        client_security_group: carry it to mount.
-        access_point: mount through it: it makes every client the same POSIX user.
-        mount_targets: depend on it before you mount.
+        client_security_group: clients need it to mount.
+        access_point: mount through it; it makes every client the same POSIX user.
+        mount_targets: whatever mounts it must depend on them.
     """
 
     def __init__(self, scope: Construct, id: str, *, vpc: ec2.IVpc) -> None:
@@ -39,12 +39,12 @@ class MountableFileSystem(Construct):
 
     @property
     def connections(self) -> ec2.Connections:
-        """The mount targets' network connections, port 2049; prefer to carry `client_security_group`."""
+        """Network connections of the mount targets, port 2049; prefer `client_security_group`."""
         return self.file_system.connections
 
     @property
     def dns_name(self) -> str:
-        """Name that resolves, inside the VPC, to the mount target of the client's zone."""
+        """DNS name that resolves, inside the VPC, to the mount target in the client's zone."""
         return f"{self.file_system.file_system_id}.efs.{self.file_system.stack.region}.{self.file_system.stack.url_suffix}"
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -72,16 +72,16 @@ class SharedFileSystem(MountableFileSystem):
     """An EFS file system, a mount target in each zone, and an access point for one POSIX user.
 
     Args:
-        vpc_subnets: one mount target is made in each zone of these; None: the private subnets.
+        vpc_subnets: one mount target is made in each of their zones; None: the private subnets.
         encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).
         throughput_mode: docs/file-system.md compares the modes.
-        require_tls: refuse mounts without TLS. False lets plain NFS mount: data then crosses the VPC in the clear, and the
-            synth says so.
-        infrequent_access_after: files not read for so long move to the cheaper class until they are read; None: never.
+        require_tls: refuse mounts without TLS. False allows plain NFS: data then crosses the VPC unencrypted, and synth
+            warns about it.
+        infrequent_access_after: files not read for this long move to the cheaper class until they are read; None: never.
         automatic_backups: daily backups by AWS Backup; they outlive the file system.
         posix_id: uid and gid that the access point gives to every client, whatever user its container runs as.
         path: folder of the access point, made at the first mount, owned by `posix_id`.
-        removal_policy: RETAIN keeps the file system (its mount targets go); DESTROY deletes it with all it holds.
+        removal_policy: RETAIN keeps the file system (without its mount targets); DESTROY deletes it with all its data.
     """
 
     def __init__(
@@ -117,13 +117,13 @@ class SharedFileSystem(MountableFileSystem):
             file_system_policy=iam.PolicyDocument(
                 statements=[*statements(POLICY, "mounts"), *(statements(POLICY, "tls") if require_tls else ())]
             ),
-            # Else the CDK (feature flag denyAnonymousAccess) adds a statement that lets every client be root.
+            # Otherwise the CDK (feature flag denyAnonymousAccess) adds a statement that lets every client be root.
             allow_anonymous_access=True,
             removal_policy=removal_policy,
         )
         resource = file_system.node.default_child
         assert isinstance(resource, efs.CfnFileSystem)
-        # The CDK only ever says ENABLED: left out, backups that were on would stay on.
+        # The CDK only ever sets ENABLED. If the status were left out, backups that were on would stay on.
         resource.add_property_override("BackupPolicy.Status", "ENABLED" if automatic_backups else "DISABLED")
         retain_if_replaced(file_system)
         self._open(file_system, file_system.mount_targets_available, posix_id, path)
@@ -152,11 +152,11 @@ class SharedFileSystem(MountableFileSystem):
         posix_id: int = 1000,
         path: str = "/paddle",
     ) -> MountableFileSystem:
-        """A file system that is there already, to be mounted as one of ours.
+        """Makes an existing file system mountable like one of ours.
 
-        Its data, policy and throughput stay as they are; what is made is the client group, a rule for it in the
-        mount targets' `security_group` (None: it has no mount target, and a group is made for the missing ones), an access
-        point, and a mount target in each of `missing_mount_targets`.
+        Its data, policy and throughput stay as they are. What is made is the client group, a rule for it in the mount targets'
+        `security_group` (None: there is no mount target yet, and a group is made for the missing ones), an access point, and a
+        mount target in each of `missing_mount_targets`.
         """
         known = MountableFileSystem(scope, id, vpc=vpc)
         security_group = security_group or _mount_targets_group(known, "MountTargetsGroup", vpc)
@@ -168,7 +168,7 @@ class SharedFileSystem(MountableFileSystem):
             zone = subnet.availability_zone
             efs.CfnMountTarget(
                 targets,
-                # By zone: another order of the subnets replaces nothing. A stack without a region does not know its zones.
+                # The id is the zone: reordering the subnets replaces nothing. A stack without a region does not know its zones.
                 subnet.node.id if Token.is_unresolved(zone) else zone,
                 file_system_id=file_system_id,
                 subnet_id=subnet.subnet_id,

@@ -1,4 +1,4 @@
-"""The image repository of a cluster: tags never move, images are scanned when pushed, old ones go."""
+"""The image repository of a cluster: tags never move, images are scanned when pushed, old images expire."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_ecr as ecr
@@ -9,10 +9,10 @@ from constructs_lib.storage.key import retain_if_replaced
 
 
 class ImageRepository(ecr.Repository):
-    """A private repository; everything of `ecr.Repository` (`grant_pull`, `repository_uri_for_digest`, ...) is here too.
+    """A private repository, with everything that `ecr.Repository` has (`grant_pull`, `repository_uri_for_digest`, ...).
 
     Args:
-        repository_name: name; None: CloudFormation makes one.
+        repository_name: name; None: CloudFormation generates one.
         encryption_key: KMS key; None: ECR's own.
         keep_images: how many of the newest tagged images are kept.
         removal_policy: RETAIN keeps the repository; DESTROY deletes it with its images.

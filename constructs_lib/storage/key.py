@@ -1,7 +1,7 @@
-"""One KMS key for everything that a cluster stores, and log groups that it seals.
+"""One KMS key for everything that a cluster stores, and log groups that it encrypts.
 
-A key that another construct of ours is given (a plain `kms.Key` of the same app) is opened to the services that must use it, for
-this account's things alone; a key that is imported stays as it is.
+A construct of ours that is given a plain `kms.Key` of the same app opens it to the services that must use it, for this account's
+resources only. An imported key stays as it is.
 """
 
 from pathlib import Path
@@ -18,18 +18,18 @@ POLICY = Path(__file__).with_name("key_policy.json")
 
 
 def retain_if_replaced(construct: IConstruct) -> None:
-    """Lets an update that must replace what holds data leave the old one outside the stack, whatever its removal policy says."""
+    """Makes an update that must replace a resource with data keep the old one outside the stack, whatever its removal policy."""
     resource = construct if isinstance(construct, CfnResource) else construct.node.default_child
     assert isinstance(resource, CfnResource)
     resource.cfn_options.update_replace_policy = CfnDeletionPolicy.RETAIN
 
 
 class EncryptionKey(kms.Key):
-    """A customer-managed key; everything of `kms.Key` (`grant_*`, `from_key_arn`, ...) is here too.
+    """A customer-managed key, with everything that `kms.Key` has (`grant_*`, `from_key_arn`, ...).
 
     Args:
         alias: name without `alias/`; None: no alias.
-        removal_policy: DESTROY schedules the deletion (30 days, in which it can be taken back); RETAIN keeps the key.
+        removal_policy: DESTROY schedules the deletion (in 30 days; until then it can be cancelled); RETAIN keeps the key.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class EncryptionKey(kms.Key):
 
 
 def open_to(key: kms.IKey | None, *users: str) -> None:
-    """Lets `users`, parts of key_policy.json, use `key`, where there is one; what it says already is not doubled.
+    """Lets `users`, which are parts of key_policy.json, use `key`, if there is one. Adds no statement that `key` has already.
 
-    Without `log groups` CloudWatch Logs refuses an encrypted group (the group is KMS's encryption context); without
-    `node volumes` no node starts; `alarms` lets CloudWatch's go to topics that the key seals. Auto Scaling's own role stands
-    there by condition, not as principal: in an account that never had an Auto Scaling group it does not exist yet, and KMS
-    refuses a policy that names it.
+    Without `log groups`, CloudWatch Logs refuses an encrypted group (the group is KMS's encryption context). Without `node
+    volumes`, no node starts. `alarms` lets CloudWatch alarms reach topics that the key encrypts. Auto Scaling's role is named in
+    a condition, not as principal: in an account that never had an Auto Scaling group it does not exist yet, and KMS refuses a
+    policy with such a principal.
     """
     if key is None:
         return
@@ -69,12 +69,12 @@ def open_to(key: kms.IKey | None, *users: str) -> None:
 
 
 class EndingLogGroup(logs.LogGroup):
-    """A log group; everything of `logs.LogGroup` is here too.
+    """A log group with a retention time and everything that `logs.LogGroup` has.
 
     Args:
         days: how long each event is kept; one of the numbers that CloudWatch Logs takes.
-        log_group_name: name; None: CloudFormation makes one.
-        encryption_key: KMS key; None: AWS's own. The policy of one that is imported must let CloudWatch Logs use it already.
+        log_group_name: name; None: CloudFormation generates one.
+        encryption_key: KMS key; None: AWS's own. An imported key's policy must already let CloudWatch Logs use it.
     """
 
     def __init__(
@@ -92,5 +92,5 @@ class EndingLogGroup(logs.LogGroup):
         )
         resource = self.node.default_child
         assert isinstance(resource, logs.CfnLogGroup)
-        # The enumeration of retention times is a list of the same numbers under other names.
+        # The CDK's enumeration of retention times only gives other names to the same numbers.
         resource.retention_in_days = days
