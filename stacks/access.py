@@ -1,7 +1,7 @@
-"""Who may, and with which key: the stack with the longest life.
+"""People's permissions, and the key: the stack that lives longest.
 
-The operator; the trainer, who submits jobs and reads results; the reader, who only looks. Each statement of Session Manager asks
-for a document: a session without one opens a shell.
+The teams are the operator; the trainer, who submits jobs and reads results; and the reader, who only looks. Each Session Manager
+statement requires a document: a session without one opens a shell.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AccessStack(ClusterPart):
     """The key, new or existing, and the people.
 
     Attributes:
-        node_volume_key: None for an existing key: its policy, which has to let Auto Scaling use it, is not ours.
+        node_volume_key: None for an existing key: its policy, which would have to let Auto Scaling use it, is not ours.
         teams: operator, trainer and reader.
     """
 
@@ -55,22 +55,22 @@ class AccessStack(ClusterPart):
         for name, task in (("operator", "Operates"), ("trainer", "Trains on"), ("reader", "Looks at")):
             take = None
             if policies := spec.deployment_policies:
-                # An administrator's, where the deployer is restricted: who writes a group's policy gives its users any right.
+                # With a restricted deployer, an administrator makes it: writing a group's policy could give its users any right.
                 take = iam.ManagedPolicy.from_managed_policy_name(people, f"{name.title()}s", f"{policies}-{name}")
             team = Team(people, name.title(), task=f"{task} {spec.name}", may_take_role=take)
             self.teams[name] = team
             CfnOutput(self, f"{name.title()}Group", value=team.group.group_name)
             CfnOutput(self, f"{name.title()}RoleArn", value=team.role.role_arn)
-            # `deployer: restricted` needs it no longer, but CloudFormation removes no export that a deployed stack imports.
+            # `deployer: restricted` no longer needs it, but CloudFormation removes no export that a deployed stack imports.
             self.export_value(team.group.group_name)
-        # What an operator does before there is a cluster.
+        # What an operator needs to do before there is a cluster.
         policy = _allow(people, "OperatorPolicy", self.teams["operator"], spec, "operator", key=self.key.key_arn)
         CfnOutput(self, "KeyArn", value=self.key.key_arn)
         CfnOutput(self, "OperatorPolicyArn", value=policy.managed_policy_arn)
 
 
 def grant_work(scope: ClusterPart, storage: StorageStack, *, ssh_key: str | None = None) -> None:
-    """What each team does with a cluster: in the stack that knows bucket and cluster, which know nothing of people.
+    """Grants each team its work with a cluster, in the stack that knows bucket and cluster, which know nothing of people.
 
     Args:
         ssh_key: name of the parameter with the private key that the cluster made; None: it made none.
@@ -81,7 +81,7 @@ def grant_work(scope: ClusterPart, storage: StorageStack, *, ssh_key: str | None
         parts = ["data", "self-managed" if own else "eks"]
         parts += ["trainer"] if name != "reader" else []
         if name == "operator":
-            # Machines of one's own are repaired and restored from a shell; EKS's control plane has none.
+            # Self-managed machines are repaired and restored from a shell; EKS's control plane has none.
             parts += ["shell"] if own else []
             parts += ["ssh key"] if ssh_key else []
         parts += ["tunnel"] if spec.cluster.has_tunnel else []

@@ -26,7 +26,7 @@ class ClusterStack(ClusterPart):
     """The EKS cluster without nodes, new or existing."""
 
     def __init__(self, scope: Construct, spec: ClusterSpec, storage: StorageStack, versions: Mapping[str, str]) -> None:
-        """`versions`: those of add-ons by name."""
+        """`versions`: add-on versions by name."""
         super().__init__(scope, spec, "cluster", "Kubernetes control plane")
         self.add_stack_dependency(storage)
         self.storage, network, access = storage, storage.network, storage.network.access
@@ -46,12 +46,12 @@ class ClusterStack(ClusterPart):
         make_tunnel(self, network, name.host, 443, group)
         CfnOutput(self, "Region", value=self.region)
         if spec.cluster.existing is None:
-            # Charts say only what this version knows; an existing cluster's is not ours to tell.
+            # Charts use only what this version supports. An existing cluster's version is not ours to state.
             CfnOutput(self, "KubernetesVersion", value=spec.cluster.version)
-            # What self-managed nodes import, always: else it would go before them when their group becomes a managed one.
+            # Self-managed nodes import these. Always exported: else they would go before the nodes when a group becomes managed.
             for value in (self.cluster.cluster_endpoint, self.cluster.cluster_certificate_authority_data):
                 self.export_value(value)
-        # With the operator's role: the deployer has no entry (CloudFormation's role made the cluster).
+        # It names the operator's role: the deployer has no entry (CloudFormation's role made the cluster).
         command = f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}"
         CfnOutput(self, "KubeconfigCommand", value=f"{command} --role-arn {access.teams['operator'].role.role_arn}")
         acknowledge(self, "a command for a person names a role of another stack", "cfn-lint:W6001")
@@ -86,8 +86,8 @@ class ClusterStack(ClusterPart):
             ("Deployer", self.spec.cluster.deployers, "Trainers", "trainer", AccessLevel.DEPLOY),
             ("Reader", self.spec.cluster.readers, "ReadOnly", "reader", AccessLevel.READ),
         ):
-            # By the principal's own name: taking one off the list leaves the others' entries alone. No name has a bar: a path's
-            # slash is no hyphen.
+            # An id contains the principal's name: removing one from the list leaves the others' entries alone. A path's slash
+            # becomes a bar, which no name contains, and not a hyphen.
             named = {
                 f"{kind}-{arn.partition(':iam::')[2].replace(':', '-').replace('/', '-', 1).replace('/', '|')}": arn
                 for arn in arns
@@ -98,7 +98,7 @@ class ClusterStack(ClusterPart):
 
 
 def make_tunnel(stack: ClusterPart, network: NetworkStack, host: str, port: int, group: ec2.ISecurityGroup) -> None:
-    """The way to a private endpoint, where there is to be one; `group`: the endpoint's security group."""
+    """Makes a tunnel to a private endpoint, if the settings ask for one. `group` is the endpoint's security group."""
     spec, name, key = stack.spec, stack.spec.tunnel_document, network.access.node_volume_key
     if not spec.cluster.has_tunnel:
         return

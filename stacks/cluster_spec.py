@@ -1,4 +1,4 @@
-"""What cluster.yaml says, checked: the one description of a cluster that everything else is built from.
+"""cluster.yaml, checked: the one description of a cluster that everything else is built from.
 
 Imports no aws_cdk, so that tools can read it.
 """
@@ -23,16 +23,16 @@ from stacks.network_settings import LogDays, Network, Zone, ip_network, once
 from stacks.node_settings import XEN_TYPE, NodeGroup, most_vcpus
 from stacks.storage_settings import Bucket, FileSystem, Images, Key
 
-# Tools know this module alone of all that is below it.
+# Tools import this module only, none of those below it.
 __all__ = ["ADDONS", "KUBERNETES_VERSIONS", "NODE_IMAGES", "TUNNEL_TYPE", "ClusterSpec", "most_vcpus"]
 
 GroupName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["workers"])]
 
 ADDRESSES_PER_NODE = 32
-"""VPC addresses to reckon with for each node: its own, its daemons', its jobs' pods, and those that the VPC CNI holds ready."""
+"""VPC addresses to reserve per node: its own, those of its daemons and its jobs' pods, and those that the VPC CNI holds ready."""
 
 POLICY_PATH = "/deployment/"
-"""The IAM path of the policies that an administrator makes: no policy that a template makes has a name that leads there."""
+"""IAM path of the policies that an administrator makes. No policy that a template makes has this path."""
 
 PARTS = ("access", "network", "storage", "cluster", "nodes", "watch")
 """The last words of the stacks' names."""
@@ -40,13 +40,13 @@ PARTS = ("access", "network", "storage", "cluster", "nodes", "watch")
 OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
 
 DATA_ACCOUNT = "paddle-data"
-"""Service account of the data job, as its manifests name it: it alone may read the bucket. Trainers have no rights in AWS."""
+"""Service account of the data job, as its manifests name it. Only it may read the bucket; trainers have no rights in AWS."""
 
 NOT_WITH_AUTO = ("kind", "min", "desired", "auto_repair", "ssh")
 """A node group's settings that EKS Auto Mode does not have."""
 
 PART_OF_AUTO = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent", "coredns", "eks-node-monitoring-agent")
-"""Add-ons that are part of EKS Auto Mode's own machines."""
+"""Add-ons that are built into EKS Auto Mode's machines."""
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])]
 Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$", examples=["somebody@example.com"])]
@@ -127,14 +127,14 @@ class ClusterSpec(Settings):
 
     @classmethod
     def load(cls, path: Path) -> ClusterSpec:
-        """The settings in the file at `path`; SettingError, one sentence, if they cannot be used."""
+        """Returns the settings in the file at `path`. Raises SettingError, one sentence per fault, if they are unusable."""
         return read(cls, path)
 
     @field_validator("name")
     @classmethod
     def _name(cls, value: str) -> str:
-        # The narrowest of all names made from it: CloudFormation's stacks (no underscore), ECR's repository (lower case, no two
-        # hyphens in a row).
+        # The narrowest of all names derived from it: CloudFormation's stacks (no underscore), ECR's repository (lower case, no
+        # two hyphens in a row).
         if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", value):
             allowed = "allowed are lower-case letters, digits and single hyphens, a letter first, no hyphen last"
             raise Refused("", value, allowed)
@@ -172,13 +172,13 @@ class ClusterSpec(Settings):
                 raise Refused(
                     "", name, "names of add-ons, and those that end with -self-managed, are taken; name the group otherwise"
                 )
-        # Between jobs there is no node.
+        # Between jobs there are no nodes.
         return {name: group.model_copy(update={"min": 0, "desired": 0}) for name, group in groups.items()} if auto else groups
 
     @field_validator("tags")
     @classmethod
     def _tags(cls, tags: dict[str, str]) -> dict[str, str]:
-        # IAM takes keys that differ in their case alone for the same one.
+        # IAM treats keys that differ only in case as the same key.
         known = {key.lower() for key in OUR_TAGS}
         for key, value in tags.items():
             if key.lower() in known or key.lower().startswith("aws:"):
@@ -261,15 +261,15 @@ class ClusterSpec(Settings):
         if address := self.cluster.private_address:
             subnet = self.network.subnet(zone, public=self.cluster.elastic_ip)
             inside = subnet or self.network.range
-            # AWS keeps the first four addresses of each subnet, and its last; a NAT gateway has a public one's last but one.
+            # AWS reserves the first four addresses of each subnet and the last; a NAT gateway takes a public one's last but one.
             first, last = inside[4], inside[-3 if subnet and self.cluster.elastic_ip else -2]
             if not first <= IPv4Address(address) <= last:
                 yield Refused("cluster.private_address", address, f"allowed are {first} to {last}")
 
     def _untainted(self) -> Iterator[Fault]:
-        # coredns and the EFS driver's controller tolerate no taint of ours: on tainted nodes alone they wait, and the deploy
-        # fails after twenty minutes. An existing cluster may have other nodes for them; a self-managed one runs them beside its
-        # control plane.
+        # coredns and the EFS driver's controller tolerate no taint of ours: if all nodes are tainted, they stay pending, and the
+        # deploy fails after twenty minutes. An existing cluster may have other nodes for them; a self-managed one runs them
+        # beside its control plane.
         if self.cluster.existing or self.cluster.self_managed:
             return
         if not any(not group.repels and (self.auto or group.desired) for group in self.nodes.values()):
@@ -295,29 +295,29 @@ class ClusterSpec(Settings):
 
     @property
     def qualifier(self) -> str:
-        """What tells this cluster's bootstrap from others: the CDK takes ten letters and digits at most."""
+        """Distinguishes this cluster's bootstrap from others. The CDK accepts at most ten letters and digits."""
         if re.fullmatch("[a-z0-9]{1,10}", self.name):
             return self.name
         return self.name.replace("-", "")[:4] + hashlib.sha256(self.name.encode()).hexdigest()[:6]
 
     @property
     def stack_names(self) -> list[str]:
-        """Those that it may have: `paddle-` alone is the beginning of cluster paddle-two's too."""
+        """Names of all stacks that the cluster may have. The prefix `paddle-` would also match those of cluster paddle-two."""
         return [f"{self.name}-{part}" for part in PARTS]
 
     @property
     def deployment_policies(self) -> str | None:
-        """How the names begin of the policies that an administrator makes for a restricted deployer; None for another."""
+        """Name prefix of the policies that an administrator makes for a restricted deployer; None for another deployer."""
         return f"{POLICY_PATH}{self.name}".lstrip("/") if self.deployer == "restricted" else None
 
     @property
     def cluster_name(self) -> str:
-        """The name that EKS knows the cluster by."""
+        """The cluster's name in EKS."""
         return self.cluster.existing.name if self.cluster.existing else self.name
 
     @property
     def all_tags(self) -> dict[str, str]:
-        """Those of each resource."""
+        """The tags of every resource."""
         return {**self.tags, "project": "paddle-aws", "cluster": self.name, "owner": self.owner}
 
     @property
@@ -337,12 +337,12 @@ class ClusterSpec(Settings):
 
     @property
     def control_plane_zone(self) -> str:
-        """Where a self-managed control plane and its volume are."""
+        """Availability zone of a self-managed control plane and its volume."""
         return self.cluster.availability_zone or self.network.zones[0]
 
     @property
     def control_plane_address(self) -> str | None:
-        """The fixed private address of a self-managed control plane; None: AWS picks one (somebody else's subnets)."""
+        """The fixed private address of a self-managed control plane; None: AWS picks one (in existing subnets)."""
         if self.cluster.private_address:
             return self.cluster.private_address
         subnet = self.network.subnet(self.control_plane_zone, public=self.cluster.elastic_ip)
@@ -359,5 +359,5 @@ class ClusterSpec(Settings):
         return f"{self.name}-tunnel"
 
     def node_group_name(self, group: str) -> str:
-        """Name of the Auto Scaling group of one of a self-managed cluster's node groups."""
+        """Returns the name of the Auto Scaling group for a node group of a self-managed cluster."""
         return f"{self.name}-nodes-{group}"

@@ -24,12 +24,12 @@ class Distribution(Settings):
 
     @property
     def lock_path(self) -> Path:
-        """The lock file."""
+        """Path of the lock file."""
         return PROJECT / self.lock
 
     @property
     def files_path(self) -> Path:
-        """The folder of all versions."""
+        """Path of the folder with the files of all versions."""
         return PROJECT / self.files
 
 
@@ -52,10 +52,10 @@ class ClusterSsh(Settings):
 
 
 KUBERNETES_VERSIONS = ("1.34", "1.35", "1.36")
-"""Versions in EKS standard support that aws_eks_v2 knows too; standard support of 1.34 ends in 2026-12, of 1.35 in 2027-03."""
+"""Versions in EKS standard support that aws_eks_v2 also knows; standard support of 1.34 ends in 2026-12, of 1.35 in 2027-03."""
 
 TUNNEL_TYPE = "t4g.nano"
-"""EC2 type of the machine that leads to a private endpoint."""
+"""EC2 type of the tunnel machine for a private endpoint."""
 
 ADDONS = (
     "vpc-cni",
@@ -84,7 +84,7 @@ SELF_MANAGED_ALONE = (
     "snapshots",
     "ssh",
 )
-"""Settings of one kind, refused with the other."""
+"""Settings that one kind of control plane has and the other refuses."""
 
 Principal = Annotated[
     str,
@@ -174,7 +174,7 @@ class ControlPlane(Settings):
             yield Refused("version", self.version, "allowed is a Kubernetes version such as 1.35")
         alone, fields = ("eks", EKS_ALONE) if self.self_managed else ("self-managed", SELF_MANAGED_ALONE)
         for field in fields:
-            # An empty list is what the shipped file has, and asks for nothing.
+            # The shipped file has empty lists, which ask for nothing.
             if field in self.model_fields_set and (value := getattr(self, field)):
                 found = "set" if isinstance(value, Settings) else value
                 yield Refused(field, found, f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}")
@@ -192,12 +192,12 @@ class ControlPlane(Settings):
 
     @property
     def self_managed(self) -> bool:
-        """Whether the control plane is a machine of one's own."""
+        """Whether the control plane runs on a machine of your own."""
         return self.kind == "self-managed"
 
     @property
     def has_tunnel(self) -> bool:
-        """Whether there is a machine of its own that leads to the endpoint; who made an existing cluster has their own way."""
+        """Whether a machine tunnels to the endpoint. By default not for an existing cluster, whose owner has another way."""
         return not (self.public_access_from or self.existing) if self.tunnel is None else self.tunnel
 
     @property

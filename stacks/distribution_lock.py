@@ -1,6 +1,6 @@
-"""The lock file of the self-managed cluster's Kubernetes distribution: which files its machines run, where they lie here.
+"""The lock file of the self-managed cluster's Kubernetes distribution: the files of its machines, and where they are here.
 
-Nothing of 200 MB is hashed here: the machines that download a file check it. Imports no aws_cdk.
+No file of 200 MB is hashed here: the machines that download a file check it. Imports no aws_cdk.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DistributionLock(Settings):
 
     @classmethod
     def load(cls, path: Path) -> DistributionLock:
-        """The lock at `path`; SettingError, one sentence, if there is none or it cannot be used."""
+        """Returns the lock at `path`. Raises SettingError, one sentence per fault, if it is missing or unusable."""
         if not path.exists():
             raise SettingError(
                 f"{path} is missing: the versions and hashes of a self-managed cluster are read at their source, run `{COMMAND}`"
@@ -68,7 +68,7 @@ class DistributionLock(Settings):
         return ".".join(self.version.removeprefix("v").split(".")[:2])
 
     def check_version(self, wanted: str, path: Path) -> None:
-        """SettingError if the lock is for another Kubernetes version than `wanted`, such as "1.35"."""
+        """Raises SettingError if the lock is for another Kubernetes version than `wanted`, such as "1.35"."""
         if self.kubernetes != wanted:
             raise SettingError(
                 f'cluster.version is "{wanted}", but {path} holds {self.version}: '
@@ -76,11 +76,11 @@ class DistributionLock(Settings):
             )
 
     def folder(self, cache: Path) -> Path:
-        """Where this version's files lie in the cache."""
+        """Returns the folder of this version's files in the cache."""
         return cache / self.version
 
     def cached(self, cache: Path) -> list[tuple[str, Path, str]]:
-        """The files in the cache: name, absolute path and SHA-256; SettingError if one is not there in full."""
+        """Returns name, absolute path and SHA-256 of each cached file. Raises SettingError if one is missing or incomplete."""
         found = []
         for name in FILES:
             locked, path = self.files[name], (self.folder(cache) / name).absolute()

@@ -1,4 +1,4 @@
-"""A self-managed cluster: the control plane, who may talk to it, and its names; groups of nodes that join by its token."""
+"""A self-managed cluster: the control plane, who may talk to it, and its names; node groups that join with its token."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from stacks.storage import StorageStack
 
 
 def release(spec: ClusterSpec) -> Release:
-    """What the machines run, as the lock says; SettingError, one sentence, where there is no lock or no file."""
+    """Returns what the machines run, as the lock says. Raises SettingError, one sentence, if the lock or a file is missing."""
     place = spec.cluster.distribution
     lock = DistributionLock.load(place.lock_path)
     if "version" in spec.cluster.model_fields_set:
@@ -44,10 +44,10 @@ class K3sClusterStack(ClusterPart):
             pair = ec2.KeyPair(self, "KeyPair", key_pair_name=spec.name, type=ec2.KeyPairType.ED25519)
             resource = pair.node.default_child
             assert isinstance(resource, ec2.CfnKeyPair)
-            # CloudFormation cannot change these: it would make a new pair, whose name is taken, and new machines for it.
+            # CloudFormation cannot update these: it would make a new pair, whose name is taken, and new machines for it.
             for never_changed in ("Tags", "KeyFormat"):
                 resource.add_property_deletion_override(never_changed)
-            # Where AWS puts the private key, encrypted; it is nowhere else.
+            # AWS stores the private key in this parameter, encrypted, and nowhere else.
             key_name, ssh_key = pair.key_pair_name, pair.private_key.parameter_name
         self.add_stack_dependency(storage)
         subnets = vpc.public_subnets if settings.elastic_ip else vpc.select_subnets().subnets
@@ -89,18 +89,18 @@ class K3sClusterStack(ClusterPart):
             CfnOutput(self, f"{'' if team == 'operator' else team.title()}KubeconfigSecretArn", value=arn)
         # The data job's pod has the node's role, not one of its own.
         CfnOutput(self, "DataJobCredentials", value="instance-profile")
-        # Between nodes the firewall lets the kubelet and the pod network through, and no port of a job's own.
+        # Between nodes the firewall allows the kubelet and the pod network, but no port of a job's own.
         CfnOutput(self, "HostPorts", value="closed")
-        # By name it finds the team's own secret; the raw command would print it.
+        # This command finds the team's own secret by name; the raw command would print the secret.
         CfnOutput(self, "KubeconfigCommand", value="paddle-aws kubeconfig")
-        # v1.35.2+k3s1 is Kubernetes 1.35: charts say only what it knows.
+        # v1.35.2+k3s1 is Kubernetes 1.35: charts use only what that supports.
         CfnOutput(self, "KubernetesVersion", value=".".join(release.version.removeprefix("v").split(".")[:2]))
         if ssh_key:
             command = f"aws ssm get-parameter --region {spec.region} --name {ssh_key} --with-decryption"
             CfnOutput(self, "SshKeyCommand", value=f"{command} --query Parameter.Value --output text")
 
     def _names(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:
-        # The tutorials give the zone's own name to the control plane, which an address may have and an EKS endpoint may not.
+        # In the tutorials the control plane has the zone's own name. An address may have it, an EKS endpoint may not.
         for id, name in (("Api", "api"), *(() if spec.zone.existing else (("Apex", ""),))):
             route53.ARecord(
                 self,
@@ -122,7 +122,7 @@ class K3sNodesStack(ClusterPart):
         # An upgrade replaces the control plane first: a node is never newer.
         self.add_stack_dependency(home)
         self.add_stack_dependency(storage)
-        # One role for all groups. Sources alone: the snapshots in the same bucket hold every secret of the cluster.
+        # One role for all groups. It reads only sources: the snapshots in the same bucket hold every secret of the cluster.
         role = TokenNodeRole(
             self,
             "Joining",
@@ -136,7 +136,7 @@ class K3sNodesStack(ClusterPart):
         def made(name: str, group: NodeGroup) -> K3sNodeGroup:
             props = props_of(group, storage.file_system, access.node_volume_key)
             if group.ssh is None and (ssh := spec.cluster.ssh):
-                # A plain name, not a reference: this stack comes after the cluster's anyway, and needs no export of it.
+                # A plain name, not a reference: this stack is deployed after the cluster's anyway, and needs no export from it.
                 key_pair = ssh.key_pair or spec.name
                 props["shape"] = replace(props["shape"], key_pair=key_pair, ssh_from=ssh.allowed_from)
             group_name = spec.node_group_name(name)

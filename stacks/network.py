@@ -1,4 +1,4 @@
-"""Where: the VPC and the private DNS zone."""
+"""The network: the VPC and the private DNS zone."""
 
 from aws_cdk import Annotations, CfnOutput, CfnWaitConditionHandle
 from aws_cdk import aws_ec2 as ec2
@@ -19,7 +19,7 @@ class NetworkStack(ClusterPart):
         super().__init__(scope, spec, "network", "network")
         self.access, settings, own = access, spec.network, spec.cluster.self_managed
         services = SELF_MANAGED_SERVICES if own else None
-        # Of EC2's private names (VPC user guide, DNS attributes).
+        # Domain of EC2's private names (VPC user guide, DNS attributes).
         domain = "ec2.internal" if spec.region == "us-east-1" else f"{spec.region}.compute.internal"
         self.vpc: ec2.IVpc
         if settings.existing:
@@ -33,10 +33,10 @@ class NetworkStack(ClusterPart):
                 self,
                 "Network",
                 **settings.model_dump(exclude={"existing"}),
-                # Or else it may take the control plane's, which is made later.
+                # Otherwise the gateway may take the control plane's address, which is assigned later.
                 nat_at_the_end=own and spec.cluster.elastic_ip,
                 endpoint_services=services,
-                # EC2's own names of machines, said instead of assumed: the kubelet's certificates carry them.
+                # EC2's own machine names, set instead of assumed: the kubelet's certificates contain them.
                 domain_name=domain if own else None,
                 encryption_key=access.key,
             ).vpc
@@ -48,7 +48,7 @@ class NetworkStack(ClusterPart):
         else:
             self.zone = route53.PrivateHostedZone(self, "Zone", vpc=self.vpc, zone_name=spec.zone.name)
         if settings.existing and spec.zone.existing and not (settings.flow_log_days or settings.interface_endpoints):
-            # CloudFormation takes no stack without a resource; this one does nothing and costs nothing.
+            # CloudFormation accepts no stack without resources; this resource does nothing and costs nothing.
             CfnWaitConditionHandle(self, "Nothing")
         CfnOutput(self, "VpcId", value=self.vpc.vpc_id)
         CfnOutput(self, "ZoneId", value=self.zone.hosted_zone_id)
@@ -66,6 +66,6 @@ class NetworkStack(ClusterPart):
             public_subnet_ids=[public[zone] for zone in zones] if self.spec.network.has_public_subnets else None,
         )
         for subnet in (*vpc.private_subnets, *vpc.public_subnets):
-            # Routes of somebody else's subnets are never read, and never changed.
+            # The routes of somebody else's subnets are never read or changed.
             Annotations.of(subnet).acknowledge_warning("@aws-cdk/aws-ec2:noSubnetRouteTableId", "routes stay as they are")
         return vpc

@@ -12,7 +12,7 @@ from settings.model import Fault, Refused, Settings
 
 
 def ip_network(value: str) -> ipaddress.IPv4Network:
-    """`value` as an IPv4 network; Refused if it is none."""
+    """Returns `value` as an IPv4 network. Raises Refused if it is none."""
     try:
         if not re.fullmatch(r"[\d.]+/\d{1,2}", value):
             raise ValueError
@@ -23,11 +23,11 @@ def ip_network(value: str) -> ipaddress.IPv4Network:
 
 PRIVATE = [ipaddress.IPv4Network(one) for one in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
 SHARED = ipaddress.IPv4Network("100.64.0.0/10")
-"""RFC 6598: a VPC and pods take it, Kubernetes' services on EKS do not."""
+"""RFC 6598: allowed for a VPC and for pods, but not for Kubernetes services on EKS."""
 
 
 def private_range(widest: int, narrowest: int, example: str, *more: ipaddress.IPv4Network) -> AfterValidator:
-    """A range of such a width that is private, or within `more`; Refused if it is none."""
+    """Returns a validator that raises Refused unless a range is of this width and either private or within `more`."""
 
     def checked(value: str) -> str:
         network = ip_network(value)
@@ -39,7 +39,7 @@ def private_range(widest: int, narrowest: int, example: str, *more: ipaddress.IP
 
 
 def not_everybody(what: str, example: str) -> AfterValidator:
-    """IPv4 ranges that are somebody's own; Refused if `what` would be open to everybody."""
+    """Returns a validator of IPv4 ranges that raises Refused if `what` would be open to everybody."""
 
     def checked(ranges: list[str]) -> list[str]:
         if everybody(str(ip_network(one)) for one in ranges):
@@ -51,7 +51,7 @@ def not_everybody(what: str, example: str) -> AfterValidator:
 
 
 def once(what: str, name: Callable[[Any], str] = str) -> AfterValidator:
-    """A list in which nothing stands twice; Refused if something does."""
+    """Returns a validator that raises Refused if an entry of a list stands twice."""
 
     def checked(values: list[Any]) -> list[Any]:
         names = [name(value) for value in values]
@@ -68,11 +68,11 @@ SshRanges = Annotated[list[str], Field(min_length=1), not_everybody("SSH", "10.0
 
 
 LogDays = Literal[0, 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653]
-"""How many days CloudWatch Logs keeps something (its PutRetentionPolicy reference); 0: nothing is written."""
+"""Retention times that CloudWatch Logs supports, in days (its PutRetentionPolicy reference); 0: nothing is written."""
 
 
 def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -> Iterator[Fault]:
-    """A fault where one of `others`, which are about a new one, is set beside `existing`, which names `what`."""
+    """Yields a fault for each of `others`, settings of a new resource, that is set although `existing` names `what`."""
     for field in others:
         if getattr(settings, existing) is not None and field in settings.model_fields_set:
             allowed = f"{{here}}{existing} names {what} that is there already; leave one of the two out"
@@ -81,7 +81,7 @@ def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -
 
 SubnetId = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$", examples=["subnet-0123456789abcdef0"])]
 BY_ZONE = AfterValidator(lambda subnets: dict(sorted(subnets.items())))
-"""What lies in subnets is numbered: another order must not move it."""
+"""Sorts by zone: resources in subnets are numbered, and another order must not move them."""
 
 
 class ExistingVpc(Settings):
@@ -149,27 +149,27 @@ class Network(Settings):
 
     @property
     def has_public_subnets(self) -> bool:
-        """Whether we can name a public subnet of each zone: the CDK takes one for each or none."""
+        """Whether a public subnet of each zone is known: the CDK takes one for each or none."""
         if self.existing:
             return self.existing.private_subnets.keys() <= self.existing.public_subnets.keys()
         return self.nat_gateways > 0
 
     @property
     def range(self) -> ipaddress.IPv4Network:
-        """The VPC's addresses."""
+        """The VPC's address range."""
         return ip_network(self.existing.cidr if self.existing else self.cidr)
 
     def subnet(self, zone: str, *, public: bool) -> ipaddress.IPv4Network | None:
-        """The subnet of `zone` as the CDK lays it out; None where there is none or it is not ours to know."""
+        """Returns the subnet of `zone` as the CDK lays it out; None if there is none or its range is unknown."""
         if self.existing or (public and not self.nat_gateways):
             return None
         zones, vpc = self.availability_zones, self.range
-        # Of a public one: 1/256 of the VPC, /28 at the smallest.
+        # A public subnet: 1/256 of the VPC, /28 at the smallest.
         wide = min(28, vpc.prefixlen + 8)
         begin = int(vpc.network_address)
         if not public:
             used = len(zones) * 2 ** (32 - wide) if self.nat_gateways else 0
-            # The CDK: the widest prefix that fits once for each zone, beginning at its own next boundary.
+            # The CDK takes the widest prefix that fits once per zone, and starts at the next boundary of that prefix.
             wide = 32 - (((vpc.num_addresses - used) // len(zones)).bit_length() - 1)
             size = 2 ** (32 - wide)
             begin = -(-(begin + used) // size) * size
@@ -177,9 +177,9 @@ class Network(Settings):
 
     @property
     def private_addresses_per_zone(self) -> int | None:
-        """How many addresses each private subnet has to give; None where the subnets are not ours to know."""
+        """Usable addresses of each private subnet; None if the subnets are unknown."""
         subnet = self.subnet(self.zones[0], public=False)
-        # AWS keeps five addresses of every subnet to itself.
+        # AWS reserves five addresses of every subnet.
         return subnet.num_addresses - 5 if subnet else None
 
 

@@ -12,16 +12,16 @@ from settings.model import Fault, Refused, Settings
 from stacks.network_settings import SshRanges, ZoneNames, once
 
 GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+)?)\.[a-z0-9-]+")
-"""NVIDIA machines that the Amazon Linux 2023 NVIDIA image drives (EKS user guide); g4ad is AMD's, g5g is arm."""
+"""NVIDIA machines that the Amazon Linux 2023 NVIDIA image supports (EKS user guide); g4ad is AMD's, g5g is arm."""
 ARM_TYPE = re.compile(r"(a1|[a-z]+\d+[a-z]*g[a-z]*)\..+")
 XEN_TYPE = re.compile(r"(c[134]|d2|f1|g2|g3s?|h1|i[23]|m[1-4]|p[23]|r[34]|t[12]|x1e?)\.(?!metal).+")
-"""Machines before Nitro: hypervisor xen in the VPC CNI's table of instance types, and g2, g3 and p2, which it has no more."""
+"""Machines before Nitro: those with hypervisor xen in the VPC CNI's table of types, and g2, g3 and p2, which it no longer has."""
 
 _SIZE = re.compile(r"[^.]+\.(?:(nano|micro|small|medium|large)|(?:metal-)?(\d*)xl(?:arge)?)")
 
 
 def most_vcpus(instance_type: str) -> int | None:
-    """What the name tells: at most 2 up to large, at most 4 for each xlarge. None: it tells nothing (metal)."""
+    """Returns the most vCPUs that the name allows: 2 up to large, 4 for each xlarge. None: the name does not tell (metal)."""
     size = _SIZE.fullmatch(instance_type)
     return None if size is None else 2 if size[1] else 4 * int(size[2] or 1)
 
@@ -156,7 +156,7 @@ class NodeGroup(Settings):
 
     @property
     def shape(self) -> NodeShape:
-        """The same for a construct."""
+        """The group's settings in the form that constructs take."""
         return NodeShape(
             **{field.name: getattr(self, field.name) for field in fields(NodeShape) if field.name in type(self).model_fields},
             key_pair=self.ssh.key_pair if self.ssh else None,
@@ -165,10 +165,10 @@ class NodeGroup(Settings):
 
     @property
     def gpus(self) -> int:
-        """Fewest GPUs of one of its machines."""
+        """The fewest GPUs that a machine of the group has."""
         return min(INSTANCE_TYPES["gpus"].get(name, 0) for name in self.instance_types) if self.gpu else 0
 
     @property
     def repels(self) -> bool:
-        """Whether its nodes take no pod but those that tolerate a taint."""
+        """Whether the nodes accept only pods that tolerate a taint."""
         return self.gpu or any(taint.effect != "PreferNoSchedule" for taint in self.taints)

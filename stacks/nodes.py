@@ -1,4 +1,4 @@
-"""What computes: node groups, and the add-ons that need a node to become healthy."""
+"""Compute: node groups, and the add-ons that need a node to become healthy."""
 
 from collections.abc import Mapping
 
@@ -21,17 +21,17 @@ from stacks.node_settings import NodeGroup
 from stacks.part import ClusterPart
 
 METRIC_DAYS = 7
-"""How long the events are kept that carry metrics; CloudWatch keeps the metrics themselves for months."""
+"""Retention of the log events that carry metrics; CloudWatch keeps the metrics themselves for months."""
 
 
 class NodesStack(ClusterPart):
     """Node groups and their add-ons."""
 
     def __init__(self, scope: Construct, spec: ClusterSpec, home: ClusterStack, versions: Mapping[str, str]) -> None:
-        """`versions`: those of add-ons by name, and of node images by EKS's AMI type."""
+        """`versions`: add-on versions by name, and node image versions by EKS's AMI type."""
         super().__init__(scope, spec, "nodes", "worker nodes")
         self._home, self._cluster, self._versions = home, home.cluster, versions
-        # One role for all groups of a kind: EKS knows those of managed groups by itself, and of the others by one entry.
+        # One role for all groups of a kind: EKS admits the managed groups' role on its own, and the other through one entry.
         kinds = set() if spec.auto else {group.kind for group in spec.nodes.values()}
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
         self._joining = SelfManagedNodeRole(self, "SelfManaged", cluster=self._cluster) if "self-managed" in kinds else None
@@ -56,14 +56,14 @@ class NodesStack(ClusterPart):
             repair = group.auto_repair is not False
             versions = {"kubernetes_version": settings.version, "release_version": self._versions.get(AMI_TYPES[group.gpu])}
             if settings.existing and "version" not in settings.model_fields_set:
-                # Nobody said which version somebody else's cluster has.
+                # The settings do not say which version somebody else's cluster has.
                 versions = {}
             return ManagedNodes(
                 self, name, cluster=cluster, vpc=network.vpc, role=self._role, auto_repair=repair, **versions, **props
             )
         return SelfManagedNodes(
             self,
-            # A logical id keeps its type: a group may change its kind.
+            # The resource of a logical id cannot change its type, but a group may change its kind.
             f"{name}-{group.kind}",
             cluster=cluster,
             vpc=network.vpc,
@@ -82,7 +82,7 @@ class NodesStack(ClusterPart):
         addons = [] if spec.auto else [plain("coredns")]
         addons.append(EfsDriver(self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")).resource)
         if not spec.auto and any(group.kind == "managed" and group.auto_repair is not False for group in spec.nodes.values()):
-            # Repair acts on what this agent sees: kernel, network, disk and GPU faults beside a silent kubelet.
+            # Auto repair acts on what this agent reports: kernel, network, disk and GPU faults, besides a silent kubelet.
             addons.append(plain("eks-node-monitoring-agent"))
         if spec.node_metrics:
             logs = ContainerLogs(
@@ -100,7 +100,7 @@ class NodesStack(ClusterPart):
 
 
 def props_of(group: NodeGroup, file_system: MountableFileSystem, encryption_key: kms.IKey | None) -> NodeGroupProps:
-    """A group's settings as its construct takes them, of whatever kind it is."""
+    """Returns a group's settings in the form that the constructs of all kinds take."""
     zones = group.availability_zones
     return NodeGroupProps(
         shape=group.shape,

@@ -15,7 +15,7 @@ class ClusterPart(Stack):
         holds: what is in it, for the description.
 
     Attributes:
-        removal_policy: what happens to data, and to the key that opens it, when its stack goes.
+        removal_policy: what happens to data, and to its key, when their stack is destroyed.
     """
 
     def __init__(self, scope: Construct, spec: ClusterSpec, part: str, holds: str) -> None:
@@ -32,15 +32,15 @@ class ClusterPart(Stack):
         tags = Tags.of(self)
         for key, value in spec.all_tags.items():
             tags.add(key, value)
-        # kube-up's tag of old, by which its documents find what belongs to a cluster. Not on security groups: Kubernetes' load
-        # balancers want exactly one of a node's groups to carry a cluster's tag, and EKS tags the one that it makes. (A
+        # kube-up's old tag, by which its documentation finds a cluster's resources. Not on security groups: Kubernetes' load
+        # balancers require that exactly one of a node's groups carries a cluster's tag, and EKS tags the group that it makes. (A
         # self-managed cluster makes no load balancers.)
         but = [] if spec.cluster.self_managed else ["AWS::EC2::SecurityGroup"]
         tags.add("KubernetesCluster", spec.name, exclude_resource_types=but)
 
 
 def removal_summary(spec: ClusterSpec) -> str:
-    """One line that says what a destroy will keep and lose."""
+    """Returns one line that says what a destroy keeps and deletes."""
     data = {
         "file system": spec.file_system.existing,
         "bucket": spec.bucket.existing_name,

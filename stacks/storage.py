@@ -20,9 +20,9 @@ class StorageStack(ClusterPart):
     """File system, bucket, image repository.
 
     Attributes:
-        bucket_arn: the bucket's, as other stacks see it: the acknowledgments of what is granted spell it. It is no reference of
-            theirs, so they name this stack as what they depend on; else it would be destroyed first, and refuse.
-        bucket_key: the key that seals the bucket.
+        bucket_arn: the bucket's ARN as other stacks see it and as the acknowledgments of grants spell it. To the CDK it is no
+            reference, so those stacks depend on this one explicitly; else it would be destroyed first, which is refused.
+        bucket_key: the bucket's KMS key.
     """
 
     def __init__(self, scope: Construct, spec: ClusterSpec, network: NetworkStack) -> None:
@@ -53,7 +53,7 @@ class StorageStack(ClusterPart):
                 removal_policy=self.removal_policy,
             )
         if spec.file_system.existing is None:
-            # Always, not only with a budget: its export would go before the watch stack, which imports it.
+            # Exported even without a budget: otherwise the export would go before the watch stack, which imports it.
             self.export_value(self.file_system.file_system.file_system_id)
         CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         CfnOutput(self, "FileSystemId", value=self.file_system.file_system.file_system_id)

@@ -1,4 +1,4 @@
-"""What it costs and how it does: budget, alarms, dashboard. On where cluster.yaml has a `budget`."""
+"""The cluster's cost and health: budget, alarms, dashboard. Only if cluster.yaml has a `budget`."""
 
 from aws_cdk import CfnOutput
 from constructs import Construct
@@ -20,7 +20,7 @@ class WatchStack(ClusterPart):
             )
         machines = {}
         if spec.cluster.self_managed:
-            # Plain names, not references: an export that an alarm holds on to would keep a group from being taken out.
+            # Plain names, not references: an export that an alarm imports would prevent the removal of a group.
             machines = {spec.control_plane_group: 1}
             machines |= {spec.node_group_name(name): group.desired for name, group in spec.nodes.items()}
         view = ClusterDashboard(
@@ -34,7 +34,7 @@ class WatchStack(ClusterPart):
             bursting=spec.file_system.throughput == "bursting",
             container_insights=spec.node_metrics,
             scaling_groups=machines,
-            # A key of somebody else's may not let CloudWatch publish: the topic then has SNS's own encryption.
+            # An existing key may not let CloudWatch publish: the topic then has SNS's own encryption.
             encryption_key=storage.network.access.node_volume_key,
         )
         CfnOutput(self, "DashboardName", value=view.dashboard.dashboard_name)
