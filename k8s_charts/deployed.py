@@ -1,4 +1,4 @@
-"""What a job takes from a deployed cluster: the stacks' outputs, and the image that was pushed.
+"""What a job takes from a deployed cluster: the stacks' outputs, and the pushed image.
 
 A job that names its own image, volume and source takes nothing, and runs on any Kubernetes.
 """
@@ -22,7 +22,7 @@ PLACEHOLDER = "placeholder.invalid/paddle-trainer@sha256:" + "0" * 64
 
 
 def read(path: Path) -> dict[str, dict[str, str]]:
-    """{stack: {output: value}}. Raises SettingError when the file is no such JSON."""
+    """Returns {stack: {output: value}}. Raises SettingError if the file is not such JSON."""
     if not path.exists():
         raise SettingError(f"{path} does not exist: deploy with `cdk deploy --all --outputs-file {path}`")
     try:
@@ -61,12 +61,12 @@ class ClusterOutputs(model.Settings):
 
     @property
     def restarts_in_place(self) -> bool:
-        """Whether containers may say after which exit codes they are started again: Kubernetes has it on from 1.35."""
+        """Whether containers may name exit codes after which they restart in place: Kubernetes enables that from 1.35 on."""
         version = re.fullmatch(r"1\.(\d+)", self.kubernetes_version)
         return version is not None and int(version[1]) >= 35
 
     def volume_source(self, volume: Volume) -> dict[str, str]:
-        """What lies behind a job's volume, as job.yaml or the deployed stacks name it; nothing for a claim that exists."""
+        """Returns the storage behind a job's volume, as job.yaml or the deployed stacks name it; empty for an existing claim."""
         if volume.kind == "efs":
             return {
                 "file_system": volume.file_system_id or self.file_system_id,
@@ -78,9 +78,9 @@ class ClusterOutputs(model.Settings):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads {stack: {output: value}}; the output's key alone decides, whatever the stacks are called.
+        """Reads {stack: {output: value}}. Only the output's key counts, whatever the stacks' names are.
 
-        Raises SettingError when the file is no such JSON, lacks an output, or has one twice with different values.
+        Raises SettingError if the file is not such JSON, lacks an output, or has one twice with different values.
         """
         found: dict[str, Any] = {}
         for outputs in read(path).values():
@@ -95,7 +95,7 @@ class ClusterOutputs(model.Settings):
 
     @classmethod
     def placeholder(cls) -> Self:
-        """Values of the right shape that belong to nobody: for reading manifests before anything is deployed."""
+        """Returns values of the right form that belong to nobody, for reading manifests before anything is deployed."""
         return cls(
             file_system_id="fs-00000000000000000",
             access_point_id="fsap-00000000000000000",
@@ -107,9 +107,9 @@ class ClusterOutputs(model.Settings):
 
 
 def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
-    """The pushed image that has the job's requirements, else job.yaml's `image`, else image.json's.
+    """Returns the pushed image with the job's requirements, if it has any; else job.yaml's `image`, else image.json's.
 
-    A placeholder where nothing is deployed. Raises SettingError when a cluster is deployed and no image is known.
+    If the image is unknown, returns a placeholder where nothing is deployed, and raises SettingError where a cluster is.
     """
     variant = job.image_variant
     if job.image is not None and not job.derived:
@@ -134,7 +134,7 @@ class _Pushed(model.Settings):
 
 
 def pushed(image_file: Path) -> dict[str, str]:
-    """The images that `make push` wrote down, by the variant of a job. Raises SettingError for another file."""
+    """Returns the images that `make push` recorded, by job variant. Raises SettingError if the file holds none."""
     found = _read(image_file)
     if images := found.variants | ({"": found.image} if found.image else {}):
         return images
@@ -144,7 +144,7 @@ def pushed(image_file: Path) -> dict[str, str]:
 
 
 def cuda(image_file: Path) -> str:
-    """CUDA's version in the image that `make push` pushed last; empty: it has none, or nobody knows."""
+    """Returns the CUDA version of the image that `make push` pushed last; empty if it has none or nobody knows."""
     return _read(image_file).cuda
 
 
@@ -157,16 +157,16 @@ def _read(image_file: Path) -> _Pushed:
 
 @dataclass(frozen=True)
 class Deployed:
-    """What the job's documents are made from, beside the job."""
+    """What the job's documents are made from, besides the job."""
 
     outputs: ClusterOutputs
     image: str
     missing: str = ""
-    """What the documents hold placeholders for, in one sentence's first half; empty: they can be applied."""
+    """What the documents hold placeholders for, as the first half of a sentence; empty if they can be applied."""
 
     @classmethod
     def load(cls, job: TrainingJob, outputs_file: Path, image_file: Path) -> Self:
-        """Raises SettingError for files that are not what they should be, and for a deployed cluster without an image."""
+        """Reads the files. Raises SettingError if one is invalid, or if a cluster is deployed and no image is known."""
         outputs = ClusterOutputs.load(outputs_file) if outputs_file.exists() else ClusterOutputs.placeholder()
         image = choose(job, outputs, image_file)
         if not outputs.placeholders:

@@ -1,6 +1,6 @@
-"""From a job to its Kubernetes documents, in the order in which they are applied.
+"""Turns a job into its Kubernetes documents, in the order in which they are applied.
 
-The same job, outputs and image give the same bytes, whether read here or written here, also for `cdk8s synth`.
+The same job, outputs and image give the same bytes, whether they are returned or written here, also for `cdk8s synth`.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ from settings.errors import SettingError
 
 
 def charts(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[Chart]:
-    """The job's charts: one for each step that is applied on its own, in this order."""
+    """Returns the job's charts in apply order: one for each step that is applied on its own."""
     if job.takes_the_node and outputs.host_ports == "closed":
         setting = "paddlejob.intranet is Host" if job.controller == "paddlejob" else "ports.host_ports is given"
         instead = "leave it out" if job.controller == "paddlejob" else "leave it and discovery out"
@@ -39,23 +39,23 @@ def charts(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[Chart]
 
 
 def documents(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[dict[str, Any]]:
-    """Every document of the job, in apply order."""
+    """Returns every document of the job, in apply order."""
     return [document for chart in charts(job, outputs, image) for document in chart.to_json()]
 
 
 def files(job: TrainingJob, outputs: ClusterOutputs, image: str) -> dict[str, str]:
-    """One YAML file a step, by its name; the names count in apply order."""
+    """Returns one YAML file per step, by name; the names are numbered in apply order."""
     steps = enumerate(charts(job, outputs, image))
     return {f"{number:04d}-{chart.node.id}.k8s.yaml": yaml_documents.dump(chart.to_json()) for number, chart in steps}
 
 
 def written(folder: Path) -> dict[str, str]:
-    """The files that an earlier synthesis left in a folder, by their names."""
+    """Returns the files that an earlier synthesis left in a folder, by name."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.k8s.yaml"))}
 
 
 def write(job: TrainingJob, outputs: ClusterOutputs, image: str, folder: Path) -> list[Path]:
-    """Writes the files, and removes those of an earlier synthesis from the folder."""
+    """Writes the files, and removes those of an earlier synthesis from the folder. Returns their paths."""
     texts = files(job, outputs, image)
     folder.mkdir(parents=True, exist_ok=True)
     for old in written(folder):

@@ -1,4 +1,4 @@
-"""The names and labels of a job's objects. Two jobs never share a name, but for the service accounts of a namespace."""
+"""The names and labels of a job's objects. Two jobs never share a name, except for the service accounts of a namespace."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ Role = Literal["trainer", "data", "worker", "ps"]
 
 TRAINER_ACCOUNT = "paddle-trainer"
 DATA_ACCOUNT = "paddle-data"
-"""The data job's service account: pod identity binds the right to read sources to it, so its name is the same for every job."""
+"""The data job's service account. Pod identity binds the right to read sources to it, so all jobs use the same name."""
 
 PART_OF = {"app.kubernetes.io/part-of": "paddle-aws"}
 INSTANCE = "app.kubernetes.io/instance"
@@ -25,31 +25,31 @@ COMPONENT = "app.kubernetes.io/component"
 
 
 def labels(job: TrainingJob, role: Role | None = None) -> dict[str, str]:
-    """Kubernetes' recommended labels; with a role they select that role's pods of this job."""
+    """Returns Kubernetes' recommended labels. With a role, they select this job's pods of that role."""
     found = {**PART_OF, INSTANCE: job.name}
     return found if role is None else {**found, COMPONENT: role}
 
 
 _TOKEN = re.compile(r"\$\{Token\[(.*?)(\.\d+)?\]\}")
-"""What a CDK app has in place of a value that only the deployment brings."""
+"""A CDK app's placeholder for a value that is known only at deployment."""
 
 
 def volume(job: TrainingJob, outputs: ClusterOutputs) -> str:
-    """A PersistentVolume has no namespace: the dot, which no label holds, keeps a-b/c and a/b-c apart."""
+    """Names the PersistentVolume, which has no namespace. The dot, not allowed in labels, keeps a-b/c and a/b-c apart."""
     return f"{job.namespace}.{claim(job, outputs)}"
 
 
 def claim(job: TrainingJob, outputs: ClusterOutputs) -> str:
-    """The claim on the job's volume.
+    """Returns the name of the claim on the job's volume.
 
-    Kubernetes lets nobody change a volume's source or a claim: another file system, access point or size is another
-    claim. An id that only the deployment brings cannot be hashed before it: it stands in the name itself.
+    Kubernetes allows no change of a volume's source or of a claim, so another file system, access point or size gets another
+    claim. An id that is known only at deployment cannot be hashed before: the name contains the id itself.
     """
     if job.volume.claim is not None:
         return job.volume.claim
     if job.pin_names:
         return job.name
-    # Where the pods mount it is not the claim's affair.
+    # The claim does not depend on where the pods mount it.
     settings = job.volume.model_dump(mode="json", exclude={"mount_path", "folder", "claim"})
     source = outputs.volume_source(job.volume)
     late = [value for value in source.values() if _TOKEN.search(value)]
@@ -58,14 +58,14 @@ def claim(job: TrainingJob, outputs: ClusterOutputs) -> str:
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
-    """A short hash of the content, the same for the same content.
+    """Returns a short hash of the content, the same for the same content.
 
-    A CDK app numbers its tokens in the order of their making: with the numbers, a change anywhere in the app would be one here.
+    Token numbers are left out: a CDK app counts tokens as it creates them, so any change in the app would change the hash.
     """
     text = _TOKEN.sub(r"\1", json.dumps(content, sort_keys=True, separators=(",", ":")))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
 
 
 def hashed(stem: str, content: Mapping[str, Any]) -> str:
-    """`<stem>-<hash of the content>`: what is immutable gets a new name when it changes, and an equal one is the same object."""
+    """Returns `<stem>-<hash of the content>`: a changed immutable object gets a new name, and an equal one is the same object."""
     return f"{stem}-{fingerprint(content)}"

@@ -1,1 +1,1 @@
-"""What reads the files that a person hands in. Stacks, charts and commands use it; it knows none of them."""
+"""Readers of the files that users provide. Stacks, charts and commands use them; they know none of these."""

@@ -1,8 +1,8 @@
-"""A file that a person hands in, read strictly: YAML settings, or JSON that another tool wrote.
+"""Reads a user's file strictly: YAML settings, or JSON that another tool wrote.
 
-Promises: whatever lies at the path, the answer is what the file says or a `SettingError` with one sentence, in little time and
+Promises: whatever is at the path, the result is the file's content or a `SettingError` with one sentence, in little time and
 memory: also for a folder, a FIFO, 100 MB, 3,000 brackets, 5,000 digits and aliases that stand for a billion values. No key is
-given twice, each is text, and each number is one that JSON and Kubernetes know too. Imports no aws_cdk.
+given twice, every key is text, and every number is one that JSON and Kubernetes accept too. Imports no aws_cdk.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from settings.errors import SettingError as SettingError
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000
-"""With what aliases stand for counted each time."""
+"""Values behind an alias count each time that it occurs."""
 LONGEST_KEY = 1024
 """Characters; YAML's own limit for a key that is not marked with `?`."""
 _KINDS = {type(None): "nothing", list: "a list", str: "text"}
 
 
 def mapping(path: Path) -> dict[str, Any]:
-    """What the YAML file says."""
+    """Returns the content of the YAML file."""
     content = text(path)
     try:
         found = _load(content)
@@ -40,7 +40,7 @@ def mapping(path: Path) -> dict[str, Any]:
 
 
 def text(path: Path) -> str:
-    """The file's text, of at most `MOST_BYTES`."""
+    """Returns the file's text, at most `MOST_BYTES` bytes."""
     try:
         # A FIFO that nobody writes to would block a plain `open` forever.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
@@ -72,7 +72,7 @@ def _load(content: str) -> Any:
 
 
 def _values(node: yaml.Node, known: dict[int, float]) -> float:
-    """How many values a node stands for, those of its aliases each time; infinite for one that holds itself."""
+    """Returns how many values a node stands for, those of its aliases each time; infinite if it contains itself."""
     if id(node) not in known:
         known[id(node)] = math.inf
         inside = node.value if isinstance(node, yaml.SequenceNode) else ()
@@ -83,7 +83,7 @@ def _values(node: yaml.Node, known: dict[int, float]) -> float:
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML that refuses a key given twice, of which the plain loader silently takes the last, and numbers beyond use."""
+    """YAML that refuses unusable numbers and a key given twice, of which the plain loader silently takes the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         if not isinstance(node, yaml.MappingNode):
@@ -91,7 +91,7 @@ class _Strict(yaml.SafeLoader):
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
-                # `<<: *shared`: what it brings gives way to the group's own keys, as YAML says.
+                # `<<: *shared`: the group's own keys override what it brings, as YAML specifies.
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _fault(key_node, "a list or a group of settings stands where the name of a setting belongs")
@@ -112,7 +112,7 @@ class _Strict(yaml.SafeLoader):
         try:
             found = super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError, OverflowError):
-            # PyYAML's own converters: 5,000 digits, 2001-99-99, `!!bool maybe`.
+            # PyYAML's own converters fail on 5,000 digits, 2001-99-99 and `!!bool maybe`.
             raise _fault(node, f"{shown} is no value of its kind: put it in quotes where it is text") from None
         if (isinstance(found, float) and not math.isfinite(found)) or (isinstance(found, int) and found.bit_length() > 64):
             raise _fault(node, f"{shown} is no number that a setting takes")
@@ -130,7 +130,7 @@ def _flat(error: yaml.YAMLError) -> str:
 
 
 def place(kind: str, *of: object) -> Path:
-    """Where this machine keeps what an interrupted command needs to resume, for each `of`; nothing is made there yet."""
+    """Returns where this machine keeps what an interrupted command needs to resume, for each `of`. Creates nothing there."""
     name = hashlib.sha256("\n".join(map(str, of)).encode()).hexdigest()[:32]
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "paddle-aws" / kind / name

@@ -1,8 +1,8 @@
-"""cluster.yaml and job.yaml as typed values, and whatever is wrong with them as sentences.
+"""cluster.yaml and job.yaml as typed values, and everything wrong with them as sentences.
 
-Promises: `read` and `parse` return a spec or raise `SettingError` with every fault that can be seen at once, one sentence a line:
-the setting by its path in the file, what was found and what is allowed. Rules between settings are checked as well where some
-setting is wrong by itself, unless they are about that one or it has no default. Imports no aws_cdk.
+Promises: `read` and `parse` return a spec or raise `SettingError` with every fault that can be seen at once, one sentence per
+line: the setting by its path in the file, what was found and what is allowed. If a setting is wrong, rules between settings are
+still checked, unless they are about that setting or it has no default. Imports no aws_cdk.
 """
 
 import copy
@@ -23,7 +23,7 @@ from settings.errors import SettingError as SettingError
 Spec = TypeVar("Spec", bound="Settings")
 Location = tuple[int | str, ...]
 LONGEST_SHOWN = 80
-"""Characters of a found value that a sentence repeats."""
+"""Most characters of a found value that a sentence repeats."""
 
 
 class Refused(ValueError):
@@ -31,8 +31,8 @@ class Refused(ValueError):
 
     Args:
         field: the field's path below the group that refuses; empty for the validated value itself.
-        found: what stands there.
-        allowed: what may stand there; `{here}` becomes the group's own path, with a dot behind it.
+        found: the value that was found.
+        allowed: what is allowed; `{here}` becomes the group's own path, followed by a dot.
     """
 
     def __init__(self, field: str, found: object, allowed: str) -> None:
@@ -40,7 +40,7 @@ class Refused(ValueError):
         self.field, self.found, self.allowed = field, found, allowed
 
     def sentence(self, here: str) -> str:
-        """The whole sentence, for the group at `here`."""
+        """Returns the whole sentence, for the group at `here`."""
         path = ".".join(part for part in (here, self.field) if part)
         return f"{path} is {shown(self.found)}: {self.allowed.replace('{here}', f'{here}.' if here else '')}"
 
@@ -63,7 +63,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
     def _faults(self) -> Iterator[Fault]:
-        """The rules between this group's settings, each of which is right by itself."""
+        """Yields what breaks the rules between this group's settings, each of which is valid on its own."""
         yield from ()
 
     @model_validator(mode="after")
@@ -74,7 +74,7 @@ class Settings(BaseModel):
 
 
 def read(spec: type[Spec], path: Path) -> Spec:
-    """The settings file at `path` as a `spec`; SettingError if it is missing, no YAML, or says what is not allowed."""
+    """Returns the settings file at `path` as a `spec`. Raises SettingError if it is missing, not YAML, or not allowed."""
     found = settings_file.mapping(path)
     try:
         return parse(spec, found)
@@ -83,22 +83,22 @@ def read(spec: type[Spec], path: Path) -> Spec:
 
 
 def parse(spec: type[Spec], found: Mapping[str, Any]) -> Spec:
-    """The settings in `found` as a `spec`."""
+    """Returns the settings in `found` as a `spec`. Raises SettingError if they are not allowed."""
     try:
         return spec.model_validate(dict(found))
     except ValidationError as error:
         faults = error.errors(include_url=False)
-    # A misspelled setting is missing as well: it is the misspelling that the user knows of.
+    # pydantic also reports a misspelled setting as missing: only the misspelling means something to the user.
     faults.sort(key=lambda fault: fault["type"] != "extra_forbidden")
     meant = {(*fault["loc"][:-1], _nearest(spec, fault["loc"])) for fault in faults if fault["type"] == "extra_forbidden"}
     faults = [fault for fault in faults if fault["type"] != "missing" or fault["loc"] not in meant]
-    # One for each setting: where several kinds are allowed, each says that the value is not of it.
+    # One fault for each setting: if several types are allowed, pydantic reports one for each of them.
     first: dict[Location, ErrorDetails] = {}
     for fault in faults:
         first.setdefault(_location(fault), fault)
     lines = [line for fault in first.values() for line in _lines(spec, fault)]
     wrong = {_name(location) for location in (*meant, *map(_location, faults))}
-    # What only whole groups are asked: without the faulty settings, and but for rules that are about one of them.
+    # Rules between settings need a whole group: they are checked without the faulty settings, except rules about one of these.
     try:
         spec.model_validate(_without(found, faults))
     except ValidationError as error:
@@ -108,7 +108,7 @@ def parse(spec: type[Spec], found: Mapping[str, Any]) -> Spec:
 
 
 def shown(value: object) -> str:
-    """A found value as the user wrote it, cut to one short piece."""
+    """Returns a found value as the user wrote it, on one line and shortened."""
     if value is None:
         return "empty"
     text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -133,7 +133,7 @@ _SENTENCES = {kind: f"must be {allowed} (found {{found}})" for allowed, kinds in
     "too_short": "must have at least {min_length} entries (found {actual_length})",
     "too_long": "must have at most {max_length} entries (found {actual_length})",
 }
-"""pydantic's kinds of errors, with what it says of each, as sentences."""
+"""Sentences for pydantic's error types, with placeholders for what it says about each error."""
 
 
 def _lines(spec: type[Settings], fault: ErrorDetails) -> list[str]:
@@ -172,13 +172,13 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
 
 
 def _rules_of(fault: ErrorDetails) -> Sequence[Fault]:
-    """The rules' own verdicts, where they are what found the fault."""
+    """Returns the verdicts of our own rules, if these found the fault."""
     error = fault.get("ctx", {}).get("error")
     return error.faults if isinstance(error, _Broken) else (error,) if isinstance(error, Refused) else ()
 
 
 def _location(fault: ErrorDetails) -> Location:
-    """Without pydantic's own words: that it is a key, and which kind of a union's."""
+    """Returns the location without pydantic's own words: that it is a key, or which type of a union."""
     return tuple(part for part in fault["loc"] if part != "bool" and not str(part).startswith(("[key]", "function-", "tuple[")))
 
 
@@ -198,7 +198,7 @@ def _flat(text: str) -> str:
 
 
 def _without(found: Mapping[str, Any], faults: Sequence[ErrorDetails]) -> dict[str, Any]:
-    """The settings that are not at fault; a list goes as a whole."""
+    """Returns the settings without the faulty ones. A list with a fault is left out as a whole."""
     rest = copy.deepcopy(dict(found))
     for fault in faults:
         group: Any = {"": rest}
@@ -211,13 +211,13 @@ def _without(found: Mapping[str, Any], faults: Sequence[ErrorDetails]) -> dict[s
 
 
 def _nearest(spec: type[Settings], location: Location) -> str:
-    """The setting of the same group that was perhaps meant; empty: none is near."""
+    """Returns the setting of the same group that the user may have meant; empty if none is near."""
     names = list(_described(spec, location[:-1]).get("properties", ()))
     return next(iter(difflib.get_close_matches(str(location[-1]), names, n=1)), "")
 
 
 def _described(spec: type[Settings], location: Location) -> Mapping[str, Any]:
-    """What the schema says of the setting at `location`, or of the group of settings there."""
+    """Returns the schema of the setting at `location`, or of the group of settings there."""
     group: Mapping[str, Any] = spec.model_json_schema()
     definitions = group.get("$defs", {})
     for number, part in enumerate(location):

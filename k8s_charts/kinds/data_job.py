@@ -17,7 +17,7 @@ from k8s_charts.spec.job import DATA_ENDING
 
 
 def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
-    """Where the data job reads: a local file lies in the deployed bucket by then, under the job's name."""
+    """Returns where the data job reads. A local file is in the deployed bucket by then, under the job's name."""
     if job.data is None or job.data.source is None:
         return ""
     if (local := job.local_file) is None:
@@ -27,13 +27,13 @@ def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
 
 
 def _program(job: TrainingJob) -> str | None:
-    """The container's folder that the data job copies to the volume; None: the volume has it."""
+    """Returns the container's folder that the data job copies to the volume; None if it copies none."""
     place = {"image": contract.PROGRAMS, "configmap": pod.INLINE_PROGRAMS}.get(job.program.origin)
     return place and literal(f"{place}/{job.program.folder}")
 
 
 def _environment(job: TrainingJob, data: Data, outputs: ClusterOutputs, identity: str) -> dict[Any, object]:
-    # The pod identity agent tells the region with the credentials; an instance's profile does not.
+    # The pod identity agent supplies the region with the credentials; an instance profile does not.
     region = outputs.region if outputs.data_job_credentials == "instance-profile" else ""
     return {
         **pod.identity(job),
@@ -58,7 +58,7 @@ class DataChart(Chart):
     """Job and NetworkPolicy of the split, and the ConfigMap of a program that came with the job file."""
 
     identity: str
-    """Hash of the Job's spec: the split says in its manifest whose it is, and trainers wait for that."""
+    """Hash of the Job's spec. The split writes it into its manifest, and trainers wait for a manifest with it."""
 
     def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
         super().__init__(scope, f"{job.name}{DATA_ENDING}")
@@ -76,7 +76,7 @@ class DataChart(Chart):
             }
             spec = {"serviceAccountName": names.DATA_ACCOUNT}
             template = pod.template(job, "data", outputs=outputs, image=image, container=container, spec=spec, program=program)
-            # One pod counts its failures; where one of several indexes is lost, so is the split.
+            # A single pod counts its failures. If one of several indexes is lost, so is the split.
             return pod.job_document(job, template, data.splitters, indexed=data.splitters > 1)
 
         self.identity = names.fingerprint(document(""))

@@ -1,4 +1,4 @@
-"""The Job that measures a trained model on the held-out records: the training's own pod, once, with another command.
+"""The Job that measures a trained model on the held-out records: a single pod like the training's, with another command.
 
 It mounts the job's folder read-only, has no label by which Services, budgets and policies find trainers, and waits for no gang.
 """
@@ -16,7 +16,7 @@ _NOT_OF_THE_POD = ("containers", "subdomain", "schedulerName", "topologySpreadCo
 
 
 def job(training: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """From a training Job, as the charts wrote it or a cluster returns it."""
+    """Returns the Job for a training Job, as the charts wrote that or a cluster returns it."""
     spec, metadata = training["spec"], training["metadata"]
     pod = spec["template"]["spec"]
     (trainer, *_) = pod["containers"]

@@ -1,4 +1,4 @@
-"""The namespace that jobs share: its pod security, one service account a role, and a ceiling where one is set."""
+"""The namespace that jobs share: its pod security, one service account per role, and a ceiling if one is set."""
 
 from cdk8s import Chart
 from constructs import Construct
@@ -10,8 +10,8 @@ from k8s_charts.spec import TrainingJob
 class NamespaceChart(Chart):
     """Namespace, ServiceAccounts, ResourceQuota and LimitRange.
 
-    Equal for all jobs of a namespace, so applying it twice changes nothing. The namespace `default` is everybody's:
-    it is used as it is, without our pod-security labels.
+    They are the same for all jobs of a namespace, so applying them again changes nothing. The namespace `default` belongs to
+    everybody: it is used as it is, without our pod-security labels.
     """
 
     def __init__(self, scope: Construct, job: TrainingJob) -> None:

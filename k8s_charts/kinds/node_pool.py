@@ -1,4 +1,4 @@
-"""A node group of EKS Auto Mode: the NodeClass and the NodePool from which AWS makes nodes when pods wait for them."""
+"""A node group of EKS Auto Mode: the NodeClass and NodePool from which AWS creates nodes when pods wait for them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def documents(
     tags: Mapping[str, str],
     reservation: str | None = None,
 ) -> list[dict[str, Any]]:
-    """NodeClass and NodePool of the group `name`.
+    """Returns NodeClass and NodePool of the group `name`.
 
     Args:
         machines: what `AutoModeNodes` made in AWS: role, subnets, securityGroups, placementGroups.

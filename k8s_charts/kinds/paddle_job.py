@@ -1,7 +1,7 @@
 """The training as a PaddleJob: parameter servers and workers in pods of their own, run by the PaddleJob operator.
 
-The operator (batch.paddlepaddle.org/v1) names the pods `<job>-ps-<i>` and `<job>-worker-<i>` and tells each its role
-and its peers by environment variables; what runs in them is up to the image, or to `command`.
+The operator (batch.paddlepaddle.org/v1) names the pods `<job>-ps-<i>` and `<job>-worker-<i>`, and tells each its role and peers
+in environment variables. What runs in the pods is up to the image, or to `command`.
 """
 
 from typing import Any
@@ -18,11 +18,11 @@ from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
 
 SERVICE_PORT = 36000
-"""Where pods that meet by Service listen: the operator's own choice."""
+"""Where pods that meet through Services listen; the operator chose this port."""
 
 
 class OperatorChart(Chart):
-    """The PaddleJob operator, for a cluster that has none: one a job namespace, with rights in that namespace alone."""
+    """The PaddleJob operator, for a cluster without one: one per job namespace, with rights in that namespace only."""
 
     def __init__(self, scope: Construct, job: TrainingJob) -> None:
         super().__init__(scope, "paddle-operator")
@@ -40,7 +40,7 @@ class OperatorChart(Chart):
 
 
 def _environment(job: TrainingJob) -> dict[Any, object]:
-    """Where a program of our image finds its data, what the operator (v0.3.5) leaves out, and the user's own variables."""
+    """Returns where a program of our image finds its data, what the operator (v0.3.5) leaves out, and the user's variables."""
     ours: dict[Any, object] = {
         Variable.JOB_NAME: job.name,
         Variable.JOB_PATH: literal(job.volume.mount_path),
@@ -51,9 +51,9 @@ def _environment(job: TrainingJob) -> dict[Any, object]:
     }
     return {
         **(ours if job.data is not None else {}),
-        # A foreign image knows no user 1000, whose home would be /, which is read-only.
+        # A foreign image has no user 1000, whose home would be /, which is read-only.
         "HOME": contract.HOME if job.image is not None else None,
-        # The endpoints that the operator tells have this port, and its PADDLE_PORT is another: Paddle's servers refuse to start.
+        # The operator's endpoints have this port, but its PADDLE_PORT is another: Paddle's servers would refuse to start.
         "PADDLE_PORT": SERVICE_PORT if job.operator.intranet == "Service" else None,
         "PADDLE_ELASTIC_SERVER": job.operator.etcd_server,
         **{name: literal(value) for name, value in job.environment.items()},
@@ -61,25 +61,25 @@ def _environment(job: TrainingJob) -> dict[Any, object]:
 
 
 class PaddleJobChart(Chart):
-    """PaddleJob, PodGroup where a gang is asked for, NetworkPolicies and PodDisruptionBudget."""
+    """PaddleJob, PodGroup if a gang is asked for, NetworkPolicies and PodDisruptionBudget."""
 
     def __init__(
         self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str, *, data_job: str | None = None
     ) -> None:
         super().__init__(scope, f"{job.name}-training")
-        # With a data job the program comes to the volume; without one it is mounted in the pods themselves.
+        # With a data job the program is on the volume; without one the pods mount it themselves.
         program = None if job.splits else pod.config_map(self, job, "worker", "program", job.program.files)
         servers = job.parameter_servers or 0
         roles: list[names.Role] = ["ps", "worker"] if servers else ["worker"]
         members = servers + job.trainers
-        # Pods on their node's network are beyond a NetworkPolicy.
+        # NetworkPolicies do not apply to pods on their node's network.
         if not job.takes_the_node:
             more = [] if job.data is not None else [network.to_anywhere(443)]
             if job.operator.etcd_server is not None:
                 more.append(network.to_anywhere(int(job.operator.etcd_server.rpartition(":")[2])))
             network.peers(self, job, roles, more=more)
-        # None may be evicted: nothing brings a PaddleJob's training back that has lost a pod, so a drain waits for its end.
-        # Elastic workers may come and go.
+        # No pod may be evicted: a PaddleJob's training does not recover from a lost pod, so a drain waits for its end. Elastic
+        # workers may come and go.
         least = members if job.operator.elastic is None else members - 1
         labels = names.labels(job)
         either = {"key": names.COMPONENT, "operator": "In", "values": list(roles)}
@@ -107,7 +107,7 @@ class PaddleJobChart(Chart):
                 # Only the workers name Volcano: the operator takes the job's scheduler from them.
                 "schedulerName": "volcano" if job.gang.kind == "volcano" and role == "worker" else None,
             }
-            # For people: the programs in the pods know nothing of a data job.
+            # For human readers: the programs in the pods know nothing of a data job.
             note = {"paddle-aws/data-job": data_job} if data_job else None
             return pod.template(
                 job, role, outputs=outputs, image=image, container=container, spec=spec, program=program, annotations=note

@@ -1,10 +1,10 @@
-"""The training Job: one pod a trainer, each with a parameter server and a trainer in it.
+"""The training Job: one pod per trainer, each with a trainer and, in mode parameter-server, a parameter server in it.
 
-Discovery by index: an Indexed Job, whose indexes survive the pods, and a headless Service by which peers find each
-other. Discovery by pod-list is the tutorials' way: the pods ask the API server, which takes an account with that right.
+Discovery by index: an Indexed Job, whose indexes survive the pods, and a headless Service by which peers find each other.
+Discovery by pod-list is the tutorials' way: the pods ask the API server, which requires an account with that right.
 
-Who a pod is and how it finds its peers and its data stands in its own `env`, where the tutorials have it. How to train is in an
-immutable ConfigMap, whose values the kubelet hands on as they are: nothing in them is expanded, so nothing has to be escaped.
+A pod's `env` says who it is and how it finds its peers and its data, as in the tutorials. An immutable ConfigMap says how to
+train. The kubelet hands its values on unchanged: nothing in them is expanded, so nothing has to be escaped.
 """
 
 import json
@@ -24,20 +24,20 @@ from k8s_charts.spec.value_types import amount
 
 
 def settings(job: TrainingJob) -> dict[str, str]:
-    """How to train: the ConfigMap's data, the user's variables among it."""
+    """Returns the ConfigMap's data: how to train, including the user's variables."""
     data = job.data
     stages = data is not None and data.stage != "never" and not data.shared
     found: dict[Any, object] = {
         Variable.RUNTIME: job.chosen_runtime,
         **pod.told(job),
         **pod.told(job.limits),
-        # Five seconds of the grace period are left for the container to leave.
+        # Five seconds of the grace period are left for the container to exit.
         Variable.GRACE: job.limits.grace_period_seconds - 5,
         Variable.CHECKPOINT: 60 * job.checkpoint_minutes or None,
         Variable.RESUME_FROM: job.resume_from if job.resume_from != "same" else None,
         Variable.STAGE_TO: f"{contract.HOME}/shard" if stages else None,
         Variable.STAGE: data.stage if data is not None and stages else None,
-        # A pod sees its node's disk and not its own share of it, and is evicted when it takes more.
+        # A pod sees its node's disk, not its own share of it, and is evicted if it uses more than its share.
         Variable.STAGE_ROOM: int(amount(job.resources.scratch)) if stages else None,
         Variable.GPUS: job.gpus.count or None,
         **({Variable.EFA: job.resources.efa, **scheduling.EFA_VARIABLES} if job.resources.efa else {}),
@@ -54,7 +54,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
 
 
 def _pserver_ports(job: TrainingJob) -> dict[str, int]:
-    """The tutorials' names: jobport0 and so on."""
+    """Returns the ports by the tutorials' names: jobport0 and so on."""
     return {f"jobport{i}": port for i, port in enumerate(job.ports.pserver)}
 
 
@@ -87,9 +87,9 @@ def _environment(job: TrainingJob, data_job: str | None) -> dict[Any, object]:
 
 
 class TrainingChart(Chart):
-    """Job, its settings, NetworkPolicy, PodDisruptionBudget, and the headless Service or the rights that discovery takes.
+    """Job, its settings, NetworkPolicy, PodDisruptionBudget, and the headless Service or the rights that discovery requires.
 
-    `data_job` is the identity of the data job whose shards the trainers wait for: new data or a new program make a new
+    `data_job` is the identity of the data job whose shards the trainers wait for, so new data or a new program makes a new
     training Job as well.
     """
 
@@ -109,8 +109,8 @@ class TrainingChart(Chart):
             rights = yaml_documents.template("pod_list.yaml", account=account, namespace=job.namespace, job=job.name)
             yaml_documents.add(self, *rights)
         network.peers(self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]])
-        # One pod at a time may be evicted: that costs all of them the pass they are in, and lets a drained node go.
-        # None at all would hold every drain up until the job ends.
+        # One pod at a time may be evicted: that costs all pods their current pass, and lets a drained node go. A budget of none
+        # would block every drain until the job ends.
         pod.disruption_budget(self, job, job.trainers - 1, {"matchLabels": dict(sorted(labels.items()))}, labels)
         scheduling.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         config = pod.config_map(self, job, "trainer", "settings", settings(job))
@@ -131,14 +131,14 @@ class TrainingChart(Chart):
             "subdomain": job.name if by_index else None,
             "schedulerName": "volcano" if job.gang.kind == "volcano" else None,
         }
-        # By this annotation Volcano knows a pod's PodGroup.
+        # Volcano finds a pod's PodGroup by this annotation.
         group = {"scheduling.k8s.io/group-name": job.name} if job.gang.kind == "volcano" else None
         template = pod.template(job, "trainer", outputs=outputs, image=image, container=container, spec=spec, annotations=group)
-        # Kueue starts a job by lifting `suspend` from it.
+        # Kueue starts a job by clearing its `suspend`.
         suspend = True if job.gang.kind == "kueue" else None
         document = pod.job_document(job, template, job.trainers, indexed=by_index, suspend=suspend)
         metadata = {
-            # Kubernetes refuses to change a Job: a changed one is another object, unless the user pins the name.
+            # Kubernetes refuses changes of a Job: a changed one is another object, unless the user pins the name.
             "name": job.name if job.pin_names else names.hashed(job.name, document),
             "namespace": job.namespace,
             "labels": {**labels, **scheduling.queue_labels(job)},

@@ -1,8 +1,8 @@
 """What a pod sees of the volume: its job's own folder, and who makes that folder before the pod's program starts.
 
-The data job also mounts, read-only, a source that lies elsewhere on the volume; with `data.shared` all mount that source's
-copies, which trainers only read. The kubelet makes a missing `subPath` as root, which is right behind an EFS access point, where
-every client is user 1000. Elsewhere user 1000 could not write there: an init container makes the folder first.
+The data job also mounts, read-only, a source elsewhere on the volume. With `data.shared` all pods mount the copies of that
+source, which trainers only read. The kubelet makes a missing `subPath` as root, which is fine behind an EFS access point, where
+every client is user 1000. Elsewhere user 1000 could not write there, so an init container makes the folder first.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ VOLUME = "job"
 MAKER = "job-folder"
 """The init container's name."""
 _NOT_PLAIN = frozenset("*?[:")
-"""Signs of a pattern, and the one that no mount path may hold."""
+"""Characters of a pattern, and the one that no mount path may contain."""
 
-# $0: where the volume is mounted, from the root, where the container starts; on the volume $1: the job's folder, $2: what the
-# data job reads elsewhere, or empty, $3: the shared copies. A fault of permission fails the job at once, others are tried again.
+# $0: the volume's mount path, relative to the root, where the container starts. On the volume, $1: the job's folder, $2: what the
+# data job reads elsewhere, or empty, $3: the shared copies. A permission error fails the job at once; others are retried.
 _SCRIPT = """\
 fail() { echo "user $(id -u) $2: make $folder there and chown it to 1000:1000" >&2; exit $1; }
 folder=$1
@@ -38,7 +38,7 @@ test -z "${2-}" || test -e "$2" || { echo "data.source is not there: the volume 
 
 
 def mounts(job: TrainingJob, role: str) -> list[Object]:
-    """The job's own folder, the shared copies of its source, and for the data job the source where it lies on the volume."""
+    """Returns mounts of the job's own folder, of its source's shared copies and, in the data job, of a source on the volume."""
     found = [_mount(job, PurePosixPath(job.name))]
     if (copies := shared(job)) is not None:
         found.append(_mount(job, copies, read_only=role != "data"))
@@ -47,9 +47,9 @@ def mounts(job: TrainingJob, role: str) -> list[Object]:
 
 
 def maker(job: TrainingJob, role: str, container: Object, resources: Object) -> list[Object]:
-    """The init container of a pod that holds `container`, where one is needed.
+    """Returns the init container of a pod with `container`, if one is needed.
 
-    Requests equal limits here too, else the pod would not be "Guaranteed".
+    Its requests equal its limits too, otherwise the pod would not be "Guaranteed".
     """
     elsewhere = _elsewhere(job, role)
     if job.volume.kind == "efs" and elsewhere is None:
@@ -66,14 +66,14 @@ def maker(job: TrainingJob, role: str, container: Object, resources: Object) -> 
             "args": [str(path or "").replace("$", "$$") for path in below],
             "workingDir": "/",
             "resources": resources,
-            # The whole volume, as the folder may not be there yet: no program of a user runs in this container.
+            # The whole volume, because the folder may not exist yet. No user's program runs in this container.
             "volumeMounts": [{"name": VOLUME, "mountPath": job.volume.mount_path}],
         }
     ]
 
 
 def shared(job: TrainingJob) -> PurePosixPath | None:
-    """Where the copies of the job's source lie that jobs share, by a digest of its address; None: the data is split."""
+    """Returns the folder of the source's copies that jobs share, by a digest of its address; None if the data is not shared."""
     data = job.data
     if data is None or not data.shared:
         return None
@@ -92,7 +92,7 @@ def _mount(job: TrainingJob, below: PurePosixPath, *, read_only: bool = False) -
 
 
 def _elsewhere(job: TrainingJob, role: str) -> PurePosixPath | None:
-    """What the data job reads of the volume outside the job's folder: a file, a folder, or a pattern's plain beginning."""
+    """Returns what the data job reads on the volume outside the job's folder: a file, a folder, or a pattern's plain start."""
     if role != "data" or job.data is None or not job.source_on_volume:
         return None
     below = PurePosixPath(str(job.data.source)).relative_to(job.volume.mount_path)

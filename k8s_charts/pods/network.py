@@ -1,4 +1,4 @@
-"""Who may talk to whom: one NetworkPolicy a role, everything else refused.
+"""Who may talk to whom: one NetworkPolicy per role, everything else is refused.
 
 The volume needs no rule: the node mounts it, not the pod.
 """
@@ -15,11 +15,11 @@ from k8s_charts.spec import TrainingJob
 
 Rule = Mapping[str, Any]
 (RULES,) = yaml_documents.template("network.yaml")
-"""Rules by where they let pods out to."""
+"""Egress rules by destination."""
 
 
 def to_anywhere(*ports: int) -> Rule:
-    """Out to any address, on these TCP ports alone."""
+    """Returns an egress rule to any address, on these TCP ports only."""
     return {"ports": [{"port": port, "protocol": "TCP"} for port in ports]}
 
 
@@ -31,7 +31,7 @@ def _policy(scope: Construct, job: TrainingJob, role: names.Role, egress: Sequen
         "metadata": {"name": f"{job.name}-{role}", "namespace": job.namespace, "labels": labels},
         "spec": {
             "egress": egress,
-            # Absent means none, with Ingress among the types; an API server drops an empty list and would see a change each time.
+            # With Ingress among the types, absent means none. An API server drops an empty list and would always see a change.
             **({"ingress": ingress} if ingress else {}),
             "podSelector": {"matchLabels": dict(sorted(labels.items()))},
             "policyTypes": ["Ingress", "Egress"],
@@ -41,7 +41,7 @@ def _policy(scope: Construct, job: TrainingJob, role: names.Role, egress: Sequen
 
 
 def peers(scope: Construct, job: TrainingJob, roles: Sequence[names.Role], *, more: Sequence[Rule] = ()) -> None:
-    """The job's pods reach each other on every port (Paddle picks some itself) and the names service, and `more`."""
+    """Lets the job's pods reach each other on every port (Paddle picks some itself), the name service, and `more`."""
     others = [{"podSelector": {"matchLabels": dict(sorted(names.labels(job, role).items()))}} for role in roles]
     world = [RULES["world"]] if job.open_network else []
     for role in roles:
@@ -49,8 +49,8 @@ def peers(scope: Construct, job: TrainingJob, roles: Sequence[names.Role], *, mo
 
 
 def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
-    """The data job reaches its source over HTTPS (or as its address says) and its credentials; nothing reaches it."""
+    """Lets the data job reach its source over HTTPS (or as its address says) and its credentials. Nothing reaches it."""
     source = urlsplit(job.data.source if job.data is not None and job.data.source is not None else "")
-    # HTTPS, which S3 and redirects use; HTTP or a port of its own where the source's address names one.
+    # HTTPS, which S3 and redirects use, plus HTTP or another port if the source's address names one.
     ports = dict.fromkeys([443, *([80] if source.scheme == "http" else []), *([source.port] if source.port else [])])
     _policy(scope, job, "data", [RULES["names"], to_anywhere(*ports), RULES[outputs.data_job_credentials]])

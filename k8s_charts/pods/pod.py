@@ -16,39 +16,39 @@ from settings.model import Settings
 
 Object = dict[str, Any]
 INLINE_PROGRAMS = "/opt/paddle/own"
-"""Where a program from a ConfigMap is mounted: beside the image's programs, not over them."""
+"""Where a program from a ConfigMap is mounted: beside the image's programs, without hiding them."""
 
 
 class FieldPath(str):
-    """A variable's value that the pod learns of itself (downward API)."""
+    """A variable's value that the pod gets from its own fields (downward API)."""
 
 
 LEAST_KEPT = 60
-"""Seconds that a finished Job stays: those who follow it look every few."""
+"""Seconds that a finished Job stays at least: its watchers poll every few seconds."""
 
 
 def literal(value: str) -> str:
-    """A value that the kubelet's expansion gives back unchanged.
+    """Returns a value that the kubelet's expansion turns back into `value`.
 
-    It reads `$(NAME)` as a reference and `$$` as one `$`; a lone `$` before a letter beyond ASCII it damages.
-    Doubling every one is exact.
+    The kubelet reads `$(NAME)` as a reference and `$$` as one `$`, and damages a lone `$` before a letter beyond ASCII. Doubling
+    every `$` is exact.
     """
     return value.replace("$", "$$")
 
 
 def told(settings: Settings) -> dict[Any, object]:
-    """The settings of a group that pods get unchanged: each by the variable that its field is marked with."""
+    """Returns the settings of a group that pods get unchanged, each by the variable that marks its field."""
     fields = type(settings).model_fields.items()
     return {mark: getattr(settings, name) for name, field in fields for mark in field.metadata if isinstance(mark, Variable)}
 
 
 def text(value: object) -> str:
-    """A variable's value."""
+    """Returns a variable's value as text."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def environment(values: Mapping[Any, object]) -> list[Object]:
-    """A container's variables in the order given, without those that are None."""
+    """Returns a container's variables in the order given, without those that are None."""
     return [
         {"name": str(name), "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": str(value)}}}
         if isinstance(value, FieldPath)
@@ -59,10 +59,10 @@ def environment(values: Mapping[Any, object]) -> list[Object]:
 
 
 def identity(job: TrainingJob) -> dict[Variable, str]:
-    """The variables by which a pod of a Job knows its run."""
+    """Returns the variables by which a pod of a Job knows its run."""
     return {
         Variable.JOB_NAME: job.name,
-        # Set by the Job controller: the object's name has a hash of this very template.
+        # The Job controller sets these labels. The object's name is unknown here: it contains a hash of this very template.
         Variable.RUN_ID: FieldPath("metadata.labels['batch.kubernetes.io/controller-uid']"),
         Variable.JOB_OBJECT: FieldPath("metadata.labels['batch.kubernetes.io/job-name']"),
         Variable.POD_NAME: FieldPath("metadata.name"),
@@ -73,20 +73,20 @@ def identity(job: TrainingJob) -> dict[Variable, str]:
 
 
 def environment_from(job: TrainingJob, settings: str | None = None) -> list[Object]:
-    """Where a trainer's other variables come from. The later one wins: a Secret changes no setting of the job."""
+    """Returns the sources of a trainer's other variables. The later one wins: a Secret changes no setting of the job."""
     named = {"secretRef": job.environment_from, "configMapRef": settings}
     return [{kind: {"name": name}} for kind, name in named.items() if name is not None]
 
 
 def pull_policy(image: str) -> str:
-    """Kubernetes' own default: a digest or a version is pulled once, so that a preloaded image is used; `latest` each time."""
+    """Returns Kubernetes' own default: a digest or version is pulled once, so a preloaded image is used; `latest` each time."""
     name, _, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return "IfNotPresent" if digest or tag not in ("", "latest") else "Always"
 
 
 def config_map(scope: Construct, job: TrainingJob, role: names.Role, ending: str, data: Mapping[str, str]) -> str | None:
-    """Adds an immutable ConfigMap and returns its name, which has a hash of its data; None where there is no data.
+    """Adds an immutable ConfigMap and returns its name, which contains a hash of its data; None if there is no data.
 
     So neither the settings nor the inline program of a running job can change.
     """
@@ -110,7 +110,7 @@ def template(
     program: str | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
-    """One role's pods: `container` and `spec` are Kubernetes fields that go over those of templates/pod.yaml.
+    """Returns the template of one role's pods. `container` and `spec` are fields that override those of templates/pod.yaml.
 
     `program` is the ConfigMap of an inline program.
     """
@@ -152,9 +152,9 @@ def template(
 
 
 def job_document(job: TrainingJob, template: Object, pods: int, *, indexed: bool, suspend: bool | None = None) -> Object:
-    """A Job without its metadata: `pods` side by side, which end at the job's limits.
+    """Returns a Job without its metadata: `pods` in parallel, which end at the job's limits.
 
-    Where pods have indexes each index counts its own failures, and one that has used them up fails the Job.
+    With indexed pods, each index counts its own failures, and one that has used up its retries fails the Job.
     """
     retries = job.limits.retries
     spec = {
@@ -163,7 +163,7 @@ def job_document(job: TrainingJob, template: Object, pods: int, *, indexed: bool
         "completions": pods,
         "completionMode": "Indexed" if indexed else "NonIndexed",
         "podFailurePolicy": {"rules": _failure_rules(template)},
-        # A replacement starts when its predecessor is gone: two pods of one index would do the same work twice.
+        # A replacement starts after its predecessor is gone: two pods of one index would do the same work twice.
         "podReplacementPolicy": "Failed",
         "activeDeadlineSeconds": int(job.limits.hours * 3600),
         "ttlSecondsAfterFinished": max(LEAST_KEPT, int(job.limits.keep_finished_hours * 3600)),
@@ -175,7 +175,7 @@ def job_document(job: TrainingJob, template: Object, pods: int, *, indexed: bool
 
 
 def _failure_rules(template: Object) -> list[Object]:
-    """Faults that no retry can heal fail the Job at once; a drained or reclaimed node costs no retry."""
+    """Returns rules that fail the Job at once on faults that no retry can fix, and count none for a drained or reclaimed node."""
     codes = {"operator": "In", "values": sorted(int(code) for code in contract.FAIL_JOB)}
     spec = template["spec"]
     containers = [*spec.get("initContainers", ()), *spec["containers"]]
@@ -184,7 +184,7 @@ def _failure_rules(template: Object) -> list[Object]:
 
 
 def restart_rules(outputs: ClusterOutputs) -> Object:
-    """Fields of a container that the kubelet starts again in its pod after some exit codes, which the Job does not count."""
+    """Returns fields of a container that the kubelet restarts in its pod after some exit codes, which the Job does not count."""
     if not outputs.restarts_in_place:
         return {}
     codes = {"operator": "In", "values": list(contract.RESTART_IN_PLACE)}
@@ -194,7 +194,7 @@ def restart_rules(outputs: ClusterOutputs) -> Object:
 def disruption_budget(
     scope: Construct, job: TrainingJob, min_available: int, selector: Mapping[str, Any], labels: Mapping[str, str]
 ) -> None:
-    """How many of the pods a drain has to leave alone."""
+    """Adds a PodDisruptionBudget, which says how many of the pods a drain has to leave alone."""
     (budget,) = yaml_documents.template(
         "disruption_budget.yaml", job=job.name, namespace=job.namespace, min_available=min_available
     )

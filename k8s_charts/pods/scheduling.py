@@ -19,11 +19,11 @@ GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
 EFA_VARIABLES = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
 EFA_PAGES = {"hugepages-2Mi": "5120Mi"}
-"""What the EKS user guide's page on training with EFA gives a pod beside its adapters."""
+"""What a pod gets besides its adapters, according to the EKS user guide's page on training with EFA."""
 
 
 def requirements(resources: Resources, gpus: int = 0, efa: int = 0) -> Object:
-    """Requests equal limits: the pod is "Guaranteed", the last to be evicted when a node runs short."""
+    """Returns requests and limits, which are equal: the pod is "Guaranteed", the last to be evicted when a node runs short."""
     amounts = {"cpu": resources.cpu, "memory": resources.memory, "ephemeral-storage": resources.scratch}
     amounts |= {GPU: str(gpus)} if gpus else {}
     amounts |= {EFA: str(efa), **EFA_PAGES} if efa else {}
@@ -31,7 +31,7 @@ def requirements(resources: Resources, gpus: int = 0, efa: int = 0) -> Object:
 
 
 def placement(job: TrainingJob, role: names.Role, *, gpus: bool, auto: bool) -> Object:
-    """Fields of a pod's spec; the data job's pods are not spread. `auto`: EKS Auto Mode makes the nodes."""
+    """Returns fields of a pod's spec; data job pods are not spread. `auto`: EKS Auto Mode makes the nodes."""
     settings, (capacity, spare) = job.scheduling, AUTO_CAPACITY_TYPE if auto else CAPACITY_TYPE
     selector = dict(settings.node_selector)
     if settings.zone is not None:
@@ -39,15 +39,15 @@ def placement(job: TrainingJob, role: names.Role, *, gpus: bool, auto: bool) -> 
     tolerations = [taint.model_dump() for taint in settings.tolerations]
     if gpus:
         selector |= job.gpus.node_selector
-        # Nodes with GPUs are commonly tainted, so that nothing else takes their cores.
+        # Nodes with GPUs are commonly tainted, so that nothing else uses their cores.
         tolerations.append({"key": GPU, "operator": "Exists", "effect": "NoSchedule"})
     if settings.spot != "avoid":
         tolerations.append({"key": capacity, "operator": "Equal", "value": spare, "effect": "NoSchedule"})
-    # Instead of the tutorials' host ports, which kept two trainers off one node as a side effect.
+    # Replaces the tutorials' host ports, which kept two trainers off one node as a side effect.
     over_hosts = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
-        # A wish by default: on a cluster of one node the job still runs.
+        # A preference by default: on a cluster of one node the job still runs.
         "whenUnsatisfiable": "DoNotSchedule" if settings.spread == "require" else "ScheduleAnyway",
         "labelSelector": {"matchLabels": names.labels(job, role)},
     }
@@ -73,14 +73,14 @@ def _given(values: Object) -> Object:
 
 
 def queue_labels(job: TrainingJob) -> dict[str, str]:
-    """Labels of the Job object by which Kueue admits it."""
+    """Returns the labels of the Job object by which Kueue admits it."""
     if job.gang.kind != "kueue":
         return {}
     return _given({"kueue.x-k8s.io/queue-name": job.gang.queue, "kueue.x-k8s.io/priority-class": job.gang.priority})
 
 
 def pod_group(scope: Construct, job: TrainingJob, *, members: int, with_gpus: int) -> None:
-    """Volcano's PodGroup of `members` pods, where the job asks for one; it has the job's name."""
+    """Adds Volcano's PodGroup of `members` pods, if the job asks for one; it has the job's name."""
     if job.gang.kind != "volcano":
         return
     gpus = str(job.gpus.count * with_gpus) if job.gpus.count else None

@@ -1,4 +1,4 @@
-"""job.yaml as a typed value. `TrainingJob` is the way in; only k8s_charts reads the modules behind it. Imports no cdk8s."""
+"""job.yaml as a typed value. `TrainingJob` is the entry point; only k8s_charts reads the other modules. Imports no cdk8s."""
 
 from k8s_charts.spec.job import TrainingJob
 

@@ -36,7 +36,7 @@ from settings.model import Fault, Settings
 
 
 def _is_web_address(address: str) -> bool:
-    """With a host, a port of its scheme or its own, and no sign that an address has to escape."""
+    """Whether it has a host, a valid port or none, and no character that an address must escape."""
     try:
         return bool(urlsplit(address).hostname) and urlsplit(address).port != 0 and bool(re.fullmatch("[!-~]+", address))
     except ValueError:
@@ -44,7 +44,7 @@ def _is_web_address(address: str) -> bool:
 
 
 _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
-"""How a folder of the user's own begins; the name of one of the image's has no slash."""
+"""How the path of a user's own folder begins; the name of an image's folder has no slash."""
 
 
 class Program(Settings):
@@ -83,21 +83,21 @@ class Program(Settings):
 
     @property
     def archive(self) -> ProgramArchive | None:
-        """What the pods unpack, read with the job file: `from: folder` and `from: git` only."""
+        """The archive that the pods unpack, read with the job file: `from: folder` and `from: git` only."""
         return self._read if self.archived else None
 
     @property
     def archived(self) -> bool:
-        """Whether the pods unpack it from an archive."""
+        """Whether the pods unpack the program from an archive."""
         return self.origin in ("folder", "git")
 
     @property
     def name(self) -> str:
-        """TRAIN_CONFIG_DIR: an archive's folder is in the pods, and has one name there."""
+        """TRAIN_CONFIG_DIR: an archive's folder is inside the pods, where it always has the same name."""
         return PurePosixPath(contract.UNPACKED).name if self.archived else self.folder
 
     def read(self, folder: Path, *, fetch: bool) -> Self:
-        """The same program with what its local folder, or its commit, holds; `fetch` where that may be downloaded."""
+        """Returns the same program with the content of its local folder or commit; `fetch` allows downloading the commit."""
         read = None if self.path is None else ProgramArchive.of_folder(folder / Path(self.path).expanduser())
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""

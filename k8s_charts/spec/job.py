@@ -1,4 +1,4 @@
-"""job.yaml as a typed value: every check of a job happens at this door, before anything is synthesized.
+"""job.yaml as a typed value: every check of a job happens here, before anything is synthesized.
 
 `TrainingJob.load(path)` either returns a job that can become manifests or raises SettingError with a sentence for each fault.
 """
@@ -36,9 +36,9 @@ from settings.model import Fault, Settings
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""
 DATA_ENDING = "-data"
-"""What the data job's name has behind the job's."""
+"""What the data job's name adds to the job's."""
 TRAIN_PY = ("fleet-ps", "collective")
-"""Runtimes of which, without a command, the program's train.py is run."""
+"""Runtimes that run the program's train.py if there is no command."""
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
 _OUTPUT = re.compile(r"(?!.*/\.\.(/|$))(output|\{output\})/+[^/].*", re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -135,15 +135,15 @@ class TrainingJob(Settings):
 
     @classmethod
     def load(cls, path: Path, *, fetch: bool = False) -> Self:
-        """Reads and checks a job file. Raises SettingError with a sentence for each fault, one a line.
+        """Reads and checks a job file. Raises SettingError with a sentence for each fault, one per line.
 
-        The network is asked only where it may be (`fetch`), for a program's commit that is not on this machine yet.
+        Uses the network only if allowed (`fetch`), for a program's commit that is not on this machine yet.
         """
         return cls.parse(settings_file.mapping(path), folder=path.parent, fetch=fetch)
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any], folder: Path = Path(), *, fetch: bool = False) -> Self:
-        """Checks settings as `load` does, from a mapping; local paths are relative to `folder`."""
+        """Checks settings from a mapping as `load` does; local paths are relative to `folder`."""
         job = model.parse(cls, settings)
         program = job.program.read(folder, fetch=fetch)
         if program.archive is not None:
@@ -165,23 +165,23 @@ class TrainingJob(Settings):
 
     @property
     def operator(self) -> groups.PaddleJobSettings:
-        """The operator's settings, defaults where none are given."""
+        """The operator's settings, with defaults if none are given."""
         return self.paddlejob or groups.PaddleJobSettings()
 
     @property
     def chosen_runtime(self) -> str:
-        """PADDLE_NODE_RUNTIME: what was asked for, else what the mode means. One pod alone is a collective of one."""
+        """PADDLE_NODE_RUNTIME: as asked for, else launch with a command, else the mode's. One pod is a collective of one."""
         default = "fleet-ps" if self.mode == "parameter-server" else "collective"
         return self.runtime or ("launch" if self.command is not None else default)
 
     @property
     def reports_passes(self) -> bool:
-        """Whether its program trains by passes that our API counts."""
+        """Whether the program trains in passes that our API counts."""
         return self.controller == "job" and self.command is None and self.chosen_runtime in TRAIN_PY
 
     @property
     def chosen_processes(self) -> int:
-        """Of the command, in each pod."""
+        """Processes of the command in each pod."""
         return self.processes or max(self.gpus.count, 1)
 
     @property
@@ -191,17 +191,17 @@ class TrainingJob(Settings):
 
     @property
     def takes_the_node(self) -> bool:
-        """Whether its pods use their node's address, which every level of pod security but privileged forbids."""
+        """Whether the pods use their node's address, which every level of pod security but privileged forbids."""
         return bool(self.ports.host_ports) or (self.controller == "paddlejob" and self.operator.intranet == "Host")
 
     @property
     def derived(self) -> bool:
-        """Whether its image is another one with a layer of the program's requirements."""
+        """Whether the job's image is another image plus a layer with the program's requirements."""
         return bool(self.program.requirements or self.program.packages)
 
     @property
     def image_variant(self) -> str:
-        """Which of the images that were pushed the job runs; empty: the one of `make image` alone."""
+        """Which of the pushed images the job runs; empty for the plain one of `make image`."""
         if self.derived:
             wanted = [self.image or "", sorted(self.program.requirements), sorted(self.program.packages)]
             return f"{self.paddle}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:12]}"
@@ -215,7 +215,7 @@ class TrainingJob(Settings):
 
     @property
     def local_file(self) -> Path | None:
-        """The local file to upload, absolute or relative to the job file; None where the data job reads the source itself."""
+        """The local file to upload, absolute or relative to the job file; None if the data job reads the source itself."""
         source = self.data.source if self.data is not None else None
         return None if source is None or "://" in source or self.source_on_volume else Path(source).expanduser()
 

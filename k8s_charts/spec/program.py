@@ -1,4 +1,4 @@
-"""A user's program on its way to the pods: as an archive named by its digest, or small in a ConfigMap; and what it requires.
+"""A user's program on its way to the pods: as an archive named by its digest or, if small, in a ConfigMap; and its requirements.
 
 An archive of the same files has the same bytes on every machine (sorted, without times and owners), leaves out what git ignores,
 and has no link that leads out of the folder. Only `fetch` uses the network, and only for a commit that the cache lacks.
@@ -25,14 +25,14 @@ from settings.file import place
 
 LEFT_BEHIND = {".git", "__pycache__"}
 INLINE_LIMIT = 250_000
-"""Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, and those take 262,144; a ConfigMap alone 1 MiB."""
+"""Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, which holds 262,144; a ConfigMap holds 1 MiB."""
 LOCKS = {"2.6": "trainer_image/requirements.lock", "3.3": "trainer_image/requirements-collective.lock"}
-"""Which lock file, below the project, has a Paddle."""
+"""The lock file of each Paddle version, relative to the project."""
 
 
 @dataclass(frozen=True)
 class ProgramArchive:
-    """Which files, and what their archive's bytes are."""
+    """A program's files, and the digest of their archive."""
 
     root: Path
     names: tuple[str, ...]
@@ -44,7 +44,7 @@ class ProgramArchive:
 
     @classmethod
     def of_folder(cls, root: Path, setting: str = "program.path") -> Self:
-        """Reads the folder, which `setting` names; of a checkout what git does not ignore. Raises SettingError."""
+        """Reads the folder, which `setting` names; in a checkout, only what git does not ignore. Raises SettingError."""
         if not root.is_dir():
             raise SettingError(f"{setting} is {root}: there is no such folder")
         root = root.resolve()
@@ -63,9 +63,9 @@ class ProgramArchive:
 
     @classmethod
     def of_commit(cls, repository: str, commit: str, folder: str, *, fetch: bool) -> Self:
-        """The commit's files, or those of a folder of it. Raises SettingError, also where `fetch` is needed and not allowed."""
+        """Reads the files of a commit, or of a folder in it. Raises SettingError, also if a needed `fetch` is not allowed."""
         checkout = place("programs", repository, commit)
-        # Also untracked files: nobody works in the cache.
+        # Untracked files count too: nobody works in the cache.
         if not checkout.is_dir() or _git(checkout, "status", "--porcelain", "--ignored") or _git(checkout, "diff", commit):
             if not fetch:
                 raise SettingError(
@@ -77,7 +77,7 @@ class ProgramArchive:
         return cls.of_folder(checkout / folder, "program.folder")
 
     def texts(self) -> dict[str, str]:
-        """The files by name, for a ConfigMap. Raises SettingError for what it cannot hold."""
+        """Returns the files by name, for a ConfigMap. Raises SettingError for what it cannot hold."""
         files: dict[str, str] = {}
         for name in self.names:
             if not re.fullmatch(r"(?!\.\.)[-._a-zA-Z0-9]{1,253}", name):
@@ -95,14 +95,14 @@ class ProgramArchive:
         return files
 
     def write(self, file: Path) -> None:
-        """Writes the archive. Raises SettingError where the folder is no longer what was read."""
+        """Writes the archive. Raises SettingError if the folder has changed since it was read."""
         with file.open("w+b") as stream:
             if _write(self.root, self.names, stream) != self.digest:
                 raise SettingError(f"program.path is {self.root}: the folder changed while it was read; run the command again")
 
 
 def _write(root: Path, names: tuple[str, ...], file: Any) -> str:
-    """Writes the archive; its digest."""
+    """Writes the archive and returns its digest."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         if not (member.isreg() or member.issym()):
@@ -124,9 +124,9 @@ def _write(root: Path, names: tuple[str, ...], file: Any) -> str:
 
 
 def _listed(root: Path) -> Iterator[str]:
-    """Names of files and links."""
+    """Yields the names of files and links."""
     said = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", check=False)
-    # Else no checkout, or a folder that the repository around it ignores.
+    # If git lists nothing, it is no checkout, or a folder that the repository around it ignores.
     for name in set(said.split("\0")) - {""} or {entry.name for entry in root.iterdir()}:
         path = root / name
         if path.is_dir() and not path.is_symlink() and path.name not in LEFT_BEHIND:  # In a checkout: a submodule.
@@ -136,7 +136,7 @@ def _listed(root: Path) -> Iterator[str]:
 
 
 def _fetch(repository: str, commit: str, target: Path) -> None:
-    """The cache holds the whole commit, or what it held."""
+    """Fetches the whole commit into the cache. On failure the cache keeps what it held."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(mkdtemp(dir=target.parent))
     try:
@@ -163,13 +163,13 @@ def _git(folder: Path, *arguments: str, check: bool = True) -> str:
 
 
 def json_size(data: Mapping[str, str]) -> int:
-    """Bytes of a ConfigMap's data as JSON."""
+    """Returns the size of a ConfigMap's data as JSON, in bytes."""
     # kubectl's copy is written by Go, which escapes these three as well.
     return len(json.dumps(dict(data))) + 5 * sum(text.count(sign) for text in data.values() for sign in "<>&")
 
 
 def requirements(given: str | Iterable[str], folder: Path | None) -> tuple[str, ...]:
-    """The packages of a list, or of a file in the program's folder; pip decides whether they fit. Raises SettingError."""
+    """Returns the packages of a list, or of a file in the program's folder; pip checks if they fit. Raises SettingError."""
     if isinstance(given, str):
         if folder is None or not (folder / given).resolve().is_relative_to(folder.resolve()):
             raise SettingError(f"program.requirements is {given}: a list, or a file in a local program's folder, is allowed")

@@ -1,4 +1,4 @@
-"""Which settings of a job exclude or need each other: the table rules.yaml, which says how it is read."""
+"""Which settings of a job exclude or need each other: the table rules.yaml, which explains its own format."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def _rules() -> list[dict[str, Any]]:
 
 
 def faults(job: Settings) -> Iterator[str]:
-    """The sentences of the rules that a job breaks."""
+    """Yields the sentences of the rules that a job breaks."""
     for rule in _rules():
         for each in rule.get("each", [""]):
             if all(_holds(job, path.replace("each", each), wanted) for path, wanted in rule["where"].items()):
@@ -43,7 +43,7 @@ def _holds(job: Settings, path: str, wanted: Any) -> bool:
 
 
 def _value(job: Any, path: str) -> Any:
-    """None also for a setting of a group that is not there."""
+    """Returns the setting at `path`; None also if its group is missing."""
     for name in filter(None, path.split(".")):
         job = getattr(job, name, None)
     return job

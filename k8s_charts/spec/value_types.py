@@ -1,4 +1,4 @@
-"""The kinds of value that a job's settings have, each with the sentence that says what is allowed."""
+"""The types of a job's settings, each with the sentence that says what is allowed."""
 
 import re
 import shlex
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def amount(quantity: str) -> float:
-    """A Kubernetes quantity as a number: bytes of memory, cores of CPU. Raises ValueError for anything else."""
+    """Returns a Kubernetes quantity as a number: bytes of memory, cores of CPU. Raises ValueError for anything else."""
     found = _QUANTITY.fullmatch(quantity)
     if found is None:
         raise ValueError(f"{quantity} is no quantity")
@@ -34,13 +34,13 @@ def amount(quantity: str) -> float:
 
 
 def total(quantity: str, times: int) -> str:
-    """`times` such quantities, exactly, in the same unit: 500m three times is 1500m."""
+    """Returns the quantity multiplied by `times`, exactly and in the same unit: 500m three times is 1500m."""
     unit = quantity.lstrip("0123456789.")
     return f"{Decimal(quantity.removesuffix(unit)) * times}{unit}"
 
 
 def _where(holds: Callable[[str], object], allowed: str) -> AfterValidator:
-    """Refuses a value that does not hold, with what is allowed."""
+    """Returns a validator that refuses values for which `holds` is false, and says what is allowed."""
 
     def check(value: str) -> str:
         if not holds(value):
@@ -51,7 +51,7 @@ def _where(holds: Callable[[str], object], allowed: str) -> AfterValidator:
 
 
 def _like(pattern: str, allowed: str) -> tuple[AfterValidator, WithJsonSchema]:
-    """Text that the whole pattern matches; editors check by it too."""
+    """Returns a validator of text that the whole pattern matches, and a schema by which editors check it too."""
     holds = re.compile(pattern, re.ASCII).fullmatch
     return _where(holds, allowed), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
 
@@ -74,7 +74,7 @@ def _text(value: str) -> str:
 
 
 def _words(value: object) -> object:
-    # As a shell would split it; nothing else of a shell is done.
+    # Splits as a shell does, and does nothing else that a shell does.
     try:
         words = shlex.split(value) if isinstance(value, str) else value
     except ValueError:
@@ -85,10 +85,10 @@ def _words(value: object) -> object:
 
 
 Several = Annotated[tuple[T, ...], Field(strict=False)]
-"""A YAML list; strict, it would have to be a tuple, which no file can hold."""
+"""A YAML list. In strict mode it would have to be a tuple, which no file can hold."""
 Text = Annotated[str, AfterValidator(_text)]
 CommandLine = Annotated[tuple[Text, ...], BeforeValidator(_words, json_schema_input_type=str | tuple[str, ...])]
-"""A line as it is typed, or its words."""
+"""A line as the user types it, or its words."""
 
 DnsLabel = Annotated[str, *_like(_LABEL, "lower-case letters, digits and inner hyphens are allowed, at most 63 (a DNS label)")]
 ServiceName = Annotated[
@@ -131,7 +131,7 @@ Zone = Annotated[str, *_like(r"[a-z]{2}(-[a-z0-9]+)+-\d+[a-z]", "a zone such as 
 Cpu = Annotated[
     str,
     *_quantity(
-        # Kubernetes rounds up to thousandths: less would silently be another amount.
+        # Kubernetes rounds up to thousandths: a smaller step would silently become another amount.
         lambda cores: cores >= 0.001 and not round(cores * 1000, 6) % 1,
         "a number of cores is allowed in steps of a thousandth, such as 500m, 0.5 or 2",
     ),
