@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """An emulated AWS account for a module's tests."""
-    with Cloud(project=PROJECT, state=tmp_path_factory.mktemp("cloud")) as started:
+    with Cloud(project=PROJECT, state=tmp_path_factory.mktemp("cloud"), extra={"CDK_VALIDATION": "false"}) as started:
         yield started
 
 
