@@ -57,7 +57,7 @@ def main() -> None:
     rows = []
     for pods in options.pods:
         listed = pod_list(pods)
-        polled = polling(pods, listed["bytes_of_a_list"])["requests"]
+        polled = polling(pods)["requests"]
         requests = f"0; pod-list {listed['requests']:,}; tutorials {polled:,}"
         row = {"pods": f"{pods:,}", "objects": f"{objects(pods):,}", **index(pods), "API requests": requests}
         volume = {"EFS: a pod": f"{calls(pods, PREPARE):,}", "EFS: pod 0": f"{calls(pods, NEWEST):,}"}
@@ -370,7 +370,7 @@ def list_client(api, number: int, pods: int, place: str):
 # Polling: the arithmetic of the tutorials' script.
 
 
-def polling(pods: int, bytes_of_a_list: int) -> dict:
+def polling(pods: int) -> dict:
     """Counts requests: pods start evenly over SCALE_UP seconds, and each lists until all run. A list holds all pods."""
     starts = [SCALE_UP * number / max(1, pods - 1) for number in range(pods)]
     last = starts[-1]

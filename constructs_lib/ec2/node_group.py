@@ -44,9 +44,9 @@ class NodeGroupProps(TypedDict, total=False):
     min_size: int
     """Fewest nodes; 1 unless given."""
     desired_size: int
-    """Nodes at the start; 3 unless given."""
+    """Nodes at the start; by default 3, within the limits."""
     max_size: int
-    """Most nodes; 6 unless given."""
+    """Most nodes; by default 6, or `min_size` if that is more."""
     vpc_subnets: ec2.SubnetSelection | None
     """Where the nodes run; None: the private subnets."""
     security_groups: Sequence[ec2.ISecurityGroup]

@@ -40,7 +40,7 @@ class BucketEmptier(Construct):
             description=task,
             runtime="python3.14",
             handler="index.handler",
-            # Inline: nothing to upload, so that the whole app has no asset.
+            # Inline: nothing to upload, so that an app on EKS has no asset.
             code=lambda_.CfnFunction.CodeProperty(zip_file=HANDLER.read_text(encoding="utf-8")),
             timeout=15 * 60,
             memory_size=256,

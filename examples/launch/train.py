@@ -1,7 +1,7 @@
 """Plain Paddle, for one machine or many: a small network tells two spirals apart. It knows nothing of this project.
 
-Promises: all ranks together use each training record once per epoch (counted, and logged in epochs.jsonl); each epoch's model
-and optimizer are saved under separate names; `--resume` continues exactly after the epoch that they come from.
+Promises: all ranks together use each training record once per epoch (counted, and logged in epochs.jsonl) if the ranks divide
+the records; each epoch's model and optimizer have separate names; `--resume` continues exactly after their epoch.
 """
 
 import argparse

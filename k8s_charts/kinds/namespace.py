@@ -10,7 +10,7 @@ from k8s_charts.spec import TrainingJob
 class NamespaceChart(Chart):
     """Namespace, ServiceAccounts, ResourceQuota and LimitRange.
 
-    They are the same for all jobs of a namespace, so applying them again changes nothing. The namespace `default` belongs to
+    Jobs with equal `namespace_limits` share them, so applying them again changes nothing. The namespace `default` belongs to
     everybody: it is used as it is, without our pod-security labels.
     """
 

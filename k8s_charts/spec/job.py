@@ -1,4 +1,4 @@
-"""job.yaml as a typed value: every check of a job happens here, before anything is synthesized.
+"""job.yaml as a typed value: every check of the job alone happens here, before anything is synthesized.
 
 `TrainingJob.load(path)` either returns a job that can become manifests or raises SettingError with a sentence for each fault.
 """

@@ -28,7 +28,7 @@ def folder(job: TrainingJob, project: Path = PROJECT) -> Path:
 
 
 def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
-    """Returns the same bin/ if it exists, or this Python's if that has the job's Paddle. Installs nothing."""
+    """Returns the same bin/ if it exists, or this Python's if that has all that the job needs. Installs nothing."""
     made = _folder(job, project, _place)
     if (made.parent / ".complete").exists() or (made.parent == project / ".venv-image" and (made / "python").exists()):
         return made

@@ -111,7 +111,7 @@ class Variable(StrEnum):
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
     """TCP port on which the agents talk to each other."""
     PEER_DEADLINE = "PADDLE_NODE_PEER_DEADLINE"
-    """Seconds to wait for all N pods before the job fails and names the missing ones."""
+    """Seconds to wait for all N pods before the job fails and names the missing ones (pod-list: counts them)."""
     SEED = "PADDLE_NODE_SEED"
     """Seed of initial parameters and of the order of batches."""
     GRACE = "PADDLE_NODE_GRACE"
@@ -181,7 +181,7 @@ class ExitCode(IntEnum):
     SOURCE_UNREACHABLE = 68
     """The data's source broke off or answered 5xx more often than the retries allow: another try may help."""
     PEERS_MISSING = 69
-    """A deadline passed and peers were missing: the message names them."""
+    """A deadline passed and peers were missing: the message names or counts them."""
     ATTEMPTS_EXHAUSTED = 70
     """Every allowed attempt failed: the message names the cause of each."""
     NODE_UNFIT = 71

@@ -1,8 +1,8 @@
 """A small dense network whose gradients all workers exchange: a program for a PaddleJob of mode Collective.
 
 It needs only what the PaddleJob operator puts into the environment, on Paddle 2.6.2 or later, and none of this project's
-code. Without a GPU, the workers talk over gloo. The program makes its own seeded rows with a planted rule; worker 0
-measures the model on rows that nobody trained on and prints one JSON line.
+code. The workers talk over gloo unless PADDLE_DISTRI_BACKEND names another. The program makes its own seeded rows with a
+planted rule; worker 0 measures the model on rows that nobody trained on and prints one JSON line.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def create(manifest: DataManifest, path: Path) -> DataManifest:
 
 
 def complete(place: Path, pods: int) -> DataManifest | None:
-    """Completes the split at `place` if all indexes are there. Returns its manifest, or None. Raises `BadData` if they differ."""
+    """Completes the split at `place` if all indexes are there. Returns its manifest, or None. Raises `BadData` for bad ones."""
     if (done := data_manifest.read(place / MANIFEST)) is not None:
         return done
     found = [index for number in range(pods) if (index := data_manifest.read(place / f"{number}.json")) is not None]

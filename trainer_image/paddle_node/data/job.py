@@ -1,7 +1,7 @@
 """The data job: splits a source into N shards of nearly equal record counts on the volume, and holds out records for evaluation.
 
 It takes one pass over the source, and each index of an Indexed Job reads its own slice. The same source, settings and number of
-indexes give the same bytes. A kill at any moment leaves a complete split or none. Memory stays below 100 MB for any size.
+indexes give the same bytes. A kill at any moment leaves a complete split or none. Memory stays below 100 MB for any bytes.
 """
 
 import contextlib

@@ -56,7 +56,7 @@ class Resumption:
     description: str = "from the beginning"
     """The same in words, to be printed after "training starts"."""
     passed_over: tuple[str, ...] = ()
-    """Newer candidates that were damaged or could not be loaded."""
+    """Newer candidates that were damaged, could not be loaded, or led to no progress."""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -
 
 
 def _wanted(local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]) -> bool:
-    """Returns whether to copy, and reports why or why not."""
+    """Returns whether to copy. Reports the reason if it had to find out."""
     if local.when == local_disk.NEVER:
         return False
     size = sum(stated.bytes if stated else file.stat().st_size for file, stated in files.values())

@@ -1,8 +1,8 @@
 """A trainer's loop over the passes.
 
 A pass counts as trained when every trainer has read all records of its shard and every gradient has arrived; its record exists
-before any trainer leaves. A checkpoint that cannot be saved does not end training. In lockstep all trainers make the same number
-of steps, however the records are distributed: a trainer with one step more would wait for the others indefinitely.
+before any trainer leaves. A checkpoint that cannot be saved ends training only on a stop. In lockstep all trainers make the same
+number of steps, however the records are distributed: a trainer with one step more would wait for the others indefinitely.
 """
 
 from __future__ import annotations

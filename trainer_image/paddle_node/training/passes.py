@@ -30,7 +30,7 @@ ALGORITHM = "xxh3_128"
 
 
 class DamagedPass(BadData):
-    """A pass that has a record is damaged: names the file and what is wrong with it."""
+    """A pass is damaged or has no record: names the file and what is wrong with it."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def _command(words: Sequence[str], folder: Path) -> None:
         module = name.partition(".")[0]
         if importlib.util.find_spec(module) is None:
             raise SettingError(f"{script}:{line}: there is no module {module}: name its package in program.requirements")
-    print(f"{script} compiles, and all that it imports is there; a command is not run here: a rehearsal runs it")
+    print(f"{script} has no syntax error, and all that it imports is there; a command is not run here: a rehearsal runs it")
 
 
 def main() -> int:
