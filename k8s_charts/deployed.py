@@ -29,7 +29,7 @@ def read(path: Path) -> dict[str, dict[str, str]]:
         return TypeAdapter(dict[str, dict[str, str]]).validate_json(settings_file.text(path))
     except ValidationError:
         raise SettingError(
-            f"{path} is no outputs file of cdk deploy: JSON that maps each stack to its outputs is allowed"
+            f"{path} is not an outputs file of cdk deploy: JSON that maps each stack to its outputs is allowed"
         ) from None
 
 

@@ -29,7 +29,7 @@ LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 def _namespace(text: str | None) -> str | None:
     if text is not None and not LABEL.fullmatch(text):
-        raise typer.BadParameter(f"{text} is no namespace: lower-case letters, digits and dashes are allowed")
+        raise typer.BadParameter(f"{text} is not a namespace: lower-case letters, digits and dashes are allowed")
     return text
 
 

@@ -30,7 +30,7 @@ def main() -> None:
         fit = _check_machine(_PROJECT)
         for setting in (arguments.config, arguments.job):
             if not setting.is_file():
-                found = "is no file" if setting.exists() else "does not exist"
+                found = "is not a file" if setting.exists() else "does not exist"
                 raise BadInput(f"{setting} {found}: name an existing file with --config or --job")
         _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments)
 

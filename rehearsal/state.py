@@ -35,7 +35,7 @@ class State:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("w")
         except OSError as error:
-            raise BadInput(f"{self.folder} is no folder that can be written ({error.strerror}): a rehearsal needs it") from None
+            raise BadInput(f"{self.folder} is not a writable folder ({error.strerror}): a rehearsal needs it") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

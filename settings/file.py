@@ -46,7 +46,7 @@ def text(path: Path) -> str:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             found = os.fstat(stream.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise SettingError(f"{path} is no file: name a settings file")
+                raise SettingError(f"{path} is not a file: name a settings file")
             if found.st_size > MOST_BYTES:
                 raise SettingError(f"{path} has {found.st_size:,} bytes: at most {MOST_BYTES:,} are allowed in a settings file")
             return stream.read(MOST_BYTES).decode("utf-8-sig")
@@ -55,7 +55,7 @@ def text(path: Path) -> str:
     except OSError as error:
         raise SettingError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise SettingError(f"{path} is no UTF-8 text: byte {error.start} fits nowhere") from None
+        raise SettingError(f"{path} is not UTF-8 text: byte {error.start} is invalid") from None
 
 
 def _load(content: str) -> Any:
@@ -87,7 +87,7 @@ class _Strict(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         if not isinstance(node, yaml.MappingNode):
-            raise _fault(node, "`!!map` stands before a value that is no group of settings")
+            raise _fault(node, "`!!map` stands before a value that is not a group of settings")
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
@@ -97,7 +97,7 @@ class _Strict(yaml.SafeLoader):
                 raise _fault(key_node, "a list or a group of settings stands where the name of a setting belongs")
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                raise _fault(key_node, f"the key {key_node.value[:60] or 'empty'} is no text: put it in quotes")
+                raise _fault(key_node, f"the key {key_node.value[:60] or 'empty'} is not text: put it in quotes")
             if len(key) > LONGEST_KEY:
                 raise _fault(key_node, f"a key has {len(key)} characters: at most {LONGEST_KEY} are allowed")
             if key in seen:
@@ -113,9 +113,9 @@ class _Strict(yaml.SafeLoader):
             found = super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError, OverflowError):
             # PyYAML's own converters fail on 5,000 digits, 2001-99-99 and `!!bool maybe`.
-            raise _fault(node, f"{shown} is no value of its kind: put it in quotes where it is text") from None
+            raise _fault(node, f"{shown} is not a value of its kind: put it in quotes where it is text") from None
         if (isinstance(found, float) and not math.isfinite(found)) or (isinstance(found, int) and found.bit_length() > 64):
-            raise _fault(node, f"{shown} is no number that a setting takes")
+            raise _fault(node, f"{shown} is not a number that a setting takes")
         return found
 
 

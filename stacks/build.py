@@ -29,7 +29,7 @@ def locked_versions(folder: Path, kubernetes_version: str) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise SettingError(f"{file} is no lock of add-ons: `paddle-aws lock add-ons` writes one") from None
+        raise SettingError(f"{file} is not a lock of add-ons: `paddle-aws lock add-ons` writes one") from None
 
 
 def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> None:

@@ -165,12 +165,12 @@ class ClusterSpec(Settings):
                         f"{name}.{setting}", getattr(group, setting), "compute is auto, where AWS decides it: leave it out"
                     )
             if auto and name in ("default", "general-purpose", "system"):
-                raise Refused("", name, "EKS Auto Mode has a node pool or node class of this name: name the group otherwise")
+                raise Refused("", name, "EKS Auto Mode has a node pool or node class of this name: give the group another name")
             if auto and None in map(most_vcpus, group.instance_types):
                 raise Refused(f"{name}.instance_types", ", ".join(group.instance_types), "EKS Auto Mode takes no metal machines")
             if name in ADDONS or name.endswith("-self-managed"):
                 raise Refused(
-                    "", name, "names of add-ons, and those that end with -self-managed, are taken; name the group otherwise"
+                    "", name, "names of add-ons, and those that end with -self-managed, are taken; give the group another name"
                 )
         # Between jobs there are no nodes.
         return {name: group.model_copy(update={"min": 0, "desired": 0}) for name, group in groups.items()} if auto else groups
@@ -183,7 +183,7 @@ class ClusterSpec(Settings):
         for key, value in tags.items():
             if key.lower() in known or key.lower().startswith("aws:"):
                 ours = f"{', '.join(OUR_TAGS)} and aws: are set by the project or AWS"
-                raise Refused(key, value, f"taken, whatever its case: {ours}, and each key stands once")
+                raise Refused(key, value, f"taken, whatever its case: {ours}, and each key may be given once")
             if not re.fullmatch(r"[\w .:/=+@-]{1,128}", key) or not re.fullmatch(r"[\w .:/=+@-]{0,256}", value):
                 allowed = "allowed are keys of 1 to 128 characters and values of up to 256: letters, digits, spaces and _.:/=+@-"
                 raise Refused(key, value, allowed)
@@ -274,7 +274,7 @@ class ClusterSpec(Settings):
             return
         if not any(not group.repels and (self.auto or group.desired) for group in self.nodes.values()):
             size = "" if self.auto else f", and desired 1 or more (to pay for no node, destroy {self.name}-nodes)"
-            allowed = f"allowed is one group at least with neither gpu nor taints{size}: add-ons and data jobs find no node else"
+            allowed = f"allowed is one group at least with neither gpu nor taints{size}: else add-ons and data jobs find no node"
             yield Refused("nodes", ", ".join(self.nodes), allowed)
 
     def _compute(self) -> Iterator[Fault]:

@@ -18,7 +18,7 @@ def ip_network(value: str) -> ipaddress.IPv4Network:
             raise ValueError
         return ipaddress.IPv4Network(value)
     except ValueError:
-        raise Refused("", value, "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set behind the prefix") from None
+        raise Refused("", value, "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set after the prefix") from None
 
 
 PRIVATE = [ipaddress.IPv4Network(one) for one in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
@@ -56,7 +56,7 @@ def once(what: str, name: Callable[[Any], str] = str) -> AfterValidator:
     def checked(values: list[Any]) -> list[Any]:
         names = [name(value) for value in values]
         if len(set(names)) < len(names):
-            raise Refused("", ", ".join(names), f"each {what} may stand once")
+            raise Refused("", ", ".join(names), f"each {what} may be listed once")
         return values
 
     return AfterValidator(checked)
@@ -108,7 +108,7 @@ class ExistingVpc(Settings):
     def _faults(self) -> Iterator[Fault]:
         ids = [*self.private_subnets.values(), *self.public_subnets.values()]
         if len(set(ids)) < len(ids):
-            yield Refused("private_subnets", ", ".join(ids), "each subnet stands once, in one zone, private or public")
+            yield Refused("private_subnets", ", ".join(ids), "each subnet may be listed once, in one zone, private or public")
 
 
 class Network(Settings):

@@ -152,7 +152,7 @@ class NodeGroup(Settings):
         if self.gpu and any((taint.key, taint.effect) == ("nvidia.com/gpu", "NoSchedule") for taint in self.taints):
             yield Refused("taints", "nvidia.com/gpu:NoSchedule", "{here}gpu adds it already: leave it out")
         if self.auto_repair and self.kind == "self-managed":
-            yield Refused("auto_repair", True, "allowed with {here}kind managed only; an Auto Scaling group checks by itself")
+            yield Refused("auto_repair", True, "allowed with {here}kind managed only; an Auto Scaling group checks on its own")
 
     @property
     def shape(self) -> NodeShape:

@@ -304,7 +304,7 @@ class Scheduling(Settings):
     zone: Zone | None = None
     """Pin the job to one zone: traffic between zones costs money."""
     spot: Literal["allow", "avoid", "require"] = "allow"
-    """EKS's spot nodes. A reclaimed node costs no retry: the job resumes behind its last pass."""
+    """EKS's spot nodes. A reclaimed node costs no retry: the job resumes after its last pass."""
     spread: Literal["prefer", "require"] = "prefer"
     """Over hosts: require leaves a pod waiting rather than on a shared host."""
     priority_class: ObjectName | None = None

@@ -124,7 +124,10 @@ class AccountChecks:
         for name in self.spec.network.zones:
             zone = known.get(name)
             if zone is None:
-                yield "problem", f"{name} is no zone of {self.spec.region} for this account: there are {', '.join(sorted(known))}"
+                yield (
+                    "problem",
+                    f"{name} is not among the zones of {self.spec.region} for this account: {', '.join(sorted(known))}",
+                )
             elif zone["State"] != "available":
                 yield "problem", f"{name} is {zone['State']}: take another zone"
             elif zone.get("ZoneId") in NO_EKS_ZONES and not self.spec.cluster.self_managed:

@@ -28,7 +28,7 @@ def object_of(address: str) -> dict[str, str]:
     """Returns Bucket and Key of s3://bucket/key, for boto3's calls. Raises BadInput for anything else."""
     where = urlsplit(address)
     if where.scheme != "s3" or not where.netloc:
-        raise BadInput(f"{without_secrets(address)} is no place in S3: s3://bucket/key is allowed")
+        raise BadInput(f"{without_secrets(address)} is not an S3 address: s3://bucket/key is allowed")
     # Not where.path: a key may hold `#` and `?`.
     return {"Bucket": where.netloc, "Key": address.removeprefix(f"s3://{where.netloc}").lstrip("/")}
 
@@ -109,7 +109,7 @@ def upload_files(client: Any, path: Path, address: str) -> str:
         sent = side_by_side(put, list(places), lambda: manager.__exit__(*sys.exc_info()))
     there = len(places) - sent
     if path.is_file():
-        say(f"{path} {'is uploaded to' if sent else 'lies already at'} {address} ({decimal(size)})")
+        say(f"{path} {'is uploaded to' if sent else 'is already at'} {address} ({decimal(size)})")
         return address
     say(f"{sent} of {len(places)} files sent ({decimal(size)} in all)" + (f", {there} were there already" if there else ""))
     return f"{address}/"

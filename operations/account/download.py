@@ -71,7 +71,7 @@ def download(url: str, target: Path, sha256: str | None) -> None:
     if sha256 not in (None, _sha256(part)):
         part.unlink()
         shown = without_secrets(url)
-        raise Failed(f"{shown} has not the SHA-256 that its publisher lists ({sha256}): not kept, try again or ask them")
+        raise Failed(f"{shown} does not have the SHA-256 that its publisher lists ({sha256}): not kept, try again or ask them")
     part.replace(target)
 
 
@@ -103,11 +103,11 @@ def _tried(url: str, act: Callable[[], Made]) -> Made:
             reason = getattr(error.args[0], "reason", error) if error.args else error
             refusal = Unreachable(f"{url} was cut off or does not answer, {ATTEMPTS} times: {type(reason).__name__}")
             if (answer := getattr(error, "response", None)) is not None:
-                refusal = Unreachable(f"{url} is not to be had: HTTP {answer.status_code} {answer.reason}")
+                refusal = Unreachable(f"{url} cannot be fetched: HTTP {answer.status_code} {answer.reason}")
                 if answer.status_code not in PASSING:
                     raise refusal from None
             elif isinstance(error, ValueError):
-                raise BadInput(f"{url} is no address: https://host/path is allowed") from None
+                raise BadInput(f"{url} is not an address: https://host/path is allowed") from None
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Failed(f"no room for {url} on this disk: {error.strerror}") from None

@@ -286,7 +286,7 @@ def _client(context: str | None) -> Any:
     except (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError):
         # Without the parser's words: they repeat the line that it could not parse.
         raise Unreachable(
-            f"{kubeconfig()} is no kubeconfig: name another with KUBECONFIG, or move it away and let "
+            f"{kubeconfig()} is not a kubeconfig: name another with KUBECONFIG, or move it away and let "
             "`paddle-aws kubeconfig` write one"
         ) from None
     finally:

@@ -64,7 +64,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or any(
         not isinstance(found.get(kind) or [], list) for kind in ("clusters", "users", "contexts")
     ):
-        raise BadInput(f"{path} is no kubeconfig: move it away, or name another file with --file")
+        raise BadInput(f"{path} is not a kubeconfig: move it away, or name another file with --file")
     return found
 
 

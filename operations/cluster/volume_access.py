@@ -113,7 +113,7 @@ def mounted(
         try:
             cluster.delete(access.path)
         except OperationError:
-            cluster.say(f"the inspection pod {access.pod} could not be deleted: it ends by itself within two minutes")
+            cluster.say(f"the inspection pod {access.pod} could not be deleted: it ends on its own within two minutes")
 
 
 def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None:

@@ -137,7 +137,7 @@ def _read(lock: Path, region: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise BadInput(f"{lock} does not exist, so no price is known: {reads}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput(f"{lock} is no file of prices: `paddle-aws lock prices` writes one") from None
+        raise BadInput(f"{lock} is not a file of prices: `paddle-aws lock prices` writes one") from None
     if found["region"] != region:
         raise BadInput(f"{lock} has prices of {found['region']}, not of {region}: {reads}")
     return found

@@ -23,7 +23,7 @@ def doctor(
     """Check the account and, once it is deployed, the cluster. Changes nothing without --fix.
 
     Each line is ok, a warning or a problem, and says what to do; all is checked even when something fails.
-    Exit code 1 if there is a problem, 3 if the account cannot be asked at all.
+    Exit code 1 if there is a problem, 3 if the account cannot be queried at all.
 
     Example: paddle-aws doctor && cdk deploy --all --outputs-file outputs.json
 
@@ -46,7 +46,7 @@ def doctor(
         problems = sum(one.state == "problem" for one in found)
         unsure = sum(one.state == "warning" for one in found)
         if any((one.check, one.state) == ("credentials", "problem") for one in found):
-            raise Unreachable("the account cannot be asked: see the line of the credentials")
+            raise Unreachable("the account cannot be queried: see the credentials line")
         if problems:
             raise Failed(f"{problems} problem{'s' * (problems > 1)}, {unsure} warning{'s' * (unsure != 1)}")
         say(f"no problem, {unsure} warning{'s' * (unsure != 1)}")

@@ -57,7 +57,7 @@ def evaluate(
 
     Example: paddle-aws evaluate quick-start
     """
-    with cli_errors("interrupted: the evaluation's Job is removed, or ends by itself"):
+    with cli_errors("interrupted: the evaluation's Job is removed, or ends on its own"):
         found = backend(job, namespace, context, rehearsal).evaluate()
         if json:
             as_json(found.model_dump(by_alias=True))

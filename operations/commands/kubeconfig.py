@@ -52,7 +52,7 @@ def kubeconfig(
             context = kubeconfig_file.merge(path, entry, alias)
             say(f"{path} has the context {context}, and it is the current one")
             if not public:
-                say("its endpoint is private: it is reached from its VPC, or by `paddle-aws kubeconfig --tunnel`")
+                say("its endpoint is private: reach it from its VPC, or with `paddle-aws kubeconfig --tunnel`")
             return
         _through_tunnel(spec, entry, path, alias, port)
 

@@ -28,13 +28,13 @@ def leftovers(
             rows = [(one.service, one.id, one.expected or one.problem or "unexpected", one.command) for one in found]
             show(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
         for reason, names in unasked.items():
-            say(f"not asked ({reason}): {', '.join(names)}")
+            say(f"not checked ({reason}): {', '.join(names)}")
         unexpected = [one for one in found if not one.expected]
         if unexpected:
             raise Failed(f"cluster {spec.name} has left {len(unexpected)} in {spec.region}: remove what is listed above")
         if unasked:
             many = sum(map(len, unasked.values()))
-            raise Unreachable(f"nothing unexpected of cluster {spec.name} was found, but {many} questions got no answer")
+            raise Unreachable(f"nothing unexpected of cluster {spec.name} was found, but {many} checks could not be completed")
         if any(one.service == "cloudformation" for one in found):
             say(f"cluster {spec.name} is deployed in {spec.region}: `cdk destroy --all` removes it, and nothing else is left")
         else:

@@ -78,9 +78,9 @@ def lock_distribution(
             leads = redirection(channel)
             version = unquote(leads.rstrip("/").rpartition("/")[2])
             if not re.fullmatch(VERSION, version):
-                raise Failed(f"{channel} leads to {without_secrets(leads)}, which is no k3s release: name one by --version")
+                raise Failed(f"{channel} leads to {without_secrets(leads)}, which is not a k3s release: name one by --version")
         elif not re.fullmatch(VERSION, version):
-            raise BadInput(f"--version is {version}: wanted is a k3s release such as v{kubernetes}.2+k3s1")
+            raise BadInput(f"--version is {version}: a k3s release such as v{kubernetes}.2+k3s1 is allowed")
         if "version" in spec.cluster.model_fields_set and not version.startswith(f"v{kubernetes}."):
             raise BadInput(f"--version {version} is not Kubernetes {kubernetes}, which {config} asks for: change one of the two")
 
@@ -121,7 +121,7 @@ def _images(charts: str) -> tuple[str, dict[str, str]]:
         newest = max(released, key=lambda each: tuple(map(int, each["version"].split("."))))
         packed, url = content(urljoin(index, newest["urls"][0])), without_secrets(urljoin(index, newest["urls"][0]))
         if hashlib.sha256(packed).hexdigest() != newest["digest"]:
-            raise Failed(f"{url} has not the SHA-256 that {index} lists ({newest['digest']}): nothing was changed")
+            raise Failed(f"{url} does not have the SHA-256 that {index} lists ({newest['digest']}): nothing was changed")
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             values = yaml.safe_load(archive.extractfile(f"{CHART}/values.yaml"))  # type: ignore[arg-type]
         parts = {name: search(f"{path}.[repository, tag]", values) for name, path in IMAGES.items()}

@@ -103,7 +103,7 @@ def _listed(files: str, region: str, asked: dict[str, Query]) -> tuple[dict[str,
                     if query.service == service and query.fits(row, region):
                         found[name][(row["PricePerUnit"], row["Unit"])] = row["PriceDescription"]
         except (ValueError, KeyError, TypeError, csv.Error):
-            raise Failed(f"the price list of {service} at {without_secrets(files)} is not of AWS's form") from None
+            raise Failed(f"the price list of {service} at {without_secrets(files)} is not in AWS's format") from None
     clear = {
         name: {"usd": usd, "unit": unit, "description": description}
         for name, each in found.items()

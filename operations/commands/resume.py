@@ -25,7 +25,7 @@ from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, Context, ImageFile,
 def resume(
     job_file: JobFile = JOB_FILE,
     from_pass: Annotated[
-        int | None, typer.Option("--from", metavar="PASS", min=0, help="Resume behind this pass instead of the newest.")
+        int | None, typer.Option("--from", metavar="PASS", min=0, help="Resume after this pass instead of the newest.")
     ] = None,
     wait: Wait = False,
     follow: Follow = False,

@@ -62,7 +62,7 @@ def setup(
             say(f"{'would apply' if dry_run else 'applied'} {document['kind']} {document['metadata']['name']}")
         for pool in cluster.items(POOLS, labels=OURS):
             if (name := pool["metadata"]["name"]) not in spec.nodes:
-                say(f"node pool {name} is in cluster.yaml no more: `kubectl delete nodepool,nodeclass {name}` ends its nodes")
+                say(f"node pool {name} is no longer in cluster.yaml: `kubectl delete nodepool,nodeclass {name}` ends its nodes")
 
 
 def _remove(cluster: Cluster) -> None:

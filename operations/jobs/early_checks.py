@@ -41,7 +41,7 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
     if not head:
         raise BadInput(f"{named}: it is empty")
     if b"\0" in head:
-        raise BadInput(f"{named} and data.format is lines: its first records are no text; use files, or module:function")
+        raise BadInput(f"{named} and data.format is lines: its first records are not text; use files, or module:function")
     if job.command is None:
         # The last line may be cut off.
         for doubt in doubts.of_lines(io.BytesIO(head[: head.rfind(b"\n") + 1]).readlines(), file.name):

@@ -102,4 +102,4 @@ def load(folder: Path = FOLDER) -> RehearsalBackend:
     except FileNotFoundError:
         raise BadInput(f"there is no {file} here: `make rehearse`, in the project's folder, leaves one") from None
     except (ValidationError, OSError):
-        raise BadInput(f"{file} is no rehearsal's record: run `make rehearse` again") from None
+        raise BadInput(f"{file} is not a rehearsal's record: run `make rehearse` again") from None

@@ -37,7 +37,7 @@ def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
     """Deletes the Jobs that run, waits until their pods are gone, and returns the Jobs' names."""
     its = running(cluster, name, namespace)
     if its:
-        cluster.say(f"ending {', '.join(its)}: the pods get their time to save")
+        cluster.say(f"ending {', '.join(its)}: the pods have time to save")
     for place in its.values():
         remove(cluster, place)
     return list(its)

@@ -142,7 +142,7 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
             bar(archive.root.name, file.stat().st_size) as progress,
         ):
             sent = upload(volume, [(file, file.name)], "programs", progress)
-    cluster.say(f"{archive.root} {'is uploaded to' if sent else 'lies already on'} the volume: {job.name}/programs/{file.name}")
+    cluster.say(f"{archive.root} {'is uploaded to' if sent else 'is already on'} the volume: {job.name}/programs/{file.name}")
 
 
 def split(submission: Submission, follower: Follower) -> None:

@@ -109,7 +109,7 @@ BZIP2 = zipped([("a", random.Random(1).randbytes(5000))], zipfile.ZIP_BZIP2)
 # Exactly two blocks of zeros must follow.
 TAR = tar([("a", b"x" * 512)])[:1024]
 NAMED_WRONGLY = "does not begin as its name says: it is damaged, or named wrongly"
-PACKED_TWICE = r"a is compressed: of \.gz, \.zip, \.tar and \.tar\.gz one layer is unpacked"
+PACKED_TWICE = r"a is compressed: one layer of \.gz, \.zip, \.tar or \.tar\.gz is unpacked"
 
 
 @pytest.mark.parametrize(

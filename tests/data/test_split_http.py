@@ -239,7 +239,7 @@ LINK_LOCAL = {
 
 @pytest.mark.parametrize("target", LINK_LOCAL)
 def test_where_ec2_and_eks_hand_out_credentials_is_no_source_and_no_redirect_is_followed(server: Server, target: str) -> None:
-    sentence = f"DATA_SOURCE is .*, which leads to {LINK_LOCAL[target]}, which is the pod's own or its node's: that is no source"
+    sentence = f"DATA_SOURCE is .*, which leads to {LINK_LOCAL[target]}, which is the pod's own or its node's: not a source"
     server.always = redirect(target)
     refused(server, sentence, 2)
     with pytest.raises(Failure, match=sentence):

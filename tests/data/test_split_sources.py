@@ -115,7 +115,7 @@ def test_two_members_that_no_folder_can_hold_both(job: Job, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["missing.txt", "*.nothing"])
 def test_nothing_there(job: Job, tmp_path: Path, name: str) -> None:
-    job.refused("is no file, no folder, and no pattern that matches one in this container", 2, tmp_path / name)
+    job.refused("is not a file, a folder, or a pattern that matches one in this container", 2, tmp_path / name)
 
 
 def test_whole_files_are_shuffled_and_held_out(job: Job, tmp_path: Path) -> None:

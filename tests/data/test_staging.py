@@ -178,7 +178,7 @@ def test_a_local_disk_that_is_too_small(
     monkeypatch.setattr(local_disk, "SAMPLE", 1 << 16)
     place, said = staged(job, LocalDisk(small, "auto", passes=10))
     assert place == job.folder.shard(1)
-    assert said.endswith(" is read where it lies: its 466669 bytes are more than half of the 65536 of local disk")
+    assert said.endswith(" is read in place: its 466669 bytes are more than half of the 65536 of local disk")
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_a_shard_that_is_not_worth_a_copy_is_read_where_it_is(
     (tmp_path / "local" / "1" / "data").mkdir(parents=True)
     place, said = staged(split_job, LocalDisk(tmp_path / "local", "auto", 10, room))
     assert place == split_job.folder.shard(1)
-    assert re.search(f"is read where it lies: {why}$", said)
+    assert re.search(f"is read in place: {why}$", said)
     assert [path.name for path in (tmp_path / "local").rglob("*")] == ["1"], "a trainer reads a copy wherever one is"
 
 

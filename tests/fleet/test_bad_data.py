@@ -54,5 +54,5 @@ def test_a_pass_whose_bytes_are_as_saved_and_that_no_process_can_load_is_passed_
     log = job.run(RUN_ID="again")
     attempts = json.loads((job.folder.run_state / "attempts.json").read_text())["attempts"]
     assert [attempt["resume"].get("pass") for attempt in attempts] == [None, "1", "1", "0"]
-    assert "describes no pass (optimizer is 'none'" in log and "pass-00001 is passed over: two attempts" in log
+    assert "describes no pass (optimizer is 'none'" in log and "pass-00001 is skipped: two attempts" in log
     assert "Traceback" not in log

@@ -51,10 +51,10 @@ def test_a_pserver_that_hangs_is_named_fails_the_probe_of_its_own_pod_alone_and_
     job.wait_until_held()
     os.kill(job.child(1, "pserver"), signal.SIGSTOP)
     job.release()
-    named = "waits for pserver 1, which has answered nothing"
+    named = "waits for pserver 1, which has not answered"
     job.wait_until(lambda: any(named in job.probe(pod, stall="1").stdout for pod in (0, 2)))
-    job.wait_until(lambda: "this pod's pserver has answered nothing for" in job.probe(1, stall="1").stderr)
-    assert "attempt 1 ends: pserver 1 of job-1.job answered nothing for" in job.end_with()
+    job.wait_until(lambda: "this pod's pserver has not answered for" in job.probe(1, stall="1").stderr)
+    assert "attempt 1 ends: pserver 1 of job-1.job did not answer for" in job.end_with()
     trained = "".join(job.folder.train_log(trainer).read_text(errors="replace") for trainer in range(3))
     # A pull that fails because the end of the attempt kills its pserver does not count as given up.
     assert "Reached timeout" not in trained

@@ -80,7 +80,7 @@ def test_a_damaged_pass_is_passed_over_for_the_one_before_with_a_sentence(folder
     found, said = begin(folder)
     assert found.resume == {"pass": "1", "folder": "attempts/run-1/pass-00001"}
     assert found.passed_over == ("attempts/run-1/pass-00002",)
-    assert "pass-00003/done is no record of this version, or was changed" in said[0]
+    assert "pass-00003/done is not a record of this version, or was changed" in said[0]
     assert "pass-00002 cannot be loaded: path.txt was changed" in said[1]
 
 

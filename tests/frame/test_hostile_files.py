@@ -32,12 +32,12 @@ YAML: dict[str, tuple[str | bytes, str]] = {
     "a very long key": ("? " + "k" * 5000 + "\n: 1", "a key has 5000 characters"),
     "aliases of a billion": (LAUGHS, "it stands for more than 100,000 values"),
     "merges of a billion": (MERGED, "it stands for more than 100,000 values"),
-    "no UTF-8": (b"name: \xff", "is no UTF-8 text: byte 6"),
-    "UTF-16": ("name: x".encode("utf-16"), "is no UTF-8 text: byte 0"),
+    "no UTF-8": (b"name: \xff", "is not UTF-8 text: byte 6"),
+    "UTF-16": ("name: x".encode("utf-16"), "is not UTF-8 text: byte 0"),
     **yaml.safe_load(Path(__file__).with_name("hostile_files.yaml").read_text()),
     "100 MB": (b"", "has 104,857,600 bytes: at most 1,048,576 are allowed"),
     "a folder": (b"", "cannot be read: Is a directory"),
-    "a FIFO": (b"", "is no file"),
+    "a FIFO": (b"", "is not a file"),
 }
 JSON = {case: YAML[case] for case in ("no UTF-8", "100 MB", "a folder", "a FIFO")}
 JSON |= {"5,000 digits": ("[" + "9" * 5000 + "]", ""), "brackets": ("[" * 100_000, ""), "a number": ("[1]", "")}

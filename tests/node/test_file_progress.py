@@ -55,7 +55,7 @@ def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
     assert second.resume["newest"] == "output/a/model-10"
     third = progress.begin(MINE, History(first=False, without_progress=[second.resume]))
     assert third.resume["newest"] == "output/a/model-9" and third.passed_over == ("output/a/model-10",)
-    assert "output/a/model-10 is passed over: an attempt that resumed from it failed without progress" in job.said
+    assert "output/a/model-10 is skipped: an attempt that resumed from it failed without progress" in job.said
     # Another pod has rank 0 by now: the attempt's own record tells the files' state when the attempt began.
     assert job.progress().made(3, third) == ""
 

@@ -62,7 +62,7 @@ def test_whatever_a_program_reports_never_ends_it_and_each_process_of_a_pod_has_
     environ = {"PYTHONPATH": str(IMAGE), Variable.STEPS.value: str(tmp_path / "steps-1.jsonl"), **launched}
     done = subprocess.run([sys.executable, "-c", ODD], env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    refused = [line.partition(" is no number and is left out: ")[0] for line in done.stdout.splitlines()]
+    refused = [line.partition(" is not a number and is left out: ")[0] for line in done.stdout.splitlines()]
     assert refused == [f"paddle_node.report: {name}" for name in ("error", "names", "loss", "step")]
     first, last = map(json.loads, (tmp_path / "steps-3.jsonl").read_text().splitlines())
     assert (first["step"], first["metrics"]) == (3, {"loss": 0.5}) and "counted" not in first
@@ -72,4 +72,4 @@ def test_whatever_a_program_reports_never_ends_it_and_each_process_of_a_pod_has_
 def test_outside_of_a_pod_and_where_the_volume_takes_nothing_a_report_does_nothing(tmp_path):
     assert reporting("", 10).said == "reported\n"
     (tmp_path / "file").touch()
-    assert reporting(tmp_path / "file" / "steps-0.jsonl", 10).said.endswith("training goes on without\n")
+    assert reporting(tmp_path / "file" / "steps-0.jsonl", 10).said.endswith("training continues without\n")

@@ -91,7 +91,7 @@ def test_a_pass_goes_to_the_bucket_without_ssh(run: Run, bucket: Any, api: JobCo
 
 def test_a_wrong_upload_is_one_sentence(run: Run, folder: Path) -> None:
     assert run("upload", "nothing") == Done(2, "", "nothing does not exist: give a file or a folder\n")
-    sentence = "gs://x/y/job.yaml is no place in S3: s3://bucket/key is allowed\n"
+    sentence = "gs://x/y/job.yaml is not an S3 address: s3://bucket/key is allowed\n"
     assert run("upload", "job.yaml", "--to", "gs://x/y") == Done(2, "", sentence)
 
 
@@ -108,7 +108,7 @@ def test_submit_uploads_the_local_file_first_and_once(run: Run, bucket: Any, api
     assert bucket.get_object(Bucket=BUCKET, Key=key)["Body"].read() == b"a\tb\n"
     done = run("upload", "local.tsv")
     assert (done.code, done.out) == (0, f"s3://{BUCKET}/sources/words/local.tsv\n")
-    assert "local.tsv lies already at s3://" in done.err
+    assert "local.tsv is already at s3://" in done.err
     (folder / "local.tsv").write_text("a\tc\n")
     assert "is uploaded to" in run("upload", "local.tsv").err
 

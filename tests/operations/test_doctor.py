@@ -82,7 +82,7 @@ def test_without_an_account_nothing_is_well(run: Run, monkeypatch: pytest.Monkey
         monkeypatch.delenv(name, raising=False)
     words = "no AWS credentials were found: log in"
     done = run("doctor", str(CONFIG), *destroy)
-    assert done.code == 3 and "the account cannot be asked" in done.err
+    assert done.code == 3 and "the account cannot be queried" in done.err
     assert done.out.splitlines()[1].split(maxsplit=2)[:2] == ["credentials", "problem"] and words in done.out
     # Several checks that say the same share one line.
     (same,) = [line for line in done.out.splitlines() if "not checked: " + words in line]

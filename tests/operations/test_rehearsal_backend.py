@@ -61,6 +61,6 @@ def test_a_record_that_is_none_is_a_sentence_and_leads_nowhere(run: Run, rehears
     refused("secret cannot be used: outside of the job's folder")
     for record in ("", '{"view": 1}'):
         file.write_text(record)
-        refused("is no rehearsal's record")
+        refused("is not a rehearsal's record")
     file.unlink()
     refused("there is no .rehearsal/job.json")

@@ -66,6 +66,6 @@ def test_a_pool_that_is_no_longer_wanted_is_named_and_all_go_before_a_destroy(
     (folder / "cluster.yaml").write_text(Path(AUTO).read_text().replace("jobs: {queue: trainers}", ""))
     assert run("setup").code == 0 and len(api.all("nodepools")) == 2
     (folder / "cluster.yaml").write_text("retain: false\ncompute: auto")
-    assert "node pool trainers is in cluster.yaml no more: `kubectl delete nodepool,nodeclass trainers` ends" in run("setup").err
+    assert "node pool trainers is no longer in cluster.yaml: `kubectl delete nodepool,nodeclass trainers`" in run("setup").err
     done = run("setup", "--remove")
     assert done.code == 0 and not [*api.all("nodepools"), *api.all("nodeclasses")], done.err

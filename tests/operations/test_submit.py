@@ -287,7 +287,7 @@ def test_the_program_goes_up_once_and_before_either_job(
 
     edit(folder, "passes: 3\nprogram: {from: folder, path: mine}\n")
     again = run("submit", "--wait")
-    assert again.code == 0 and "mine lies already on the volume: words/programs/" in again.err
+    assert again.code == 0 and "mine is already on the volume: words/programs/" in again.err
     # This is for manifests that a person reads and applies by hand; it also repairs what a stranger changed.
     archive.write_bytes(archive.read_bytes().replace(b"mine", b"evil"))
     assert run("upload", "--program").code == 0

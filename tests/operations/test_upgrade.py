@@ -84,7 +84,7 @@ def test_the_default_of_each_add_on_and_version_is_read(run: Run, aws_api: AwsAp
     # A broken lock gives one sentence.
     for broken in ("", "[]", "{}", '{"versions": []}', '{"versions": {"1.35": 7}}'):
         out.write_text(broken)
-        with pytest.raises(SettingError, match="is no lock of add-ons: `paddle-aws lock add-ons` writes one"):
+        with pytest.raises(SettingError, match="is not a lock of add-ons: `paddle-aws lock add-ons` writes one"):
             locked_versions(out.parent, "1.35")
 
 

@@ -36,7 +36,7 @@ def test_a_machine_or_a_clone_that_cannot_rehearse(tmp_path, monkeypatch, capsys
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match=r"file is no folder that can be written \(File exists\)"), State(tmp_path / "file"):
+    with pytest.raises(BadInput, match=r"file is not a writable folder \(File exists\)"), State(tmp_path / "file"):
         pass
 
 

@@ -43,7 +43,7 @@ def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str
         if found[0][:1] != "{" or glob or name not in values:
             allowed = [f"{{{each}}}" for each in PLACEHOLDERS]
             allowed += [f"{{{each}:<glob>}}" for each in NEWEST] if newest is not None else []
-            raise ValueError(f"{found[0]}, which is no placeholder: {', '.join(allowed)} are, and {{{{ and }}}} stand for braces")
+            raise ValueError(f"{found[0]}, not a placeholder: {', '.join(allowed)} are, and {{{{ and }}}} stand for braces")
         return values[name]
 
     return _BRACES.sub(one, text)
@@ -87,7 +87,7 @@ def read(words: Sequence[str], servers: bool = False) -> Line:
         # Every flag of the launcher takes a value.
         flags[flag] = value if equals or not rest else rest.pop(0)
     if not rest:
-        raise ValueError(f"{' '.join(words)}: a program is missing behind Paddle's launcher")
+        raise ValueError(f"{' '.join(words)}: a program is missing after Paddle's launcher")
     if any(flag in flags for flag in OTHER_CONTROLLERS if not (servers and flag in SERVER_FLAGS)):
         return Line(tuple(words), flags, True)
     return Line((*interpreter, "-u", *rest) if rest[0].endswith(".py") else tuple(rest), flags, False)

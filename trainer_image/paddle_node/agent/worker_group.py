@@ -186,7 +186,7 @@ class WorkerGroup:
             silent = not all(await asyncio.gather(*(_answers(self._node.pod_ip, *each) for each in asked)))
             if silent is not self.silent:
                 self.silent = silent
-                self._say(f"pserver {self._node.trainer_id} {'answers nothing' if silent else 'answers again'}")
+                self._say(f"pserver {self._node.trainer_id} {'does not answer' if silent else 'answers again'}")
                 self._tell()
 
     async def _ended(self, worker: Worker) -> None:

@@ -55,7 +55,7 @@ def second(lane: Callable[[], Dealt] | None) -> Iterator[Future[Dealt]]:
             for child in multiprocessing.active_children():
                 child.kill()
             if isinstance(error, BrokenProcessPool):
-                raise Failure(1, "a process of the data job died, perhaps for want of memory: run again") from None
+                raise Failure(1, "a process of the data job died, perhaps because memory ran out: run again") from None
             raise
 
 

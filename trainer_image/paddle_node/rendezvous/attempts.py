@@ -35,7 +35,7 @@ KEPT = 200
 LARGEST = 4 << 20
 """Bytes of a rank's metrics file from which it is not read; a rank rarely writes a tenth of that."""
 UNLOADABLE = 2
-"""After this many attempts that fail before their first step, what they resumed from is passed over."""
+"""After this many attempts that fail before their first step, what they resumed from is skipped."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
     rank, since = min(members.silent.items(), key=lambda each: each[1], default=(0, now))
     allowed = min(SILENT_SERVER, node.stall)
     if now - since > allowed:
-        sentence = f"answered nothing for {now - since:.0f} s ({allowed:g} are allowed)"
+        sentence = f"did not answer for {now - since:.0f} s ({allowed:g} are allowed)"
         return Loss(f"pserver {rank} of {members[rank]} {sentence}", CLUSTER)
     if starting and now - stepped > node.peer_deadline:
         # Pservers may wait for what the trainers still count: a trainer that reports progress extends the deadline.

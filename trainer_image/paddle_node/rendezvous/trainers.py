@@ -133,12 +133,12 @@ class Trainers:
         idle = now - session.moved
         if rank in silent:
             held = now - silent[rank]
-            return f"{where}; this pod's pserver has answered nothing for {held:.0f} s", held
+            return f"{where}; this pod's pserver has not answered for {held:.0f} s", held
         if others := [each for each in waiting.get(session.waits_in or "", ()) if each != rank]:
             return f"{where}; waits for trainer {numbers(others)} in {session.waits_in} since {idle:.0f} s", 0.0
         if silent:
             server, since = min(silent.items(), key=lambda each: each[1])
-            return f"{where}; waits for pserver {server}, which has answered nothing for {now - since:.0f} s", 0.0
+            return f"{where}; waits for pserver {server}, which has not answered for {now - since:.0f} s", 0.0
         return f"{where}, {idle:.0f} s ago; it waits for nobody", idle
 
 

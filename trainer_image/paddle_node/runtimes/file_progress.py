@@ -55,7 +55,7 @@ class FileProgress:
             if changed <= same and self._node.resume_from == "same":
                 older += 1
             elif name in tried:
-                self._say(f"{name} is passed over: an attempt that resumed from it failed without progress")
+                self._say(f"{name} is skipped: an attempt that resumed from it failed without progress")
                 passed_over.append(name)
             else:
                 newest = name

@@ -119,7 +119,7 @@ def _wanted(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
             why = f"a copy would save nothing ({measured})"
     except OSError as error:
         why = f"trying both disks failed, {error.strerror}"
-    report(f"{path} is read where it lies: {why}")
+    report(f"{path} is read in place: {why}")
     return False
 
 
@@ -137,7 +137,7 @@ def _copied(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
         if not full and error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
             raise  # The volume failed, not the local disk.
         if full and local.when == local_disk.AUTO:
-            report(f"{path} is read where it lies: the local disk is full")
+            report(f"{path} is read in place: the local disk is full")
             return False
         sentence = f"the shard cannot be copied to {local.folder}: {error.strerror}; {_MORE if full else ''}{_NEVER}"
         raise Failure(ExitCode.VOLUME_FULL if full else 1, sentence) from None

@@ -185,7 +185,7 @@ class Training:
         sealed = not (self._first and self._unsaved) or self._checkpoint(number, positions, needed=stop)
         self._saved_behind(number, position.read, self._wait_until_sealed(sealed))
         if stop:
-            print(f"told to stop: pass {number} is kept behind {position.read} records of this shard", flush=True)
+            print(f"told to stop: pass {number} is kept after {position.read} records of this shard", flush=True)
             leave(ExitCode.TERMINATED)
         return ()
 

@@ -88,7 +88,7 @@ def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], No
         try:
             found = _read(directory)
         except DamagedPass as damaged:
-            report(f"{damaged.sentence}: it is passed over")
+            report(f"{damaged.sentence}: it is skipped")
         else:
             if found:
                 yield Saved(directory, found)
@@ -230,7 +230,7 @@ def _read(directory: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (IsADirectoryError, ValueError):
-        raise DamagedPass(f"{directory / DONE} is no record of this version, or was changed after it was written") from None
+        raise DamagedPass(f"{directory / DONE} is not a record of this version, or was changed after it was written") from None
 
 
 def parsed(text: bytes) -> dict[str, Any]:

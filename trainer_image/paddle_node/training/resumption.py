@@ -52,7 +52,7 @@ class RecordedPasses:
         if chosen is not None and chosen.identity != identity and begin >= self._node.passes:
             raise SettingError(
                 f"{chosen.name} is of other data or another program, and with {Variable.PASSES}={self._node.passes} no pass is "
-                f"left to train behind it: ask for at least {begin + 1}, or set {Variable.RESUME_FROM}=same"
+                f"left to train after it: ask for at least {begin + 1}, or set {Variable.RESUME_FROM}=same"
             )
         behind = chosen.name if chosen else ""
         order = passes.order(identity.data, self._node.seed, self._node.trainers)
@@ -95,12 +95,12 @@ class RecordedPasses:
     def _newest_good(self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]) -> Saved | None:
         for one in saved:
             if one.name in unloadable:
-                self._say(f"{one.name} is passed over: two attempts that began with it ended before their first step")
+                self._say(f"{one.name} is skipped: two attempts that began with it ended before their first step")
             else:
                 try:
                     passes.verify(one.folder)
                 except passes.DamagedPass as damaged:
-                    self._say(f"{damaged.sentence}: it is passed over")
+                    self._say(f"{damaged.sentence}: it is skipped")
                 else:
                     return one
             passed_over.append(one.name)
@@ -112,7 +112,7 @@ class RecordedPasses:
         found = [f"{len(own)} of this data and program"] if own else []
         found += [f"{len(others)} of other data or another program"] if others else []
         if chosen is not None:
-            self._say(f"passes found: {', '.join(found)}; training resumes behind {chosen.name}")
+            self._say(f"passes found: {', '.join(found)}; training resumes after {chosen.name}")
         elif own:
             self._say(f"passes found: {', '.join(found)}; none of this data and program can be loaded")
         elif others:
@@ -167,9 +167,9 @@ def _complete(folder: Path) -> bool:
 
 
 def _resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
-    said = f"behind pass {resume['pass']}" if "pass" in resume else "from the beginning"
+    said = f"after pass {resume['pass']}" if "pass" in resume else "from the beginning"
     if "interrupted" in resume:
-        said = f"inside pass {int(resume.get('pass', -1)) + 1}, behind its checkpoint {resume['interrupted']}"
+        said = f"inside pass {int(resume.get('pass', -1)) + 1}, after its checkpoint {resume['interrupted']}"
     return Resumption(resume, said, tuple(passed_over))
 
 

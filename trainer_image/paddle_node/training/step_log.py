@@ -81,7 +81,7 @@ class StepLog:
                 self._lines = len(kept)
         except OSError as error:
             if not self._refused:
-                print(f"{self._file} takes no metrics: {error.strerror or error}; training goes on without", flush=True)
+                print(f"{self._file} takes no metrics: {error.strerror or error}; training continues without", flush=True)
             self._refused, self._written = True, moment + AGAIN
 
 
@@ -159,7 +159,7 @@ def _number(name: str, value: Any, kind: type[int | float]) -> Any:
         return kind(value)
     except Exception as error:  # From any library.
         if name not in _refused:
-            print(f"paddle_node.report: {name} is no number and is left out: {type(value).__name__}, {error}", flush=True)
+            print(f"paddle_node.report: {name} is not a number and is left out: {type(value).__name__}, {error}", flush=True)
         _refused.add(name)
         return None
 

@@ -95,7 +95,7 @@ class TriedJob(Job):
         for number in range(-(-STEPS // len(batches))):
             losses = [backend.step(some) for some in batches]
             if not all(map(math.isfinite, losses)):
-                raise SettingError(f"the loss is no number in pass {number} over these records: lower the learning rate")
+                raise SettingError(f"the loss is not a number in pass {number} over these records: lower the learning rate")
             passes.append(sum(losses) / len(losses))
         falls = "" if passes[-1] < passes[0] else "; it does not fall: lower the learning rate, or look at the inputs"
         print(f"loss {passes[0]:.4f} -> {passes[-1]:.4f} in {len(passes)} passes over these records{falls}")

@@ -158,7 +158,7 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
             own = (address.is_loopback or address.is_unspecified) and netloc != self._source
             if own or address.is_link_local or address in METADATA:
                 leads = f"leads to {address}, which is the pod's own or its node's"
-                raise SettingError(f"{Variable.DATA_SOURCE} is {self._uri}, which {leads}: that is no source")
+                raise SettingError(f"{Variable.DATA_SOURCE} is {self._uri}, which {leads}: not a source")
         return places
 
 

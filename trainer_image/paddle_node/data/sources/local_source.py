@@ -33,7 +33,7 @@ class LocalSource(Source):
                 raise
             raise SettingError(f"{Variable.DATA_SOURCE} holds {error.filename}, {error.strerror}") from None
         if not found:
-            what = "is an empty folder" if self._path.is_dir() else "is no file, no folder, and no pattern that matches one"
+            what = "is an empty folder" if self._path.is_dir() else "is not a file, a folder, or a pattern that matches one"
             raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, which {what} in this container")
         return sorted(map(self._object, found), key=lambda thing: thing.name)
 
@@ -54,14 +54,14 @@ class LocalSource(Source):
         try:
             paths = [path for path in self._root.glob(self.uri.lstrip("/")) if path.is_file() and not path.name.startswith(".")]
         except ValueError as error:
-            raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, which is no pattern: {error}") from None
+            raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, which is not a pattern: {error}") from None
         if paths:
             self._base = Path(os.path.commonpath([path.parent for path in paths]))
         return paths
 
     def _object(self, path: Path) -> Object:
         if not path.is_file():
-            what = "a link that leads nowhere" if path.is_symlink() else "which is no file (any more)"
+            what = "a link that leads nowhere" if path.is_symlink() else "which is not a file (any more)"
             raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, {what}")
         if not os.access(path, os.R_OK):
             raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not read {path}")

@@ -103,7 +103,7 @@ class S3Source(Source):
         if (code := _code(error)) == "NoSuchBucket":
             raise SettingError(f"{setting}: there is no bucket {self._bucket}") from None
         if isinstance(error, botocore.exceptions.ParamValidationError):
-            raise SettingError(f"{setting}: {self._bucket!r} is no bucket's name") from None
+            raise SettingError(f"{setting}: {self._bucket!r} is not a bucket name") from None
         if isinstance(error, botocore.exceptions.NoRegionError):
             raise SettingError("AWS_REGION is missing: boto3 cannot tell where the bucket lies") from None
         if code in REFUSALS:

@@ -102,7 +102,7 @@ def _begins_tar(head: bytes) -> bool:
 
 def _refuse_packed(stream: BinaryIO, name: str) -> None:
     if _PACKED.match(cast(io.BufferedReader, stream).peek()):
-        raise BadData(f"{name} is compressed: of .gz, .zip, .tar and .tar.gz one layer is unpacked, of others none")
+        raise BadData(f"{name} is compressed: one layer of .gz, .zip, .tar or .tar.gz is unpacked, no other")
 
 
 class _Content(io.RawIOBase):
@@ -206,7 +206,7 @@ def _tar(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
                 if not hidden(member):
                     _refuse(name, member, "a link: pack it with tar --dereference --hard-dereference")
             elif not header.isreg() or header.issparse():
-                _refuse(name, member, f"a device, a sparse file or another one that is no plain file (type {header.type!r})")
+                _refuse(name, member, f"a device, a sparse file or another special file (type {header.type!r})")
             elif not hidden(member):
                 yield member, archive.extractfile(header)
 
