@@ -34,7 +34,7 @@ rehearse: machine environments examples/quick_start/sample.tsv examples/launch/s
 	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
 test: machine environments $(CHECKOV)/.ready lint quick  ## everything: lint, the quick tests, then the slow ones side by side
-	@$(PYTEST) -m "slow or container" -n 3 --dist worksteal
+	@$(PYTEST) -m "slow or container" -n 2 --dist worksteal
 
 quick: environments  ## the tests of an edit round: under 15 seconds
 	@$(PYTEST) -q -m "not slow and not container" -n 2 --dist worksteal
