@@ -124,10 +124,7 @@ class AccountChecks:
         for name in self.spec.network.zones:
             zone = known.get(name)
             if zone is None:
-                yield (
-                    "problem",
-                    f"{name} is not among the zones of {self.spec.region} for this account: {', '.join(sorted(known))}",
-                )
+                yield "problem", f"{name} is not one of this account's zones in {self.spec.region}: {', '.join(sorted(known))}"
             elif zone["State"] != "available":
                 yield "problem", f"{name} is {zone['State']}: take another zone"
             elif zone.get("ZoneId") in NO_EKS_ZONES and not self.spec.cluster.self_managed:
