@@ -84,6 +84,7 @@ def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | N
     manifest = replace(manifest, job=job or manifest.job)
     if data_manifest.whole(folder.data_manifest) != manifest:
         durable.write(folder.data_manifest, manifest.as_json())
+    durable.look(folder.splits)  # Another node may have renamed the split, which this one remembers.
     if not (folder.splits / manifest.split / MANIFEST).exists():
         return None
     # Another data job may be doing the same: the last one sets the links according to the manifest that stays.
