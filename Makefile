@@ -2,8 +2,9 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
-# Environments that must not mix: the project's own, the trainer image's (what a pod runs), the AWS emulator's
-# (it pins botocore exactly), and that of checkov, which reviews the templates in `make test` (it pins boto3).
+# Environments that must not mix: the project's own, the trainer image's (what a pod runs), the AWS
+# emulator's (it pins botocore exactly), and that of checkov, which reviews the templates in `make
+# test` (it pins boto3).
 VENV     := .venv
 IMAGE    := .venv-image
 EMULATOR := .venv-emulator
@@ -12,11 +13,13 @@ BIN      := $(VENV)/bin
 # Byte code is kept: an edit round compiles what was edited, and no more.
 RUN      := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE=
 
-# The first interpreter of $(2) that really is 3.11 or newer, below 3.$(1) (a pyenv shim may exist and yet not run).
+# The first interpreter of $(2) that really is 3.11 or newer, below 3.$(1) (a pyenv shim may exist
+# and yet not run).
 FITS  = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, $(1)))
 first = $(shell for p in $(2); do $$p -c '$(FITS)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 PYTHON ?= $(call first,15,python3 python3.13 python3.12 python3.11 python3.14)
-# Paddle 2.6.2 has wheels for 3.11 and 3.12 alone; the emulator and checkov are locked for them as well.
+# Paddle 2.6.2 has wheels for 3.11 and 3.12 alone; the emulator and checkov are locked for them as
+# well.
 PADDLE_PYTHON ?= $(call first,13,$(PYTHON) python3.12 python3.11 $$(uv python find 3.12 2>/dev/null))
 INSTALL = -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
 
@@ -57,7 +60,8 @@ lint: setup  ## ruff and mypy
 manifests: setup  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
 
-# For a job file only where one is named: the image of all others is the one without a job's requirements.
+# For a job file only where one is named: the image of all others is the one without a job's
+# requirements.
 FOR_JOB = $(if $(filter command environment,$(firstword $(origin JOB))),--job $(JOB))
 image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS=, TAG= and JOB= as in docs/data.md)
 	@$(RUN) $(BIN)/python -m operations.images.image build $(FOR_JOB) $(if $(BASE),--base $(BASE)) $(if $(REQUIREMENTS),--requirements $(REQUIREMENTS)) $(if $(TAG),--tag $(TAG))

@@ -22,7 +22,8 @@ if __name__ == "__main__":
         sys.exit(2)
     print(removal_summary(spec), file=sys.stderr)
     print(
-        f"{spec.name}: deployed through its own bootstrap (qualifier {spec.qualifier}), by `paddle-aws bootstrap`",
+        f"{spec.name}: deployed through its own bootstrap (qualifier {spec.qualifier}), by "
+        "`paddle-aws bootstrap`",
         file=sys.stderr,
     )
     app.synth()

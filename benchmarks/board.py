@@ -1,10 +1,12 @@
-"""How long the board of 1,000 ranks and 1,000,000 steps takes to open, and what telling of steps costs a training.
+"""How long the board of 1,000 ranks and 1,000,000 steps takes to open, and what telling of steps
+costs a training.
 
     python benchmarks/board.py [--ranks N]
 
-Each rank's file is as full as it gets. A browser (Chromium) opens the page once the folder lies there, and an empty page for
-comparison; seconds of the whole browser process, the fastest of three. Steps: microseconds of processor time that one takes to be
-told, beside those of a step of the quick start (32 records).
+Each rank's file is as full as it gets. A browser (Chromium) opens the page once the folder lies
+there, and an empty page for comparison; seconds of the whole browser process, the fastest of three.
+Steps: microseconds of processor time that one takes to be told, beside those of a step of the quick
+start (32 records).
 """
 
 import argparse
@@ -28,7 +30,14 @@ from operations.cluster.volume_server import Folder  # noqa: E402
 from operations.commands.board import Page  # noqa: E402
 
 # The page looks for news every five seconds of its own time: in this time budget, once.
-BROWSER = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom")
+BROWSER = (
+    "chromium",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--virtual-time-budget=4000",
+    "--dump-dom",
+)
 STEPS = 1_000_000
 
 
@@ -48,8 +57,22 @@ def laid_out(folder: JobFolder, ranks: int) -> None:
     for rank in range(ranks):
         lines = []
         for step in range(0, STEPS, STEPS // MOST):
-            spent = {"data": 0.1 * step, "training": step, "saving": 0.0, "slowest": 0.0, "kept_data": 0.0, "kept_training": 0.0}
-            facts = {"attempt": 1, "step": step, "time": 1e9 + step, "pass": 0, "records": 64 * step, "spent": spent}
+            spent = {
+                "data": 0.1 * step,
+                "training": step,
+                "saving": 0.0,
+                "slowest": 0.0,
+                "kept_data": 0.0,
+                "kept_training": 0.0,
+            }
+            facts = {
+                "attempt": 1,
+                "step": step,
+                "time": 1e9 + step,
+                "pass": 0,
+                "records": 64 * step,
+                "spent": spent,
+            }
             lines.append(json.dumps({**facts, "metrics": {"loss": 1 / (1 + step) + rank / 1e4}}))
         folder.node(rank).mkdir(parents=True)
         folder.steps(rank, rank).write_text("\n".join(lines) + "\n")
@@ -63,7 +86,9 @@ def opened(address: str) -> tuple[float, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ranks", type=int, default=1000)
     ranks = parser.parse_args().ranks
     with tempfile.TemporaryDirectory() as name:
@@ -81,8 +106,14 @@ def main() -> None:
             blank = min(opened("about:blank")[0] for _ in range(3))
             began = time.monotonic()
             size = len(page.answer("127.0.0.1", f"/{page.secret}/data", {})[2])
-            print(f"{ranks:,} ranks of {STEPS:,} steps: {min(seconds for seconds, _ in runs):.2f} s, an empty page {blank:.2f} s")
-            print(f"of which reading the volume: {time.monotonic() - began:.2f} s; {size / 1e6:.1f} MB to the browser")
+            print(
+                f"{ranks:,} ranks of {STEPS:,} steps: {min(seconds for seconds, _ in runs):.2f} "
+                f"s, an empty page {blank:.2f} s"
+            )
+            print(
+                f"of which reading the volume: {time.monotonic() - began:.2f} s; "
+                f"{size / 1e6:.1f} MB to the browser"
+            )
             server.shutdown()
         log, spent, count = StepLog(Path(name) / "steps.jsonl", 1), Spent(lambda: 0.0), 200_000
         began = time.process_time()
@@ -91,7 +122,10 @@ def main() -> None:
             spent.lap("training")
             log.add({"loss": 0.5}, step, **{"pass": 0, "records": step, "spent": spent.told()})
         told = (time.process_time() - began) / count
-        print(f"a step is told in {1e6 * told:.1f} us of processor time: {told / 0.010:.2%} of one of 10 ms")
+        print(
+            f"a step is told in {1e6 * told:.1f} us of processor time: {told / 0.010:.2%} of one "
+            "of 10 ms"
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""A command under runtime launch against bare `paddle.distributed.launch`: the same program, data and number of processes.
+"""A command under runtime launch against bare `paddle.distributed.launch`: the same program, data
+and number of processes.
 
     python benchmarks/launch.py [--rounds 4] [--epochs 60]
 
-Both train examples/launch in turn, each first as often as second: one pod of two processes, and the launcher with two. Speed is
-epochs a second from the first saved one to the last, by the files' times, so that start-up counts on neither side. Target: 0.98.
+Both train examples/launch in turn, each first as often as second: one pod of two processes, and the
+launcher with two. Speed is epochs a second from the first saved one to the last, by the files'
+times, so that start-up counts on neither side. Target: 0.98.
 """
 
 import argparse
@@ -24,7 +26,9 @@ LINE = ("python", "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "t
 
 def supervised(place: Path, arguments: list[str]) -> float:
     words = [*LINE, *arguments]
-    with TrainingJob(place, "launch", 1, RUNTIME="launch", COMMAND=json.dumps(words), PROCESSES="2") as job:
+    with TrainingJob(
+        place, "launch", 1, RUNTIME="launch", COMMAND=json.dumps(words), PROCESSES="2"
+    ) as job:
         job.split(Path(arguments[1]) / "sample.csv", hold_out=0)
         job.run()
     return speed(job.folder.output)
@@ -32,9 +36,15 @@ def supervised(place: Path, arguments: list[str]) -> float:
 
 def bare(place: Path, arguments: list[str]) -> float:
     place.mkdir()
-    environ = {"PATH": f"{PADDLE.parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "PADDLE_DISTRI_BACKEND": "gloo"}
+    environ = {
+        "PATH": f"{PADDLE.parent}:{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
+        "PADDLE_DISTRI_BACKEND": "gloo",
+    }
     words = [*LINE[:-1], str(PROJECT / "examples/launch/train.py"), *arguments]
-    subprocess.run([str(PADDLE), *words[1:]], cwd=place, env=environ, check=True, capture_output=True)
+    subprocess.run(
+        [str(PADDLE), *words[1:]], cwd=place, env=environ, check=True, capture_output=True
+    )
     return speed(place / "output")
 
 
@@ -44,7 +54,7 @@ def speed(output: Path) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=60)
     options = parser.parse_args()
@@ -52,7 +62,9 @@ def main() -> None:
         place = Path(folder)
         (place / "data").mkdir()
         sample = place / "data/sample.csv"
-        subprocess.run([sys.executable, PROJECT / "examples/launch/make_sample.py", sample], check=True)
+        subprocess.run(
+            [sys.executable, PROJECT / "examples/launch/make_sample.py", sample], check=True
+        )
         arguments = ["--data", str(place / "data"), "--epochs", str(options.epochs)]
         ratios = []
         for number in range(options.rounds):
@@ -64,8 +76,15 @@ def main() -> None:
                     round_place.mkdir()
                 found[name] = sides[name](round_place, arguments)
             ratios.append(found["supervised"] / found["bare"])
-            print({name: round(value, 2) for name, value in found.items()}, f"ratio {ratios[-1]:.3f}", flush=True)
-    print(f"supervised against bare: {statistics.median(ratios):.3f} (median of {options.rounds}), load {os.getloadavg()[0]:.1f}")
+            print(
+                {name: round(value, 2) for name, value in found.items()},
+                f"ratio {ratios[-1]:.3f}",
+                flush=True,
+            )
+    print(
+        f"supervised against bare: {statistics.median(ratios):.3f} (median of {options.rounds}), "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
 
 
 if __name__ == "__main__":

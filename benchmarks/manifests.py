@@ -1,12 +1,16 @@
-"""How long a job's manifests take, and how they grow with the number of trainers, beside cdk8s doing nothing.
+"""How long a job's manifests take, and how they grow with the number of trainers, beside cdk8s
+doing nothing.
 
 `python benchmarks/manifests.py [--rounds N]` measures, each round in a process of its own:
 
-* nothing: cdk8s starts (Node and all) and synthesizes an app without a chart: the floor that any cdk8s user pays;
-* 1, 100, 10,000 trainers: the same process makes and writes job.yaml's manifests with that many trainers.
+* nothing: cdk8s starts (Node and all) and synthesizes an app without a chart: the floor that any
+  cdk8s user pays;
+* 1, 100, 10,000 trainers: the same process makes and writes job.yaml's manifests with that many
+  trainers.
 
-Shown are medians of wall-clock seconds, documents and bytes. Documents are the same for every number of trainers, and
-bytes differ by the digits of the numbers alone: the program ends with 1 when they do not.
+Shown are medians of wall-clock seconds, documents and bytes. Documents are the same for every
+number of trainers, and bytes differ by the digits of the numbers alone: the program ends with 1
+when they do not.
 """
 
 from __future__ import annotations
@@ -44,7 +48,12 @@ def manifests(trainers: int, folder: Path) -> dict[str, Any]:
     from settings import file as settings_file
 
     settings = {**settings_file.mapping(PROJECT / "job.yaml"), "trainers": trainers}
-    written = documents.write(TrainingJob.parse(settings, PROJECT), ClusterOutputs.placeholder(), image.PLACEHOLDER, folder)
+    written = documents.write(
+        TrainingJob.parse(settings, PROJECT),
+        ClusterOutputs.placeholder(),
+        image.PLACEHOLDER,
+        folder,
+    )
     text = "".join(path.read_text() for path in written)
     return {"documents": text.count("---\n"), "bytes": len(text.encode()), "text": text}
 
@@ -52,12 +61,20 @@ def manifests(trainers: int, folder: Path) -> dict[str, Any]:
 def measure(case: str) -> dict[str, Any]:
     """Measures one round of one case in a fresh interpreter."""
     began = time.perf_counter()
-    done = subprocess.run([sys.executable, __file__, "--case", case], check=True, capture_output=True, text=True, cwd=PROJECT)
+    done = subprocess.run(
+        [sys.executable, __file__, "--case", case],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=PROJECT,
+    )
     return {"seconds": time.perf_counter() - began, **json.loads(done.stdout)}
 
 
 def shape(text: str) -> str:
-    """The manifests without numbers that depend on the number of trainers, and without the hashes of what contains these."""
+    """The manifests without numbers that depend on the number of trainers, and without the hashes
+    of what contains these.
+    """
     text = re.sub(r"-[0-9a-f]{8}\b", "-hash", text)
     text = re.sub(r'value: "?[0-9a-f]{8}"?$', "value: hash", text, flags=re.MULTILINE)
     for size in SIZES:
@@ -67,13 +84,19 @@ def shape(text: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--case", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case is not None:
         with tempfile.TemporaryDirectory() as folder:
-            found = nothing(Path(folder)) if arguments.case == "0" else manifests(int(arguments.case), Path(folder))
+            found = (
+                nothing(Path(folder))
+                if arguments.case == "0"
+                else manifests(int(arguments.case), Path(folder))
+            )
         print(json.dumps(found))
         return 0
     results: dict[int, list[dict[str, Any]]] = {case: [] for case in (0, *SIZES)}
@@ -85,7 +108,10 @@ def main() -> int:
     print(f"{'trainers':>10} {'seconds':>8} {'x cdk8s':>8} {'documents':>10} {'bytes':>8}")
     for case, runs in results.items():
         seconds = statistics.median(run["seconds"] for run in runs)
-        print(f"{case or 'nothing':>10} {seconds:8.2f} {seconds / floor:8.2f} {runs[0]['documents']:10d} {runs[0]['bytes']:8d}")
+        print(
+            f"{case or 'nothing':>10} {seconds:8.2f} {seconds / floor:8.2f} "
+            f"{runs[0]['documents']:10d} {runs[0]['bytes']:8d}"
+        )
     shapes = {shape(results[size][0]["text"]) for size in SIZES}
     if len(shapes) != 1:
         print("the manifests' shape depends on the number of trainers", file=sys.stderr)

@@ -2,12 +2,14 @@
 
     python benchmarks/scale.py [--pods 100 1000 10000] [--write docs/scale.md]
 
-Objects: the manifests of a job on EFS, a Pod a trainer, an EndpointSlice for each 100. Start: from the last pod's hello until all
-are told to start. End: from the loss of 1 % at once until all others know. Pod 0: peak memory, open files, MB over its N TCP
-connections. API requests of pods until they know each other: by index, by pod-list (scaled from a sample), by the tutorials'
-scripts (computed). DNS: look-ups of pod 0's name; each is two queries, A and AAAA, in the first search domain (resolv.conf(5),
-`ndots:5`). EFS: system calls on the volume by strace while a pod checks its shard of N, and pod 0 finds and checks the newest
-of 30 passes of N files. All on loopback and a local disk.
+Objects: the manifests of a job on EFS, a Pod a trainer, an EndpointSlice for each 100. Start: from
+the last pod's hello until all are told to start. End: from the loss of 1 % at once until all others
+know. Pod 0: peak memory, open files, MB over its N TCP connections. API requests of pods until they
+know each other: by index, by pod-list (scaled from a sample), by the tutorials' scripts (computed).
+DNS: look-ups of pod 0's name; each is two queries, A and AAAA, in the first search domain
+(resolv.conf(5), `ndots:5`). EFS: system calls on the volume by strace while a pod checks its shard
+of N, and pod 0 finds and checks the newest of 30 passes of N files. All on loopback and a local
+disk.
 """
 
 from __future__ import annotations
@@ -46,11 +48,13 @@ SAMPLE = 10
 POLL = 20.0
 """Seconds that the tutorials' script sleeps between two lists."""
 SCALE_UP = 60.0
-"""Seconds that a node group takes to scale up: the polling pods are assumed to start evenly over them."""
+"""Seconds that a node group takes to scale up: the polling pods are assumed to start evenly over
+them.
+"""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--pods", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
@@ -59,8 +63,16 @@ def main() -> None:
         listed = pod_list(pods)
         polled = polling(pods)["requests"]
         requests = f"0; pod-list {listed['requests']:,}; tutorials {polled:,}"
-        row = {"pods": f"{pods:,}", "objects": f"{objects(pods):,}", **index(pods), "API requests": requests}
-        volume = {"EFS: a pod": f"{calls(pods, PREPARE):,}", "EFS: pod 0": f"{calls(pods, NEWEST):,}"}
+        row = {
+            "pods": f"{pods:,}",
+            "objects": f"{objects(pods):,}",
+            **index(pods),
+            "API requests": requests,
+        }
+        volume = {
+            "EFS: a pod": f"{calls(pods, PREPARE):,}",
+            "EFS: pod 0": f"{calls(pods, NEWEST):,}",
+        }
         rows.append(row | {"DNS": f"{pods - 1:,}"} | volume)
         print("  ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
     if options.write:
@@ -71,9 +83,11 @@ BREAKS = """
 ## What breaks first
 
 1. 5,000 nodes are what Kubernetes is tested with ("Considerations for large clusters").
-2. Above 6,500 trainers the list of all peers no longer fits into one variable (Linux: 131,071 bytes); job.yaml refuses more.
+2. Above 6,500 trainers the list of all peers no longer fits into one variable (Linux: 131,071
+   bytes); job.yaml refuses more.
 3. Each pod and node needs an address of the private subnets (`network.cidr`).
-4. EFS takes 25,000 connections and, `elastic`, 250,000 reads a second of metadata in frequent use (EFS user guide, quotas).
+4. EFS takes 25,000 connections and, `elastic`, 250,000 reads a second of metadata in frequent use
+   (EFS user guide, quotas).
 """
 
 
@@ -81,7 +95,13 @@ def page(rows: list[dict]) -> str:
     """Returns the rows as a page; the last paragraph of this file's docstring explains them."""
     title, _, text = __doc__.partition("\n")
     load = f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
-    lines = [f"# {title}", "", f"Written by `python benchmarks/scale.py --write docs/scale.md`; load of the machine: {load}.", ""]
+    lines = [
+        f"# {title}",
+        "",
+        "Written by `python benchmarks/scale.py --write docs/scale.md`; load of the machine: "
+        f"{load}.",
+        "",
+    ]
     lines += [f"| {' | '.join(rows[0])} |", "|" + "---|" * len(rows[0])]
     lines += [f"| {' | '.join(row.values())} |" for row in rows]
     return "\n".join([*lines, "", text.strip().partition("\n\n")[2].strip()]) + "\n" + BREAKS
@@ -96,7 +116,11 @@ def objects(pods: int) -> int:
     from k8s_charts.spec import TrainingJob
 
     job = {"name": "job", "trainers": min(pods, 6_500), "data": {"source": "s3://corpus/words"}}
-    return len(documents(TrainingJob.parse(job), ClusterOutputs.placeholder(), "image")) + pods + -(-pods // 100)
+    return (
+        len(documents(TrainingJob.parse(job), ClusterOutputs.placeholder(), "image"))
+        + pods
+        + -(-pods // 100)
+    )
 
 
 # The volume.
@@ -123,19 +147,38 @@ def calls(pods: int, program: str) -> int:
         root, trace = Path(place, "volume", "job"), Path(place, "trace")
         (root / "program").mkdir(parents=True)
         (root / "program" / "train.py").touch()
-        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(image), "PYTHONDONTWRITEBYTECODE": "1"}
+        environ = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(image),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         if program is PREPARE:
             source = Path(place, "source")
             source.write_text("a record\n" * pods * 2)
             split = {"OUT_DIR": str(root), "SPLIT_COUNT": str(pods), "DATA_SOURCE": str(source)}
-            subprocess.run([sys.executable, image / "split_data.py"], env=environ | split, check=True, capture_output=True)
+            subprocess.run(
+                [sys.executable, image / "split_data.py"],
+                env=environ | split,
+                check=True,
+                capture_output=True,
+            )
         else:
             for number in range(30):
                 folder = JobFolder(root).attempt("run", 1) / f"pass-{number:05d}"
                 folder.mkdir(parents=True)
                 for file in range(pods if number == 29 else 1):
                     (folder / f"{file:05d}").write_text("x")
-                passes.seal(folder, {"pass": number, "run": "run", "attempt": 1, "data": "", "program": "", "trainers": []})
+                passes.seal(
+                    folder,
+                    {
+                        "pass": number,
+                        "run": "run",
+                        "attempt": 1,
+                        "data": "",
+                        "program": "",
+                        "trainers": [],
+                    },
+                )
         node = {
             "JOB_NAME": "job",
             "JOB_PATH": str(root.parent),
@@ -146,7 +189,20 @@ def calls(pods: int, program: str) -> int:
             "PADDLE_NODE_SERVICE": "job",
             "POD_IP": HUB,
         }
-        traced = ["strace", "-f", "-qq", "-e", "trace=%file,getdents64", "-y", "-o", trace, sys.executable, "-c", program, root]
+        traced = [
+            "strace",
+            "-f",
+            "-qq",
+            "-e",
+            "trace=%file,getdents64",
+            "-y",
+            "-o",
+            trace,
+            sys.executable,
+            "-c",
+            program,
+            root,
+        ]
         subprocess.run(traced, env=environ | node, check=True, capture_output=True)
         return sum(str(root) in line for line in trace.read_text().splitlines())
 
@@ -157,12 +213,17 @@ def calls(pods: int, program: str) -> int:
 def index(pods: int) -> dict:
     allow_files(pods + 300)
     ours, theirs = multiprocessing.Pipe()
-    hub = multiprocessing.get_context("spawn").Process(target=serve, args=(pods, theirs), daemon=True)
+    hub = multiprocessing.get_context("spawn").Process(
+        target=serve, args=(pods, theirs), daemon=True
+    )
     hub.start()
     assert ours.recv() == "serving"
     try:
         seconds, end, carried = asyncio.run(members(pods))
-        peak = int(Path(f"/proc/{hub.pid}/status").read_text().partition("VmHWM:")[2].split()[0]) / 1000
+        peak = (
+            int(Path(f"/proc/{hub.pid}/status").read_text().partition("VmHWM:")[2].split()[0])
+            / 1000
+        )
         files = sum(1 for _ in Path(f"/proc/{hub.pid}/fd").iterdir())
     finally:
         ours.send("enough")
@@ -204,7 +265,9 @@ class Member(asyncio.Protocol):
         host = HOSTS[self.number]
         address = f"10.100.{host >> 8}.{host & 255}"
         name = f"job-{self.number}.job"
-        self.hello = messages.Hello(self.number, self.pods, f"{self.number:032x}", "index", name, "", address)
+        self.hello = messages.Hello(
+            self.number, self.pods, f"{self.number:032x}", "index", name, "", address
+        )
 
     def say(self, message: messages.Message) -> None:
         line = messages.encode(message)
@@ -214,7 +277,11 @@ class Member(asyncio.Protocol):
 
     def prove(self, challenge: messages.Challenge) -> None:
         mac = messages.proof(SECRET, "n", challenge.nonce, messages.encode(self.hello))
-        for message in (self.hello, messages.Proof("n", mac), messages.Report(0, True, "", "", False, False, "", False)):
+        for message in (
+            self.hello,
+            messages.Proof("n", mac),
+            messages.Report(0, True, "", "", False, False, "", False),
+        ):
             self.say(message)
         self.members.append(self)
 
@@ -227,7 +294,10 @@ class Member(asyncio.Protocol):
                 self.prove(messages.parse(line, messages.Challenge))
             if line.startswith(b'{"kind":"Start"'):
                 # Only every hundredth member reads it, because one process plays all members.
-                assert self.number % 100 or len(messages.unpack(json.loads(line)["addresses"])) == self.pods
+                assert (
+                    self.number % 100
+                    or len(messages.unpack(json.loads(line)["addresses"])) == self.pods
+                )
                 Member.started += 1
             Member.ended += line.startswith(b'{"kind":"End"')
 
@@ -235,7 +305,8 @@ class Member(asyncio.Protocol):
 async def members(pods: int) -> tuple[float, float, int]:
     """Returns two times in seconds, and the bytes in both directions except heartbeats.
 
-    From the last member's start until all have received Start; from the loss of 1 % at once until all others have received End.
+    From the last member's start until all have received Start; from the loss of 1 % at once until
+    all others have received End.
     """
     loop = asyncio.get_running_loop()
     Member.carried, Member.started, Member.ended, Member.members = 0, 0, 0, []
@@ -262,16 +333,22 @@ async def members(pods: int) -> tuple[float, float, int]:
         member.transport.abort()
     while Member.ended < pods - lost:
         await asyncio.sleep(0.001)
-        assert time.monotonic() - began < 120, f"{Member.ended} of {pods} were told that the attempt ended"
+        assert time.monotonic() - began < 120, (
+            f"{Member.ended} of {pods} were told that the attempt ended"
+        )
     end = time.monotonic() - began
     beating.cancel()
     return seconds, end, Member.carried
 
 
 async def connect(loop, number: int, pods: int) -> None:
-    # Each member has its own loopback source address: one has too few ports for ten thousand and the like.
+    # Each member has its own loopback source address: one has too few ports for ten thousand and
+    # the like.
     await loop.create_connection(
-        lambda: Member(number, pods), HUB, PORT, local_addr=(f"127.251.{number // 250}.{number % 250 + 1}", 0)
+        lambda: Member(number, pods),
+        HUB,
+        PORT,
+        local_addr=(f"127.251.{number // 250}.{number % 250 + 1}", 0),
     )
 
 
@@ -296,7 +373,10 @@ def allow_files(count: int) -> None:
     if soft < count:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(count, soft), hard), hard))
         if hard < count:
-            sys.exit(f"{count} open files are needed for so many pods and {hard} are allowed: fewer --pods, or ulimit -n {count}")
+            sys.exit(
+                f"{count} open files are needed for so many pods and {hard} are allowed: fewer "
+                f"--pods, or ulimit -n {count}"
+            )
 
 
 # Pod-list: the pods' own discovery.
@@ -338,11 +418,23 @@ def pod_list(pods: int) -> dict:
 
 
 def put(api, number: int, phase: str) -> None:
-    """Puts a pod as large as a training pod: about 5 KB of JSON, most of it managed fields and the specification."""
-    spec = {"containers": [{"name": "trainer", "env": [{"name": f"VARIABLE_{i}", "value": "a value"} for i in range(30)]}]}
+    """Puts a pod as large as a training pod: about 5 KB of JSON, most of it managed fields and the
+    specification.
+    """
+    spec = {
+        "containers": [
+            {
+                "name": "trainer",
+                "env": [{"name": f"VARIABLE_{i}", "value": "a value"} for i in range(30)],
+            }
+        ]
+    }
     address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}" if phase == "Running" else ""
     api.put_pod(
-        f"job-{number:05d}-abcde", address, phase=phase, status={"containerStatuses": [{"image": "x" * 3000, "name": str(spec)}]}
+        f"job-{number:05d}-abcde",
+        address,
+        phase=phase,
+        status={"containerStatuses": [{"image": "x" * 3000, "name": str(spec)}]},
     )
 
 
@@ -371,7 +463,9 @@ def list_client(api, number: int, pods: int, place: str):
 
 
 def polling(pods: int) -> dict:
-    """Counts requests: pods start evenly over SCALE_UP seconds, and each lists until all run. A list holds all pods."""
+    """Counts requests: pods start evenly over SCALE_UP seconds, and each lists until all run. A
+    list holds all pods.
+    """
     starts = [SCALE_UP * number / max(1, pods - 1) for number in range(pods)]
     last = starts[-1]
     polls = [int(-(-(last - start) // POLL)) + 1 for start in starts]

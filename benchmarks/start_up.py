@@ -2,10 +2,11 @@
 
     python benchmarks/start_up.py [--runs 3]
 
-Two pods wait; the clock starts with the third. "rendezvous" ends when all three agents have been told to start,
-"pservers" when all three pservers accept connections (what the last pod imports and what the trainers agree on lies
-in between), "first batch" when every trainer has trained one. The median of each is printed. Meant for a machine that does
-nothing else: Paddle's import is a second of processor time, and takes as many seconds as the others leave it.
+Two pods wait; the clock starts with the third. "rendezvous" ends when all three agents have been
+told to start, "pservers" when all three pservers accept connections (what the last pod imports and
+what the trainers agree on lies in between), "first batch" when every trainer has trained one. The
+median of each is printed. Meant for a machine that does nothing else: Paddle's import is a second
+of processor time, and takes as many seconds as the others leave it.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ WARM = 8.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     found = [run() for _ in range(options.runs)]
     print(
-        f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores, median of {options.runs}; seconds after the last pod's start"
+        f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores, median of {options.runs}; "
+        "seconds after the last pod's start"
     )
     for mark in found[0]:
         print(f"  {mark:<55} {statistics.median(each[mark] for each in found):6.2f}")
@@ -56,7 +58,10 @@ def run() -> dict[str, float]:
         marks["pservers"] = time.monotonic() - began
         pods.end_with()
         # The first line of a rank's metrics is its first step.
-        first = [json.loads(pods.folder.steps(index, index).read_text().splitlines()[0]) for index in range(3)]
+        first = [
+            json.loads(pods.folder.steps(index, index).read_text().splitlines()[0])
+            for index in range(3)
+        ]
         return marks | {"first batch": max(each["time"] for each in first) - clock}
 
 

@@ -1,9 +1,11 @@
-"""How long a synth takes: the whole app against an empty one, growth with node groups, and many synths in one process.
+"""How long a synth takes: the whole app against an empty one, growth with node groups, and many
+synths in one process.
 
     python benchmarks/synth.py [--repeat 5]
 
-Both apps run in the same way, in fresh processes that take turns (a busy machine slows both); processor time is shown beside
-the clock's because it does not see other programs. The CDK's validation is off unless a line says otherwise.
+Both apps run in the same way, in fresh processes that take turns (a busy machine slows both);
+processor time is shown beside the clock's because it does not see other programs. The CDK's
+validation is off unless a line says otherwise.
 """
 
 import argparse
@@ -21,9 +23,11 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[1]
 EMPTY = "from aws_cdk import App; App().synth()"
 IMPORTS = """
-from aws_cdk import App, aws_ec2, aws_ecr, aws_efs, aws_eks_v2, aws_iam, aws_kms, aws_lambda, aws_logs, aws_route53, aws_s3
+from aws_cdk import App, aws_ec2, aws_ecr, aws_efs, aws_eks_v2, aws_iam, aws_kms, aws_lambda
+from aws_cdk import aws_logs, aws_route53, aws_s3
 import stacks.cluster_spec
-[module.__name__ for module in (aws_ec2.Vpc, aws_efs.FileSystem, aws_eks_v2.Cluster, aws_s3.Bucket, aws_lambda.Function)]
+CLASSES = aws_ec2.Vpc, aws_efs.FileSystem, aws_eks_v2.Cluster, aws_s3.Bucket, aws_lambda.Function
+[module.__name__ for module in CLASSES]
 App().synth()
 """
 WHOLE = "import runpy; runpy.run_path('app.py', run_name='__main__')"
@@ -37,7 +41,8 @@ for file in sorted(pathlib.Path(os.environ["TEMPLATES"]).glob("*.template.json")
         CfnResource(stack, name, type=resource["Type"], properties=resource.get("Properties", {}))
 app.synth()
 """
-# The empty app; the minimum for these resources; what importing their typed modules costs; what the constructs cost.
+# The empty app; the minimum for these resources; what importing their typed modules costs; what the
+# constructs cost.
 APPS = {
     "empty app": EMPTY,
     "the same resources as untyped JSON": UNTYPED,
@@ -50,10 +55,16 @@ TABLE = "{:<58} {:>9} {:>9}"
 def fresh(code: str, validation: bool, templates: str) -> tuple[float, float]:
     """Runs one program in its own process. Returns its wall-clock seconds and processor seconds."""
     context = json.loads((PROJECT / "cdk.json").read_text())["context"]
-    environment = {**os.environ, "CDK_VALIDATION": str(validation).lower(), "CDK_CONTEXT_JSON": json.dumps(context)}
+    environment = {
+        **os.environ,
+        "CDK_VALIDATION": str(validation).lower(),
+        "CDK_CONTEXT_JSON": json.dumps(context),
+    }
     environment["TEMPLATES"] = templates
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, env=environment, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, env=environment, check=True, capture_output=True
+    )
     clock, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return clock, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -64,7 +75,10 @@ def compared(repeat: int, validation: bool, templates: str) -> dict[str, tuple[f
     for _ in range(repeat):
         for name, code in APPS.items():
             runs[name].append(fresh(code, validation, templates))
-    return {name: (_median(c for c, _ in each), _median(p for _, p in each)) for name, each in runs.items()}
+    return {
+        name: (_median(c for c, _ in each), _median(p for _, p in each))
+        for name, each in runs.items()
+    }
 
 
 def shipped(out: str) -> None:
@@ -74,7 +88,11 @@ def shipped(out: str) -> None:
     from stacks.build import build
     from stacks.cluster_spec import ClusterSpec
 
-    app = App(context=json.loads((PROJECT / "cdk.json").read_text())["context"], analytics_reporting=False, outdir=out)
+    app = App(
+        context=json.loads((PROJECT / "cdk.json").read_text())["context"],
+        analytics_reporting=False,
+        outdir=out,
+    )
     build(app, ClusterSpec.load(PROJECT / "cluster.yaml"))
     app.synth()
 
@@ -111,7 +129,7 @@ def _median(values: object) -> float:
 
 def main() -> None:
     """Prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--repeat", type=int, default=5)
     repeat = parser.parse_args().repeat
     os.environ["CDK_VALIDATION"] = "false"
@@ -123,10 +141,25 @@ def main() -> None:
         for validation in (False, True):
             medians = compared(repeat, validation, templates)
             for name, (clock, processor) in medians.items():
-                print(TABLE.format(f"{name}{', validated' if validation else ''}", f"{clock:.2f}", f"{processor:.2f}"))
+                print(
+                    TABLE.format(
+                        f"{name}{', validated' if validation else ''}",
+                        f"{clock:.2f}",
+                        f"{processor:.2f}",
+                    )
+                )
             (empty_clock, empty_processor), *_, (clock, processor) = medians.values()
-            print(TABLE.format("  whole / empty", f"{clock / empty_clock:.2f}x", f"{processor / empty_processor:.2f}x"))
-    version = [_timed(lambda: subprocess.run(["cdk", "--version"], check=True, capture_output=True)) for _ in range(repeat)]
+            print(
+                TABLE.format(
+                    "  whole / empty",
+                    f"{clock / empty_clock:.2f}x",
+                    f"{processor / empty_processor:.2f}x",
+                )
+            )
+    version = [
+        _timed(lambda: subprocess.run(["cdk", "--version"], check=True, capture_output=True))
+        for _ in range(repeat)
+    ]
     print(TABLE.format("cdk --version", f"{_median(version):.2f}", ""))
     print()
     print(TABLE.format("one process, a further synth", "median s", "slowest s"))
@@ -135,7 +168,11 @@ def main() -> None:
         print(TABLE.format(f"{groups} node groups", f"{_median(times):.2f}", f"{max(times):.2f}"))
     hundred = warm(1, 100)
     first, last = _median(hundred[:10]), _median(hundred[-10:])
-    print(TABLE.format("100 synths in a row: the first ten, the last ten", f"{first:.2f}", f"{last:.2f}"))
+    print(
+        TABLE.format(
+            "100 synths in a row: the first ten, the last ten", f"{first:.2f}", f"{last:.2f}"
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""Training under the agent against bare Paddle processes, and how long a pod takes to its first batch.
+"""Training under the agent against bare Paddle processes, and how long a pod takes to its first
+batch.
 
-Both train quick_start on the same shards with as many processes, in turn in one run, each first as often as second.
-Both parse and feed the same records, pull once a step and save once a pass; records a second are counted from first to
-last batch of each pass, saves left out on both sides, the median of the passes; the first pass warms up. Each bare
-process has a session of its own, as the agent's children have: Linux shares processors out by session (autogroup)
-as it does by container, and six processes in one session wake each other with fewer switches than any pods could.
-On a machine that others use as well the clock says little about either: so the trainers' processor time a record is
-compared, too. Target: at least 0.98.
+Both train quick_start on the same shards with as many processes, in turn in one run, each first as
+often as second. Both parse and feed the same records, pull once a step and save once a pass;
+records a second are counted from first to last batch of each pass, saves left out on both sides,
+the median of the passes; the first pass warms up. Each bare process has a session of its own, as
+the agent's children have: Linux shares processors out by session (autogroup) as it does by
+container, and six processes in one session wake each other with fewer switches than any pods could.
+On a machine that others use as well the clock says little about either: so the trainers' processor
+time a record is compared, too. Target: at least 0.98.
 """
 
 import argparse
@@ -31,7 +33,10 @@ def supervised(place, options, lines):
         began = time.time()
         job.run()
     metrics = [job.metrics(trainer) for trainer in range(options.pods)]
-    first = [job.folder.steps(trainer, trainer).read_text().splitlines()[0] for trainer in range(options.pods)]
+    first = [
+        job.folder.steps(trainer, trainer).read_text().splitlines()[0]
+        for trainer in range(options.pods)
+    ]
     return job, Speed.of(metrics), [json.loads(line)["time"] - began for line in first]
 
 
@@ -54,7 +59,14 @@ def bare(place, options, shards, vocabulary):
             if role == "TRAINER":
                 mine["PADDLE_TRAINER_ID"] = str(index)
             log = place / f"{role}-{index}.log"
-            command = [PADDLE, PROJECT / "benchmarks/bare_paddle/train.py", shards(index), vocabulary, place, str(options.passes)]
+            command = [
+                PADDLE,
+                PROJECT / "benchmarks/bare_paddle/train.py",
+                shards(index),
+                vocabulary,
+                place,
+                str(options.passes),
+            ]
             with log.open("w") as stream:
                 processes.append(
                     subprocess.Popen(
@@ -75,7 +87,10 @@ def bare(place, options, shards, vocabulary):
     finally:
         for process in processes:
             process.kill()
-    found = [[json.loads(line) for line in log.read_text().splitlines() if line.startswith('{"pass"')] for log in logs]
+    found = [
+        [json.loads(line) for line in log.read_text().splitlines() if line.startswith('{"pass"')]
+        for log in logs
+    ]
     return Speed.of([trainer for trainer in found if trainer])
 
 
@@ -92,13 +107,15 @@ class Speed:
     def of(cls, trainers):
         counted = [trainer[1:] for trainer in trainers]
         records = sum(each["records"] for trainer in counted for each in trainer)
-        seconds = statistics.median(max(each["seconds"] for each in trained) for trained in zip(*counted, strict=True))
+        seconds = statistics.median(
+            max(each["seconds"] for each in trained) for trained in zip(*counted, strict=True)
+        )
         processor = sum(each["cpu_seconds"] for trainer in counted for each in trainer)
         return cls(records / len(counted[0]) / seconds, records / processor)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--pods", type=int, default=3)
     parser.add_argument("--passes", type=int, default=6)
@@ -120,12 +137,17 @@ def main():
             clock.append(ours.by_clock / theirs.by_clock)
             processor.append(ours.by_processor / theirs.by_processor)
             print(
-                f"round {number}: supervised {ours.by_clock:7.0f} records/s, bare {theirs.by_clock:7.0f}, ratio {clock[-1]:.3f};"
-                f" a second of processor time {ours.by_processor:7.0f} and {theirs.by_processor:7.0f}, ratio {processor[-1]:.3f}",
+                f"round {number}: supervised {ours.by_clock:7.0f} records/s, bare "
+                f"{theirs.by_clock:7.0f}, ratio {clock[-1]:.3f}; a second of processor time "
+                f"{ours.by_processor:7.0f} and {theirs.by_processor:7.0f}, ratio "
+                f"{processor[-1]:.3f}",
                 flush=True,
             )
     print(f"supervised against bare, median of {options.rounds} rounds (target at least 0.98):")
-    print(f"  {statistics.median(clock):.3f} by the clock, {statistics.median(processor):.3f} by processor time")
+    print(
+        f"  {statistics.median(clock):.3f} by the clock, {statistics.median(processor):.3f} by "
+        "processor time"
+    )
     print(f"pod start to first batch, median of all pods: {statistics.median(starts):.2f} s")
 
 

@@ -1,5 +1,6 @@
-"""Records next to a construct why a finding of cdk-nag, the CDK's validation (W...), checkov (CKV_) or cfn-lint (cfn-lint:...)
-does not apply to it. A test fails on any acknowledgment that no construct needs any more.
+"""Records next to a construct why a finding of cdk-nag, the CDK's validation (W...), checkov (CKV_)
+or cfn-lint (cfn-lint:...) does not apply to it. A test fails on any acknowledgment that no
+construct needs any more.
 """
 
 import re
@@ -9,14 +10,19 @@ from aws_cdk import Acknowledgment, CfnResource, Stack, Validations
 from constructs import IConstruct
 
 _LINT = "cfn-lint:"
-_PACKS = {"AwsSolutions-": "AwsSolutions", "NIST.800.53.R5-": "NIST.800.53.R5", "W": "CloudFormation-Validate"}
+_PACKS = {
+    "AwsSolutions-": "AwsSolutions",
+    "NIST.800.53.R5-": "NIST.800.53.R5",
+    "W": "CloudFormation-Validate",
+}
 
 
 def acknowledge(scope: IConstruct, reason: str, *findings: str) -> None:
-    """Acknowledges `findings` about `scope`, or about constructs below it, and gives the reason why they stand.
+    """Acknowledges `findings` about `scope`, or about constructs below it, and gives the reason why
+    they stand.
 
-    A finding of checkov or cfn-lint is about one resource: `scope` itself, or its default child. If `scope` is a stack, a
-    cfn-lint finding is about its whole template.
+    A finding of checkov or cfn-lint is about one resource: `scope` itself, or its default child. If
+    `scope` is a stack, a cfn-lint finding is about its whole template.
     """
     rules = []
     for finding in findings:
@@ -45,23 +51,36 @@ def _add(scope: IConstruct, tool: str, path: tuple[str, ...], entry: Any) -> Non
         options.metadata = {**metadata, tool: _longer(metadata.get(tool), path, entry)}
         return
     resource = scope.node.default_child or scope
-    assert isinstance(resource, CfnResource), f"{scope.node.path} is no single resource: this tool's findings are about one"
+    assert isinstance(resource, CfnResource), (
+        f"{scope.node.path} is no single resource: this tool's findings are about one"
+    )
     resource.add_metadata(tool, _longer(resource.get_metadata(tool), path, entry))
 
 
 def _longer(value: Any, path: tuple[str, ...], entry: Any) -> Any:
-    return {path[0]: _longer((value or {}).get(path[0]), path[1:], entry)} if path else [*(value or []), entry]
+    return (
+        {path[0]: _longer((value or {}).get(path[0]), path[1:], entry)}
+        if path
+        else [*(value or []), entry]
+    )
 
 
 def managed_policies(*names: str) -> list[str]:
     """Returns the findings about these AWS managed policies."""
-    return [f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]" for name in names]
+    return [
+        f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]" for name in names
+    ]
 
 
 def wildcards(scope: IConstruct, *resources: str) -> list[str]:
-    """Returns the findings about these resources, which contain a star, of a policy in `scope`'s stack."""
+    """Returns the findings about these resources, which contain a star, of a policy in `scope`'s
+    stack.
+    """
     stack = Stack.of(scope)
-    return [f"AwsSolutions-IAM5[Resource::{_spelled(stack.resolve(resource))}]" for resource in resources]
+    return [
+        f"AwsSolutions-IAM5[Resource::{_spelled(stack.resolve(resource))}]"
+        for resource in resources
+    ]
 
 
 def _spelled(value: Any) -> str:

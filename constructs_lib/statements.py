@@ -1,4 +1,6 @@
-"""Reads IAM statements, and other AWS documents, from JSON files that hold them in AWS's own format."""
+"""Reads IAM statements, and other AWS documents, from JSON files that hold them in AWS's own
+format.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,30 @@ OF_MACHINES = Path(__file__).with_name("machine_statements.json")
 
 
 def filled(value: Any, known: dict[str, Any]) -> Any:
-    """Returns `value` with each `$name` replaced by its value in `known`. IAM's own variables, such as ${aws:userid}, stay."""
+    """Returns `value` with each `$name` replaced by its value in `known`. IAM's own variables, such
+    as ${aws:userid}, stay.
+    """
     if isinstance(value, dict):
         # `Why` is for human readers.
         return {name: filled(inner, known) for name, inner in value.items() if name != "Why"}
     if isinstance(value, list):
         return [filled(one, known) for one in value]
-    return known[value[1:]] if value[:1] == "$" and value[1:] in known else Template(value).safe_substitute(known)
+    return (
+        known[value[1:]]
+        if value[:1] == "$" and value[1:] in known
+        else Template(value).safe_substitute(known)
+    )
 
 
 def statements(file: Path, part: str, **known: Any) -> list[iam.PolicyStatement]:
-    """Returns the statements of one part of `file`, which lists them by Sid; each `$name` becomes its value in `known`."""
+    """Returns the statements of one part of `file`, which lists them by Sid; each `$name` becomes
+    its value in `known`.
+    """
     # Imported here: callers that only fill in a document need no aws_cdk.
     from aws_cdk import aws_iam as iam
 
     written = filled(json.loads(file.read_text(encoding="utf-8"))[part], known)
-    return [iam.PolicyStatement.from_json({"Sid": sid, "Effect": "Allow", **one}) for sid, one in written.items()]
+    return [
+        iam.PolicyStatement.from_json({"Sid": sid, "Effect": "Allow", **one})
+        for sid, one in written.items()
+    ]

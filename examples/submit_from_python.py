@@ -1,4 +1,6 @@
-"""Trains as a script or a scheduler's task would: `python submit_from_python.py job.yaml results`."""
+"""Trains as a script or a scheduler's task would: `python submit_from_python.py job.yaml
+results`.
+"""
 
 import logging
 import sys

@@ -24,12 +24,15 @@ PLACEHOLDER = "placeholder.invalid/paddle-trainer@sha256:" + "0" * 64
 def read(path: Path) -> dict[str, dict[str, str]]:
     """Returns {stack: {output: value}}. Raises SettingError if the file is not such JSON."""
     if not path.exists():
-        raise SettingError(f"{path} does not exist: deploy with `cdk deploy --all --outputs-file {path}`")
+        raise SettingError(
+            f"{path} does not exist: deploy with `cdk deploy --all --outputs-file {path}`"
+        )
     try:
         return TypeAdapter(dict[str, dict[str, str]]).validate_json(settings_file.text(path))
     except ValidationError:
         raise SettingError(
-            f"{path} is not an outputs file of cdk deploy: JSON that maps each stack to its outputs is allowed"
+            f"{path} is not an outputs file of cdk deploy: JSON that maps each stack to its "
+            "outputs is allowed"
         ) from None
 
 
@@ -49,11 +52,15 @@ class ClusterOutputs(model.Settings):
     region: str = ""
     """Empty: unknown."""
     data_job_credentials: Literal["pod-identity", "instance-profile"] = "pod-identity"
-    """From whom the data job's pod gets its right to read sources: EKS's agent on the node, or the node's instance profile."""
+    """From whom the data job's pod gets its right to read sources: EKS's agent on the node, or the
+    node's instance profile.
+    """
     host_ports: Literal["open", "closed"] = "open"
     """Whether nodes reach each other at any port: not between a self-managed cluster's."""
     kubernetes_version: str = ""
-    """Such as 1.35; empty: unknown, and manifests say nothing that an older cluster would refuse."""
+    """Such as 1.35; empty: unknown, and manifests say nothing that an older cluster would
+    refuse.
+    """
     auto_mode: str = ""
     """What EKS Auto Mode makes nodes from, as JSON; empty: nodes come from node groups."""
     placeholders: bool = False
@@ -61,41 +68,56 @@ class ClusterOutputs(model.Settings):
 
     @property
     def restarts_in_place(self) -> bool:
-        """Whether containers may name exit codes after which they restart in place: Kubernetes enables that from 1.35 on."""
+        """Whether containers may name exit codes after which they restart in place: Kubernetes
+        enables that from 1.35 on.
+        """
         version = re.fullmatch(r"1\.(\d+)", self.kubernetes_version)
         return version is not None and int(version[1]) >= 35
 
     def volume_source(self, volume: Volume) -> dict[str, str]:
-        """Returns the storage behind a job's volume, as job.yaml or the deployed stacks name it; empty for an existing claim."""
+        """Returns the storage behind a job's volume, as job.yaml or the deployed stacks name it;
+        empty for an existing claim.
+        """
         if volume.kind == "efs":
             return {
                 "file_system": volume.file_system_id or self.file_system_id,
                 "access_point": volume.access_point_id or self.access_point_id,
             }
         if volume.kind == "nfs":
-            return {"path": volume.path or "/", "server": volume.server or self.file_system_dns_name}
+            return {
+                "path": volume.path or "/",
+                "server": volume.server or self.file_system_dns_name,
+            }
         return {"path": str(volume.path)} if volume.kind == "host-path" else {}
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads {stack: {output: value}}. Only the output's key counts, whatever the stacks' names are.
+        """Reads {stack: {output: value}}. Only the output's key counts, whatever the stacks' names
+        are.
 
-        Raises SettingError if the file is not such JSON, lacks an output, or has one twice with different values.
+        Raises SettingError if the file is not such JSON, lacks an output, or has one twice with
+        different values.
         """
         found: dict[str, Any] = {}
         for outputs in read(path).values():
             for key in outputs.keys() & {to_pascal(field) for field in cls.model_fields}:
                 if found.setdefault(key, outputs[key]) != outputs[key]:
-                    raise SettingError(f"{path} has {key} of two clusters: keep the stacks of one cluster in it")
+                    raise SettingError(
+                        f"{path} has {key} of two clusters: keep the stacks of one cluster in it"
+                    )
         try:
             return model.parse(cls, found)
         except SettingError as error:
             faults = str(error).replace("\n", "; ")
-            raise SettingError(f"{path}: {faults}; deploy all stacks with `cdk deploy --all --outputs-file {path}`") from None
+            raise SettingError(
+                f"{path}: {faults}; deploy all stacks with `cdk deploy --all --outputs-file {path}`"
+            ) from None
 
     @classmethod
     def placeholder(cls) -> Self:
-        """Returns values of the right form that belong to nobody, for reading manifests before anything is deployed."""
+        """Returns values of the right form that belong to nobody, for reading manifests before
+        anything is deployed.
+        """
         return cls(
             file_system_id="fs-00000000000000000",
             access_point_id="fsap-00000000000000000",
@@ -107,9 +129,11 @@ class ClusterOutputs(model.Settings):
 
 
 def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
-    """Returns the pushed image with the job's requirements, if it has any; else job.yaml's `image`, else image.json's.
+    """Returns the pushed image with the job's requirements, if it has any; else job.yaml's `image`,
+    else image.json's.
 
-    If the image is unknown, returns a placeholder where nothing is deployed, and raises SettingError where a cluster is.
+    If the image is unknown, returns a placeholder where nothing is deployed, and raises
+    SettingError where a cluster is.
     """
     variant = job.image_variant
     if job.image is not None and not job.derived:
@@ -119,9 +143,18 @@ def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
     if outputs.placeholders:
         return PLACEHOLDER
     if variant:
-        what = "program.requirements and packages are" if job.derived else f"paddle is {job.paddle}, which is"
-        raise SettingError(f"{what} in no image that was pushed ({image_file}): run `make image push JOB=<this job file>`")
-    raise SettingError(f"image is missing: set it in the job file, or run `make push`, which writes {image_file}")
+        what = (
+            "program.requirements and packages are"
+            if job.derived
+            else f"paddle is {job.paddle}, which is"
+        )
+        raise SettingError(
+            f"{what} in no image that was pushed ({image_file}): run `make image push JOB=<this "
+            "job file>`"
+        )
+    raise SettingError(
+        f"image is missing: set it in the job file, or run `make push`, which writes {image_file}"
+    )
 
 
 class _Pushed(model.Settings):
@@ -134,17 +167,22 @@ class _Pushed(model.Settings):
 
 
 def pushed(image_file: Path) -> dict[str, str]:
-    """Returns the images that `make push` recorded, by job variant. Raises SettingError if the file holds none."""
+    """Returns the images that `make push` recorded, by job variant. Raises SettingError if the file
+    holds none.
+    """
     found = _read(image_file)
     if images := found.variants | ({"": found.image} if found.image else {}):
         return images
     raise SettingError(
-        f'{image_file} holds no image: it has to be {{"image": "<repository>@sha256:<digest>"}}, which `make push` writes'
+        f'{image_file} holds no image: it has to be {{"image": "<repository>@sha256:<digest>"}}, '
+        "which `make push` writes"
     )
 
 
 def cuda(image_file: Path) -> str:
-    """Returns the CUDA version of the image that `make push` pushed last; empty if it has none or nobody knows."""
+    """Returns the CUDA version of the image that `make push` pushed last; empty if it has none or
+    nobody knows.
+    """
     return _read(image_file).cuda
 
 
@@ -162,22 +200,38 @@ class Deployed:
     outputs: ClusterOutputs
     image: str
     missing: str = ""
-    """What the documents hold placeholders for, as the first half of a sentence; empty if they can be applied."""
+    """What the documents hold placeholders for, as the first half of a sentence; empty if they can
+    be applied.
+    """
 
     @classmethod
     def load(cls, job: TrainingJob, outputs_file: Path, image_file: Path) -> Self:
-        """Reads the files. Raises SettingError if one is invalid, or if a cluster is deployed and no image is known."""
-        outputs = ClusterOutputs.load(outputs_file) if outputs_file.exists() else ClusterOutputs.placeholder()
+        """Reads the files. Raises SettingError if one is invalid, or if a cluster is deployed and
+        no image is known.
+        """
+        outputs = (
+            ClusterOutputs.load(outputs_file)
+            if outputs_file.exists()
+            else ClusterOutputs.placeholder()
+        )
         image = choose(job, outputs, image_file)
         if not outputs.placeholders:
             return cls(outputs, image)
         volume = job.volume
         needed = {
             "image": image == PLACEHOLDER,
-            "volume": (volume.kind == "efs" and not volume.file_system_id) or (volume.kind == "nfs" and not volume.server),
+            "volume": (volume.kind == "efs" and not volume.file_system_id)
+            or (volume.kind == "nfs" and not volume.server),
             "data.source (a local file goes to the deployed bucket)": job.local_file is not None,
         }
         if settings := [setting for setting, missing in needed.items() if missing]:
-            return cls(outputs, image, f"{outputs_file} does not exist, and the job takes from it: {', '.join(settings)}")
-        # The version of this Kubernetes is unknown: the documents hold nothing that an older one would refuse.
-        return cls(outputs.model_copy(update={"kubernetes_version": "", "placeholders": False}), image)
+            return cls(
+                outputs,
+                image,
+                f"{outputs_file} does not exist, and the job takes from it: {', '.join(settings)}",
+            )
+        # The version of this Kubernetes is unknown: the documents hold nothing that an older one
+        # would refuse.
+        return cls(
+            outputs.model_copy(update={"kubernetes_version": "", "placeholders": False}), image
+        )

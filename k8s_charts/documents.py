@@ -1,6 +1,7 @@
 """Turns a job into its Kubernetes documents, in the order in which they are applied.
 
-The same job, outputs and image give the same bytes, whether they are returned or written here, also for `cdk8s synth`.
+The same job, outputs and image give the same bytes, whether they are returned or written here, also
+for `cdk8s synth`.
 """
 
 from pathlib import Path
@@ -22,9 +23,16 @@ from settings.errors import SettingError
 def charts(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[Chart]:
     """Returns the job's charts in apply order: one for each step that is applied on its own."""
     if job.takes_the_node and outputs.host_ports == "closed":
-        setting = "paddlejob.intranet is Host" if job.controller == "paddlejob" else "ports.host_ports is given"
+        setting = (
+            "paddlejob.intranet is Host"
+            if job.controller == "paddlejob"
+            else "ports.host_ports is given"
+        )
         instead = "leave it out" if job.controller == "paddlejob" else "leave it and discovery out"
-        raise SettingError(f"{setting}: the nodes of this self-managed cluster let only the pod network through, so {instead}")
+        raise SettingError(
+            f"{setting}: the nodes of this self-managed cluster let only the pod network "
+            f"through, so {instead}"
+        )
     app = App()
     steps: list[Chart] = [NamespaceChart(app, job)]
     if job.controller == "paddlejob" and job.operator.install_operator:
@@ -46,16 +54,23 @@ def documents(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[dic
 def files(job: TrainingJob, outputs: ClusterOutputs, image: str) -> dict[str, str]:
     """Returns one YAML file per step, by name; the names are numbered in apply order."""
     steps = enumerate(charts(job, outputs, image))
-    return {f"{number:04d}-{chart.node.id}.k8s.yaml": yaml_documents.dump(chart.to_json()) for number, chart in steps}
+    return {
+        f"{number:04d}-{chart.node.id}.k8s.yaml": yaml_documents.dump(chart.to_json())
+        for number, chart in steps
+    }
 
 
 def written(folder: Path) -> dict[str, str]:
     """Returns the files that an earlier synthesis left in a folder, by name."""
-    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.k8s.yaml"))}
+    return {
+        path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.k8s.yaml"))
+    }
 
 
 def write(job: TrainingJob, outputs: ClusterOutputs, image: str, folder: Path) -> list[Path]:
-    """Writes the files, and removes those of an earlier synthesis from the folder. Returns their paths."""
+    """Writes the files, and removes those of an earlier synthesis from the folder. Returns their
+    paths.
+    """
     texts = files(job, outputs, image)
     folder.mkdir(parents=True, exist_ok=True)
     for old in written(folder):

@@ -1,4 +1,6 @@
-"""The names and labels of a job's objects. Two jobs never share a name, except for the service accounts of a namespace."""
+"""The names and labels of a job's objects. Two jobs never share a name, except for the service
+accounts of a namespace.
+"""
 
 import hashlib
 import json
@@ -15,7 +17,9 @@ Role = Literal["trainer", "data", "worker", "ps"]
 
 TRAINER_ACCOUNT = "paddle-trainer"
 DATA_ACCOUNT = "paddle-data"
-"""The data job's service account. Pod identity binds the right to read sources to it, so all jobs use the same name."""
+"""The data job's service account. Pod identity binds the right to read sources to it, so all jobs
+use the same name.
+"""
 
 PART_OF = {"app.kubernetes.io/part-of": "paddle-aws"}
 INSTANCE = "app.kubernetes.io/instance"
@@ -25,7 +29,9 @@ COMPONENT = "app.kubernetes.io/component"
 
 
 def labels(job: TrainingJob, role: Role | None = None) -> dict[str, str]:
-    """Returns Kubernetes' recommended labels. With a role, they select this job's pods of that role."""
+    """Returns Kubernetes' recommended labels. With a role, they select this job's pods of that
+    role.
+    """
     found = {**PART_OF, INSTANCE: job.name}
     return found if role is None else {**found, COMPONENT: role}
 
@@ -35,15 +41,18 @@ _TOKEN = re.compile(r"\$\{Token\[(.*?)(\.\d+)?\]\}")
 
 
 def volume(job: TrainingJob, outputs: ClusterOutputs) -> str:
-    """Names the PersistentVolume, which has no namespace. The dot, not allowed in labels, keeps a-b/c and a/b-c apart."""
+    """Names the PersistentVolume, which has no namespace. The dot, not allowed in labels, keeps
+    a-b/c and a/b-c apart.
+    """
     return f"{job.namespace}.{claim(job, outputs)}"
 
 
 def claim(job: TrainingJob, outputs: ClusterOutputs) -> str:
     """Returns the name of the claim on the job's volume.
 
-    Kubernetes allows no change of a volume's source or of a claim, so another file system, access point or size gets another
-    claim. An id that is known only at deployment cannot be hashed before: the name contains the id itself.
+    Kubernetes allows no change of a volume's source or of a claim, so another file system, access
+    point or size gets another claim. An id that is known only at deployment cannot be hashed
+    before: the name contains the id itself.
     """
     if job.volume.claim is not None:
         return job.volume.claim
@@ -60,12 +69,15 @@ def claim(job: TrainingJob, outputs: ClusterOutputs) -> str:
 def fingerprint(content: Mapping[str, Any]) -> str:
     """Returns a short hash of the content, the same for the same content.
 
-    Token numbers are left out: a CDK app counts tokens as it creates them, so any change in the app would change the hash.
+    Token numbers are left out: a CDK app counts tokens as it creates them, so any change in the app
+    would change the hash.
     """
     text = _TOKEN.sub(r"\1", json.dumps(content, sort_keys=True, separators=(",", ":")))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
 
 
 def hashed(stem: str, content: Mapping[str, Any]) -> str:
-    """Returns `<stem>-<hash of the content>`: a changed immutable object gets a new name, and an equal one is the same object."""
+    """Returns `<stem>-<hash of the content>`: a changed immutable object gets a new name, and an
+    equal one is the same object.
+    """
     return f"{stem}-{fingerprint(content)}"

@@ -1,7 +1,8 @@
 """Kubernetes objects as documents: read from templates/, added to a chart, written as YAML text.
 
-Readers of YAML 1.1 and 1.2 and kubectl differ in what is a number, a boolean or a line break, but all of them read every string
-back unchanged. Equal documents give equal bytes. cdk8s's own writer leaves DEL and NEL bare, which kubectl misreads.
+Readers of YAML 1.1 and 1.2 and kubectl differ in what is a number, a boolean or a line break, but
+all of them read every string back unchanged. Equal documents give equal bytes. cdk8s's own writer
+leaves DEL and NEL bare, which kubectl misreads.
 """
 
 import re
@@ -14,31 +15,44 @@ import yaml
 from cdk8s import ApiObject, ApiObjectMetadata, JsonPatch
 from constructs import Construct
 
-# A word that every reader takes for text; everything else is quoted. Quoting too much costs nothing.
+# A word that every reader takes for text; everything else is quoted. Quoting too much costs
+# nothing.
 _BARE = re.compile(r"(?![-.]*$)[A-Za-z_/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*", re.ASCII)
 _NO_TEXT = frozenset(("y", "yes", "n", "no", "on", "off", "true", "false", "null", "nan", "inf"))
 # A program in a ConfigMap is written as lines if that is exact.
-_LINES = re.compile(r"[^\S\n]*[^\s][^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]*\n")
+_LINES = re.compile(
+    r"[^\S\n]*[^\s][^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]*\n"
+)
 
 
 def template(file: str, **values: object) -> list[dict[str, Any]]:
-    """Returns the documents of a file in templates/ with each `$name` filled in. The values must need no quoting."""
+    """Returns the documents of a file in templates/ with each `$name` filled in. The values must
+    need no quoting.
+    """
     text = Path(__file__).with_name("templates").joinpath(file).read_text()
     return list(yaml.safe_load_all(Template(text).substitute(values)))
 
 
 def plain(document: Any) -> Any:
-    """Returns the document without None and empty values, keys in alphabetical order: what names are hashed from."""
+    """Returns the document without None and empty values, keys in alphabetical order: what names
+    are hashed from.
+    """
     if isinstance(document, Mapping):
         found = {str(key): plain(value) for key, value in sorted(document.items())}
-        return {key: value for key, value in found.items() if value is not None and value not in ([], {})}
+        return {
+            key: value
+            for key, value in found.items()
+            if value is not None and value not in ([], {})
+        }
     if isinstance(document, list | tuple):
         return [plain(value) for value in document]
     return document
 
 
 def add(scope: Construct, *documents: Mapping[str, Any]) -> None:
-    """Adds whole documents as they are written. A construct's id is the document's kind and place."""
+    """Adds whole documents as they are written. A construct's id is the document's kind and
+    place.
+    """
     for content in map(dict, documents):
         made = ApiObject(
             scope,
@@ -73,7 +87,9 @@ _Dumper.add_representer(str, _text)
 
 
 def dump(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Returns the documents as one YAML stream, keys in the order given. Each has its own start, so streams may be joined."""
+    """Returns the documents as one YAML stream, keys in the order given. Each has its own start, so
+    streams may be joined.
+    """
     return yaml.dump_all(
         documents,
         Dumper=_Dumper,

@@ -1,7 +1,8 @@
-"""How a command ends: one sentence on stderr and an exit code for scripts, never a traceback for an error that a user can fix.
+"""How a command ends: one sentence on stderr and an exit code for scripts, never a traceback for an
+error that a user can fix.
 
-0 done; 1 the job, or a check, failed; 2 bad input; 3 the cluster or the account is unreachable or refuses; 130 interrupted
-(Ctrl-C), which never ends a job.
+0 done; 1 the job, or a check, failed; 2 bad input; 3 the cluster or the account is unreachable or
+refuses; 130 interrupted (Ctrl-C), which never ends a job.
 """
 
 import errno
@@ -32,7 +33,9 @@ AWS_SENTENCES = {
 }
 """Sentences for botocore's other errors, by the errors' names."""
 EXTRAS = {"cdk8s": "submit", "constructs": "submit", "plotly": "board"}
-"""Maps each module that the base installation leaves out to the extra of pyproject.toml that installs it."""
+"""Maps each module that the base installation leaves out to the extra of pyproject.toml that
+installs it.
+"""
 
 
 class Exit(IntEnum):
@@ -77,7 +80,9 @@ class TimedOut(Failed):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turns known errors of libraries and the operating system into an OperationError; unforeseen errors stay as they are."""
+    """Turns known errors of libraries and the operating system into an OperationError; unforeseen
+    errors stay as they are.
+    """
     try:
         yield
     except SettingError as error:
@@ -86,7 +91,8 @@ def translated() -> Iterator[None]:
         if error.name not in EXTRAS:
             raise
         raise BadInput(
-            f"{error.name} is not installed: this command needs paddle-aws with the extra `{EXTRAS[error.name]}`"
+            f"{error.name} is not installed: this command needs paddle-aws with the extra "
+            f"`{EXTRAS[error.name]}`"
         ) from error
     except OSError as error:
         full = error.errno in FULL
@@ -103,8 +109,12 @@ def translated() -> Iterator[None]:
 
 
 @contextmanager
-def cli_errors(interrupted: str = "interrupted: nothing that runs on the cluster was ended") -> Iterator[None]:
-    """Turns a command's exception into a sentence and an exit code; `interrupted` is the sentence for Ctrl-C."""
+def cli_errors(
+    interrupted: str = "interrupted: nothing that runs on the cluster was ended",
+) -> Iterator[None]:
+    """Turns a command's exception into a sentence and an exit code; `interrupted` is the sentence
+    for Ctrl-C.
+    """
     try:
         with translated():
             yield
@@ -124,7 +134,9 @@ def _of_aws(error: Exception) -> str | None:
     from botocore.exceptions import BotoCoreError, ClientError
 
     if isinstance(error, ClientError):
-        code, message = (error.response.get("Error", {}).get(name, "") for name in ("Code", "Message"))
+        code, message = (
+            error.response.get("Error", {}).get(name, "") for name in ("Code", "Message")
+        )
         if NOT_ACCEPTED.search(code):
             return f"AWS does not accept these credentials ({code}): {AGAIN}"
         return f"AWS refused {error.operation_name}: {code}: {message}".rstrip(": ")

@@ -1,4 +1,6 @@
-"""The console script `paddle-aws`. Registers the commands, each the function named like its module in operations/commands."""
+"""The console script `paddle-aws`. Registers the commands, each the function named like its module
+in operations/commands.
+"""
 
 import inspect
 import io
@@ -13,8 +15,9 @@ from operations.screen import colours
 
 app = typer.Typer(name="paddle-aws", no_args_is_help=True, pretty_exceptions_enable=False)
 COMMANDS = (
-    "trial", "manifests", "submit", "status", "listing", "logs", "wait", "cancel", "delete", "results", "board", "evaluate",
-    "resume", "upload", "kubeconfig", "bootstrap", "setup", "doctor", "diff", "protect", "leftovers", "cost",
+    "trial", "manifests", "submit", "status", "listing", "logs", "wait", "cancel", "delete",
+    "results", "board", "evaluate", "resume", "upload", "kubeconfig", "bootstrap", "setup",
+    "doctor", "diff", "protect", "leftovers", "cost",
 )  # fmt: skip
 LOCKS = ("lock", "lock_distribution", "prices")
 NAMES = {"trial": "try", "listing": "list", "lock": "add-ons", "lock_distribution": "distribution"}
@@ -22,7 +25,9 @@ NAMES = {"trial": "try", "listing": "list", "lock": "add-ons", "lock_distributio
 
 
 def register(group: typer.Typer, name: str) -> None:
-    """Adds a command. Unwraps the paragraphs of its docstring, so that they fill the terminal's width."""
+    """Adds a command. Unwraps the paragraphs of its docstring, so that they fill the terminal's
+    width.
+    """
     one = getattr(import_module(f"operations.commands.{name}"), name)
     text = inspect.cleandoc(one.__doc__ or "").split("\n\n")
     group.command(NAMES.get(name), help="\n\n".join(" ".join(part.split()) for part in text))(one)
@@ -32,7 +37,8 @@ for name in COMMANDS:
     register(app, name)
 lock = typer.Typer(
     name="lock",
-    help="Read versions, hashes and prices at their source into a dated file below locks/. Nothing is known before.",
+    help="Read versions, hashes and prices at their source into a dated file below locks/. "
+    "Nothing is known before.",
     no_args_is_help=True,
 )
 for name in LOCKS:
@@ -49,7 +55,10 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Train PaddlePaddle jobs on a cluster that `cdk deploy` made."""
@@ -58,7 +67,8 @@ def options(
 def main() -> None:
     """Entry point of the console script."""
     for stream in (sys.stdout, sys.stderr):
-        # A program's log may hold characters that the terminal's encoding lacks: a question mark is better than a crash.
+        # A program's log may hold characters that the terminal's encoding lacks: a question mark is
+        # better than a crash.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     if colours() is None:

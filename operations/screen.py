@@ -1,6 +1,8 @@
-"""Output: tables that read well on a narrow terminal, without colour and in a pipe; JSON for programs.
+"""Output: tables that read well on a narrow terminal, without colour and in a pipe; JSON for
+programs.
 
-In a pipe no line is wrapped or padded. `--json` prints one document to stdout; messages go to stderr.
+In a pipe no line is wrapped or padded. `--json` prints one document to stdout; messages go to
+stderr.
 """
 
 import json
@@ -29,22 +31,33 @@ LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 def _namespace(text: str | None) -> str | None:
     if text is not None and not LABEL.fullmatch(text):
-        raise typer.BadParameter(f"{text} is not a namespace: lower-case letters, digits and dashes are allowed")
+        raise typer.BadParameter(
+            f"{text} is not a namespace: lower-case letters, digits and dashes are allowed"
+        )
     return text
 
 
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", "-n", callback=_namespace, help="Kubernetes namespace. Default: the job file's, else paddle."),
+    typer.Option(
+        "--namespace",
+        "-n",
+        callback=_namespace,
+        help="Kubernetes namespace. Default: the job file's, else paddle.",
+    ),
 ]
-Context = Annotated[str | None, typer.Option(help="The kubeconfig's context. Default: the current one.")]
+Context = Annotated[
+    str | None, typer.Option(help="The kubeconfig's context. Default: the current one.")
+]
 
 DEFAULT_NAMESPACE = "paddle"
 _PIPE_WIDTH = 10_000
 GAP = 2
 """Spaces between columns."""
 NARROW = 5
-"""On a terminal that is too narrow, each column except the one that folds gets at most 1/NARROW of the width."""
+"""On a terminal that is too narrow, each column except the one that folds gets at most 1/NARROW of
+the width.
+"""
 
 STYLES = {
     "done": "green",
@@ -60,7 +73,9 @@ STYLES = {
 
 
 def of_job(name: str, namespace: str) -> str:
-    """Returns a job's arguments for the commands that messages suggest; these commands work from any folder."""
+    """Returns a job's arguments for the commands that messages suggest; these commands work from
+    any folder.
+    """
     return name if namespace == DEFAULT_NAMESPACE else f"{name} -n {namespace}"
 
 
@@ -69,11 +84,20 @@ def console(stderr: bool = False) -> Any:
     from rich.console import Console
 
     width = None if on_a_terminal(stderr) else _PIPE_WIDTH
-    return Console(stderr=stderr, highlight=False, width=width, emoji=False, markup=False, color_system=colours())
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        width=width,
+        emoji=False,
+        markup=False,
+        color_system=colours(),
+    )
 
 
 def colours() -> Literal["auto"] | None:
-    """Returns the colour system for a rich console. On its own, rich drops only colours for NO_COLOR, and keeps bold and dim."""
+    """Returns the colour system for a rich console. On its own, rich drops only colours for
+    NO_COLOR, and keeps bold and dim.
+    """
     return None if os.environ.get("NO_COLOR") else "auto"
 
 
@@ -92,26 +116,41 @@ def as_json(document: object) -> None:
     typer.echo(json.dumps(document, indent=2, default=str))
 
 
-def show(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), folds: str | None = None) -> None:
+def show(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Iterable[str] = (),
+    folds: str | None = None,
+) -> None:
     """Prints a table without rules; a cell that is a key of STYLES gets its colour.
 
-    On a narrow terminal the column `folds`, or else the last one, gets most of the width; words that do not fit are broken,
-    nothing is cut off. A column in which every cell is empty is left out.
+    On a narrow terminal the column `folds`, or else the last one, gets most of the width; words
+    that do not fit are broken, nothing is cut off. A column in which every cell is empty is left
+    out.
     """
     from rich.table import Table
     from rich.text import Text
 
     found, screen = [list(row) for row in rows], console()
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=any(map(str.strip, columns)))
-    shown = [number for number in range(len(columns)) if not found or any(row[number] for row in found)]
+    table = Table(
+        box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=any(map(str.strip, columns))
+    )
+    shown = [
+        number for number in range(len(columns)) if not found or any(row[number] for row in found)
+    ]
     for number in shown:
         side: Literal["left", "right"] = "right" if columns[number] in right else "left"
         table.add_column(columns[number], overflow="fold", justify=side)
     for row in found:
         table.add_row(*(Text(row[number], STYLES.get(row[number], "")) for number in shown))
-    if screen.measure(table, options=screen.options.update(width=_PIPE_WIDTH)).maximum > screen.width:
+    if (
+        screen.measure(table, options=screen.options.update(width=_PIPE_WIDTH)).maximum
+        > screen.width
+    ):
         for column in table.columns:
-            column.max_width = None if column.header == (folds or columns[-1]) else max(screen.width // NARROW, 1)
+            column.max_width = (
+                None if column.header == (folds or columns[-1]) else max(screen.width // NARROW, 1)
+            )
     with screen.capture() as captured:
         screen.print(table)
     typer.echo(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE), nl=False)

@@ -20,5 +20,15 @@ from operations.jobs.training_progress import TrainingProgress
 
 find = Run.find
 
-__all__ = ["JobState", "JobView", "Pass", "PodState", "Run", "TrainerPass", "TrainingProgress", "find", "submit"]
+__all__ = [
+    "JobState",
+    "JobView",
+    "Pass",
+    "PodState",
+    "Run",
+    "TrainerPass",
+    "TrainingProgress",
+    "find",
+    "submit",
+]
 __all__ += ["BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"]

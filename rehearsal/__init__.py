@@ -1,1 +1,3 @@
-"""The embedded default: rehearses a cluster's whole life and a job's pods on one machine, without an AWS account."""
+"""The embedded default: rehearses a cluster's whole life and a job's pods on one machine, without
+an AWS account.
+"""

@@ -1,7 +1,7 @@
 """`python -m rehearsal`, which `make rehearse` calls.
 
-Exit codes: 0 only when every part went well; 1 when a part failed; 2 for a machine or settings that cannot be
-rehearsed, with one sentence; 130 after Ctrl-C.
+Exit codes: 0 only when every part went well; 1 when a part failed; 2 for a machine or settings that
+cannot be rehearsed, with one sentence; 130 after Ctrl-C.
 """
 
 import argparse
@@ -20,11 +20,25 @@ _PROJECT = Path(__file__).resolve().parent.parent
 
 def main() -> None:
     """Parses the arguments, checks the machine, rehearses and shows the summary."""
-    parser = argparse.ArgumentParser(prog="python -m rehearsal", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings")
-    parser.add_argument("--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings")
-    parser.add_argument("--no-try", action="store_true", help="do not try the program on a few records before the deploy")
-    parser.add_argument("--verbose", action="store_true", help="name what of the manifests is without effect on one machine")
+    parser = argparse.ArgumentParser(
+        prog="python -m rehearsal", description=(__doc__ or "").partition("\n\n")[0]
+    )
+    parser.add_argument(
+        "--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings"
+    )
+    parser.add_argument(
+        "--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings"
+    )
+    parser.add_argument(
+        "--no-try",
+        action="store_true",
+        help="do not try the program on a few records before the deploy",
+    )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="name what of the manifests is without effect on one machine",
+    )
     arguments = parser.parse_args()
     with cli_errors("interrupted: no process is left, and nothing of this run in .rehearsal/"):
         fit = _check_machine(_PROJECT)
@@ -36,11 +50,14 @@ def main() -> None:
 
 
 def _check_machine(project: Path) -> str:
-    """Returns a description of the machine. Raises BadInput with one sentence if the machine cannot rehearse."""
+    """Returns a description of the machine. Raises BadInput with one sentence if the machine cannot
+    rehearse.
+    """
     system, machine = platform.system(), platform.machine()
     if system != "Linux" or machine not in ("x86_64", "AMD64"):
         raise BadInput(
-            f"this machine is {system} {machine}: a rehearsal needs Linux on x86-64; synth, manifests and deploy work here too"
+            f"this machine is {system} {machine}: a rehearsal needs Linux on x86-64; synth, "
+            "manifests and deploy work here too"
         )
     for environment in (".venv-image", ".venv-emulator"):
         if not (project / environment / "bin" / "python").exists():
@@ -50,8 +67,9 @@ def _check_machine(project: Path) -> str:
 
     if contract.NOT_IN_PATHS.intersection(str(project)):
         raise BadInput(
-            f"this clone lies in {project}: parameter servers save through a shell, so a rehearsal needs a path without spaces, "
-            "quotes and its other special characters; synth, manifests and deploy work here too"
+            f"this clone lies in {project}: parameter servers save through a shell, so a "
+            "rehearsal needs a path without spaces, quotes and its other special characters; "
+            "synth, manifests and deploy work here too"
         )
     return f"Linux x86-64, Python {platform.python_version()}"
 
@@ -76,11 +94,18 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
     console.print(f"[bold]rehearsal[/] of {job_file.name} on {fit}")
     try:
         # Before the state is reset: a mistake in a setting must not cost the last run's model.
-        rehearsal = Rehearsal(_PROJECT, config, job_file, lambda text: console.print(text, style="yellow", markup=False))
+        rehearsal = Rehearsal(
+            _PROJECT,
+            config,
+            job_file,
+            lambda text: console.print(text, style="yellow", markup=False),
+        )
         with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
             try:
                 with Screen(console) as screen:
-                    results = rehearsal.run(state, screen, trial_first=not arguments.no_try, verbose=arguments.verbose)
+                    results = rehearsal.run(
+                        state, screen, trial_first=not arguments.no_try, verbose=arguments.verbose
+                    )
             except KeyboardInterrupt:
                 if state.begun:
                     state.empty()
@@ -101,8 +126,9 @@ if __name__ == "__main__":
     except SystemExit as ended:
         if ended.code != Exit.INTERRUPTED:
             raise
-        # Python remembers an interrupt that passed through any library's exec() and kills itself with SIGINT at exit, although
-        # we caught the interrupt. Everything is cleaned up by now, so we exit directly.
+        # Python remembers an interrupt that passed through any library's exec() and kills itself
+        # with SIGINT at exit, although we caught the interrupt. Everything is cleaned up by now, so
+        # we exit directly.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(Exit.INTERRUPTED)

@@ -1,6 +1,8 @@
-"""Measures the trained model's metric on held-out records with the same Job as on a cluster, which knows only the volume.
+"""Measures the trained model's metric on held-out records with the same Job as on a cluster, which
+knows only the volume.
 
-`python -m rehearsal.evaluation`, which `paddle-aws evaluate` starts, measures the model that the last rehearsal left.
+`python -m rehearsal.evaluation`, which `paddle-aws evaluate` starts, measures the model that the
+last rehearsal left.
 """
 
 import sys
@@ -22,13 +24,18 @@ from rehearsal.state import State
 _PROJECT = Path(__file__).resolve().parent.parent
 
 
-async def evaluate(documents: list[dict[str, Any]], host: Host, addresses: AddressBlock) -> tuple[Evaluation, str]:
-    """Measures the last complete pass of the training Job in `documents`. Returns the result and the process's output, as JSON.
+async def evaluate(
+    documents: list[dict[str, Any]], host: Host, addresses: AddressBlock
+) -> tuple[Evaluation, str]:
+    """Measures the last complete pass of the training Job in `documents`. Returns the result and
+    the process's output, as JSON.
 
     Raises Failed with the last lines of the process's output.
     """
     jobs = [document for document in documents if document["kind"] == "Job"]
-    training = next((job for job in jobs if job["metadata"]["labels"][COMPONENT] == "trainer"), None)
+    training = next(
+        (job for job in jobs if job["metadata"]["labels"][COMPONENT] == "trainer"), None
+    )
     if training is None:
         raise BadInput("the rehearsal was of a PaddleJob: its program measures itself")
     once = evaluation.job(training, f"{training['metadata']['name']}-evaluate")
@@ -43,7 +50,12 @@ async def evaluate(documents: list[dict[str, Any]], host: Host, addresses: Addre
 
 def main() -> None:
     """Measures the model of this clone's last rehearsal and prints the result."""
-    with cli_errors(), interruption.caught(), State(_PROJECT / ".rehearsal") as state, AddressBlock() as addresses:
+    with (
+        cli_errors(),
+        interruption.caught(),
+        State(_PROJECT / ".rehearsal") as state,
+        AddressBlock() as addresses,
+    ):
         documents = manifests.load(sorted(state.manifests.glob("*.yaml")))
         record = rehearsal_backend.load(state.folder).record
         host = state.host(_PROJECT, manifests.read(documents), Path(record.interpreter))

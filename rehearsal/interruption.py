@@ -1,7 +1,9 @@
-"""Ctrl-C, SIGTERM and a closed terminal end a rehearsal once and in order: a second signal cannot break the clean-up.
+"""Ctrl-C, SIGTERM and a closed terminal end a rehearsal once and in order: a second signal cannot
+break the clean-up.
 
-Inside `caught()`, the first such signal raises KeyboardInterrupt in the main thread (or cancels the work of `run()`). Every later
-one is ignored, even after the block: the process is already exiting and must exit with its own code.
+Inside `caught()`, the first such signal raises KeyboardInterrupt in the main thread (or cancels the
+work of `run()`). Every later one is ignored, even after the block: the process is already exiting
+and must exit with its own code.
 """
 
 import asyncio
@@ -32,7 +34,9 @@ def caught() -> Iterator[None]:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs `work` like asyncio.run(); a signal cancels it. Raises KeyboardInterrupt after the cancelled work has cleaned up."""
+    """Runs `work` like asyncio.run(); a signal cancels it. Raises KeyboardInterrupt after the
+    cancelled work has cleaned up.
+    """
     signals: list[int] = []
 
     async def main() -> T:

@@ -1,4 +1,6 @@
-"""What a rehearsal records for `paddle-aws status` and similar commands: its Jobs and pods, as a cluster would report them."""
+"""What a rehearsal records for `paddle-aws status` and similar commands: its Jobs and pods, as a
+cluster would report them.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,19 +23,27 @@ class Recorder:
     def __init__(self, job: TrainingJob, folder: Path, interpreter: Path) -> None:
         root = PurePosixPath(job.volume.folder or "", job.name)
         view = JobView(job.name, job.namespace, None, None, ())
-        self._folder, self._record = folder, Record(view, str(root), str(interpreter), datetime.now(UTC))
+        self._folder, self._record = (
+            folder,
+            Record(view, str(root), str(interpreter), datetime.now(UTC)),
+        )
         self._record.write(folder)  # For commands that run before the first Job ends.
 
     def ended(self, job: Job | PaddleJob, result: JobResult, began: datetime) -> None:
         """Records the end of a Job or PaddleJob."""
         now, view = datetime.now(UTC), self._record.view
-        pods = sorted((_pod(job, end, began) for end in result.ended), key=lambda pod: (pod.component, pod.rank or 0))
+        pods = sorted(
+            (_pod(job, end, began) for end in result.ended),
+            key=lambda pod: (pod.component, pod.rank or 0),
+        )
         succeeded = sum(end.succeeded for end in result.ended)
         state = JobState(
             object=job.name,
             phase="done" if result.succeeded else "failed",
             reason="" if result.succeeded else result.reason,
-            wanted=job.completions if isinstance(job, Job) else sum(role.count for role in job.roles.values()),
+            wanted=job.completions
+            if isinstance(job, Job)
+            else sum(role.count for role in job.roles.values()),
             active=0,
             succeeded=succeeded,
             failed=len(pods) - succeeded,
@@ -43,7 +53,9 @@ class Recorder:
         )
         of_data = any(pod.component == "data" for pod in pods)
         view = replace(view, data=state) if of_data else replace(view, training=state)
-        self._record = replace(self._record, view=replace(view, pods=(*view.pods, *pods)), ended=now)
+        self._record = replace(
+            self._record, view=replace(view, pods=(*view.pods, *pods)), ended=now
+        )
         self._record.write(self._folder)
 
 

@@ -1,4 +1,5 @@
-"""What a rehearsal shows while it runs: a line for each phase, a line for each pass, and the current activity at the bottom.
+"""What a rehearsal shows while it runs: a line for each phase, a line for each pass, and the
+current activity at the bottom.
 
 A terminal and a pipe show the same lines; a pipe only lacks the moving bottom line.
 """
@@ -65,8 +66,12 @@ class Screen:
             self._bottom.update(task, now=" ".join(text.split()))
 
     def remark(self, text: str, style: str = "dim") -> None:
-        """Prints a lasting line for the running phase, indented to the column of the phases' results."""
-        self.console.print(Padding(Text(text, style=style), (0, 0, 0, _NAME_WIDTH + 3), expand=False))
+        """Prints a lasting line for the running phase, indented to the column of the phases'
+        results.
+        """
+        self.console.print(
+            Padding(Text(text, style=style), (0, 0, 0, _NAME_WIDTH + 3), expand=False)
+        )
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
@@ -81,8 +86,15 @@ class Screen:
             phase.seconds = time.monotonic() - started
             self._bottom.remove_task(task)
             self.finished.append(phase)
-            row = Table.grid(Column(width=1), *_columns(overflow="fold"), padding=(0, 1), expand=True)
-            row.add_row(mark, Text(name, style="bold"), Text(phase.result), Text(f"{phase.seconds:.1f} s", style="dim"))
+            row = Table.grid(
+                Column(width=1), *_columns(overflow="fold"), padding=(0, 1), expand=True
+            )
+            row.add_row(
+                mark,
+                Text(name, style="bold"),
+                Text(phase.result),
+                Text(f"{phase.seconds:.1f} s", style="dim"),
+            )
             self.console.print(row)
 
 
@@ -104,7 +116,9 @@ class PodScreen(Watcher):
     def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
         if not end.succeeded:
             codes = ", ".join(str(code) for code in end.codes.values())
-            self.screen.remark(f"pod {pod.facts.name} ended with code {codes}: {verdict}", style="yellow")
+            self.screen.remark(
+                f"pod {pod.facts.name} ended with code {codes}: {verdict}", style="yellow"
+            )
 
 
 class TrainingScreen(PodScreen):

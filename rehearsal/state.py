@@ -1,4 +1,6 @@
-"""The rehearsal's folder, `.rehearsal/`: one rehearsal at a time holds it, and empties it at the beginning."""
+"""The rehearsal's folder, `.rehearsal/`: one rehearsal at a time holds it, and empties it at the
+beginning.
+"""
 
 import fcntl
 import shutil
@@ -35,12 +37,17 @@ class State:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("w")
         except OSError as error:
-            raise BadInput(f"{self.folder} is not a writable folder ({error.strerror}): a rehearsal needs it") from None
+            raise BadInput(
+                f"{self.folder} is not a writable folder ({error.strerror}): a rehearsal needs it"
+            ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise BadInput(f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a second clone") from None
+            raise BadInput(
+                f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a "
+                "second clone"
+            ) from None
         return self
 
     def begin(self) -> None:
@@ -53,16 +60,34 @@ class State:
     def __exit__(self, *error: object) -> None:
         self._lock.close()
 
-    def host(self, project: Path, read: Manifests, interpreter: Path, identity: Identity = lambda namespace, account: {}) -> Host:
+    def host(
+        self,
+        project: Path,
+        read: Manifests,
+        interpreter: Path,
+        identity: Identity = lambda namespace, account: {},
+    ) -> Host:
         """Lays out the image for the pods of these manifests. Returns what the pods share."""
         laid_out = image.read(project / "trainer_image" / "Dockerfile")
         laid_out.lay_out(project, self.image)
         names = Names(self.hosts, read.services)
-        return Host(read, laid_out, self.image, self.pods, self.volume, self.logs, names, interpreter, identity)
+        return Host(
+            read,
+            laid_out,
+            self.image,
+            self.pods,
+            self.volume,
+            self.logs,
+            names,
+            interpreter,
+            identity,
+        )
 
     def tidy(self) -> None:
         """Call after a successful rehearsal. Removes everything that `paddle-aws` does not read."""
-        self.empty(but=frozenset({self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST}))
+        self.empty(
+            but=frozenset({self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST})
+        )
 
     def empty(self, but: frozenset[str] = frozenset()) -> None:
         """Removes everything except the lock and the names in `but`."""

@@ -1,4 +1,6 @@
-"""The summary of a rehearsal: what was trained, how good it is, where everything lies and how long each part took."""
+"""The summary of a rehearsal: what was trained, how good it is, where everything lies and how long
+each part took.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,12 +38,19 @@ class Results:
     retained: tuple[Resource, ...] = ()
 
     @classmethod
-    def of_passes(cls, job: TrainingJob, folder: JobFolder, passes: Sequence[Pass], found: Evaluation) -> Self:
+    def of_passes(
+        cls, job: TrainingJob, folder: JobFolder, passes: Sequence[Pass], found: Evaluation
+    ) -> Self:
         """The results of a program on our API."""
-        rest = f" on {found.records:,} rows that no trainer saw; {found.baseline_of}: {found.baseline:.3f}"
+        rest = (
+            f" on {found.records:,} rows that no trainer saw; {found.baseline_of}: "
+            f"{found.baseline:.3f}"
+        )
         where = f"in {shown(folder.root)}/ until the next rehearsal"
         rows: dict[str, str | Text] = {
-            found.metric: Text.assemble((f"{found.value:.3f}", "bold green" if found.better else "bold yellow"), rest),
+            found.metric: Text.assemble(
+                (f"{found.value:.3f}", "bold green" if found.better else "bold yellow"), rest
+            ),
             "loss": f"{passes[0].loss:.4f} -> {passes[-1].loss:.4f}; `paddle-aws board` draws it",
             **_goodput(folder),
             "files": f"{where}: paddle-aws board, status, logs, results, evaluate",
@@ -49,16 +58,33 @@ class Results:
         return cls(job, rows, found.better)
 
     @classmethod
-    def of_program(cls, job: TrainingJob, log: Path, logs: Path, folder: JobFolder | None = None) -> Self:
-        """The results of any other program: its last output may be its own measurement. `log` is worker 0's log."""
-        printed = Text("\n".join(map(log_stream.clean, last_lines(log, 5).splitlines())) or "nothing")
-        return cls(job, {"printed": printed, **_goodput(folder), "logs": f"{shown(log)}; of each pod in {shown(logs)}/"})
+    def of_program(
+        cls, job: TrainingJob, log: Path, logs: Path, folder: JobFolder | None = None
+    ) -> Self:
+        """The results of any other program: its last output may be its own measurement. `log` is
+        worker 0's log.
+        """
+        printed = Text(
+            "\n".join(map(log_stream.clean, last_lines(log, 5).splitlines())) or "nothing"
+        )
+        return cls(
+            job,
+            {
+                "printed": printed,
+                **_goodput(folder),
+                "logs": f"{shown(log)}; of each pod in {shown(logs)}/",
+            },
+        )
 
 
 def _goodput(folder: JobFolder | None) -> dict[str, str]:
     """A row that says where the pods' time went, from the attempts' record."""
     with suppress(OSError):
-        found = goodput(json.loads((folder.run_state / "attempts.json").read_text())["attempts"], 1) if folder else None
+        found = (
+            goodput(json.loads((folder.run_state / "attempts.json").read_text())["attempts"], 1)
+            if folder
+            else None
+        )
         return {"time of pods": sentence(found["seconds"])} if found else {}
     return {}
 
@@ -70,13 +96,29 @@ def summary(results: Results, phases: Sequence[Phase], seconds: float) -> Render
     grid.add_column(overflow="fold")
     for name, what in results.rows.items():
         grid.add_row(name, what)
-    grid.add_row("time", ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in phases) + f": {seconds:.0f} s in all")
-    but = f", but for {len(results.retained)} resources that `retain: true` keeps" if results.retained else ""
+    grid.add_row(
+        "time",
+        ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in phases)
+        + f": {seconds:.0f} s in all",
+    )
+    but = (
+        f", but for {len(results.retained)} resources that `retain: true` keeps"
+        if results.retained
+        else ""
+    )
     grid.add_row("account", f"as it was before the deploy{but}")
-    title = "trained and gone again" if results.better else "trained, but no better than a constant guess"
+    title = (
+        "trained and gone again"
+        if results.better
+        else "trained, but no better than a constant guess"
+    )
     style = "green" if results.better else "yellow"
-    panel = Panel(grid, title=f"{results.job.name}: {title}", border_style=style, title_align="left")
-    return Group(Text(), *(Text(f"kept  {resource}", style="dim") for resource in results.retained), panel)
+    panel = Panel(
+        grid, title=f"{results.job.name}: {title}", border_style=style, title_align="left"
+    )
+    return Group(
+        Text(), *(Text(f"kept  {resource}", style="dim") for resource in results.retained), panel
+    )
 
 
 def shown(path: Path) -> str:

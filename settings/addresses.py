@@ -1,4 +1,6 @@
-"""Addresses as messages may repeat them: without user, password and query, each of which may be a secret."""
+"""Addresses as messages may repeat them: without user, password and query, each of which may be a
+secret.
+"""
 
 import re
 
@@ -8,9 +10,11 @@ _WITH_QUERY = re.compile(r"([a-z][a-z0-9+.-]*:/[^?#]*)[?#].*", re.IGNORECASE | r
 
 
 def without_secrets(text: str) -> str:
-    """Returns `text`, a value that a user gave, with `...` in place of what may be secret in an address.
+    """Returns `text`, a value that a user gave, with `...` in place of what may be secret in an
+    address.
 
-    Better too much than too little: a password may contain any character that should end it, so nothing after one is shown.
+    Better too much than too little: a password may contain any character that should end it, so
+    nothing after one is shown.
     """
     text = _WITH_PASSWORD.sub(r"\1...", text)
     return _WITH_QUERY.sub(r"\1?...", _WITH_USER.sub(r"\1...@", text))

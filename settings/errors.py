@@ -1,4 +1,6 @@
-"""The error of every settings reader on bad input: one sentence that names the setting, what was found and what is allowed."""
+"""The error of every settings reader on bad input: one sentence that names the setting, what was
+found and what is allowed.
+"""
 
 
 class SettingError(Exception):

@@ -1,8 +1,9 @@
 """Reads a user's file strictly: YAML settings, or JSON that another tool wrote.
 
-Promises: whatever is at the path, the result is the file's content or a `SettingError` with one sentence, in little time and
-memory: also for a folder, a FIFO, 100 MB, 3,000 brackets, 5,000 digits and aliases that stand for a billion values. No key is
-given twice, every key is text, and every number is one that JSON and Kubernetes accept too. Imports no aws_cdk.
+Promises: whatever is at the path, the result is the file's content or a `SettingError` with one
+sentence, in little time and memory: also for a folder, a FIFO, 100 MB, 3,000 brackets, 5,000 digits
+and aliases that stand for a billion values. No key is given twice, every key is text, and every
+number is one that JSON and Kubernetes accept too. Imports no aws_cdk.
 """
 
 import hashlib
@@ -33,9 +34,14 @@ def mapping(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise SettingError(f"{path} is not valid YAML: {_flat(error)}") from None
     except RecursionError:
-        raise SettingError(f"{path} is nested too deeply: allowed are `setting: value` lines") from None
+        raise SettingError(
+            f"{path} is nested too deeply: allowed are `setting: value` lines"
+        ) from None
     if not isinstance(found, dict):
-        raise SettingError(f"{path} holds {_KINDS.get(type(found), 'one value')}: allowed are `setting: value` lines")
+        raise SettingError(
+            f"{path} holds {_KINDS.get(type(found), 'one value')}: allowed are `setting: value` "
+            "lines"
+        )
     return found
 
 
@@ -48,7 +54,10 @@ def text(path: Path) -> str:
             if not stat.S_ISREG(found.st_mode):
                 raise SettingError(f"{path} is not a file: name a settings file")
             if found.st_size > MOST_BYTES:
-                raise SettingError(f"{path} has {found.st_size:,} bytes: at most {MOST_BYTES:,} are allowed in a settings file")
+                raise SettingError(
+                    f"{path} has {found.st_size:,} bytes: at most {MOST_BYTES:,} are allowed in "
+                    "a settings file"
+                )
             return stream.read(MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise SettingError(f"{path} is missing: name an existing settings file") from None
@@ -65,14 +74,18 @@ def _load(content: str) -> Any:
         if node is None:
             return None
         if _values(node, {}) > MOST_VALUES:
-            raise yaml.YAMLError(f"it stands for more than {MOST_VALUES:,} values, those of its aliases each time")
+            raise yaml.YAMLError(
+                f"it stands for more than {MOST_VALUES:,} values, those of its aliases each time"
+            )
         return loader.construct_document(node)
     finally:
         loader.dispose()
 
 
 def _values(node: yaml.Node, known: dict[int, float]) -> float:
-    """Returns how many values a node stands for, those of its aliases each time; infinite if it contains itself."""
+    """Returns how many values a node stands for, those of its aliases each time; infinite if it
+    contains itself.
+    """
     if id(node) not in known:
         known[id(node)] = math.inf
         inside = node.value if isinstance(node, yaml.SequenceNode) else ()
@@ -83,7 +96,9 @@ def _values(node: yaml.Node, known: dict[int, float]) -> float:
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML that refuses unusable numbers and a key given twice, of which the plain loader silently takes the last."""
+    """YAML that refuses unusable numbers and a key given twice, of which the plain loader silently
+    takes the last.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         if not isinstance(node, yaml.MappingNode):
@@ -94,12 +109,20 @@ class _Strict(yaml.SafeLoader):
                 # `<<: *shared`: the group's own keys override what it brings, as YAML specifies.
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
-                raise _fault(key_node, "a list or a group of settings stands where the name of a setting belongs")
+                raise _fault(
+                    key_node,
+                    "a list or a group of settings stands where the name of a setting belongs",
+                )
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                raise _fault(key_node, f"the key {key_node.value[:60] or 'empty'} is not text: put it in quotes")
+                raise _fault(
+                    key_node,
+                    f"the key {key_node.value[:60] or 'empty'} is not text: put it in quotes",
+                )
             if len(key) > LONGEST_KEY:
-                raise _fault(key_node, f"a key has {len(key)} characters: at most {LONGEST_KEY} are allowed")
+                raise _fault(
+                    key_node, f"a key has {len(key)} characters: at most {LONGEST_KEY} are allowed"
+                )
             if key in seen:
                 raise _fault(key_node, f"{key} is given twice")
             seen.add(key)
@@ -113,8 +136,12 @@ class _Strict(yaml.SafeLoader):
             found = super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError, OverflowError):
             # PyYAML's own converters fail on 5,000 digits, 2001-99-99 and `!!bool maybe`.
-            raise _fault(node, f"{shown} is not a value of its kind: put it in quotes where it is text") from None
-        if (isinstance(found, float) and not math.isfinite(found)) or (isinstance(found, int) and found.bit_length() > 64):
+            raise _fault(
+                node, f"{shown} is not a value of its kind: put it in quotes where it is text"
+            ) from None
+        if (isinstance(found, float) and not math.isfinite(found)) or (
+            isinstance(found, int) and found.bit_length() > 64
+        ):
             raise _fault(node, f"{shown} is not a number that a setting takes")
         return found
 
@@ -130,7 +157,9 @@ def _flat(error: yaml.YAMLError) -> str:
 
 
 def place(kind: str, *of: object) -> Path:
-    """Returns where this machine keeps what an interrupted command needs to resume, for each `of`. Creates nothing there."""
+    """Returns where this machine keeps what an interrupted command needs to resume, for each `of`.
+    Creates nothing there.
+    """
     name = hashlib.sha256("\n".join(map(str, of)).encode()).hexdigest()[:32]
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "paddle-aws" / kind / name

@@ -1,8 +1,9 @@
 """cluster.yaml and job.yaml as typed values, and everything wrong with them as sentences.
 
-Promises: `read` and `parse` return a spec or raise `SettingError` with every fault that can be seen at once, one sentence per
-line: the setting by its path in the file, what was found and what is allowed. If a setting is wrong, rules between settings are
-still checked, unless they are about that setting or it has no default. Imports no aws_cdk.
+Promises: `read` and `parse` return a spec or raise `SettingError` with every fault that can be seen
+at once, one sentence per line: the setting by its path in the file, what was found and what is
+allowed. If a setting is wrong, rules between settings are still checked, unless they are about that
+setting or it has no default. Imports no aws_cdk.
 """
 
 import copy
@@ -42,7 +43,10 @@ class Refused(ValueError):
     def sentence(self, here: str) -> str:
         """Returns the whole sentence, for the group at `here`."""
         path = ".".join(part for part in (here, self.field) if part)
-        return f"{path} is {shown(self.found)}: {self.allowed.replace('{here}', f'{here}.' if here else '')}"
+        return (
+            f"{path} is {shown(self.found)}: "
+            f"{self.allowed.replace('{here}', f'{here}.' if here else '')}"
+        )
 
 
 Fault = str | Refused
@@ -58,12 +62,18 @@ class _Broken(ValueError):
 
 
 class Settings(BaseModel):
-    """What every part of a settings file has in common: unknown keys and wrong types are refused, values never change."""
+    """What every part of a settings file has in common: unknown keys and wrong types are refused,
+    values never change.
+    """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
 
     def _faults(self) -> Iterator[Fault]:
-        """Yields what breaks the rules between this group's settings, each of which is valid on its own."""
+        """Yields what breaks the rules between this group's settings, each of which is valid on its
+        own.
+        """
         yield from ()
 
     @model_validator(mode="after")
@@ -74,12 +84,16 @@ class Settings(BaseModel):
 
 
 def read(spec: type[Spec], path: Path) -> Spec:
-    """Returns the settings file at `path` as a `spec`. Raises SettingError if it is missing, not YAML, or not allowed."""
+    """Returns the settings file at `path` as a `spec`. Raises SettingError if it is missing, not
+    YAML, or not allowed.
+    """
     found = settings_file.mapping(path)
     try:
         return parse(spec, found)
     except SettingError as error:
-        raise SettingError("\n".join(f"{path.name}: {line}" for line in str(error).splitlines())) from None
+        raise SettingError(
+            "\n".join(f"{path.name}: {line}" for line in str(error).splitlines())
+        ) from None
 
 
 def parse(spec: type[Spec], found: Mapping[str, Any]) -> Spec:
@@ -88,22 +102,34 @@ def parse(spec: type[Spec], found: Mapping[str, Any]) -> Spec:
         return spec.model_validate(dict(found))
     except ValidationError as error:
         faults = error.errors(include_url=False)
-    # pydantic also reports a misspelled setting as missing: only the misspelling means something to the user.
+    # pydantic also reports a misspelled setting as missing: only the misspelling means something to
+    # the user.
     faults.sort(key=lambda fault: fault["type"] != "extra_forbidden")
-    meant = {(*fault["loc"][:-1], _nearest(spec, fault["loc"])) for fault in faults if fault["type"] == "extra_forbidden"}
+    meant = {
+        (*fault["loc"][:-1], _nearest(spec, fault["loc"]))
+        for fault in faults
+        if fault["type"] == "extra_forbidden"
+    }
     faults = [fault for fault in faults if fault["type"] != "missing" or fault["loc"] not in meant]
-    # One fault for each setting: if several types are allowed, pydantic reports one for each of them.
+    # One fault for each setting: if several types are allowed, pydantic reports one for each of
+    # them.
     first: dict[Location, ErrorDetails] = {}
     for fault in faults:
         first.setdefault(_location(fault), fault)
     lines = [line for fault in first.values() for line in _lines(spec, fault)]
     wrong = {_name(location) for location in (*meant, *map(_location, faults))}
-    # Rules between settings need a whole group: they are checked without the faulty settings, except rules about one of these.
+    # Rules between settings need a whole group: they are checked without the faulty settings,
+    # except rules about one of these.
     try:
         spec.model_validate(_without(found, faults))
     except ValidationError as error:
         rules = (fault for fault in error.errors(include_url=False) if _rules_of(fault))
-        lines += [line for fault in rules for line in _lines(spec, fault) if wrong.isdisjoint(re.findall(r"\w+", line))]
+        lines += [
+            line
+            for fault in rules
+            for line in _lines(spec, fault)
+            if wrong.isdisjoint(re.findall(r"\w+", line))
+        ]
     raise SettingError("\n".join(dict.fromkeys(lines)))
 
 
@@ -129,7 +155,11 @@ _MUST_BE = {
     "less than {lt}": ("less_than",),
     "text of at most {max_length} characters": ("string_too_long",),
 }
-_SENTENCES = {kind: f"must be {allowed} (found {{found}})" for allowed, kinds in _MUST_BE.items() for kind in kinds} | {
+_SENTENCES = {
+    kind: f"must be {allowed} (found {{found}})"
+    for allowed, kinds in _MUST_BE.items()
+    for kind in kinds
+} | {
     "too_short": "must have at least {min_length} entries (found {actual_length})",
     "too_long": "must have at most {max_length} entries (found {actual_length})",
 }
@@ -145,10 +175,14 @@ def _lines(spec: type[Settings], fault: ErrorDetails) -> list[str]:
 
 def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
     kind, found = fault["type"], fault["input"]
-    context = {name: f"{value:.15g}" if isinstance(value, float) else value for name, value in fault.get("ctx", {}).items()}
+    context = {
+        name: f"{value:.15g}" if isinstance(value, float) else value
+        for name, value in fault.get("ctx", {}).items()
+    }
     match kind:
         case "missing":
-            return f"is missing: {_described(spec, fault['loc']).get('description', 'it has no default').rstrip('.')}"
+            default = _described(spec, fault["loc"]).get("description", "it has no default")
+            return f"is missing: {default.rstrip('.')}"
         case "extra_forbidden":
             if near := _nearest(spec, fault["loc"]):
                 return f"is not a setting: did you mean {near}?"
@@ -164,7 +198,11 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
             return f"must be {str(context['expected']).replace(chr(39), '')} (found {shown(found)})"
         case "string_pattern_mismatch":
             examples = _described(spec, fault["loc"]).get("examples")
-            like = f"like {' or '.join(examples)}" if examples else f"text that matches {context['pattern']}"
+            like = (
+                f"like {' or '.join(examples)}"
+                if examples
+                else f"text that matches {context['pattern']}"
+            )
             return f"must be {like} (found {shown(found)})"
     if kind in _SENTENCES:
         return _SENTENCES[kind].format(found=shown(found), **context)
@@ -174,12 +212,24 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
 def _rules_of(fault: ErrorDetails) -> Sequence[Fault]:
     """Returns the verdicts of our own rules, if these found the fault."""
     error = fault.get("ctx", {}).get("error")
-    return error.faults if isinstance(error, _Broken) else (error,) if isinstance(error, Refused) else ()
+    return (
+        error.faults
+        if isinstance(error, _Broken)
+        else (error,)
+        if isinstance(error, Refused)
+        else ()
+    )
 
 
 def _location(fault: ErrorDetails) -> Location:
-    """Returns the location without pydantic's own words: that it is a key, or which type of a union."""
-    return tuple(part for part in fault["loc"] if part != "bool" and not str(part).startswith(("[key]", "function-", "tuple[")))
+    """Returns the location without pydantic's own words: that it is a key, or which type of a
+    union.
+    """
+    return tuple(
+        part
+        for part in fault["loc"]
+        if part != "bool" and not str(part).startswith(("[key]", "function-", "tuple["))
+    )
 
 
 def _name(location: Location) -> str:
@@ -202,7 +252,10 @@ def _without(found: Mapping[str, Any], faults: Sequence[ErrorDetails]) -> dict[s
     rest = copy.deepcopy(dict(found))
     for fault in faults:
         group: Any = {"": rest}
-        *above, last = ["", *itertools.takewhile(lambda part: isinstance(part, str), _location(fault))]
+        *above, last = [
+            "",
+            *itertools.takewhile(lambda part: isinstance(part, str), _location(fault)),
+        ]
         for part in above:
             group = group.get(part) if isinstance(group, dict) else None
         if isinstance(group, dict):
@@ -223,8 +276,14 @@ def _described(spec: type[Settings], location: Location) -> Mapping[str, Any]:
     for number, part in enumerate(location):
         if location[number + 1 :] == ("[key]",):
             return {"examples": group.get("propertyNames", {}).get("examples")}
-        inside = group.get("items") if isinstance(part, int) else group.get("properties", {}).get(part)
-        inside = inside or group.get("additionalProperties") or next(iter(group.get("patternProperties", {}).values()), None)
+        inside = (
+            group.get("items") if isinstance(part, int) else group.get("properties", {}).get(part)
+        )
+        inside = (
+            inside
+            or group.get("additionalProperties")
+            or next(iter(group.get("patternProperties", {}).values()), None)
+        )
         group = inside if isinstance(inside, Mapping) else {}
         for choice in (group, *group.get("anyOf", ())):
             if "$ref" in choice:

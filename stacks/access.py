@@ -1,7 +1,7 @@
 """People's permissions, and the key: the stack that lives longest.
 
-The teams are the operator; the trainer, who submits jobs and reads results; and the reader, who only looks. Each Session Manager
-statement requires a document: a session without one opens a shell.
+The teams are the operator; the trainer, who submits jobs and reads results; and the reader, who
+only looks. Each Session Manager statement requires a document: a session without one opens a shell.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 RIGHTS = Path(__file__).with_name("people.json")
 WHY: dict[str, str] = {
-    sid: one["Why"] for part in json.loads(RIGHTS.read_text(encoding="utf-8")).values() for sid, one in part.items()
+    sid: one["Why"]
+    for part in json.loads(RIGHTS.read_text(encoding="utf-8")).values()
+    for sid, one in part.items()
 }
 """What each statement is for, by Sid."""
 
@@ -36,8 +38,8 @@ class AccessStack(ClusterPart):
     """The key, new or existing, and the people.
 
     Attributes:
-        node_volume_key: None for an existing key: its policy, which would have to let Auto Scaling use it, is not ours.
-        teams: operator, trainer and reader.
+        node_volume_key: None for an existing key: its policy, which would have to let Auto Scaling
+        use it, is not ours. teams: operator, trainer and reader.
     """
 
     def __init__(self, scope: Construct, spec: ClusterSpec) -> None:
@@ -48,32 +50,46 @@ class AccessStack(ClusterPart):
             self.key = kms.Key.from_key_arn(self, "Key", spec.key.existing_arn)
         else:
             what = f"{spec.name}: data, secrets and logs"
-            self.key = EncryptionKey(self, "Key", alias=spec.name, description=what, removal_policy=self.removal_policy)
+            self.key = EncryptionKey(
+                self, "Key", alias=spec.name, description=what, removal_policy=self.removal_policy
+            )
             self.node_volume_key = self.key
         people = Construct(self, "People")
         self.teams: dict[str, Team] = {}
-        for name, task in (("operator", "Operates"), ("trainer", "Trains on"), ("reader", "Looks at")):
+        for name, task in (
+            ("operator", "Operates"),
+            ("trainer", "Trains on"),
+            ("reader", "Looks at"),
+        ):
             take = None
             if policies := spec.deployment_policies:
-                # With a restricted deployer, an administrator makes it: writing a group's policy could give its users any right.
-                take = iam.ManagedPolicy.from_managed_policy_name(people, f"{name.title()}s", f"{policies}-{name}")
+                # With a restricted deployer, an administrator makes it: writing a group's policy
+                # could give its users any right.
+                take = iam.ManagedPolicy.from_managed_policy_name(
+                    people, f"{name.title()}s", f"{policies}-{name}"
+                )
             team = Team(people, name.title(), task=f"{task} {spec.name}", may_take_role=take)
             self.teams[name] = team
             CfnOutput(self, f"{name.title()}Group", value=team.group.group_name)
             CfnOutput(self, f"{name.title()}RoleArn", value=team.role.role_arn)
-            # `deployer: restricted` no longer needs it, but CloudFormation removes no export that a deployed stack imports.
+            # `deployer: restricted` no longer needs it, but CloudFormation removes no export that a
+            # deployed stack imports.
             self.export_value(team.group.group_name)
         # What an operator needs to do before there is a cluster.
-        policy = _allow(people, "OperatorPolicy", self.teams["operator"], spec, "operator", key=self.key.key_arn)
+        policy = _allow(
+            people, "OperatorPolicy", self.teams["operator"], spec, "operator", key=self.key.key_arn
+        )
         CfnOutput(self, "KeyArn", value=self.key.key_arn)
         CfnOutput(self, "OperatorPolicyArn", value=policy.managed_policy_arn)
 
 
 def grant_work(scope: ClusterPart, storage: StorageStack, *, ssh_key: str | None = None) -> None:
-    """Grants each team its work with a cluster, in the stack that knows bucket and cluster, which know nothing of people.
+    """Grants each team its work with a cluster, in the stack that knows bucket and cluster, which
+    know nothing of people.
 
     Args:
-        ssh_key: name of the parameter with the private key that the cluster made; None: it made none.
+        ssh_key: name of the parameter with the private key that the cluster made; None: it made
+        none.
     """
     spec = scope.spec
     own = spec.cluster.self_managed
@@ -81,21 +97,30 @@ def grant_work(scope: ClusterPart, storage: StorageStack, *, ssh_key: str | None
         parts = ["data", "self-managed" if own else "eks"]
         parts += ["trainer"] if name != "reader" else []
         if name == "operator":
-            # Self-managed machines are repaired and restored from a shell; EKS's control plane has none.
+            # Self-managed machines are repaired and restored from a shell; EKS's control plane has
+            # none.
             parts += ["shell"] if own else []
             parts += ["ssh key"] if ssh_key else []
         parts += ["tunnel"] if spec.cluster.has_tunnel else []
         parts += ["sessions"] if {"tunnel", "shell"} & set(parts) else []
-        known = {"bucket": storage.bucket_arn, "key": storage.bucket_key.key_arn, "team": name, "ssh_key": ssh_key}
+        known = {
+            "bucket": storage.bucket_arn,
+            "key": storage.bucket_key.key_arn,
+            "team": name,
+            "ssh_key": ssh_key,
+        }
         _allow(scope, f"{name.title()}Policy", team, spec, *parts, **known)
 
 
-def _allow(scope: Construct, id: str, who: Team, spec: ClusterSpec, *parts: str, **known: Any) -> iam.ManagedPolicy:
+def _allow(
+    scope: Construct, id: str, who: Team, spec: ClusterSpec, *parts: str, **known: Any
+) -> iam.ManagedPolicy:
     stack = Stack.of(scope)
     known |= {"partition": stack.partition, "region": stack.region, "account": stack.account}
     known |= {"name": spec.name, "cluster": spec.cluster_name, "qualifier": spec.qualifier}
     known["stacks"] = [
-        stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{one}/*") for one in spec.stack_names
+        stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{one}/*")
+        for one in spec.stack_names
     ]
     found = [statement for part in parts for statement in statements(RIGHTS, part, **known)]
     policy = who.allow(scope, id, *found, description=who.task)

@@ -25,7 +25,13 @@ from stacks.storage import StorageStack
 class ClusterStack(ClusterPart):
     """The EKS cluster without nodes, new or existing."""
 
-    def __init__(self, scope: Construct, spec: ClusterSpec, storage: StorageStack, versions: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        spec: ClusterSpec,
+        storage: StorageStack,
+        versions: Mapping[str, str],
+    ) -> None:
         """`versions`: add-on versions by name."""
         super().__init__(scope, spec, "cluster", "Kubernetes control plane")
         self.add_stack_dependency(storage)
@@ -33,27 +39,53 @@ class ClusterStack(ClusterPart):
         self.auto_mode_role = auto_mode_role(self, "NodeRole") if spec.auto else None
         self.cluster = self._cluster(versions)
         self._grant_access(access)
-        data = PodIdentity(self, "DataJob", cluster=self.cluster, namespace=spec.jobs.namespace, service_account=DATA_ACCOUNT)
-        policy = iam.ManagedPolicy(self, "DataJobPolicy", roles=[data.role], description="Reads training data")
-        policy.add_statements(*statements(RIGHTS, "data", bucket=storage.bucket_arn, key=storage.bucket_key.key_arn))
-        acknowledge(policy, "training data may lie anywhere in this one bucket", *wildcards(self, f"{storage.bucket_arn}/*"))
+        data = PodIdentity(
+            self,
+            "DataJob",
+            cluster=self.cluster,
+            namespace=spec.jobs.namespace,
+            service_account=DATA_ACCOUNT,
+        )
+        policy = iam.ManagedPolicy(
+            self, "DataJobPolicy", roles=[data.role], description="Reads training data"
+        )
+        policy.add_statements(
+            *statements(RIGHTS, "data", bucket=storage.bucket_arn, key=storage.bucket_key.key_arn)
+        )
+        acknowledge(
+            policy,
+            "training data may lie anywhere in this one bucket",
+            *wildcards(self, f"{storage.bucket_arn}/*"),
+        )
         grant_work(self, storage)
         name = EndpointName(self, "EndpointName", zone=network.zone, cluster=self.cluster)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=name.name)
-        group = ec2.SecurityGroup.from_security_group_id(self, "EndpointGroup", self.cluster.cluster_security_group_id)
+        group = ec2.SecurityGroup.from_security_group_id(
+            self, "EndpointGroup", self.cluster.cluster_security_group_id
+        )
         make_tunnel(self, network, name.host, 443, group)
         CfnOutput(self, "Region", value=self.region)
         if spec.cluster.existing is None:
-            # Charts use only what this version supports. An existing cluster's version is not ours to state.
+            # Charts use only what this version supports. An existing cluster's version is not ours
+            # to state.
             CfnOutput(self, "KubernetesVersion", value=spec.cluster.version)
-            # Self-managed nodes import these. Always exported: else they would go before the nodes when a group becomes managed.
-            for value in (self.cluster.cluster_endpoint, self.cluster.cluster_certificate_authority_data):
+            # Self-managed nodes import these. Always exported: else they would go before the nodes
+            # when a group becomes managed.
+            for value in (
+                self.cluster.cluster_endpoint,
+                self.cluster.cluster_certificate_authority_data,
+            ):
                 self.export_value(value)
-        # It names the operator's role: the deployer has no entry (CloudFormation's role made the cluster).
+        # It names the operator's role: the deployer has no entry (CloudFormation's role made the
+        # cluster).
         command = f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}"
-        CfnOutput(self, "KubeconfigCommand", value=f"{command} --role-arn {access.teams['operator'].role.role_arn}")
+        CfnOutput(
+            self,
+            "KubeconfigCommand",
+            value=f"{command} --role-arn {access.teams['operator'].role.role_arn}",
+        )
         acknowledge(self, "a command for a person names a role of another stack", "cfn-lint:W6001")
 
     def _cluster(self, versions: Mapping[str, str]) -> eks.ICluster:
@@ -77,35 +109,63 @@ class ClusterStack(ClusterPart):
             service_ipv4_cidr=settings.services,
             addon_versions=versions,
             auto_mode_role=self.auto_mode_role,
-            **settings.model_dump(include={"version", "public_access_from", "log_days", "oidc_provider"}),
+            **settings.model_dump(
+                include={"version", "public_access_from", "log_days", "oidc_provider"}
+            ),
         )
 
     def _grant_access(self, access: AccessStack) -> None:
         for kind, arns, everybody, team, level in (
-            ("Administrator", self.spec.cluster.administrators, "Operators", "operator", AccessLevel.ADMINISTER),
+            (
+                "Administrator",
+                self.spec.cluster.administrators,
+                "Operators",
+                "operator",
+                AccessLevel.ADMINISTER,
+            ),
             ("Deployer", self.spec.cluster.deployers, "Trainers", "trainer", AccessLevel.DEPLOY),
             ("Reader", self.spec.cluster.readers, "ReadOnly", "reader", AccessLevel.READ),
         ):
-            # An id contains the principal's name: removing one from the list leaves the others' entries alone. A path's slash
-            # becomes a bar, which no name contains, and not a hyphen.
+            # An id contains the principal's name: removing one from the list leaves the others'
+            # entries alone. A path's slash becomes a bar, which no name contains, and not a hyphen.
             named = {
-                f"{kind}-{arn.partition(':iam::')[2].replace(':', '-').replace('/', '-', 1).replace('/', '|')}": arn
+                f"{kind}-"
+                + arn.partition(":iam::")[2]
+                .replace(":", "-")
+                .replace("/", "-", 1)
+                .replace("/", "|"): arn
                 for arn in arns
             }
             where = [self.spec.jobs.namespace] if level is AccessLevel.DEPLOY else []
             for id, arn in {**named, everybody: access.teams[team].role.role_arn}.items():
-                ClusterAccess(self, id, cluster=self.cluster, principal_arn=arn, level=level, namespaces=where)
+                ClusterAccess(
+                    self, id, cluster=self.cluster, principal_arn=arn, level=level, namespaces=where
+                )
 
 
-def make_tunnel(stack: ClusterPart, network: NetworkStack, host: str, port: int, group: ec2.ISecurityGroup) -> None:
-    """Makes a tunnel to a private endpoint, if the settings ask for one. `group` is the endpoint's security group."""
+def make_tunnel(
+    stack: ClusterPart, network: NetworkStack, host: str, port: int, group: ec2.ISecurityGroup
+) -> None:
+    """Makes a tunnel to a private endpoint, if the settings ask for one. `group` is the endpoint's
+    security group.
+    """
     spec, name, key = stack.spec, stack.spec.tunnel_document, network.access.node_volume_key
     if not spec.cluster.has_tunnel:
         return
-    tunnel = EndpointTunnel(stack, "Tunnel", vpc=network.vpc, host=host, port=port, document_name=name, encryption_key=key)
+    tunnel = EndpointTunnel(
+        stack,
+        "Tunnel",
+        vpc=network.vpc,
+        host=host,
+        port=port,
+        document_name=name,
+        encryption_key=key,
+    )
     tunnel.connections.allow_to(group, ec2.Port.tcp(port), "Kubernetes API")
     tags = f"Name=tag:{TAG},Values={name} Name=instance-state-name,Values=running"
     find = f"aws ec2 describe-instances --region {spec.region} --filters {tags}"
     target = f"$({find} --query 'Reservations[0].Instances[0].InstanceId' --output text)"
-    command = f"aws ssm start-session --region {spec.region} --target {target} --document-name {name}"
+    command = (
+        f"aws ssm start-session --region {spec.region} --target {target} --document-name {name}"
+    )
     CfnOutput(stack, "TunnelCommand", value=f"{command} --parameters localPortNumber=8443")

@@ -18,21 +18,40 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from settings.model import Fault, Refused, Settings, read
-from stacks.control_plane_settings import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, TUNNEL_TYPE, ControlPlane
+from stacks.control_plane_settings import (
+    ADDONS,
+    KUBERNETES_VERSIONS,
+    NODE_IMAGES,
+    TUNNEL_TYPE,
+    ControlPlane,
+)
 from stacks.network_settings import LogDays, Network, Zone, ip_network, once
 from stacks.node_settings import XEN_TYPE, NodeGroup, most_vcpus
 from stacks.storage_settings import Bucket, FileSystem, Images, Key
 
 # Tools import this module only, none of those below it.
-__all__ = ["ADDONS", "KUBERNETES_VERSIONS", "NODE_IMAGES", "TUNNEL_TYPE", "ClusterSpec", "most_vcpus"]
+__all__ = [
+    "ADDONS",
+    "KUBERNETES_VERSIONS",
+    "NODE_IMAGES",
+    "TUNNEL_TYPE",
+    "ClusterSpec",
+    "most_vcpus",
+]
 
-GroupName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["workers"])]
+GroupName = Annotated[
+    str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["workers"])
+]
 
 ADDRESSES_PER_NODE = 32
-"""VPC addresses to reserve per node: its own, those of its daemons and its jobs' pods, and those that the VPC CNI holds ready."""
+"""VPC addresses to reserve per node: its own, those of its daemons and its jobs' pods, and those
+that the VPC CNI holds ready.
+"""
 
 POLICY_PATH = "/deployment/"
-"""IAM path of the policies that an administrator makes. No policy that a template makes has this path."""
+"""IAM path of the policies that an administrator makes. No policy that a template makes has this
+path.
+"""
 
 PARTS = ("access", "network", "storage", "cluster", "nodes", "watch")
 """The last words of the stacks' names."""
@@ -40,16 +59,31 @@ PARTS = ("access", "network", "storage", "cluster", "nodes", "watch")
 OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
 
 DATA_ACCOUNT = "paddle-data"
-"""Service account of the data job, as its manifests name it. Only it may read the bucket; trainers have no rights in AWS."""
+"""Service account of the data job, as its manifests name it. Only it may read the bucket; trainers
+have no rights in AWS.
+"""
 
 NOT_WITH_AUTO = ("kind", "min", "desired", "auto_repair", "ssh")
 """A node group's settings that EKS Auto Mode does not have."""
 
-PART_OF_AUTO = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent", "coredns", "eks-node-monitoring-agent")
+PART_OF_AUTO = (
+    "vpc-cni",
+    "kube-proxy",
+    "eks-pod-identity-agent",
+    "coredns",
+    "eks-node-monitoring-agent",
+)
 """Add-ons that are built into EKS Auto Mode's machines."""
 
-DnsLabel = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])]
-Email = Annotated[str, Field(max_length=50, pattern=r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$", examples=["somebody@example.com"])]
+DnsLabel = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])
+]
+Email = Annotated[
+    str,
+    Field(
+        max_length=50, pattern=r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$", examples=["somebody@example.com"]
+    ),
+]
 
 
 class Jobs(Settings):
@@ -74,11 +108,14 @@ class Logs(Settings):
 
 
 class Budget(Settings):
-    """A monthly budget, with alarms by e-mail and a dashboard; nodes are counted (on EKS by an agent on them)."""
+    """A monthly budget, with alarms by e-mail and a dashboard; nodes are counted (on EKS by an
+    agent on them).
+    """
 
     monthly_usd: int | None = Field(default=None, ge=1)
-    """US dollars a month for this cluster's tag, which `paddle-aws doctor --fix` activates a day after the first deploy;
-    unset: alarms and dashboard alone."""
+    """US dollars a month for this cluster's tag, which `paddle-aws doctor --fix` activates a day
+    after the first deploy; unset: alarms and dashboard alone.
+    """
     emails: Annotated[list[Email], once("address")] = Field(min_length=1, max_length=10)
     """E-mail addresses for alarms, 80 % and 100 % of the budget, and a forecast above it."""
 
@@ -89,17 +126,31 @@ class ClusterSpec(Settings):
     model_config = ConfigDict(json_schema_extra={"$id": "urn:paddle-aws:schema:cluster"})
 
     name: str = Field(default="paddle", max_length=40)
-    """Name of the cluster and prefix of its stacks: lower-case letters, digits, hyphens; a letter first."""
-    region: str = Field(default="us-west-2", pattern=r"^[a-z]{2,3}(-[a-z]+)+-\d$", examples=["us-west-2"])
+    """Name of the cluster and prefix of its stacks: lower-case letters, digits, hyphens; a letter
+    first.
+    """
+    region: str = Field(
+        default="us-west-2", pattern=r"^[a-z]{2,3}(-[a-z]+)+-\d$", examples=["us-west-2"]
+    )
     """AWS region."""
-    owner: str = Field(default="paddle", min_length=1, max_length=64, pattern=r"^[\w .:/=+@-]+$", examples=["vision team"])
+    owner: str = Field(
+        default="paddle",
+        min_length=1,
+        max_length=64,
+        pattern=r"^[\w .:/=+@-]+$",
+        examples=["vision team"],
+    )
     """Value of the `owner` tag."""
     tags: dict[str, str] = Field(default={}, max_length=40)
     """More tags."""
     deployer: Literal["administrator", "restricted"] = "administrator"
-    """An administrator, or restricted to this cluster (docs/deployment-policy.md); after a change, run `paddle-aws bootstrap`."""
+    """An administrator, or restricted to this cluster (docs/deployment-policy.md); after a change,
+    run `paddle-aws bootstrap`.
+    """
     retain: bool
-    """true: a destroy keeps file system, bucket, key and image repository. false: it deletes them with everything in them."""
+    """true: a destroy keeps file system, bucket, key and image repository. false: it deletes them
+    with everything in them.
+    """
     network: Network = Network()
     """The VPC."""
     zone: Zone = Zone()
@@ -115,8 +166,12 @@ class ClusterSpec(Settings):
     cluster: ControlPlane = ControlPlane()
     """The Kubernetes control plane."""
     compute: Literal["fixed", "auto"] = "fixed"
-    """fixed: as many nodes as you set. auto: EKS Auto Mode makes nodes for the pods that wait (docs/aws.md compares the two)."""
-    nodes: dict[GroupName, NodeGroup] = Field(default={"workers": NodeGroup()}, min_length=1, validate_default=True)
+    """fixed: as many nodes as you set. auto: EKS Auto Mode makes nodes for the pods that wait
+    (docs/aws.md compares the two).
+    """
+    nodes: dict[GroupName, NodeGroup] = Field(
+        default={"workers": NodeGroup()}, min_length=1, validate_default=True
+    )
     """Node groups by name; unset: one, `workers`."""
     jobs: Jobs = Jobs()
     """Where jobs run."""
@@ -127,31 +182,51 @@ class ClusterSpec(Settings):
 
     @classmethod
     def load(cls, path: Path) -> ClusterSpec:
-        """Returns the settings in the file at `path`. Raises SettingError, one sentence per fault, if they are unusable."""
+        """Returns the settings in the file at `path`. Raises SettingError, one sentence per fault,
+        if they are unusable.
+        """
         return read(cls, path)
 
     @field_validator("name")
     @classmethod
     def _name(cls, value: str) -> str:
-        # The narrowest of all names derived from it: CloudFormation's stacks (no underscore), ECR's repository (lower case, no
-        # two hyphens in a row).
+        # The narrowest of all names derived from it: CloudFormation's stacks (no underscore), ECR's
+        # repository (lower case, no two hyphens in a row).
         if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", value):
-            allowed = "allowed are lower-case letters, digits and single hyphens, a letter first, no hyphen last"
+            allowed = (
+                "allowed are lower-case letters, digits and single hyphens, a letter first, no "
+                "hyphen last"
+            )
             raise Refused("", value, allowed)
         if f"{value}-".startswith("cdk-") or value == "hnb659fds":
-            raise Refused("", value, "names that begin with cdk- and hnb659fds belong to the CDK's bootstrap")
+            raise Refused(
+                "", value, "names that begin with cdk- and hnb659fds belong to the CDK's bootstrap"
+            )
         if value.startswith(("aws", "amazon", "amzn", "sg-")):
-            raise Refused("", value, "AWS keeps names that begin with aws, amazon, amzn and sg- to itself")
+            raise Refused(
+                "", value, "AWS keeps names that begin with aws, amazon, amzn and sg- to itself"
+            )
         if value.endswith(tuple(f"-{part}" for part in PARTS)):
-            raise Refused("", value, f"names that end with -{', -'.join(PARTS)} are those of another cluster's stacks")
+            raise Refused(
+                "",
+                value,
+                f"names that end with -{', -'.join(PARTS)} are those of another cluster's stacks",
+            )
         return value
 
     @field_validator("region")
     @classmethod
     def _known(cls, value: str) -> str:
-        partitions = json.loads((resources.files("botocore") / "data" / "partitions.json").read_text())["partitions"]
+        partitions = json.loads(
+            (resources.files("botocore") / "data" / "partitions.json").read_text()
+        )["partitions"]
         if not any(value in partition["regions"] for partition in partitions):
-            raise Refused("", value, "AWS has no such region, as far as this boto3 knows: allowed is one such as us-west-2")
+            raise Refused(
+                "",
+                value,
+                "AWS has no such region, as far as this boto3 knows: allowed is one such as "
+                "us-west-2",
+            )
         return value
 
     @field_validator("nodes")
@@ -162,18 +237,39 @@ class ClusterSpec(Settings):
             for setting in NOT_WITH_AUTO if auto else ():
                 if setting in group.model_fields_set:
                     raise Refused(
-                        f"{name}.{setting}", getattr(group, setting), "compute is auto, where AWS decides it: leave it out"
+                        f"{name}.{setting}",
+                        getattr(group, setting),
+                        "compute is auto, where AWS decides it: leave it out",
                     )
             if auto and name in ("default", "general-purpose", "system"):
-                raise Refused("", name, "EKS Auto Mode has a node pool or node class of this name: give the group another name")
+                raise Refused(
+                    "",
+                    name,
+                    "EKS Auto Mode has a node pool or node class of this name: give the group "
+                    "another name",
+                )
             if auto and None in map(most_vcpus, group.instance_types):
-                raise Refused(f"{name}.instance_types", ", ".join(group.instance_types), "EKS Auto Mode takes no metal machines")
+                raise Refused(
+                    f"{name}.instance_types",
+                    ", ".join(group.instance_types),
+                    "EKS Auto Mode takes no metal machines",
+                )
             if name in ADDONS or name.endswith("-self-managed"):
                 raise Refused(
-                    "", name, "names of add-ons, and those that end with -self-managed, are taken; give the group another name"
+                    "",
+                    name,
+                    "names of add-ons, and those that end with -self-managed, are taken; give "
+                    "the group another name",
                 )
         # Between jobs there are no nodes.
-        return {name: group.model_copy(update={"min": 0, "desired": 0}) for name, group in groups.items()} if auto else groups
+        return (
+            {
+                name: group.model_copy(update={"min": 0, "desired": 0})
+                for name, group in groups.items()
+            }
+            if auto
+            else groups
+        )
 
     @field_validator("tags")
     @classmethod
@@ -183,29 +279,59 @@ class ClusterSpec(Settings):
         for key, value in tags.items():
             if key.lower() in known or key.lower().startswith("aws:"):
                 ours = f"{', '.join(OUR_TAGS)} and aws: are set by the project or AWS"
-                raise Refused(key, value, f"taken, whatever its case: {ours}, and each key may be given once")
-            if not re.fullmatch(r"[\w .:/=+@-]{1,128}", key) or not re.fullmatch(r"[\w .:/=+@-]{0,256}", value):
-                allowed = "allowed are keys of 1 to 128 characters and values of up to 256: letters, digits, spaces and _.:/=+@-"
+                raise Refused(
+                    key, value, f"taken, whatever its case: {ours}, and each key may be given once"
+                )
+            if not re.fullmatch(r"[\w .:/=+@-]{1,128}", key) or not re.fullmatch(
+                r"[\w .:/=+@-]{0,256}", value
+            ):
+                allowed = (
+                    "allowed are keys of 1 to 128 characters and values of up to 256: letters, "
+                    "digits, spaces and _.:/=+@-"
+                )
                 raise Refused(key, value, allowed)
             known.add(key.lower())
         return tags
 
     def _faults(self) -> Iterator[Fault]:
-        for rule in (self._zones, self._addresses, self._compute, self._self_managed, self._untainted, self._region):
+        for rule in (
+            self._zones,
+            self._addresses,
+            self._compute,
+            self._self_managed,
+            self._untainted,
+            self._region,
+        ):
             yield from rule()
 
     def _zones(self) -> Iterator[Fault]:
-        field = "network.existing.private_subnets" if self.network.existing else "network.availability_zones"
+        field = (
+            "network.existing.private_subnets"
+            if self.network.existing
+            else "network.availability_zones"
+        )
         zones = self.network.zones
         if len(zones) < 2 and not self.cluster.self_managed:
-            allowed = "EKS wants two at least; to keep nodes in one zone, set nodes.<group>.availability_zones"
+            allowed = (
+                "EKS wants two at least; to keep nodes in one zone, set "
+                "nodes.<group>.availability_zones"
+            )
             yield Refused(field, ", ".join(zones), allowed)
         for zone in zones:
             if not re.fullmatch(re.escape(self.region) + "[a-z]", zone):
-                yield Refused(field, zone, f"allowed are zones of region {self.region}, such as {self.region}a")
-        wanted = {f"nodes.{name}.availability_zones": group.availability_zones for name, group in self.nodes.items()}
+                yield Refused(
+                    field,
+                    zone,
+                    f"allowed are zones of region {self.region}, such as {self.region}a",
+                )
+        wanted = {
+            f"nodes.{name}.availability_zones": group.availability_zones
+            for name, group in self.nodes.items()
+        }
         if existing := self.file_system.existing:
-            wanted["file_system.existing.zones_without_mount_target"] = existing.zones_without_mount_target
+            wanted["file_system.existing.zones_without_mount_target"] = (
+                existing.zones_without_mount_target
+            )
         for setting, names in wanted.items():
             for zone in names:
                 if zone not in zones:
@@ -217,22 +343,44 @@ class ClusterSpec(Settings):
         taken = {field: vpc, "cluster.service_cidr": ip_network(self.cluster.services)}
         if own:
             taken["cluster.pod_cidr"] = pods = ip_network(self.cluster.pod_cidr)
-            machines, has = sum(group.max for group in self.nodes.values()) + 1, 2 ** (24 - pods.prefixlen)
+            machines, has = (
+                sum(group.max for group in self.nodes.values()) + 1,
+                2 ** (24 - pods.prefixlen),
+            )
             if machines > has:
-                allowed = f"each machine takes a /24 of it, which makes {has}, and there may be {machines}: take a wider range"
+                allowed = (
+                    f"each machine takes a /24 of it, which makes {has}, and there may be "
+                    f"{machines}: take a wider range"
+                )
                 yield Refused("cluster.pod_cidr", str(pods), allowed)
         for (other, theirs), (setting, ours) in combinations(taken.items(), 2):
             if ours.overlaps(theirs):
-                yield Refused(setting, str(ours), f"it overlaps {other} ({theirs}): take a range apart from it")
+                yield Refused(
+                    setting,
+                    str(ours),
+                    f"it overlaps {other} ({theirs}): take a range apart from it",
+                )
         has = self.network.private_addresses_per_zone
         if own or has is None:
             return
         for zone in self.network.zones:
-            groups = [group for group in self.nodes.values() if zone in (group.availability_zones or self.network.zones)]
-            nodes = sum(-(-group.max // len(group.availability_zones or self.network.zones)) for group in groups)
+            groups = [
+                group
+                for group in self.nodes.values()
+                if zone in (group.availability_zones or self.network.zones)
+            ]
+            nodes = sum(
+                -(-group.max // len(group.availability_zones or self.network.zones))
+                for group in groups
+            )
             if nodes * ADDRESSES_PER_NODE > has:
-                take = f"{nodes} nodes with their pods take {nodes * ADDRESSES_PER_NODE}: take a wider range or fewer nodes"
-                yield Refused(field, str(vpc), f"its private subnet in {zone} has {has} addresses, and {take}")
+                take = (
+                    f"{nodes} nodes with their pods take {nodes * ADDRESSES_PER_NODE}: take a "
+                    "wider range or fewer nodes"
+                )
+                yield Refused(
+                    field, str(vpc), f"its private subnet in {zone} has {has} addresses, and {take}"
+                )
                 return
 
     def _self_managed(self) -> Iterator[Fault]:
@@ -246,35 +394,58 @@ class ClusterSpec(Settings):
                     yield Refused(f"nodes.{name}.{setting}", found, allowed)
             for value in group.instance_types:
                 if XEN_TYPE.fullmatch(value):
-                    allowed = "it is from before Nitro: allowed with cluster.kind self-managed is one such as m5.large"
+                    allowed = (
+                        "it is from before Nitro: allowed with cluster.kind self-managed is one "
+                        "such as m5.large"
+                    )
                     yield Refused(f"nodes.{name}.instance_types", value, allowed)
         if self.logs.days:
-            allowed = "container logs go to CloudWatch with cluster.kind eks only: set it 0 (docs/self-managed.md)"
+            allowed = (
+                "container logs go to CloudWatch with cluster.kind eks only: set it 0 "
+                "(docs/self-managed.md)"
+            )
             yield Refused("logs.days", self.logs.days, allowed)
         zone, zones = self.control_plane_zone, self.network.zones
         if zone not in zones:
-            yield Refused("cluster.availability_zone", zone, f"allowed is one of the network's zones ({', '.join(zones)})")
+            yield Refused(
+                "cluster.availability_zone",
+                zone,
+                f"allowed is one of the network's zones ({', '.join(zones)})",
+            )
             return
         if self.cluster.elastic_ip and not self.network.has_public_subnets:
-            allowed = f"there is no public subnet in {zone} (network.nat_gateways 0, or none named in network.existing)"
+            allowed = (
+                f"there is no public subnet in {zone} (network.nat_gateways 0, or none named in "
+                "network.existing)"
+            )
             yield Refused("cluster.elastic_ip", True, allowed)
         if address := self.cluster.private_address:
             subnet = self.network.subnet(zone, public=self.cluster.elastic_ip)
             inside = subnet or self.network.range
-            # AWS reserves the first four addresses of each subnet and the last; a NAT gateway takes a public one's last but one.
+            # AWS reserves the first four addresses of each subnet and the last; a NAT gateway takes
+            # a public one's last but one.
             first, last = inside[4], inside[-3 if subnet and self.cluster.elastic_ip else -2]
             if not first <= IPv4Address(address) <= last:
                 yield Refused("cluster.private_address", address, f"allowed are {first} to {last}")
 
     def _untainted(self) -> Iterator[Fault]:
-        # coredns and the EFS driver's controller tolerate no taint of ours: if all nodes are tainted, they stay pending, and the
-        # deploy fails after twenty minutes. An existing cluster may have other nodes for them; a self-managed one runs them
-        # beside its control plane.
+        # coredns and the EFS driver's controller tolerate no taint of ours: if all nodes are
+        # tainted, they stay pending, and the deploy fails after twenty minutes. An existing cluster
+        # may have other nodes for them; a self-managed one runs them beside its control plane.
         if self.cluster.existing or self.cluster.self_managed:
             return
-        if not any(not group.repels and (self.auto or group.desired) for group in self.nodes.values()):
-            size = "" if self.auto else f", and desired 1 or more (to pay for no node, destroy {self.name}-nodes)"
-            allowed = f"allowed is one group at least with neither gpu nor taints{size}: else add-ons and data jobs find no node"
+        if not any(
+            not group.repels and (self.auto or group.desired) for group in self.nodes.values()
+        ):
+            size = (
+                ""
+                if self.auto
+                else f", and desired 1 or more (to pay for no node, destroy {self.name}-nodes)"
+            )
+            allowed = (
+                f"allowed is one group at least with neither gpu nor taints{size}: else add-ons "
+                "and data jobs find no node"
+            )
             yield Refused("nodes", ", ".join(self.nodes), allowed)
 
     def _compute(self) -> Iterator[Fault]:
@@ -282,32 +453,47 @@ class ClusterSpec(Settings):
             yield Refused("compute", "auto", "allowed with a new cluster of cluster.kind eks only")
         if self.auto and self.deployer == "restricted":
             yield Refused(
-                "compute", "auto", "allowed with deployer administrator only: no boundary holds what EKS Auto Mode may do"
+                "compute",
+                "auto",
+                "allowed with deployer administrator only: no boundary holds what EKS Auto Mode "
+                "may do",
             )
         if self.auto and (ours := sorted(self.cluster.addons.keys() & set(PART_OF_AUTO))):
             yield Refused(
-                f"cluster.addons.{ours[0]}", self.cluster.addons[ours[0]], "EKS Auto Mode has it built in: leave it out"
+                f"cluster.addons.{ours[0]}",
+                self.cluster.addons[ours[0]],
+                "EKS Auto Mode has it built in: leave it out",
             )
 
     def _region(self) -> Iterator[Fault]:
         if self.key.existing_arn and self.key.existing_arn.split(":")[3] != self.region:
-            yield Refused("key.existing_arn", self.key.existing_arn, f"allowed is a key in region {self.region}")
+            yield Refused(
+                "key.existing_arn",
+                self.key.existing_arn,
+                f"allowed is a key in region {self.region}",
+            )
 
     @property
     def qualifier(self) -> str:
-        """Distinguishes this cluster's bootstrap from others. The CDK accepts at most ten letters and digits."""
+        """Distinguishes this cluster's bootstrap from others. The CDK accepts at most ten letters
+        and digits.
+        """
         if re.fullmatch("[a-z0-9]{1,10}", self.name):
             return self.name
         return self.name.replace("-", "")[:4] + hashlib.sha256(self.name.encode()).hexdigest()[:6]
 
     @property
     def stack_names(self) -> list[str]:
-        """Names of all stacks that the cluster may have. The prefix `paddle-` would also match those of cluster paddle-two."""
+        """Names of all stacks that the cluster may have. The prefix `paddle-` would also match
+        those of cluster paddle-two.
+        """
         return [f"{self.name}-{part}" for part in PARTS]
 
     @property
     def deployment_policies(self) -> str | None:
-        """Name prefix of the policies that an administrator makes for a restricted deployer; None for another deployer."""
+        """Name prefix of the policies that an administrator makes for a restricted deployer; None
+        for another deployer.
+        """
         return f"{POLICY_PATH}{self.name}".lstrip("/") if self.deployer == "restricted" else None
 
     @property
@@ -327,7 +513,9 @@ class ClusterSpec(Settings):
 
     @property
     def node_metrics(self) -> bool:
-        """Whether CloudWatch's agent runs on the nodes: for container logs, and for the alarms that come with a budget."""
+        """Whether CloudWatch's agent runs on the nodes: for container logs, and for the alarms that
+        come with a budget.
+        """
         return bool(self.logs.days or self.budget) and not self.cluster.self_managed
 
     @property
@@ -342,7 +530,9 @@ class ClusterSpec(Settings):
 
     @property
     def control_plane_address(self) -> str | None:
-        """The fixed private address of a self-managed control plane; None: AWS picks one (in existing subnets)."""
+        """The fixed private address of a self-managed control plane; None: AWS picks one (in
+        existing subnets).
+        """
         if self.cluster.private_address:
             return self.cluster.private_address
         subnet = self.network.subnet(self.control_plane_zone, public=self.cluster.elastic_ip)

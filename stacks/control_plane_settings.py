@@ -1,4 +1,6 @@
-"""cluster.yaml's `cluster`: the Kubernetes control plane, EKS or self-managed, and who may talk to it. Imports no aws_cdk."""
+"""cluster.yaml's `cluster`: the Kubernetes control plane, EKS or self-managed, and who may talk to
+it. Imports no aws_cdk.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +10,14 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from settings.model import Fault, Refused, Settings
-from stacks.network_settings import SHARED, LogDays, SshRanges, instead_of_new, not_everybody, private_range
+from stacks.network_settings import (
+    SHARED,
+    LogDays,
+    SshRanges,
+    instead_of_new,
+    not_everybody,
+    private_range,
+)
 from stacks.node_settings import ARM_TYPE, XEN_TYPE
 
 PROJECT = Path(__file__).parents[1]
@@ -34,16 +43,22 @@ class Distribution(Settings):
 
 
 class Snapshots(Settings):
-    """Snapshots of etcd, which holds what the cluster knows, into the bucket below cluster/snapshots/."""
+    """Snapshots of etcd, which holds what the cluster knows, into the bucket below
+    cluster/snapshots/.
+    """
 
-    schedule: str = Field(default="0 */6 * * *", pattern=r"^[\d*/,-]+( [\d*/,A-Za-z-]+){4}$", examples=["0 */6 * * *"])
+    schedule: str = Field(
+        default="0 */6 * * *", pattern=r"^[\d*/,-]+( [\d*/,A-Za-z-]+){4}$", examples=["0 */6 * * *"]
+    )
     """When, as five cron fields in UTC."""
     keep: int = Field(default=28, ge=1, le=1000)
     """How many are kept."""
 
 
 class ClusterSsh(Settings):
-    """SSH to the control plane, and to node groups without `ssh` of their own, beside Session Manager."""
+    """SSH to the control plane, and to node groups without `ssh` of their own, beside Session
+    Manager.
+    """
 
     key_pair: str | None = Field(default=None, min_length=1, max_length=255)
     """An existing EC2 key pair; unset: one is made, with its private key in Parameter Store."""
@@ -52,7 +67,9 @@ class ClusterSsh(Settings):
 
 
 KUBERNETES_VERSIONS = ("1.34", "1.35", "1.36")
-"""Versions in EKS standard support that aws_eks_v2 also knows; standard support of 1.34 ends in 2026-12, of 1.35 in 2027-03."""
+"""Versions in EKS standard support that aws_eks_v2 also knows; standard support of 1.34 ends in
+2026-12, of 1.35 in 2027-03.
+"""
 
 TUNNEL_TYPE = "t4g.nano"
 """EC2 type of the tunnel machine for a private endpoint."""
@@ -71,7 +88,15 @@ ADDONS = (
 NODE_IMAGES = {"AL2023_x86_64_STANDARD": "standard", "AL2023_x86_64_NVIDIA": "nvidia"}
 """AMI types of managed nodes, and what Parameter Store calls them."""
 
-EKS_ALONE = ("administrators", "deployers", "readers", "log_days", "addons", "oidc_provider", "existing")
+EKS_ALONE = (
+    "administrators",
+    "deployers",
+    "readers",
+    "log_days",
+    "addons",
+    "oidc_provider",
+    "existing",
+)
 SELF_MANAGED_ALONE = (
     "distribution",
     "pod_cidr",
@@ -88,11 +113,16 @@ SELF_MANAGED_ALONE = (
 
 Principal = Annotated[
     str,
-    Field(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$", examples=["arn:aws:iam::123456789012:role/Admin"]),
+    Field(
+        pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+$",
+        examples=["arn:aws:iam::123456789012:role/Admin"],
+    ),
 ]
 _OCTET = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 AddonName = Annotated[str, Field(pattern=f"^({'|'.join(ADDONS)})$", examples=list(ADDONS))]
-AddonVersion = Annotated[str, Field(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\S+$", examples=["v1.2.3-eksbuild.1"])]
+AddonVersion = Annotated[
+    str, Field(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\S+$", examples=["v1.2.3-eksbuild.1"])
+]
 
 
 class ExistingCluster(Settings):
@@ -100,7 +130,10 @@ class ExistingCluster(Settings):
 
     name: str = Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$", examples=["their-cluster"])
     """The cluster's name."""
-    endpoint: str = Field(pattern=r"^https://\S+$", examples=["https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com"])
+    endpoint: str = Field(
+        pattern=r"^https://\S+$",
+        examples=["https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com"],
+    )
     """API server endpoint."""
     certificate_authority: str = Field(pattern=r"^[A-Za-z0-9+/=]+$")
     """Certificate authority, base64 as in `aws eks describe-cluster`."""
@@ -114,10 +147,16 @@ class ControlPlane(Settings):
     kind: Literal["eks", "self-managed"] = "eks"
     """eks: AWS runs the control plane. self-managed: k3s on EC2 (docs/self-managed.md)."""
     version: str = "1.35"
-    """Kubernetes version (docs/aws.md has the upgrade). Kind self-managed: that of the lock; may be unset."""
+    """Kubernetes version (docs/aws.md has the upgrade). Kind self-managed: that of the lock; may be
+    unset.
+    """
     service_cidr: Annotated[str, private_range(12, 24, "172.20.0.0/16")] | None = None
-    """Addresses of Kubernetes services: /12 to /24, outside the VPC; unset: 172.20.0.0/16 (self-managed: 10.43.0.0/16)."""
-    public_access_from: Annotated[list[str], not_everybody("the endpoint", "203.0.113.7/32")] = Field(default=[])
+    """Addresses of Kubernetes services: /12 to /24, outside the VPC; unset: 172.20.0.0/16
+    (self-managed: 10.43.0.0/16).
+    """
+    public_access_from: Annotated[list[str], not_everybody("the endpoint", "203.0.113.7/32")] = (
+        Field(default=[])
+    )
     """CIDRs that may reach the API endpoint from the internet; empty: it is private."""
     tunnel: bool | None = None
     """A machine for `paddle-aws kubeconfig --tunnel`; unset: where a new endpoint is private."""
@@ -138,18 +177,24 @@ class ControlPlane(Settings):
     distribution: Distribution = Distribution()
     """Self-managed: the files that the machines run."""
     pod_cidr: Annotated[str, private_range(12, 22, "10.42.0.0/16", SHARED)] = "10.42.0.0/16"
-    """Self-managed: addresses of pods, /12 to /22, outside VPC and services; a machine takes a /24."""
+    """Self-managed: addresses of pods, /12 to /22, outside VPC and services; a machine takes a
+    /24.
+    """
     instance_type: str = "t3.medium"
     """Self-managed: the control plane's EC2 type (Nitro)."""
     availability_zone: str | None = None
     """Self-managed: the control plane's zone, for good; unset: the first one."""
-    private_address: str | None = Field(default=None, pattern=rf"^{_OCTET}(\.{_OCTET}){{3}}$", examples=["10.0.64.9"])
+    private_address: str | None = Field(
+        default=None, pattern=rf"^{_OCTET}(\.{_OCTET}){{3}}$", examples=["10.0.64.9"]
+    )
     """Self-managed: the control plane's address, for good; unset: its subnet's ninth."""
     elastic_ip: bool = False
     """Self-managed: a public address for the endpoint, if public_access_from is set. For good."""
     volume_gib: int = Field(default=20, ge=10, le=16384)
     """Self-managed: size of the state's volume, GiB."""
-    volume_snapshot: str | None = Field(default=None, pattern=r"^snap-[0-9a-f]{8,17}$", examples=["snap-0123456789abcdef0"])
+    volume_snapshot: str | None = Field(
+        default=None, pattern=r"^snap-[0-9a-f]{8,17}$", examples=["snap-0123456789abcdef0"]
+    )
     """Self-managed: EBS snapshot that the volume starts from."""
     snapshots: Snapshots = Snapshots()
     """Self-managed: etcd's snapshots."""
@@ -163,31 +208,57 @@ class ControlPlane(Settings):
             raise Refused("", value, "allowed is an x86-64 EC2 instance type such as t3.medium")
         if XEN_TYPE.fullmatch(value):
             raise Refused(
-                "", value, "it is from before Nitro, and a volume has no NVMe name there: allowed is one such as t3.medium"
+                "",
+                value,
+                "it is from before Nitro, and a volume has no NVMe name there: allowed is one "
+                "such as t3.medium",
             )
         return value
 
     def _faults(self) -> Iterator[Fault]:
         if self.kind == "eks" and self.version not in KUBERNETES_VERSIONS:
-            yield Refused("version", self.version, f"allowed is one of {', '.join(KUBERNETES_VERSIONS)} (EKS standard support)")
+            yield Refused(
+                "version",
+                self.version,
+                f"allowed is one of {', '.join(KUBERNETES_VERSIONS)} (EKS standard support)",
+            )
         elif not re.fullmatch(r"1\.\d{2,3}", self.version):
             yield Refused("version", self.version, "allowed is a Kubernetes version such as 1.35")
-        alone, fields = ("eks", EKS_ALONE) if self.self_managed else ("self-managed", SELF_MANAGED_ALONE)
+        alone, fields = (
+            ("eks", EKS_ALONE) if self.self_managed else ("self-managed", SELF_MANAGED_ALONE)
+        )
         for field in fields:
             # The shipped file has empty lists, which ask for nothing.
             if field in self.model_fields_set and (value := getattr(self, field)):
                 found = "set" if isinstance(value, Settings) else value
-                yield Refused(field, found, f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}")
+                yield Refused(
+                    field,
+                    found,
+                    f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}",
+                )
         if self.kind == "self-managed" and self.public_access_from and not self.elastic_ip:
-            allowed = "the control plane has no public address: set {here}elastic_ip true, or leave it empty"
+            allowed = (
+                "the control plane has no public address: set {here}elastic_ip true, or leave it "
+                "empty"
+            )
             yield Refused("public_access_from", ", ".join(self.public_access_from), allowed)
         if self.tunnel and self.public_access_from:
-            yield Refused("tunnel", True, "allowed with a private endpoint only: leave it out, or empty {here}public_access_from")
-        yield from instead_of_new(self, "existing", "a cluster", "public_access_from", "log_days", "oidc_provider")
+            yield Refused(
+                "tunnel",
+                True,
+                "allowed with a private endpoint only: leave it out, or empty "
+                "{here}public_access_from",
+            )
+        yield from instead_of_new(
+            self, "existing", "a cluster", "public_access_from", "log_days", "oidc_provider"
+        )
         everybody = [*self.administrators, *self.deployers, *self.readers]
         for arn in everybody:
             if everybody.count(arn) > 1:
-                allowed = "EKS takes one access entry for each: name it once among {here}administrators, deployers and readers"
+                allowed = (
+                    "EKS takes one access entry for each: name it once among "
+                    "{here}administrators, deployers and readers"
+                )
                 yield Refused("administrators", arn, allowed)
 
     @property
@@ -197,8 +268,12 @@ class ControlPlane(Settings):
 
     @property
     def has_tunnel(self) -> bool:
-        """Whether a machine tunnels to the endpoint. By default not for an existing cluster, whose owner has another way."""
-        return not (self.public_access_from or self.existing) if self.tunnel is None else self.tunnel
+        """Whether a machine tunnels to the endpoint. By default not for an existing cluster, whose
+        owner has another way.
+        """
+        return (
+            not (self.public_access_from or self.existing) if self.tunnel is None else self.tunnel
+        )
 
     @property
     def services(self) -> str:

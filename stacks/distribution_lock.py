@@ -1,4 +1,5 @@
-"""The lock file of the self-managed cluster's Kubernetes distribution: the files of its machines, and where they are here.
+"""The lock file of the self-managed cluster's Kubernetes distribution: the files of its machines,
+and where they are here.
 
 No file of 200 MB is hashed here: the machines that download a file check it. Imports no aws_cdk.
 """
@@ -45,21 +46,28 @@ class DistributionLock(Settings):
     """Its version, such as v1.35.2+k3s1."""
     files: dict[str, LockedFile]
     """The release's files by name."""
-    images: dict[str, Annotated[str, Field(pattern=r"^[a-z0-9][\w./-]*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?$")]]
+    images: dict[
+        str, Annotated[str, Field(pattern=r"^[a-z0-9][\w./-]*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?$")]
+    ]
     """References of the images of the EFS driver's node part."""
 
     @classmethod
     def load(cls, path: Path) -> DistributionLock:
-        """Returns the lock at `path`. Raises SettingError, one sentence per fault, if it is missing or unusable."""
+        """Returns the lock at `path`. Raises SettingError, one sentence per fault, if it is missing
+        or unusable.
+        """
         if not path.exists():
             raise SettingError(
-                f"{path} is missing: the versions and hashes of a self-managed cluster are read at their source, run `{COMMAND}`"
+                f"{path} is missing: the versions and hashes of a self-managed cluster are read "
+                f"at their source, run `{COMMAND}`"
             )
         lock = read(cls, path)
         for kind, wanted, found in (("file", FILES, lock.files), ("image", IMAGES, lock.images)):
             absent = [name for name in wanted if name not in found]
             if absent:
-                raise SettingError(f"{path} has no {kind} {', '.join(absent)}: run `{COMMAND}` again")
+                raise SettingError(
+                    f"{path} has no {kind} {', '.join(absent)}: run `{COMMAND}` again"
+                )
         return lock
 
     @property
@@ -68,7 +76,9 @@ class DistributionLock(Settings):
         return ".".join(self.version.removeprefix("v").split(".")[:2])
 
     def check_version(self, wanted: str, path: Path) -> None:
-        """Raises SettingError if the lock is for another Kubernetes version than `wanted`, such as "1.35"."""
+        """Raises SettingError if the lock is for another Kubernetes version than `wanted`, such as
+        "1.35".
+        """
         if self.kubernetes != wanted:
             raise SettingError(
                 f'cluster.version is "{wanted}", but {path} holds {self.version}: '
@@ -80,13 +90,21 @@ class DistributionLock(Settings):
         return cache / self.version
 
     def cached(self, cache: Path) -> list[tuple[str, Path, str]]:
-        """Returns name, absolute path and SHA-256 of each cached file. Raises SettingError if one is missing or incomplete."""
+        """Returns name, absolute path and SHA-256 of each cached file. Raises SettingError if one
+        is missing or incomplete.
+        """
         found = []
         for name in FILES:
             locked, path = self.files[name], (self.folder(cache) / name).absolute()
             size = path.stat().st_size if path.is_file() else None
             if size != locked.size:
-                state = "is not on this machine" if size is None else f"has {size:,} bytes instead of {locked.size:,}"
-                raise SettingError(f"{self.folder(cache) / name} {state}: run `{COMMAND} --fetch-only`")
+                state = (
+                    "is not on this machine"
+                    if size is None
+                    else f"has {size:,} bytes instead of {locked.size:,}"
+                )
+                raise SettingError(
+                    f"{self.folder(cache) / name} {state}: run `{COMMAND} --fetch-only`"
+                )
             found.append((name, path, locked.sha256))
         return found

@@ -1,4 +1,6 @@
-"""A self-managed cluster: the control plane, who may talk to it, and its names; node groups that join with its token."""
+"""A self-managed cluster: the control plane, who may talk to it, and its names; node groups that
+join with its token.
+"""
 
 from dataclasses import replace
 
@@ -22,29 +24,38 @@ from stacks.storage import StorageStack
 
 
 def release(spec: ClusterSpec) -> Release:
-    """Returns what the machines run, as the lock says. Raises SettingError, one sentence, if the lock or a file is missing."""
+    """Returns what the machines run, as the lock says. Raises SettingError, one sentence, if the
+    lock or a file is missing.
+    """
     place = spec.cluster.distribution
     lock = DistributionLock.load(place.lock_path)
     if "version" in spec.cluster.model_fields_set:
         lock.check_version(spec.cluster.version, place.lock_path)
-    files = {name: MachineFile(path, sha256) for name, path, sha256 in lock.cached(place.files_path)}
+    files = {
+        name: MachineFile(path, sha256) for name, path, sha256 in lock.cached(place.files_path)
+    }
     return Release(lock.version, files, lock.images)
 
 
 class K3sClusterStack(ClusterPart):
     """The self-managed cluster without nodes."""
 
-    def __init__(self, scope: Construct, spec: ClusterSpec, storage: StorageStack, release: Release) -> None:
+    def __init__(
+        self, scope: Construct, spec: ClusterSpec, storage: StorageStack, release: Release
+    ) -> None:
         super().__init__(scope, spec, "cluster", "self-managed control plane")
         self.storage, network, access = storage, storage.network, storage.network.access
         settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
         ssh = settings.ssh
         key_name, ssh_key = ssh.key_pair if ssh else None, None
         if ssh and not ssh.key_pair:
-            pair = ec2.KeyPair(self, "KeyPair", key_pair_name=spec.name, type=ec2.KeyPairType.ED25519)
+            pair = ec2.KeyPair(
+                self, "KeyPair", key_pair_name=spec.name, type=ec2.KeyPairType.ED25519
+            )
             resource = pair.node.default_child
             assert isinstance(resource, ec2.CfnKeyPair)
-            # CloudFormation cannot update these: it would make a new pair, whose name is taken, and new machines for it.
+            # CloudFormation cannot update these: it would make a new pair, whose name is taken, and
+            # new machines for it.
             for never_changed in ("Tags", "KeyFormat"):
                 resource.add_property_deletion_override(never_changed)
             # AWS stores the private key in this parameter, encrypted, and nowhere else.
@@ -71,14 +82,22 @@ class K3sClusterStack(ClusterPart):
             key_name=key_name,
             jobs_namespace=spec.jobs.namespace,
             service_cidr=settings.services,
-            **settings.model_dump(include={"elastic_ip", "pod_cidr", "instance_type", "volume_gib", "volume_snapshot"}),
+            **settings.model_dump(
+                include={"elastic_ip", "pod_cidr", "instance_type", "volume_gib", "volume_snapshot"}
+            ),
             encryption_key=key,
             disk_key=access.node_volume_key,
             group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
         )
         grant_work(self, storage, ssh_key=ssh_key)
-        make_tunnel(self, network, self.cluster.private_address, API_PORT, self.cluster.firewall.control_plane)
+        make_tunnel(
+            self,
+            network,
+            self.cluster.private_address,
+            API_PORT,
+            self.cluster.firewall.control_plane,
+        )
         self._names(spec, zone)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
@@ -86,21 +105,33 @@ class K3sClusterStack(ClusterPart):
         CfnOutput(self, "ControlPlaneAddress", value=self.cluster.private_address)
         CfnOutput(self, "Region", value=self.region)
         for team, arn in self.cluster.secrets.kubeconfigs.items():
-            CfnOutput(self, f"{'' if team == 'operator' else team.title()}KubeconfigSecretArn", value=arn)
+            CfnOutput(
+                self, f"{'' if team == 'operator' else team.title()}KubeconfigSecretArn", value=arn
+            )
         # The data job's pod has the node's role, not one of its own.
         CfnOutput(self, "DataJobCredentials", value="instance-profile")
-        # Between nodes the firewall allows the kubelet and the pod network, but no port of a job's own.
+        # Between nodes the firewall allows the kubelet and the pod network, but no port of a job's
+        # own.
         CfnOutput(self, "HostPorts", value="closed")
         # This command finds the team's own secret by name; the raw command would print the secret.
         CfnOutput(self, "KubeconfigCommand", value="paddle-aws kubeconfig")
         # v1.35.2+k3s1 is Kubernetes 1.35: charts use only what that supports.
-        CfnOutput(self, "KubernetesVersion", value=".".join(release.version.removeprefix("v").split(".")[:2]))
+        CfnOutput(
+            self,
+            "KubernetesVersion",
+            value=".".join(release.version.removeprefix("v").split(".")[:2]),
+        )
         if ssh_key:
-            command = f"aws ssm get-parameter --region {spec.region} --name {ssh_key} --with-decryption"
-            CfnOutput(self, "SshKeyCommand", value=f"{command} --query Parameter.Value --output text")
+            command = (
+                f"aws ssm get-parameter --region {spec.region} --name {ssh_key} --with-decryption"
+            )
+            CfnOutput(
+                self, "SshKeyCommand", value=f"{command} --query Parameter.Value --output text"
+            )
 
     def _names(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:
-        # In the tutorials the control plane has the zone's own name. An address may have it, an EKS endpoint may not.
+        # In the tutorials the control plane has the zone's own name. An address may have it, an EKS
+        # endpoint may not.
         for id, name in (("Api", "api"), *(() if spec.zone.existing else (("Apex", ""),))):
             route53.ARecord(
                 self,
@@ -116,13 +147,16 @@ class K3sClusterStack(ClusterPart):
 class K3sNodesStack(ClusterPart):
     """Node groups."""
 
-    def __init__(self, scope: Construct, spec: ClusterSpec, home: K3sClusterStack, release: Release) -> None:
+    def __init__(
+        self, scope: Construct, spec: ClusterSpec, home: K3sClusterStack, release: Release
+    ) -> None:
         super().__init__(scope, spec, "nodes", "worker nodes")
         storage, network, access = home.storage, home.storage.network, home.storage.network.access
         # An upgrade replaces the control plane first: a node is never newer.
         self.add_stack_dependency(home)
         self.add_stack_dependency(storage)
-        # One role for all groups. It reads only sources: the snapshots in the same bucket hold every secret of the cluster.
+        # One role for all groups. It reads only sources: the snapshots in the same bucket hold
+        # every secret of the cluster.
         role = TokenNodeRole(
             self,
             "Joining",
@@ -136,13 +170,23 @@ class K3sNodesStack(ClusterPart):
         def made(name: str, group: NodeGroup) -> K3sNodeGroup:
             props = props_of(group, storage.file_system, access.node_volume_key)
             if group.ssh is None and (ssh := spec.cluster.ssh):
-                # A plain name, not a reference: this stack is deployed after the cluster's anyway, and needs no export from it.
+                # A plain name, not a reference: this stack is deployed after the cluster's anyway,
+                # and needs no export from it.
                 key_pair = ssh.key_pair or spec.name
-                props["shape"] = replace(props["shape"], key_pair=key_pair, ssh_from=ssh.allowed_from)
+                props["shape"] = replace(
+                    props["shape"], key_pair=key_pair, ssh_from=ssh.allowed_from
+                )
             group_name = spec.node_group_name(name)
             try:
                 return K3sNodeGroup(
-                    self, name, cluster=home.cluster, vpc=network.vpc, release=release, role=role, group_name=group_name, **props
+                    self,
+                    name,
+                    cluster=home.cluster,
+                    vpc=network.vpc,
+                    release=release,
+                    role=role,
+                    group_name=group_name,
+                    **props,
                 )
             except ValueError as error:
                 raise SettingError(f"nodes.{name}: {error}") from None

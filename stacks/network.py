@@ -5,7 +5,12 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
-from constructs_lib.network.network import SELF_MANAGED_SERVICES, FlowLogs, ServiceEndpoints, TrainingNetwork
+from constructs_lib.network.network import (
+    SELF_MANAGED_SERVICES,
+    FlowLogs,
+    ServiceEndpoints,
+    TrainingNetwork,
+)
 from stacks.access import AccessStack
 from stacks.cluster_spec import ClusterSpec
 from stacks.network_settings import ExistingVpc
@@ -27,28 +32,46 @@ class NetworkStack(ClusterPart):
             if settings.interface_endpoints:
                 ServiceEndpoints(self, "Endpoints", vpc=self.vpc, services=services)
             if settings.flow_log_days:
-                FlowLogs(self, "FlowLogs", vpc=self.vpc, days=settings.flow_log_days, encryption_key=access.key)
+                FlowLogs(
+                    self,
+                    "FlowLogs",
+                    vpc=self.vpc,
+                    days=settings.flow_log_days,
+                    encryption_key=access.key,
+                )
         else:
             self.vpc = TrainingNetwork(
                 self,
                 "Network",
                 **settings.model_dump(exclude={"existing"}),
-                # Otherwise the gateway may take the control plane's address, which is assigned later.
+                # Otherwise the gateway may take the control plane's address, which is assigned
+                # later.
                 nat_at_the_end=own and spec.cluster.elastic_ip,
                 endpoint_services=services,
-                # EC2's own machine names, set instead of assumed: the kubelet's certificates contain them.
+                # EC2's own machine names, set instead of assumed: the kubelet's certificates
+                # contain them.
                 domain_name=domain if own else None,
                 encryption_key=access.key,
             ).vpc
         self.zone: route53.IHostedZone
         if spec.zone.existing:
             self.zone = route53.HostedZone.from_hosted_zone_attributes(
-                self, "Zone", hosted_zone_id=spec.zone.existing.id, zone_name=spec.zone.existing.name
+                self,
+                "Zone",
+                hosted_zone_id=spec.zone.existing.id,
+                zone_name=spec.zone.existing.name,
             )
         else:
-            self.zone = route53.PrivateHostedZone(self, "Zone", vpc=self.vpc, zone_name=spec.zone.name)
-        if settings.existing and spec.zone.existing and not (settings.flow_log_days or settings.interface_endpoints):
-            # CloudFormation accepts no stack without resources; this resource does nothing and costs nothing.
+            self.zone = route53.PrivateHostedZone(
+                self, "Zone", vpc=self.vpc, zone_name=spec.zone.name
+            )
+        if (
+            settings.existing
+            and spec.zone.existing
+            and not (settings.flow_log_days or settings.interface_endpoints)
+        ):
+            # CloudFormation accepts no stack without resources; this resource does nothing and
+            # costs nothing.
             CfnWaitConditionHandle(self, "Nothing")
         CfnOutput(self, "VpcId", value=self.vpc.vpc_id)
         CfnOutput(self, "ZoneId", value=self.zone.hosted_zone_id)
@@ -63,9 +86,13 @@ class NetworkStack(ClusterPart):
             vpc_cidr_block=existing.cidr,
             availability_zones=zones,
             private_subnet_ids=list(existing.private_subnets.values()),
-            public_subnet_ids=[public[zone] for zone in zones] if self.spec.network.has_public_subnets else None,
+            public_subnet_ids=[public[zone] for zone in zones]
+            if self.spec.network.has_public_subnets
+            else None,
         )
         for subnet in (*vpc.private_subnets, *vpc.public_subnets):
             # The routes of somebody else's subnets are never read or changed.
-            Annotations.of(subnet).acknowledge_warning("@aws-cdk/aws-ec2:noSubnetRouteTableId", "routes stay as they are")
+            Annotations.of(subnet).acknowledge_warning(
+                "@aws-cdk/aws-ec2:noSubnetRouteTableId", "routes stay as they are"
+            )
         return vpc

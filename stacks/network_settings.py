@@ -1,4 +1,6 @@
-"""cluster.yaml's `network` and `zone`: where everything lives and what it is called. Imports no aws_cdk."""
+"""cluster.yaml's `network` and `zone`: where everything lives and what it is called. Imports no
+aws_cdk.
+"""
 
 import ipaddress
 import re
@@ -18,7 +20,11 @@ def ip_network(value: str) -> ipaddress.IPv4Network:
             raise ValueError
         return ipaddress.IPv4Network(value)
     except ValueError:
-        raise Refused("", value, "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set after the prefix") from None
+        raise Refused(
+            "",
+            value,
+            "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set after the prefix",
+        ) from None
 
 
 PRIVATE = [ipaddress.IPv4Network(one) for one in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
@@ -26,20 +32,33 @@ SHARED = ipaddress.IPv4Network("100.64.0.0/10")
 """RFC 6598: allowed for a VPC and for pods, but not for Kubernetes services on EKS."""
 
 
-def private_range(widest: int, narrowest: int, example: str, *more: ipaddress.IPv4Network) -> AfterValidator:
-    """Returns a validator that raises Refused unless a range is of this width and either private or within `more`."""
+def private_range(
+    widest: int, narrowest: int, example: str, *more: ipaddress.IPv4Network
+) -> AfterValidator:
+    """Returns a validator that raises Refused unless a range is of this width and either private or
+    within `more`.
+    """
 
     def checked(value: str) -> str:
         network = ip_network(value)
-        if not widest <= network.prefixlen <= narrowest or not any(map(network.subnet_of, (*PRIVATE, *more))):
-            raise Refused("", value, f"allowed is a private IPv4 range from /{widest} to /{narrowest}, such as {example}")
+        if not widest <= network.prefixlen <= narrowest or not any(
+            map(network.subnet_of, (*PRIVATE, *more))
+        ):
+            raise Refused(
+                "",
+                value,
+                f"allowed is a private IPv4 range from /{widest} to /{narrowest}, such as "
+                f"{example}",
+            )
         return value
 
     return AfterValidator(checked)
 
 
 def not_everybody(what: str, example: str) -> AfterValidator:
-    """Returns a validator of IPv4 ranges that raises Refused if `what` would be open to everybody."""
+    """Returns a validator of IPv4 ranges that raises Refused if `what` would be open to
+    everybody.
+    """
 
     def checked(ranges: list[str]) -> list[str]:
         if everybody(str(ip_network(one)) for one in ranges):
@@ -67,25 +86,59 @@ SshRanges = Annotated[list[str], Field(min_length=1), not_everybody("SSH", "10.0
 """CIDRs that may connect to port 22."""
 
 
-LogDays = Literal[0, 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653]
-"""Retention times that CloudWatch Logs supports, in days (its PutRetentionPolicy reference); 0: nothing is written."""
+LogDays = Literal[
+    0,
+    1,
+    3,
+    5,
+    7,
+    14,
+    30,
+    60,
+    90,
+    120,
+    150,
+    180,
+    365,
+    400,
+    545,
+    731,
+    1096,
+    1827,
+    2192,
+    2557,
+    2922,
+    3288,
+    3653,
+]
+"""Retention times that CloudWatch Logs supports, in days (its PutRetentionPolicy reference); 0:
+nothing is written.
+"""
 
 
 def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -> Iterator[Fault]:
-    """Yields a fault for each of `others`, settings of a new resource, that is set although `existing` names `what`."""
+    """Yields a fault for each of `others`, settings of a new resource, that is set although
+    `existing` names `what`.
+    """
     for field in others:
         if getattr(settings, existing) is not None and field in settings.model_fields_set:
-            allowed = f"{{here}}{existing} names {what} that is there already; leave one of the two out"
+            allowed = (
+                f"{{here}}{existing} names {what} that is there already; leave one of the two out"
+            )
             yield Refused(field, getattr(settings, field), allowed)
 
 
-SubnetId = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$", examples=["subnet-0123456789abcdef0"])]
+SubnetId = Annotated[
+    str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$", examples=["subnet-0123456789abcdef0"])
+]
 BY_ZONE = AfterValidator(lambda subnets: dict(sorted(subnets.items())))
 """Sorts by zone: resources in subnets are numbered, and another order must not move them."""
 
 
 class ExistingVpc(Settings):
-    """A VPC that is there already; nothing of it is changed but for the endpoints and flow logs that are asked for."""
+    """A VPC that is there already; nothing of it is changed but for the endpoints and flow logs
+    that are asked for.
+    """
 
     id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$", examples=["vpc-0123456789abcdef0"])
     """The VPC's id."""
@@ -100,15 +153,26 @@ class ExistingVpc(Settings):
     @classmethod
     def _range(cls, value: str) -> str:
         network = ip_network(value)
-        nobodys = network.is_loopback or network.is_link_local or network.is_multicast or network.network_address.packed[0] == 0
+        nobodys = (
+            network.is_loopback
+            or network.is_link_local
+            or network.is_multicast
+            or network.network_address.packed[0] == 0
+        )
         if nobodys or not 16 <= network.prefixlen <= 28:
-            raise Refused("", value, "no VPC has this range: allowed is /16 to /28, such as 10.0.0.0/16")
+            raise Refused(
+                "", value, "no VPC has this range: allowed is /16 to /28, such as 10.0.0.0/16"
+            )
         return value
 
     def _faults(self) -> Iterator[Fault]:
         ids = [*self.private_subnets.values(), *self.public_subnets.values()]
         if len(set(ids)) < len(ids):
-            yield Refused("private_subnets", ", ".join(ids), "each subnet may be listed once, in one zone, private or public")
+            yield Refused(
+                "private_subnets",
+                ", ".join(ids),
+                "each subnet may be listed once, in one zone, private or public",
+            )
 
 
 class Network(Settings):
@@ -131,7 +195,9 @@ class Network(Settings):
     """Use this VPC."""
 
     def _faults(self) -> Iterator[Fault]:
-        yield from instead_of_new(self, "existing", "a VPC", "cidr", "availability_zones", "nat_gateways")
+        yield from instead_of_new(
+            self, "existing", "a VPC", "cidr", "availability_zones", "nat_gateways"
+        )
         if self.existing is not None:
             return
         zones = len(self.availability_zones)
@@ -139,7 +205,9 @@ class Network(Settings):
             allowed = f"allowed is 0, 1, or {zones} (one for each of {{here}}availability_zones)"
             yield Refused("nat_gateways", self.nat_gateways, allowed)
         if not self.nat_gateways and not self.interface_endpoints:
-            allowed = "without NAT nodes reach AWS by {here}interface_endpoints alone: set them true"
+            allowed = (
+                "without NAT nodes reach AWS by {here}interface_endpoints alone: set them true"
+            )
             yield Refused("nat_gateways", self.nat_gateways, allowed)
 
     @property
@@ -160,7 +228,9 @@ class Network(Settings):
         return ip_network(self.existing.cidr if self.existing else self.cidr)
 
     def subnet(self, zone: str, *, public: bool) -> ipaddress.IPv4Network | None:
-        """Returns the subnet of `zone` as the CDK lays it out; None if there is none or its range is unknown."""
+        """Returns the subnet of `zone` as the CDK lays it out; None if there is none or its range
+        is unknown.
+        """
         if self.existing or (public and not self.nat_gateways):
             return None
         zones, vpc = self.availability_zones, self.range
@@ -169,7 +239,8 @@ class Network(Settings):
         begin = int(vpc.network_address)
         if not public:
             used = len(zones) * 2 ** (32 - wide) if self.nat_gateways else 0
-            # The CDK takes the widest prefix that fits once per zone, and starts at the next boundary of that prefix.
+            # The CDK takes the widest prefix that fits once per zone, and starts at the next
+            # boundary of that prefix.
             wide = 32 - (((vpc.num_addresses - used) // len(zones)).bit_length() - 1)
             size = 2 ** (32 - wide)
             begin = -(-(begin + used) // size) * size

@@ -21,45 +21,76 @@ from stacks.node_settings import NodeGroup
 from stacks.part import ClusterPart
 
 METRIC_DAYS = 7
-"""Retention of the log events that carry metrics; CloudWatch keeps the metrics themselves for months."""
+"""Retention of the log events that carry metrics; CloudWatch keeps the metrics themselves for
+months.
+"""
 
 
 class NodesStack(ClusterPart):
     """Node groups and their add-ons."""
 
-    def __init__(self, scope: Construct, spec: ClusterSpec, home: ClusterStack, versions: Mapping[str, str]) -> None:
+    def __init__(
+        self, scope: Construct, spec: ClusterSpec, home: ClusterStack, versions: Mapping[str, str]
+    ) -> None:
         """`versions`: add-on versions by name, and node image versions by EKS's AMI type."""
         super().__init__(scope, spec, "nodes", "worker nodes")
         self._home, self._cluster, self._versions = home, home.cluster, versions
-        # One role for all groups of a kind: EKS admits the managed groups' role on its own, and the other through one entry.
+        # One role for all groups of a kind: EKS admits the managed groups' role on its own, and the
+        # other through one entry.
         kinds = set() if spec.auto else {group.kind for group in spec.nodes.values()}
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
-        self._joining = SelfManagedNodeRole(self, "SelfManaged", cluster=self._cluster) if "self-managed" in kinds else None
-        self.groups = [] if spec.auto else [self._group(name, group) for name, group in spec.nodes.items()]
+        self._joining = (
+            SelfManagedNodeRole(self, "SelfManaged", cluster=self._cluster)
+            if "self-managed" in kinds
+            else None
+        )
+        self.groups = (
+            [] if spec.auto else [self._group(name, group) for name, group in spec.nodes.items()]
+        )
         if home.auto_mode_role:
             shapes = {name: group.shape for name, group in spec.nodes.items()}
             clients = [home.storage.file_system.client_security_group]
             vpc, role = home.storage.network.vpc, home.auto_mode_role
-            auto = AutoModeNodes(self, "Auto", cluster=self._cluster, vpc=vpc, role=role, shapes=shapes, security_groups=clients)
+            auto = AutoModeNodes(
+                self,
+                "Auto",
+                cluster=self._cluster,
+                vpc=vpc,
+                role=role,
+                shapes=shapes,
+                security_groups=clients,
+            )
             CfnOutput(self, "AutoMode", value=auto.machines)
             acknowledge(self, "`paddle-aws setup` writes them into NodeClasses", "cfn-lint:W6001")
         for addon in self._addons():
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
             addon.node.add_dependency(*(group.resource for group in self.groups))
         if self.groups:
-            CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
+            CfnOutput(
+                self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups)
+            )
 
     def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
         network, cluster, settings = self._home.storage.network, self._cluster, self.spec.cluster
         props = props_of(group, self._home.storage.file_system, network.access.node_volume_key)
         if group.kind == "managed":
             repair = group.auto_repair is not False
-            versions = {"kubernetes_version": settings.version, "release_version": self._versions.get(AMI_TYPES[group.gpu])}
+            versions = {
+                "kubernetes_version": settings.version,
+                "release_version": self._versions.get(AMI_TYPES[group.gpu]),
+            }
             if settings.existing and "version" not in settings.model_fields_set:
                 # The settings do not say which version somebody else's cluster has.
                 versions = {}
             return ManagedNodes(
-                self, name, cluster=cluster, vpc=network.vpc, role=self._role, auto_repair=repair, **versions, **props
+                self,
+                name,
+                cluster=cluster,
+                vpc=network.vpc,
+                role=self._role,
+                auto_repair=repair,
+                **versions,
+                **props,
             )
         return SelfManagedNodes(
             self,
@@ -77,12 +108,22 @@ class NodesStack(ClusterPart):
         cluster, spec, versions = self._cluster, self.spec, self._versions
 
         def plain(name: str) -> CfnResource:
-            return ClusterAddon(self, name, cluster=cluster, addon_name=name, version=versions.get(name)).resource
+            return ClusterAddon(
+                self, name, cluster=cluster, addon_name=name, version=versions.get(name)
+            ).resource
 
         addons = [] if spec.auto else [plain("coredns")]
-        addons.append(EfsDriver(self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")).resource)
-        if not spec.auto and any(group.kind == "managed" and group.auto_repair is not False for group in spec.nodes.values()):
-            # Auto repair acts on what this agent reports: kernel, network, disk and GPU faults, besides a silent kubelet.
+        addons.append(
+            EfsDriver(
+                self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")
+            ).resource
+        )
+        if not spec.auto and any(
+            group.kind == "managed" and group.auto_repair is not False
+            for group in spec.nodes.values()
+        ):
+            # Auto repair acts on what this agent reports: kernel, network, disk and GPU faults,
+            # besides a silent kubelet.
             addons.append(plain("eks-node-monitoring-agent"))
         if spec.node_metrics:
             logs = ContainerLogs(
@@ -99,7 +140,9 @@ class NodesStack(ClusterPart):
         return addons
 
 
-def props_of(group: NodeGroup, file_system: MountableFileSystem, encryption_key: kms.IKey | None) -> NodeGroupProps:
+def props_of(
+    group: NodeGroup, file_system: MountableFileSystem, encryption_key: kms.IKey | None
+) -> NodeGroupProps:
     """Returns a group's settings in the form that the constructs of all kinds take."""
     zones = group.availability_zones
     return NodeGroupProps(

@@ -1,4 +1,6 @@
-"""What all stacks of one cluster have in common: name, region, description, tags, and what outlives a destroy (`retain`)."""
+"""What all stacks of one cluster have in common: name, region, description, tags, and what outlives
+a destroy (`retain`).
+"""
 
 from aws_cdk import Environment, PermissionsBoundary, RemovalPolicy, Stack, Tags
 from constructs import Construct
@@ -25,16 +27,19 @@ class ClusterPart(Stack):
             f"{spec.name}-{part}",
             env=Environment(region=spec.region),
             description=f"{spec.name}: {holds}",
-            permissions_boundary=PermissionsBoundary.from_name(f"{policies}-boundary") if policies else None,
+            permissions_boundary=PermissionsBoundary.from_name(f"{policies}-boundary")
+            if policies
+            else None,
         )
         self.spec = spec
         self.removal_policy = RemovalPolicy.RETAIN if spec.retain else RemovalPolicy.DESTROY
         tags = Tags.of(self)
         for key, value in spec.all_tags.items():
             tags.add(key, value)
-        # kube-up's old tag, by which its documentation finds a cluster's resources. Not on security groups: Kubernetes' load
-        # balancers require that exactly one of a node's groups carries a cluster's tag, and EKS tags the group that it makes. (A
-        # self-managed cluster makes no load balancers.)
+        # kube-up's old tag, by which its documentation finds a cluster's resources. Not on security
+        # groups: Kubernetes' load balancers require that exactly one of a node's groups carries a
+        # cluster's tag, and EKS tags the group that it makes. (A self-managed cluster makes no load
+        # balancers.)
         but = [] if spec.cluster.self_managed else ["AWS::EC2::SecurityGroup"]
         tags.add("KubernetesCluster", spec.name, exclude_resource_types=but)
 
@@ -48,8 +53,16 @@ def removal_summary(spec: ClusterSpec) -> str:
         "image repository": spec.images.existing,
     }
     if spec.retain:
-        listed = ", ".join([*data, *(["a snapshot of the control plane's state"] if spec.cluster.self_managed else [])])
-        return f"{spec.name}: retain is true: a destroy keeps {listed}, with all they hold; everything else goes"
+        listed = ", ".join(
+            [
+                *data,
+                *(["a snapshot of the control plane's state"] if spec.cluster.self_managed else []),
+            ]
+        )
+        return (
+            f"{spec.name}: retain is true: a destroy keeps {listed}, with all they hold; "
+            "everything else goes"
+        )
     ours = ", ".join(name for name, existing in data.items() if not existing)
     lost = f", with {ours} and all they hold" if ours else " but what was there before"
     backups = ", but for its backups" if spec.backup and not spec.file_system.existing else ""

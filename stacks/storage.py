@@ -20,8 +20,10 @@ class StorageStack(ClusterPart):
     """File system, bucket, image repository.
 
     Attributes:
-        bucket_arn: the bucket's ARN as other stacks see it and as the acknowledgments of grants spell it. To the CDK it is no
-            reference, so those stacks depend on this one explicitly; else it would be destroyed first, which is refused.
+        bucket_arn: the bucket's ARN as other stacks see it and as the acknowledgments of grants
+        spell it. To the CDK it is no
+            reference, so those stacks depend on this one explicitly; else it would be destroyed
+            first, which is refused.
         bucket_key: the bucket's KMS key.
     """
 
@@ -34,15 +36,21 @@ class StorageStack(ClusterPart):
         if spec.bucket.existing_name:
             if theirs := spec.bucket.existing_key_arn:
                 self.bucket_key = kms.Key.from_key_arn(self, "BucketKey", theirs)
-            self.bucket = s3.Bucket.from_bucket_attributes(self, "Bucket", bucket_name=spec.bucket.existing_name)
+            self.bucket = s3.Bucket.from_bucket_attributes(
+                self, "Bucket", bucket_name=spec.bucket.existing_name
+            )
             self.bucket_arn = self.bucket.bucket_arn
         else:
             days = spec.bucket.model_dump(include={"keep_old_versions_days", "keep_logs_days"})
-            self.bucket = DataBucket(self, "Bucket", encryption_key=key, removal_policy=self.removal_policy, **days)
+            self.bucket = DataBucket(
+                self, "Bucket", encryption_key=key, removal_policy=self.removal_policy, **days
+            )
             self.bucket_arn = self.export_value(self.bucket.bucket_arn)
         self.repository: ecr.IRepository
         if spec.images.existing:
-            self.repository = ecr.Repository.from_repository_name(self, "Images", f"{spec.name}/trainer")
+            self.repository = ecr.Repository.from_repository_name(
+                self, "Images", f"{spec.name}/trainer"
+            )
         else:
             self.repository = ImageRepository(
                 self,
@@ -53,7 +61,8 @@ class StorageStack(ClusterPart):
                 removal_policy=self.removal_policy,
             )
         if spec.file_system.existing is None:
-            # Exported even without a budget: otherwise the export would go before the watch stack, which imports it.
+            # Exported even without a budget: otherwise the export would go before the watch stack,
+            # which imports it.
             self.export_value(self.file_system.file_system.file_system_id)
         CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         CfnOutput(self, "FileSystemId", value=self.file_system.file_system.file_system_id)
@@ -64,10 +73,15 @@ class StorageStack(ClusterPart):
     def _file_system(self, vpc: ec2.IVpc, key: kms.IKey) -> MountableFileSystem:
         settings = self.spec.file_system
         if existing := settings.existing:
-            subnets = {subnet.availability_zone: subnet for subnet in vpc.select_subnets(one_per_az=True).subnets}
+            subnets = {
+                subnet.availability_zone: subnet
+                for subnet in vpc.select_subnets(one_per_az=True).subnets
+            }
             group, missing = None, list(subnets)
             if existing.security_group:
-                group = ec2.SecurityGroup.from_security_group_id(self, "MountTargetsGroup", existing.security_group)
+                group = ec2.SecurityGroup.from_security_group_id(
+                    self, "MountTargetsGroup", existing.security_group
+                )
                 missing = existing.zones_without_mount_target
             return SharedFileSystem.from_file_system_attributes(
                 self,

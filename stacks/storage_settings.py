@@ -1,4 +1,6 @@
-"""cluster.yaml's `key`, `bucket`, `file_system` and `images`: what must not get lost. Imports no aws_cdk."""
+"""cluster.yaml's `key`, `bucket`, `file_system` and `images`: what must not get lost. Imports no
+aws_cdk.
+"""
 
 import re
 from collections.abc import Iterator
@@ -30,39 +32,62 @@ class Bucket(Settings):
     """The bucket of training data and of what jobs upload."""
 
     existing_name: str | None = Field(
-        default=None, min_length=3, max_length=63, pattern=rf"^{LABEL}(\.{LABEL})*$", examples=["their-training-data"]
+        default=None,
+        min_length=3,
+        max_length=63,
+        pattern=rf"^{LABEL}(\.{LABEL})*$",
+        examples=["their-training-data"],
     )
     """Use this bucket; it is never changed or deleted."""
     existing_key_arn: str | None = Field(default=None, pattern=_KEY_ARN, examples=[_KEY_EXAMPLE])
-    """That bucket's KMS key, if not the cluster's. Its policy must allow this account's IAM policies."""
+    """That bucket's KMS key, if not the cluster's. Its policy must allow this account's IAM
+    policies.
+    """
     keep_old_versions_days: int = Field(default=30, ge=1)
     """How long overwritten and deleted objects can be restored."""
     keep_logs_days: int = Field(default=90, ge=1)
     """Retention of access logs."""
 
     def _faults(self) -> Iterator[Fault]:
-        if self.existing_name and re.fullmatch(r"[\d.]+|xn--.*|.*(-s3alias|--x-s3)", self.existing_name):
-            yield Refused("existing_name", self.existing_name, "allowed is one such as their-training-data")
+        if self.existing_name and re.fullmatch(
+            r"[\d.]+|xn--.*|.*(-s3alias|--x-s3)", self.existing_name
+        ):
+            yield Refused(
+                "existing_name", self.existing_name, "allowed is one such as their-training-data"
+            )
         if self.existing_key_arn and not self.existing_name:
-            yield Refused("existing_key_arn", self.existing_key_arn, "allowed with {here}existing_name only")
-        yield from instead_of_new(self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days")
+            yield Refused(
+                "existing_key_arn", self.existing_key_arn, "allowed with {here}existing_name only"
+            )
+        yield from instead_of_new(
+            self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days"
+        )
 
 
 class ExistingFileSystem(Settings):
-    """An EFS file system that is there already; its data, policy and throughput stay as they are."""
+    """An EFS file system that is there already; its data, policy and throughput stay as they
+    are.
+    """
 
     id: str = Field(pattern=r"^fs-[0-9a-f]{8,17}$", examples=["fs-0123456789abcdef0"])
     """The file system's id."""
-    security_group: str | None = Field(default=None, pattern=r"^sg-[0-9a-f]{8,17}$", examples=["sg-0123456789abcdef0"])
-    """Group of its mount targets, which gets a rule for TCP 2049. Unset: it has no mount targets (as after a destroy with
-    `retain: true`) and gets one in each zone."""
+    security_group: str | None = Field(
+        default=None, pattern=r"^sg-[0-9a-f]{8,17}$", examples=["sg-0123456789abcdef0"]
+    )
+    """Group of its mount targets, which gets a rule for TCP 2049. Unset: it has no mount targets
+    (as after a destroy with `retain: true`) and gets one in each zone.
+    """
     zones_without_mount_target: list[str] = Field(default=[])
     """With `security_group`: zones that still need a mount target."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.zones_without_mount_target and not self.security_group:
-            allowed = "allowed with {here}security_group only; without it every zone gets a mount target"
-            yield Refused("zones_without_mount_target", ", ".join(self.zones_without_mount_target), allowed)
+            allowed = (
+                "allowed with {here}security_group only; without it every zone gets a mount target"
+            )
+            yield Refused(
+                "zones_without_mount_target", ", ".join(self.zones_without_mount_target), allowed
+            )
 
 
 class FileSystem(Settings):
@@ -73,7 +98,9 @@ class FileSystem(Settings):
     provisioned_mib_per_second: int | None = Field(default=None, ge=1, le=3414)
     """Throughput of mode provisioned, MiB/s."""
     require_tls: bool = True
-    """Refuse mounts without TLS. false allows the tutorials' plain NFS; data then crosses the VPC unencrypted."""
+    """Refuse mounts without TLS. false allows the tutorials' plain NFS; data then crosses the VPC
+    unencrypted.
+    """
     infrequent_access_after_days: Literal[0, 1, 7, 14, 30, 60, 90, 180, 270, 365] = 30
     """Move files not read for so long to the cheaper class; 0: never."""
     backup: bool | None = None

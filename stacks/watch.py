@@ -12,17 +12,27 @@ from stacks.storage import StorageStack
 class WatchStack(ClusterPart):
     """Budget, alarms and dashboard."""
 
-    def __init__(self, scope: Construct, spec: ClusterSpec, storage: StorageStack, budget: Budget) -> None:
+    def __init__(
+        self, scope: Construct, spec: ClusterSpec, storage: StorageStack, budget: Budget
+    ) -> None:
         super().__init__(scope, spec, "watch", "budget, alarms and dashboard")
         if budget.monthly_usd:
             MonthlyBudget(
-                self, "Budget", budget_name=spec.name, usd=budget.monthly_usd, emails=budget.emails, tag=("cluster", spec.name)
+                self,
+                "Budget",
+                budget_name=spec.name,
+                usd=budget.monthly_usd,
+                emails=budget.emails,
+                tag=("cluster", spec.name),
             )
         machines = {}
         if spec.cluster.self_managed:
-            # Plain names, not references: an export that an alarm imports would prevent the removal of a group.
+            # Plain names, not references: an export that an alarm imports would prevent the removal
+            # of a group.
             machines = {spec.control_plane_group: 1}
-            machines |= {spec.node_group_name(name): group.desired for name, group in spec.nodes.items()}
+            machines |= {
+                spec.node_group_name(name): group.desired for name, group in spec.nodes.items()
+            }
         view = ClusterDashboard(
             self,
             "Watch",
@@ -34,7 +44,8 @@ class WatchStack(ClusterPart):
             bursting=spec.file_system.throughput == "bursting",
             container_insights=spec.node_metrics,
             scaling_groups=machines,
-            # An existing key may not let CloudWatch publish: the topic then has SNS's own encryption.
+            # An existing key may not let CloudWatch publish: the topic then has SNS's own
+            # encryption.
             encryption_key=storage.network.access.node_volume_key,
         )
         CfnOutput(self, "DashboardName", value=view.dashboard.dashboard_name)

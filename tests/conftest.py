@@ -2,5 +2,6 @@
 
 import signal
 
-# A shell's background job (`make test &`, a CI's wrapper) ignores SIGINT, and so would every program that a test interrupts.
+# A shell's background job (`make test &`, a CI's wrapper) ignores SIGINT, and so would every
+# program that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

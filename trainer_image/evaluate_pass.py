@@ -1,7 +1,9 @@
-"""Measures the last complete pass of a job on the held-out records, in the image with the trainer's variables.
+"""Measures the last complete pass of a job on the held-out records, in the image with the trainer's
+variables.
 
-Prints ONE line of JSON: {pass, metric, value, better, baseline, baseline_of, records}, where `baseline` is what the best constant
-answer gets. Exits with 65 and a sentence if any part of the pass is missing or damaged.
+Prints ONE line of JSON: {pass, metric, value, better, baseline, baseline_of, records}, where
+`baseline` is what the best constant answer gets. Exits with 65 and a sentence if any part of the
+pass is missing or damaged.
 """
 
 import json
@@ -28,22 +30,32 @@ def main() -> int:
         node = environment.parse(os.environ)
         if node.runtime not in ("fleet-ps", "collective"):
             raise SettingError(
-                f"{Variable.RUNTIME} is {node.runtime}: its programs measure themselves; fleet-ps or collective is allowed"
+                f"{Variable.RUNTIME} is {node.runtime}: its programs measure themselves; "
+                "fleet-ps or collective is allowed"
             )
         newest = next(passes.newest_first(node.folder), None)
         if newest is None:
-            raise BadData(f"{node.folder.output} holds no complete pass: nothing was trained to the end yet")
+            raise BadData(
+                f"{node.folder.output} holds no complete pass: nothing was trained to the end yet"
+            )
         directory = newest.folder
         passes.verify(directory)
-        # A copy, because the program may write next to its own files, and must leave nothing on the volume.
+        # A copy, because the program may write next to its own files, and must leave nothing on the
+        # volume.
         scratch = TemporaryDirectory()
         shutil.copytree(directory / "program", Path(scratch.name, "program"))
         program = Path(scratch.name) / (directory / "path.txt").read_text().strip()
         manifest = data_manifest.find(node.folder, newest.identity.data)
         if manifest is None and newest.identity.data:
-            print(f"the data of {newest.name} was split again meanwhile: its newest held-out records are used", file=sys.stderr)
+            print(
+                f"the data of {newest.name} was split again meanwhile: its newest held-out "
+                "records are used",
+                file=sys.stderr,
+            )
         os.environ |= {Variable.ROLE: "EVALUATOR", Variable.EVALUATED_PASS: str(directory)}
-        os.environ[Variable.MANIFEST] = "" if manifest is None else str(manifest.relative_to(node.folder.root))
+        os.environ[Variable.MANIFEST] = (
+            "" if manifest is None else str(manifest.relative_to(node.folder.root))
+        )
         sys.argv = [str(program), *sys.argv[1:]]
         run()
     except Finished as finished:

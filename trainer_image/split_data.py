@@ -1,4 +1,6 @@
-"""Entry point of the data job's container: `split.sh` runs this file, whose folder holds `paddle_node`."""
+"""Entry point of the data job's container: `split.sh` runs this file, whose folder holds
+`paddle_node`.
+"""
 
 import sys
 

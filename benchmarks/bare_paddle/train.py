@@ -1,7 +1,9 @@
-"""quick_start's training as one writes it by hand for three processes: Paddle alone, nothing of this project.
+"""quick_start's training as one writes it by hand for three processes: Paddle alone, nothing of
+this project.
 
-The same network, batch and optimizer, a dense pull each step (without it the trainers would not learn from each
-other), a save each pass. No discovery, no check of the data, no recovery: file barriers, and hope.
+The same network, batch and optimizer, a dense pull each step (without it the trainers would not
+learn from each other), a save each pass. No discovery, no check of the data, no recovery: file
+barriers, and hope.
 """
 
 import json
@@ -18,9 +20,17 @@ from paddle import static
 from paddle.distributed import fleet
 from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
-SHARD, VOCABULARY, OUT, PASSES = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
+SHARD, VOCABULARY, OUT, PASSES = (
+    Path(sys.argv[1]),
+    Path(sys.argv[2]),
+    Path(sys.argv[3]),
+    int(sys.argv[4]),
+)
 BATCH = 32
-TRAINER, TRAINERS = int(os.environ.get("PADDLE_TRAINER_ID", "-1")), int(os.environ["PADDLE_TRAINERS_NUM"])
+TRAINER, TRAINERS = (
+    int(os.environ.get("PADDLE_TRAINER_ID", "-1")),
+    int(os.environ["PADDLE_TRAINERS_NUM"]),
+)
 
 known = json.loads(VOCABULARY.read_text())
 words = {word: number for number, word in enumerate(known["words"], start=1)}
@@ -65,10 +75,17 @@ for number in range(PASSES):
         rows = [line.partition("\t") for line in order[start : start + BATCH]]
         ids = [[words[word] for word in row[2].lower().split()] for row in rows]
         tensor = paddle.base.core.LoDTensor()
-        tensor.set(np.concatenate([np.array(row, "int64") for row in ids]).reshape(-1, 1), paddle.CPUPlace())
+        tensor.set(
+            np.concatenate([np.array(row, "int64") for row in ids]).reshape(-1, 1),
+            paddle.CPUPlace(),
+        )
         tensor.set_recursive_sequence_lengths([[len(row) for row in ids]])
         answers = np.array([[labels[row[0]]] for row in rows], "int64")
-        executor.run(static.default_main_program(), feed={"text": tensor, "label": answers}, fetch_list=[loss])
+        executor.run(
+            static.default_main_program(),
+            feed={"text": tensor, "label": answers},
+            fetch_list=[loss],
+        )
         handle._pull_all_dense([static.global_scope()], handle._send_ctx, received)
     spent = {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu_began}
     print(json.dumps({"pass": number, "records": len(order), **spent}), flush=True)

@@ -1,9 +1,16 @@
-"""EC2 machines: IAM roles, launch templates (IMDSv2 only, encrypted disks), and how an Auto Scaling group replaces them."""
+"""EC2 machines: IAM roles, launch templates (IMDSv2 only, encrypted disks), and how an Auto Scaling
+group replaces them.
+"""
 
 import json
 from typing import Any
 
-from aws_cdk import CfnAutoScalingRollingUpdate, CfnCreationPolicy, CfnResourceSignal, CfnUpdatePolicy
+from aws_cdk import (
+    CfnAutoScalingRollingUpdate,
+    CfnCreationPolicy,
+    CfnResourceSignal,
+    CfnUpdatePolicy,
+)
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -17,31 +24,45 @@ from constructs_lib.statements import OF_MACHINES, statements
 SIGNAL_TIMEOUT = "PT15M"
 """How long CloudFormation waits for a machine's signal that it is ready."""
 SESSIONS = "Session Manager's documents grant its agent these actions on every resource"
-SCALING_ACTIVITIES = "Auto Scaling's own list of activities has each machine that comes or goes, and why"
+SCALING_ACTIVITIES = (
+    "Auto Scaling's own list of activities has each machine that comes or goes, and why"
+)
 """Reasons that several constructs give when they acknowledge findings."""
 PULL_ONLY = "AmazonEC2ContainerRegistryPullOnly"
 NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", PULL_ONLY)
-"""AWS managed policies that the EKS documentation requires. AWS keeps them in step with the calls of the node's daemons."""
+"""AWS managed policies that the EKS documentation requires. AWS keeps them in step with the calls
+of the node's daemons.
+"""
 
 
 def machine_role(scope: Construct, id: str) -> iam.Role:
-    """Returns a role with which EC2 instances pull images. Any other permission comes from a policy that the caller adds."""
+    """Returns a role with which EC2 instances pull images. Any other permission comes from a policy
+    that the caller adds.
+    """
     return _role(scope, id, "AWS's own list of what a pull from ECR calls", PULL_ONLY)
 
 
 def node_role(scope: Construct, id: str) -> iam.Role:
-    """Returns a role with which EC2 instances join the cluster, pull images and accept Session Manager sessions, nothing more."""
+    """Returns a role with which EC2 instances join the cluster, pull images and accept Session
+    Manager sessions, nothing more.
+    """
     reason = "what EKS's documents ask for; AWS keeps them in step with the daemons"
     return session_role(scope, id, reason, *NODE_POLICIES)
 
 
 def auto_mode_role(scope: Construct, id: str) -> iam.Role:
-    """Returns a role with which EKS Auto Mode's machines can be nodes and pull images. Nobody logs in to them."""
-    return _role(scope, id, "what EKS's documents ask for", "AmazonEKSWorkerNodeMinimalPolicy", PULL_ONLY)
+    """Returns a role with which EKS Auto Mode's machines can be nodes and pull images. Nobody logs
+    in to them.
+    """
+    return _role(
+        scope, id, "what EKS's documents ask for", "AmazonEKSWorkerNodeMinimalPolicy", PULL_ONLY
+    )
 
 
 def session_role(scope: Construct, id: str, reason: str = "", *policies: str) -> iam.Role:
-    """Returns a role for EC2 instances that accept Session Manager sessions. `reason` says why it has the AWS `policies`."""
+    """Returns a role for EC2 instances that accept Session Manager sessions. `reason` says why it
+    has the AWS `policies`.
+    """
     role = _role(scope, id, reason, *policies)
     sessions = iam.ManagedPolicy(role, "Sessions", roles=[role], description="Session Manager")
     sessions.add_statements(takes_sessions())
@@ -51,18 +72,21 @@ def session_role(scope: Construct, id: str, reason: str = "", *policies: str) ->
 
 def _role(scope: Construct, id: str, reason: str, *policies: str) -> iam.Role:
     managed = [iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in policies]
-    role = iam.Role(scope, id, assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"), managed_policies=managed)
+    role = iam.Role(
+        scope, id, assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"), managed_policies=managed
+    )
     if policies:
         acknowledge(role, reason, *managed_policies(*policies))
     return role
 
 
 def takes_sessions() -> iam.PolicyStatement:
-    """Returns the five actions that the Session Manager documentation lists for an instance role, on every resource, as it does.
+    """Returns the five actions that the Session Manager documentation lists for an instance role,
+    on every resource, as it does.
 
-    AWS's AmazonSSMManagedInstanceCore also reads every parameter of the account. On machines whose role pods can reach (all those
-    of a self-managed cluster; on EKS, for pods on the node's own network), that would expose everybody's secrets, including a
-    private SSH key.
+    AWS's AmazonSSMManagedInstanceCore also reads every parameter of the account. On machines whose
+    role pods can reach (all those of a self-managed cluster; on EKS, for pods on the node's own
+    network), that would expose everybody's secrets, including a private SSH key.
     """
     return statements(OF_MACHINES, "sessions")[0]
 
@@ -80,16 +104,19 @@ def launch_template(
     """Creates a launch template.
 
     Args:
-        disk_gib: size of the machine's own disk, GiB.
-        encryption_key: KMS key of that disk; None: the account's default key for EBS.
-        key_pair: EC2 key pair for SSH; None: Session Manager only.
-        image_id: the machine's image; None where EKS chooses it.
-        metadata_hops: network hops that the instance metadata, and with it the role, reach: 1 ends at the machine, 2 at its pods.
-        others: passed to `ec2.LaunchTemplate`.
+        disk_gib: size of the machine's own disk, GiB. encryption_key: KMS key of that disk; None:
+        the account's default key for EBS. key_pair: EC2 key pair for SSH; None: Session Manager
+        only. image_id: the machine's image; None where EKS chooses it. metadata_hops: network hops
+        that the instance metadata, and with it the role, reach: 1 ends at the machine, 2 at its
+        pods. others: passed to `ec2.LaunchTemplate`.
     """
     kind = ec2.EbsDeviceVolumeType.GP3
     disk = ec2.BlockDeviceVolume.ebs(
-        disk_gib, encrypted=True, kms_key=encryption_key, volume_type=kind, delete_on_termination=True
+        disk_gib,
+        encrypted=True,
+        kms_key=encryption_key,
+        volume_type=kind,
+        delete_on_termination=True,
     )
     template = ec2.LaunchTemplate(
         scope,
@@ -107,12 +134,18 @@ def launch_template(
 
 
 def nodeadm(settings: dict[str, Any], shape: NodeShape) -> ec2.UserData:
-    """User data for Amazon Linux 2023's nodeadm (https://awslabs.github.io/amazon-eks-ami/nodeadm/): a NodeConfig of `settings`.
+    """User data for Amazon Linux 2023's nodeadm
+    (https://awslabs.github.io/amazon-eks-ami/nodeadm/): a NodeConfig of `settings`.
 
-    If the machines have disks of their own, nodeadm combines these into one, which holds the pods' scratch.
+    If the machines have disks of their own, nodeadm combines these into one, which holds the pods'
+    scratch.
     """
     disks = {"instance": {"localStorage": {"strategy": "RAID0"}}} if shape.has_disks else {}
-    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": {**settings, **disks}}
+    config = {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {**settings, **disks},
+    }
     lines = (
         "MIME-Version: 1.0",
         'Content-Type: multipart/mixed; boundary="//"',
@@ -130,13 +163,17 @@ def nodeadm(settings: dict[str, Any], shape: NodeShape) -> ec2.UserData:
 
 
 def override(template: ec2.LaunchTemplate, field: str, value: Any) -> None:
-    """Sets a field of `template` that the CDK's construct does not support. None removes the field."""
+    """Sets a field of `template` that the CDK's construct does not support. None removes the
+    field.
+    """
     resource = template.node.default_child
     assert isinstance(resource, ec2.CfnLaunchTemplate)
     resource.add_property_override(f"LaunchTemplateData.{field}", value)
 
 
-def launch_template_of(template: ec2.LaunchTemplate) -> autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty:
+def launch_template_of(
+    template: ec2.LaunchTemplate,
+) -> autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty:
     """Returns the newest version of `template`, in the form that an Auto Scaling group takes."""
     return autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty(
         launch_template_id=template.launch_template_id, version=template.latest_version_number
@@ -159,7 +196,9 @@ def one_at_a_time(
     at_first: int,
     replacement_timeout: str = SIGNAL_TIMEOUT,
 ) -> None:
-    """Makes CloudFormation replace `group`'s machines one at a time, and with `signals` await the first `at_first`."""
+    """Makes CloudFormation replace `group`'s machines one at a time, and with `signals` await the
+    first `at_first`.
+    """
     group.cfn_options.update_policy = CfnUpdatePolicy(
         auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
             max_batch_size=1,

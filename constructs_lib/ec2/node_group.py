@@ -1,4 +1,6 @@
-"""A group of identical worker nodes: what its three kinds (EKS managed, EKS self-managed, k3s) have in common."""
+"""A group of identical worker nodes: what its three kinds (EKS managed, EKS self-managed, k3s) have
+in common.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol, TypedDict, Unpack
@@ -11,7 +13,13 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.ec2.machine import SCALING_ACTIVITIES, launch_template, launch_template_of, one_at_a_time, override
+from constructs_lib.ec2.machine import (
+    SCALING_ACTIVITIES,
+    launch_template,
+    launch_template_of,
+    one_at_a_time,
+    override,
+)
 from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.network.addresses import everybody
 from constructs_lib.network.subnets import chosen
@@ -19,8 +27,12 @@ from constructs_lib.storage.key import open_to
 
 
 def efa_group(scope: Construct, vpc: ec2.IVpc) -> ec2.SecurityGroup:
-    """Creates the EFA adapters' security group: all traffic within the group, both ways, as the EFA documentation requires."""
-    group = ec2.SecurityGroup(scope, "Efa", vpc=vpc, description="Fabric between the nodes", allow_all_outbound=False)
+    """Creates the EFA adapters' security group: all traffic within the group, both ways, as the EFA
+    documentation requires.
+    """
+    group = ec2.SecurityGroup(
+        scope, "Efa", vpc=vpc, description="Fabric between the nodes", allow_all_outbound=False
+    )
     group.add_ingress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
     group.add_egress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
     acknowledge(group, "the source is the group itself", "NIST.800.53.R5-EC2RestrictedCommonPorts")
@@ -50,10 +62,13 @@ class NodeGroupProps(TypedDict, total=False):
     vpc_subnets: ec2.SubnetSelection | None
     """Where the nodes run; None: the private subnets."""
     security_groups: Sequence[ec2.ISecurityGroup]
-    """Security groups besides the cluster's own, such as a file system's `client_security_group`."""
+    """Security groups besides the cluster's own, such as a file system's
+    `client_security_group`.
+    """
     encryption_key: kms.IKey | None
-    """KMS key of the disks; None: the account's default key for EBS. An imported key's policy must let Auto Scaling use the key,
-    as EncryptionKey's does."""
+    """KMS key of the disks; None: the account's default key for EBS. An imported key's policy must
+    let Auto Scaling use the key, as EncryptionKey's does.
+    """
     depends_on: Sequence[IDependable]
     """What must exist before the first node, such as a file system's `mount_targets`."""
 
@@ -65,7 +80,13 @@ class NodeGroup(Construct):
     role: iam.IRole
 
     def __init__(
-        self, scope: Construct, id: str, *, cluster: NodesCluster, vpc: ec2.IVpc, **props: Unpack[NodeGroupProps]
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: NodesCluster,
+        vpc: ec2.IVpc,
+        **props: Unpack[NodeGroupProps],
     ) -> None:
         super().__init__(scope, id)
         self._cluster, self._vpc, self._props = cluster, vpc, props
@@ -77,14 +98,18 @@ class NodeGroup(Construct):
         wanted = props.get("desired_size", min(max(3, least), most))
         if not least <= wanted <= most:
             raise ValueError(
-                f"{self.node.path}: desired_size is {wanted}, from min_size ({least}) to max_size ({most}) is allowed"
+                f"{self.node.path}: desired_size is {wanted}, from min_size ({least}) to "
+                f"max_size ({most}) is allowed"
             )
         self.sizes = (least, wanted, most)
         self._depends_on = props.get("depends_on", ())
 
     @property
     def _subnet_ids(self) -> list[str]:
-        return [subnet.subnet_id for subnet in chosen(self._vpc, self._props.get("vpc_subnets")).subnets or ()]
+        return [
+            subnet.subnet_id
+            for subnet in chosen(self._vpc, self._props.get("vpc_subnets")).subnets or ()
+        ]
 
     def _template(
         self,
@@ -94,11 +119,19 @@ class NodeGroup(Construct):
         user_data: ec2.UserData | None = None,
         metadata_hops: int = 1,
     ) -> ec2.LaunchTemplate:
-        """Creates the launch template. For a managed group, EKS itself adds role, image and user data."""
-        shape, home, encryption_key = self.shape, Construct(self, "Template"), self._props.get("encryption_key")
+        """Creates the launch template. For a managed group, EKS itself adds role, image and user
+        data.
+        """
+        shape, home, encryption_key = (
+            self.shape,
+            Construct(self, "Template"),
+            self._props.get("encryption_key"),
+        )
         open_to(encryption_key, "node volumes")
         groups = [
-            ec2.SecurityGroup.from_security_group_id(home, "ClusterGroup", self._cluster.cluster_security_group_id),
+            ec2.SecurityGroup.from_security_group_id(
+                home, "ClusterGroup", self._cluster.cluster_security_group_id
+            ),
             *self._props.get("security_groups", ()),
         ]
         if shape.key_pair:
@@ -124,14 +157,19 @@ class NodeGroup(Construct):
         if shape.efa:
             # In a template that names network interfaces, security groups belong to the interface.
             override(template, "SecurityGroupIds", None)
-            common = {"DeleteOnTermination": True, "Groups": [group.security_group_id for group in groups]}
+            common = {
+                "DeleteOnTermination": True,
+                "Groups": [group.security_group_id for group in groups],
+            }
             fabric = [
                 {"NetworkCardIndex": card, "DeviceIndex": device, "InterfaceType": kind, **common}
                 for card, device, kind in shape.interfaces
             ]
             override(template, "NetworkInterfaces", fabric)
         if shape.capacity_reservation:
-            target = {"CapacityReservationTarget": {"CapacityReservationId": shape.capacity_reservation}}
+            target = {
+                "CapacityReservationTarget": {"CapacityReservationId": shape.capacity_reservation}
+            }
             override(template, "CapacityReservationSpecification", target)
         if shape.capacity_block:
             override(template, "InstanceMarketOptions", {"MarketType": "capacity-block"})
@@ -142,10 +180,18 @@ class NodeGroup(Construct):
     def _ssh_group(self, home: Construct) -> ec2.SecurityGroup:
         shape = self.shape
         if not shape.ssh_from:
-            raise ValueError(f"{self.node.path}: key_pair is {shape.key_pair} but ssh_from is empty: name who may connect")
-        group = ec2.SecurityGroup(home, "Ssh", vpc=self._vpc, description="SSH to the nodes", allow_all_outbound=False)
+            raise ValueError(
+                f"{self.node.path}: key_pair is {shape.key_pair} but ssh_from is empty: name who "
+                "may connect"
+            )
+        group = ec2.SecurityGroup(
+            home, "Ssh", vpc=self._vpc, description="SSH to the nodes", allow_all_outbound=False
+        )
         if everybody(shape.ssh_from):
-            raise ValueError(f"{self.node.path}: ssh_from is {', '.join(shape.ssh_from)}: SSH is never opened to everybody")
+            raise ValueError(
+                f"{self.node.path}: ssh_from is {', '.join(shape.ssh_from)}: SSH is never opened "
+                "to everybody"
+            )
         for cidr in shape.ssh_from:
             group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(22), "SSH")
         return group
@@ -153,11 +199,12 @@ class NodeGroup(Construct):
     def _scaling_group(
         self, template: ec2.LaunchTemplate, *, signals: bool = False, name: str | None = None
     ) -> autoscaling.CfnAutoScalingGroup:
-        """Creates an Auto Scaling group. When the template changes, its machines are replaced one at a time.
+        """Creates an Auto Scaling group. When the template changes, its machines are replaced one
+        at a time.
 
         Args:
-            signals: each machine signals CloudFormation when it is ready; the deploy fails if one does not.
-            name: name of the group; None: CloudFormation generates one.
+            signals: each machine signals CloudFormation when it is ready; the deploy fails if one
+            does not. name: name of the group; None: CloudFormation generates one.
         """
         (least, wanted, most), spot = self.sizes, self.shape.spot
         kind = autoscaling.CfnAutoScalingGroup
@@ -181,15 +228,23 @@ class NodeGroup(Construct):
                 ),
                 launch_template=kind.LaunchTemplateProperty(
                     launch_template_specification=launch_template_of(template),
-                    overrides=[kind.LaunchTemplateOverridesProperty(instance_type=each) for each in self.shape.instance_types],
+                    overrides=[
+                        kind.LaunchTemplateOverridesProperty(instance_type=each)
+                        for each in self.shape.instance_types
+                    ],
                 ),
             ),
         )
-        Tags.of(group).add("Name", f"{self._cluster.cluster_name}/{self.node.id}", apply_to_launched_instances=True)
-        one_at_a_time(group, min_in_service=max(0, min(least, most - 1)), signals=signals, at_first=wanted)
+        Tags.of(group).add(
+            "Name", f"{self._cluster.cluster_name}/{self.node.id}", apply_to_launched_instances=True
+        )
+        one_at_a_time(
+            group, min_in_service=max(0, min(least, most - 1)), signals=signals, at_first=wanted
+        )
         acknowledge(
             group,
-            "disks and IMDSv2 are settled in the launch template, which the rules do not follow into a mixed-instances policy",
+            "disks and IMDSv2 are settled in the launch template, which the rules do not follow "
+            "into a mixed-instances policy",
             "AwsSolutions-EC26",
             "NIST.800.53.R5-EC2IMDSv2Enabled",
         )

@@ -1,4 +1,6 @@
-"""One node of a group: machine, disk, network, and how Kubernetes sees it. The same for all kinds of groups."""
+"""One node of a group: machine, disk, network, and how Kubernetes sees it. The same for all kinds
+of groups.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,9 +12,13 @@ GPU_LABEL = "paddle-aws/gpu"
 EFA_LABEL = "paddle-aws/efa"
 GPU_TAINT = "nvidia.com/gpu"
 
-INSTANCE_TYPES: Any = json.loads(Path(__file__).with_name("instance_types.json").read_text(encoding="utf-8"))
-"""EC2's own data, which `make lock` reads. setting: family: sizes that support it, if not all do; `efa_cards`: first and last
-network card with an EFA, for types with several; `disks`: families with disks of their own; `gpus`: NVIDIA GPUs by type."""
+INSTANCE_TYPES: Any = json.loads(
+    Path(__file__).with_name("instance_types.json").read_text(encoding="utf-8")
+)
+"""EC2's own data, which `make lock` reads. setting: family: sizes that support it, if not all do;
+`efa_cards`: first and last network card with an EFA, for types with several; `disks`: families with
+disks of their own; `gpus`: NVIDIA GPUs by type.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,19 +35,16 @@ class NodeShape:
     """One node.
 
     Attributes:
-        instance_types: EC2 types, in order of preference.
-        spot: spare capacity, which AWS may take back with two minutes' notice.
-        gpu: the NVIDIA image, label `paddle-aws/gpu=true` and taint `nvidia.com/gpu=true:NoSchedule`; Kubernetes sees the
+        instance_types: EC2 types, in order of preference. spot: spare capacity, which AWS may take
+        back with two minutes' notice. gpu: the NVIDIA image, label `paddle-aws/gpu=true` and taint
+        `nvidia.com/gpu=true:NoSchedule`; Kubernetes sees the
             GPUs once NVIDIA's device plugin runs (docs/aws.md).
-        volume_gib: size of the encrypted root volume, GiB.
-        labels: Kubernetes labels.
-        taints: Kubernetes taints.
-        placement_group: places the nodes close together in one zone.
-        efa: an Elastic Fabric Adapter on each network card that takes one, and label `paddle-aws/efa=true`.
-        capacity_reservation: id of the reservation, On-Demand or Capacity Block, that supplies the nodes.
-        capacity_block: whether that reservation is a Capacity Block.
-        key_pair: EC2 key pair for SSH; None: Session Manager only.
-        ssh_from: CIDRs that may connect to port 22.
+        volume_gib: size of the encrypted root volume, GiB. labels: Kubernetes labels. taints:
+        Kubernetes taints. placement_group: places the nodes close together in one zone. efa: an
+        Elastic Fabric Adapter on each network card that takes one, and label `paddle-aws/efa=true`.
+        capacity_reservation: id of the reservation, On-Demand or Capacity Block, that supplies the
+        nodes. capacity_block: whether that reservation is a Capacity Block. key_pair: EC2 key pair
+        for SSH; None: Session Manager only. ssh_from: CIDRs that may connect to port 22.
     """
 
     instance_types: Sequence[str] = ("m5.large",)
@@ -70,12 +73,17 @@ class NodeShape:
 
     @property
     def has_disks(self) -> bool:
-        """Whether every type has disks of its own (instance store), which then hold the pods' scratch."""
-        return all(name.partition(".")[0] in INSTANCE_TYPES["disks"] for name in self.instance_types)
+        """Whether every type has disks of its own (instance store), which then hold the pods'
+        scratch.
+        """
+        return all(
+            name.partition(".")[0] in INSTANCE_TYPES["disks"] for name in self.instance_types
+        )
 
     @property
     def interfaces(self) -> list[tuple[int, int, str]]:
-        """Network interfaces of a machine with EFA, as (card, device, type): EKS's layout, with one address for all of them.
+        """Network interfaces of a machine with EFA, as (card, device, type): EKS's layout, with one
+        address for all of them.
 
         Raises ValueError unless all types have their adapters on the same cards.
         """
@@ -87,9 +95,14 @@ class NodeShape:
 
 
 def efa_cards(instance_types: Sequence[str]) -> tuple[int, int]:
-    """Returns the first and last network card with an EFA. Raises ValueError if the types differ."""
+    """Returns the first and last network card with an EFA. Raises ValueError if the types
+    differ.
+    """
     cards = {tuple(INSTANCE_TYPES["efa_cards"].get(name, (0, 0))) for name in instance_types}
     if len(cards) > 1:
-        raise ValueError("their adapters are on different network cards, and one launch template names the cards for all")
+        raise ValueError(
+            "their adapters are on different network cards, and one launch template names the "
+            "cards for all"
+        )
     first, last = cards.pop()
     return first, last

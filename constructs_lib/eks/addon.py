@@ -1,7 +1,7 @@
 """EKS add-ons, and AWS permissions for their pods and those of jobs, through EKS Pod Identity.
 
-EKS picks an add-on's version unless one is given. The log groups of containers are made here, encrypted and with a retention
-time; otherwise the agent would make them with neither.
+EKS picks an add-on's version unless one is given. The log groups of containers are made here,
+encrypted and with a retention time; otherwise the agent would make them with neither.
 """
 
 import json
@@ -21,8 +21,12 @@ from constructs_lib.storage.key import EndingLogGroup
 
 
 def pod_identity_principal() -> iam.IPrincipal:
-    """Returns the principal that a role must trust so that EKS Pod Identity of this account can give it to a pod."""
-    service = iam.ServicePrincipal("pods.eks.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}})
+    """Returns the principal that a role must trust so that EKS Pod Identity of this account can
+    give it to a pod.
+    """
+    service = iam.ServicePrincipal(
+        "pods.eks.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+    )
     return iam.SessionTagsPrincipal(service)
 
 
@@ -38,7 +42,15 @@ class PodIdentity(Construct):
         role: the role; grant to the construct itself: `bucket.grant_read(identity)`.
     """
 
-    def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster, namespace: str, service_account: str) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        cluster: eks.ICluster,
+        namespace: str,
+        service_account: str,
+    ) -> None:
         super().__init__(scope, id)
         role = iam.Role(
             self,
@@ -60,9 +72,13 @@ class PodIdentity(Construct):
 
     @property
     def grant_principal(self) -> iam.IPrincipal:
-        """Grants become statements of a managed policy, because inline policies cannot be reviewed on their own."""
+        """Grants become statements of a managed policy, because inline policies cannot be reviewed
+        on their own.
+        """
         if self._policy is None:
-            self._policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description=self._purpose)
+            self._policy = iam.ManagedPolicy(
+                self, "Policy", roles=[self.role], description=self._purpose
+            )
         return self._policy.grant_principal
 
 
@@ -70,10 +86,10 @@ class ClusterAddon(Construct):
     """An add-on of an EKS cluster.
 
     Args:
-        addon_name: EKS's name for it, such as coredns.
-        version: such as v1.2.3-eksbuild.1; None: EKS's default for the cluster's version.
-        configuration: the add-on's own settings.
-        roles: service account: IAM role of its pods, which must trust EKS Pod Identity (`pod_identity_principal`).
+        addon_name: EKS's name for it, such as coredns. version: such as v1.2.3-eksbuild.1; None:
+        EKS's default for the cluster's version. configuration: the add-on's own settings. roles:
+        service account: IAM role of its pods, which must trust EKS Pod Identity
+        (`pod_identity_principal`).
     """
 
     def __init__(
@@ -89,14 +105,19 @@ class ClusterAddon(Construct):
     ) -> None:
         super().__init__(scope, id)
         identity = eks.CfnAddon.PodIdentityAssociationProperty
-        identities = [identity(role_arn=role.role_arn, service_account=account) for account, role in (roles or {}).items()]
+        identities = [
+            identity(role_arn=role.role_arn, service_account=account)
+            for account, role in (roles or {}).items()
+        ]
         self.resource = eks.CfnAddon(
             self,
             "Resource",
             addon_name=addon_name,
             cluster_name=cluster.cluster_name,
             addon_version=version,
-            configuration_values=json.dumps(configuration, sort_keys=True) if configuration else None,
+            configuration_values=json.dumps(configuration, sort_keys=True)
+            if configuration
+            else None,
             pod_identity_associations=identities or None,
             resolve_conflicts="OVERWRITE",
         )
@@ -109,12 +130,23 @@ class EfsDriver(Construct):
         version: add-on version; None: EKS's default.
     """
 
-    def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster, version: str | None = None) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: eks.ICluster, version: str | None = None
+    ) -> None:
         super().__init__(scope, id)
         self.role = iam.Role(self, "Role", assumed_by=pod_identity_principal())
-        policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Finds file systems and their mount targets")
+        policy = iam.ManagedPolicy(
+            self,
+            "Policy",
+            roles=[self.role],
+            description="Finds file systems and their mount targets",
+        )
         policy.add_statements(*statements(OF_MACHINES, "efs driver"))
-        acknowledge(policy, "file systems are found by Describe, which reads names and no data", *wildcards(policy, "*"))
+        acknowledge(
+            policy,
+            "file systems are found by Describe, which reads names and no data",
+            *wildcards(policy, "*"),
+        )
         self.resource = ClusterAddon(
             self,
             "Addon",
@@ -129,7 +161,9 @@ class EfsDriver(Construct):
 POLICY = "CloudWatchAgentServerPolicy"
 METRICS = "performance"
 GROUPS = ("application", "dataplane", "host", METRICS)
-"""Log groups of the agent: /aws/containerinsights/<cluster>/<group>. Metrics travel as events in a group of their own."""
+"""Log groups of the agent: /aws/containerinsights/<cluster>/<group>. Metrics travel as events in a
+group of their own.
+"""
 
 
 class ContainerLogs(Construct):
@@ -162,7 +196,11 @@ class ContainerLogs(Construct):
             assumed_by=pod_identity_principal(),
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(POLICY)],
         )
-        acknowledge(role, "what the add-on's documents ask for; AWS keeps it in step with the agent", *managed_policies(POLICY))
+        acknowledge(
+            role,
+            "what the add-on's documents ask for; AWS keeps it in step with the agent",
+            *managed_policies(POLICY),
+        )
         self.resource = ClusterAddon(
             self,
             "Addon",

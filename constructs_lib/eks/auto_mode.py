@@ -1,4 +1,6 @@
-"""What the nodes of EKS Auto Mode need in AWS; their NodeClasses and NodePools are Kubernetes objects."""
+"""What the nodes of EKS Auto Mode need in AWS; their NodeClasses and NodePools are Kubernetes
+objects.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,12 +19,13 @@ class AutoModeNodes(Construct):
     """Placement groups, and the security group for EFA.
 
     Args:
-        shapes: what a node is, by node group.
-        role: the nodes' role, which is the cluster's `auto_mode_role`.
-        security_groups: security groups besides the cluster's own, such as a file system's `client_security_group`.
+        shapes: what a node is, by node group. role: the nodes' role, which is the cluster's
+        `auto_mode_role`. security_groups: security groups besides the cluster's own, such as a file
+        system's `client_security_group`.
 
     Attributes:
-        machines: what charts make NodeClasses from, as JSON: role, subnets, security groups; placement groups by node group.
+        machines: what charts make NodeClasses from, as JSON: role, subnets, security groups;
+        placement groups by node group.
     """
 
     def __init__(
@@ -37,12 +40,22 @@ class AutoModeNodes(Construct):
         security_groups: Sequence[ec2.ISecurityGroup] = (),
     ) -> None:
         super().__init__(scope, id)
-        groups = [cluster.cluster_security_group_id, *(group.security_group_id for group in security_groups)]
+        groups = [
+            cluster.cluster_security_group_id,
+            *(group.security_group_id for group in security_groups),
+        ]
         if any(shape.efa for shape in shapes.values()):
             groups.append(efa_group(self, vpc).security_group_id)
         placed = {
-            name: ec2.CfnPlacementGroup(self, name, strategy="cluster").ref for name in shapes if shapes[name].placement_group
+            name: ec2.CfnPlacementGroup(self, name, strategy="cluster").ref
+            for name in shapes
+            if shapes[name].placement_group
         }
         subnets = [subnet.subnet_id for subnet in chosen(vpc, None).subnets or ()]
-        told = {"role": role.role_name, "subnets": subnets, "securityGroups": groups, "placementGroups": placed}
+        told = {
+            "role": role.role_name,
+            "subnets": subnets,
+            "securityGroups": groups,
+            "placementGroups": placed,
+        }
         self.machines = Stack.of(self).to_json_string(told)

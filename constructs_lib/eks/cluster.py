@@ -1,4 +1,6 @@
-"""The Kubernetes control plane on EKS, made by CloudFormation only: no Lambda and no custom resource unless asked for."""
+"""The Kubernetes control plane on EKS, made by CloudFormation only: no Lambda and no custom
+resource unless asked for.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,43 +19,50 @@ from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.key import EndingLogGroup
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
-"""DaemonSets: they are healthy without a node, so they come with the cluster. Add-ons with a Deployment come with the nodes."""
+"""DaemonSets: they are healthy without a node, so they come with the cluster. Add-ons with a
+Deployment come with the nodes.
+"""
 
-AUTO_MODE_POLICIES = tuple(f"AmazonEKS{part}Policy" for part in ("Compute", "BlockStorage", "LoadBalancing", "Networking"))
+AUTO_MODE_POLICIES = tuple(
+    f"AmazonEKS{part}Policy" for part in ("Compute", "BlockStorage", "LoadBalancing", "Networking")
+)
 """Policies that EKS Auto Mode's documentation requires, besides the one of every control plane."""
 
 
 class TrainingCluster(eks.Cluster):
     """An EKS cluster without nodes, with everything that `aws_eks_v2.Cluster` has.
 
-    Manifests reach it in two ways. One is YAML for kubectl, so that a destroy has nothing to get stuck on::
+    Manifests reach it in two ways. One is YAML for kubectl, so that a destroy has nothing to get
+    stuck on::
 
         manifests = cdk8s.App(outdir="dist")
         Jobs(manifests, "jobs")
         manifests.synth()  # then: kubectl apply -f dist
 
-    The other, for charts that refer to resources of the app, is a Lambda function that the deploy runs. `layer` has a kubectl of
-    the cluster's version, such as KubectlV35Layer of PyPI's aws-cdk.lambda-layer-kubectl-v35::
+    The other, for charts that refer to resources of the app, is a Lambda function that the deploy
+    runs. `layer` has a kubectl of the cluster's version, such as KubectlV35Layer of PyPI's
+    aws-cdk.lambda-layer-kubectl-v35::
 
-        options = eks.KubectlProviderOptions(kubectl_layer=layer)
-        cluster = TrainingCluster(self, "Cluster", vpc=vpc, cluster_name="train", kubectl_provider_options=options)
-        cluster.add_manifest("Namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "jobs"}})
-        cluster.add_cdk8s_chart("Jobs", Jobs(cdk8s.App(), "jobs"))
+        options = eks.KubectlProviderOptions(kubectl_layer=layer) cluster = TrainingCluster(self,
+        "Cluster", vpc=vpc, cluster_name="train", kubectl_provider_options=options)
+        cluster.add_manifest("Namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata":
+        {"name": "jobs"}}) cluster.add_cdk8s_chart("Jobs", Jobs(cdk8s.App(), "jobs"))
 
     Args:
-        vpc: its VPC; EKS requires subnets in at least two zones.
-        cluster_name: name; it is part of the log group's name, so it has to be given, not generated.
-        version: Kubernetes version, such as "1.35".
-        vpc_subnets: where the control plane's interfaces are; None: the private subnets.
-        encryption_key: KMS key of secrets and logs; None: AWS's own.
-        public_access_from: CIDRs that may reach the endpoint from the internet; empty: it is private.
-        service_ipv4_cidr: addresses of Kubernetes services, outside the VPC's; self-managed nodes need it too.
-        log_days: how long control-plane logs are kept; 0: none are written.
-        addon_versions: add-on: version, for those of NODELESS_ADDONS that should not have EKS's default version.
-        auto_mode_role: EKS Auto Mode creates and terminates the nodes, with this role (`auto_mode_role`), for NodePools that are
+        vpc: its VPC; EKS requires subnets in at least two zones. cluster_name: name; it is part of
+        the log group's name, so it has to be given, not generated. version: Kubernetes version,
+        such as "1.35". vpc_subnets: where the control plane's interfaces are; None: the private
+        subnets. encryption_key: KMS key of secrets and logs; None: AWS's own. public_access_from:
+        CIDRs that may reach the endpoint from the internet; empty: it is private.
+        service_ipv4_cidr: addresses of Kubernetes services, outside the VPC's; self-managed nodes
+        need it too. log_days: how long control-plane logs are kept; 0: none are written.
+        addon_versions: add-on: version, for those of NODELESS_ADDONS that should not have EKS's
+        default version. auto_mode_role: EKS Auto Mode creates and terminates the nodes, with this
+        role (`auto_mode_role`), for NodePools that are
             applied later; None: node groups add the nodes.
-        oidc_provider: also make an IAM OIDC provider (with CloudFormation only), for tools that use roles for service accounts.
-        kubectl_provider_options: the Lambda function that applies manifests; None: there is none.
+        oidc_provider: also make an IAM OIDC provider (with CloudFormation only), for tools that use
+        roles for service accounts. kubectl_provider_options: the Lambda function that applies
+        manifests; None: there is none.
     """
 
     def __init__(
@@ -80,13 +89,15 @@ class TrainingCluster(eks.Cluster):
         zones = {subnet.availability_zone for subnet in subnets.subnets or ()}
         if len(zones) < 2:
             raise ValueError(
-                f"{path}.vpc_subnets is in {len(zones)} availability zone: EKS wants subnets in two at least "
-                "(to keep nodes in one zone, pin the nodes)"
+                f"{path}.vpc_subnets is in {len(zones)} availability zone: EKS wants subnets in "
+                "two at least (to keep nodes in one zone, pin the nodes)"
             )
         endpoint = eks.EndpointAccess.PRIVATE
         if everybody(public_access_from):
             ranges = ", ".join(public_access_from)
-            raise ValueError(f"{path}: public_access_from is {ranges}: the endpoint is never opened to everybody")
+            raise ValueError(
+                f"{path}: public_access_from is {ranges}: the endpoint is never opened to everybody"
+            )
         kind = eks.DefaultCapacityType
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)
@@ -105,18 +116,23 @@ class TrainingCluster(eks.Cluster):
             default_capacity_type=kind.AUTOMODE if auto_mode_role else kind.NODEGROUP,
             default_capacity=None if auto_mode_role else 0,
             # AWS's own pool for add-ons; it also makes EKS let the role's machines join.
-            compute=eks.ComputeConfig(node_pools=["system"], node_role=auto_mode_role) if auto_mode_role else None,
-            # The deployer is CloudFormation's role, not a person: cluster.yaml names the administrators.
+            compute=eks.ComputeConfig(node_pools=["system"], node_role=auto_mode_role)
+            if auto_mode_role
+            else None,
+            # The deployer is CloudFormation's role, not a person: cluster.yaml names the
+            # administrators.
             bootstrap_cluster_creator_admin_permissions=False,
             bootstrap_self_managed_addons=False,
             output_config_command=False,
             kubectl_provider_options=kubectl_provider_options,
         )
         self.service_ipv4_cidr = service_ipv4_cidr
-        # aws_eks_v2.ICluster has this property, its own Cluster does not: a type checker would not accept it as an ICluster.
+        # aws_eks_v2.ICluster has this property, its own Cluster does not: a type checker would not
+        # accept it as an ICluster.
         self.kubectl_provider_options = kubectl_provider_options
         Annotations.of(self).acknowledge_warning(
-            "@aws-cdk/aws-eks:clusterMustManuallyTagSubnet", "only load balancers need the tag, and training makes none"
+            "@aws-cdk/aws-eks:clusterMustManuallyTagSubnet",
+            "only load balancers need the tag, and training makes none",
         )
         if kubectl_provider_options is None:
             Annotations.of(self).acknowledge_warning(
@@ -127,16 +143,31 @@ class TrainingCluster(eks.Cluster):
             acknowledge(
                 self.role,
                 "what EKS's documents ask for; AWS keeps it in step with the control plane",
-                *managed_policies("AmazonEKSClusterPolicy", *(AUTO_MODE_POLICIES if auto_mode_role else ())),
+                *managed_policies(
+                    "AmazonEKSClusterPolicy", *(AUTO_MODE_POLICIES if auto_mode_role else ())
+                ),
             )
             if auto_mode_role:
-                tags = iam.ManagedPolicy(self, "Tags", roles=[self.role], description="Puts the NodeClasses' tags on machines")
+                tags = iam.ManagedPolicy(
+                    self,
+                    "Tags",
+                    roles=[self.role],
+                    description="Puts the NodeClasses' tags on machines",
+                )
                 tags.add_statements(*statements(OF_MACHINES, "auto mode tags"))
-                acknowledge(tags, "only machines that carry this cluster's name, by condition", *wildcards(tags, "*"))
+                acknowledge(
+                    tags,
+                    "only machines that carry this cluster's name, by condition",
+                    *wildcards(tags, "*"),
+                )
         if log_days:
             # Otherwise EKS would make this group, without a retention time, and leave it behind.
             logs = EndingLogGroup(
-                self, "Logs", log_group_name=f"/aws/eks/{cluster_name}/cluster", days=log_days, encryption_key=encryption_key
+                self,
+                "Logs",
+                log_group_name=f"/aws/eks/{cluster_name}/cluster",
+                days=log_days,
+                encryption_key=encryption_key,
             )
             resource = self.node.default_child
             assert isinstance(resource, eks.CfnCluster)
@@ -151,7 +182,11 @@ class TrainingCluster(eks.Cluster):
                 configuration={"enableNetworkPolicy": "true"} if name == "vpc-cni" else None,
             )
         if oidc_provider:
-            # The native resource, whatever the app's feature flags say; IAM fetches the thumbprint itself.
+            # The native resource, whatever the app's feature flags say; IAM fetches the thumbprint
+            # itself.
             self.oidc_provider = iam.OidcProviderNative(
-                self, "OidcProvider", url=self.cluster_open_id_connect_issuer_url, client_ids=["sts.amazonaws.com"]
+                self,
+                "OidcProvider",
+                url=self.cluster_open_id_connect_issuer_url,
+                client_ids=["sts.amazonaws.com"],
             )

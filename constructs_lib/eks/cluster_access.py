@@ -10,7 +10,9 @@ from constructs import Construct
 
 
 class AccessLevel(Enum):
-    """What a principal may do: one of AWS's access policies, and a Kubernetes group to which more can be bound."""
+    """What a principal may do: one of AWS's access policies, and a Kubernetes group to which more
+    can be bound.
+    """
 
     ADMINISTER = ("AmazonEKSClusterAdminPolicy", "paddle-administrators")
     """Everything."""
@@ -51,7 +53,8 @@ class ClusterAccess(Construct):
                 eks.CfnAccessEntry.AccessPolicyProperty(
                     policy_arn=f"arn:{Aws.PARTITION}:eks::aws:cluster-access-policy/{policy}",
                     access_scope=eks.CfnAccessEntry.AccessScopeProperty(
-                        type="namespace" if namespaces else "cluster", namespaces=list(namespaces) or None
+                        type="namespace" if namespaces else "cluster",
+                        namespaces=list(namespaces) or None,
                     ),
                 )
             ],
@@ -66,7 +69,9 @@ class EndpointName(Construct):
         host: EKS's own name for the endpoint.
     """
 
-    def __init__(self, scope: Construct, id: str, *, zone: route53.IHostedZone, cluster: eks.ICluster) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, zone: route53.IHostedZone, cluster: eks.ICluster
+    ) -> None:
         super().__init__(scope, id)
         self.name = f"api.{zone.zone_name}"
         # The endpoint attribute is an https address: the name is what follows the two slashes.

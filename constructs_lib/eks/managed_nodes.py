@@ -12,17 +12,22 @@ from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 
 AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
 """EKS's names for the image, without and with GPUs."""
-_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+_EFFECTS = {
+    "NoSchedule": "NO_SCHEDULE",
+    "PreferNoSchedule": "PREFER_NO_SCHEDULE",
+    "NoExecute": "NO_EXECUTE",
+}
 
 
 class ManagedNodes(NodeGroup):
     """An EKS managed node group on Amazon Linux 2023.
 
     Args:
-        auto_repair: EKS replaces nodes that fail.
-        kubernetes_version: the cluster's, such as "1.35"; None: that of the first deploy stays.
-        release_version: of the image, such as 1.35.0-20261101; None: the newest whenever nodes are replaced. Changing either
-            version drains and replaces the nodes one at a time; CloudFormation refuses it with any other change of the group.
+        auto_repair: EKS replaces nodes that fail. kubernetes_version: the cluster's, such as
+        "1.35"; None: that of the first deploy stays. release_version: of the image, such as
+        1.35.0-20261101; None: the newest whenever nodes are replaced. Changing either
+            version drains and replaces the nodes one at a time; CloudFormation refuses it with any
+            other change of the group.
     """
 
     def __init__(
@@ -52,16 +57,24 @@ class ManagedNodes(NodeGroup):
             ami_type=AMI_TYPES[shape.gpu],
             version=kubernetes_version,
             release_version=release_version,
-            capacity_type="CAPACITY_BLOCK" if shape.capacity_block else "SPOT" if shape.spot else "ON_DEMAND",
+            capacity_type="CAPACITY_BLOCK"
+            if shape.capacity_block
+            else "SPOT"
+            if shape.spot
+            else "ON_DEMAND",
             # For a Capacity Block, the launch template names the type.
             instance_types=None if shape.capacity_block else list(shape.instance_types),
             labels=shape.all_labels or None,
             taints=[
-                eks.CfnNodegroup.TaintProperty(key=taint.key, value=taint.value or None, effect=_EFFECTS[taint.effect])
+                eks.CfnNodegroup.TaintProperty(
+                    key=taint.key, value=taint.value or None, effect=_EFFECTS[taint.effect]
+                )
                 for taint in shape.all_taints
             ]
             or None,
-            scaling_config=eks.CfnNodegroup.ScalingConfigProperty(min_size=least, desired_size=wanted, max_size=most),
+            scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
+                min_size=least, desired_size=wanted, max_size=most
+            ),
             launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
                 id=template.launch_template_id, version=template.latest_version_number
             ),

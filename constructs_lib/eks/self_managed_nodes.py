@@ -1,4 +1,6 @@
-"""A self-managed group of EKS worker nodes: an Auto Scaling group whose machines join with nodeadm and an access entry."""
+"""A self-managed group of EKS worker nodes: an Auto Scaling group whose machines join with nodeadm
+and an access entry.
+"""
 
 from typing import Unpack
 
@@ -13,13 +15,19 @@ from constructs_lib.ec2.node_shape import NodeShape
 
 
 class SelfManagedNodeRole(Construct):
-    """A node role that the cluster admits, as EKS itself arranges for managed groups. One role serves many groups."""
+    """A node role that the cluster admits, as EKS itself arranges for managed groups. One role
+    serves many groups.
+    """
 
     def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster) -> None:
         super().__init__(scope, id)
         self.role = node_role(self, "Role")
         eks.CfnAccessEntry(
-            self, "AccessEntry", cluster_name=cluster.cluster_name, principal_arn=self.role.role_arn, type="EC2_LINUX"
+            self,
+            "AccessEntry",
+            cluster_name=cluster.cluster_name,
+            principal_arn=self.role.role_arn,
+            type="EC2_LINUX",
         )
 
 
@@ -49,22 +57,35 @@ class SelfManagedNodes(NodeGroup):
         family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"
         template = self._template(
             role=self.role,
-            # EC2 resolves the image when it launches a node: no look-up at synth, and always the newest patch.
-            image_id=f"resolve:ssm:{family}/{'nvidia' if self.shape.gpu else 'standard'}/recommended/image_id",
+            # EC2 resolves the image when it launches a node: no look-up at synth, and always the
+            # newest patch.
+            image_id=f"resolve:ssm:{family}/{'nvidia' if self.shape.gpu else 'standard'}/"
+            "recommended/image_id",
             user_data=_user_data(cluster, service_ipv4_cidr, self.shape),
         )
         self.resource = self._scaling_group(template)
-        # The cluster's controllers recognize their machines by this tag, whose key contains the cluster's name.
-        Tags.of(self.resource).add(f"kubernetes.io/cluster/{cluster.cluster_name}", "owned", apply_to_launched_instances=True)
+        # The cluster's controllers recognize their machines by this tag, whose key contains the
+        # cluster's name.
+        Tags.of(self.resource).add(
+            f"kubernetes.io/cluster/{cluster.cluster_name}",
+            "owned",
+            apply_to_launched_instances=True,
+        )
         self.resource.node.add_dependency(joining, *self._depends_on)
 
 
 def _user_data(cluster: eks.ICluster, service_ipv4_cidr: str, shape: NodeShape) -> ec2.UserData:
     flags = []
     if shape.all_labels:
-        flags.append("--node-labels=" + ",".join(f"{key}={value}" for key, value in sorted(shape.all_labels.items())))
+        flags.append(
+            "--node-labels="
+            + ",".join(f"{key}={value}" for key, value in sorted(shape.all_labels.items()))
+        )
     if shape.all_taints:
-        flags.append("--register-with-taints=" + ",".join(f"{t.key}={t.value}:{t.effect}" for t in shape.all_taints))
+        flags.append(
+            "--register-with-taints="
+            + ",".join(f"{t.key}={t.value}:{t.effect}" for t in shape.all_taints)
+        )
     joining = {
         "name": cluster.cluster_name,
         "apiServerEndpoint": cluster.cluster_endpoint,

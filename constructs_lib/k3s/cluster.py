@@ -1,7 +1,8 @@
 """A self-managed Kubernetes cluster on plain EC2, without nodes.
 
-The control plane is an Auto Scaling group of exactly one machine with a fixed address. Its state is on a volume that outlives the
-machine. A machine that dies, or whose template changes, is replaced by one with the same address and state.
+The control plane is an Auto Scaling group of exactly one machine with a fixed address. Its state is
+on a volume that outlives the machine. A machine that dies, or whose template changes, is replaced
+by one with the same address and state.
 """
 
 from collections.abc import Sequence
@@ -41,10 +42,9 @@ class SnapshotPlace:
     """Where snapshots of a cluster's state go.
 
     Attributes:
-        encryption_key: the bucket's KMS key; None: one that AWS manages.
-        prefix: where in the bucket, without slashes at the ends; nobody else should have read access there.
-        schedule: five cron fields, UTC.
-        keep: how many of the newest snapshots are kept.
+        encryption_key: the bucket's KMS key; None: one that AWS manages. prefix: where in the
+        bucket, without slashes at the ends; nobody else should have read access there. schedule:
+        five cron fields, UTC. keep: how many of the newest snapshots are kept.
     """
 
     bucket_name: str
@@ -60,29 +60,28 @@ class SelfManagedCluster(Construct):
     """A self-managed cluster without nodes; `K3sNodeGroup` adds them.
 
     Args:
-        cluster_name: name, which is part of the secrets' names and of tags.
-        subnet: the control plane's subnet; None: the first private one (public with `elastic_ip`).
-        private_address: the control plane's address in that subnet; None: AWS picks one, which then stays.
-        elastic_ip: adds a public address; the subnet must be a public one.
-        names: further names for the certificate, such as a zone's and `api.<zone>`.
-        api_from: CIDRs that may reach the API, besides the nodes; with none, the endpoint is the private address.
-        ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
-        key_name: EC2 key pair for SSH; None: none.
-        jobs_namespace: namespace of the jobs, created with the cluster.
-        instance_type: EC2 type of the control plane, a Nitro one.
-        volume_gib: size of the state's volume, GiB.
-        volume_snapshot: EBS snapshot that the volume is created from.
-        encryption_key: KMS key of secrets and state (its policy must let the account use it); None: AWS's own.
-        disk_key: KMS key of the root disk; None: the account's default key for EBS. The key's policy must let Auto Scaling use
+        cluster_name: name, which is part of the secrets' names and of tags. subnet: the control
+        plane's subnet; None: the first private one (public with `elastic_ip`). private_address: the
+        control plane's address in that subnet; None: AWS picks one, which then stays. elastic_ip:
+        adds a public address; the subnet must be a public one. names: further names for the
+        certificate, such as a zone's and `api.<zone>`. api_from: CIDRs that may reach the API,
+        besides the nodes; with none, the endpoint is the private address. ssh_from: CIDRs that may
+        reach SSH on the control plane; empty: closed. key_name: EC2 key pair for SSH; None: none.
+        jobs_namespace: namespace of the jobs, created with the cluster. instance_type: EC2 type of
+        the control plane, a Nitro one. volume_gib: size of the state's volume, GiB.
+        volume_snapshot: EBS snapshot that the volume is created from. encryption_key: KMS key of
+        secrets and state (its policy must let the account use it); None: AWS's own. disk_key: KMS
+        key of the root disk; None: the account's default key for EBS. The key's policy must let
+        Auto Scaling use
             it, as EncryptionKey's does.
-        group_name: name of the control plane's Auto Scaling group; None: CloudFormation generates one.
-        removal_policy: of the state's volume; SNAPSHOT leaves a snapshot.
+        group_name: name of the control plane's Auto Scaling group; None: CloudFormation generates
+        one. removal_policy: of the state's volume; SNAPSHOT leaves a snapshot.
 
     Attributes:
-        cluster_endpoint: https address of the API: the Elastic IP if `api_from` names anybody, else the private address.
-        server_url: https address of the API for nodes.
-        private_address: the control plane's address, which stays when its machine is replaced.
-        group: the control plane's Auto Scaling group, to depend on.
+        cluster_endpoint: https address of the API: the Elastic IP if `api_from` names anybody, else
+        the private address. server_url: https address of the API for nodes. private_address: the
+        control plane's address, which stays when its machine is replaced. group: the control
+        plane's Auto Scaling group, to depend on.
     """
 
     def __init__(
@@ -117,8 +116,12 @@ class SelfManagedCluster(Construct):
             subnet = (vpc.public_subnets if elastic_ip else vpc.select_subnets().subnets)[0]
         name = f"{cluster_name}/control-plane"
         self.cluster_name = cluster_name
-        self.firewall = ClusterFirewall(self, "Firewall", vpc=vpc, api_from=api_from, ssh_from=ssh_from)
-        self.secrets = ClusterSecrets(self, "Secrets", cluster_name=cluster_name, encryption_key=encryption_key)
+        self.firewall = ClusterFirewall(
+            self, "Firewall", vpc=vpc, api_from=api_from, ssh_from=ssh_from
+        )
+        self.secrets = ClusterSecrets(
+            self, "Secrets", cluster_name=cluster_name, encryption_key=encryption_key
+        )
         self.volume = StateVolume(
             self,
             "State",
@@ -129,8 +132,9 @@ class SelfManagedCluster(Construct):
             name=name,
             removal_policy=removal_policy,
         )
-        # CloudFormation creates a new interface before it deletes the old one. A change that would replace the interface at the
-        # same address (another subnet) fails and rolls back; another address in the same subnet works.
+        # CloudFormation creates a new interface before it deletes the old one. A change that would
+        # replace the interface at the same address (another subnet) fails and rolls back; another
+        # address in the same subnet works.
         address = Construct(self, "Address")
         interface = ec2.CfnNetworkInterface(
             address,
@@ -145,13 +149,19 @@ class SelfManagedCluster(Construct):
         if elastic_ip:
             eip = ec2.CfnEIP(address, "ElasticIp", domain="vpc")
             ec2.CfnEIPAssociation(
-                address, "Association", allocation_id=eip.attr_allocation_id, network_interface_id=interface.ref
+                address,
+                "Association",
+                allocation_id=eip.attr_allocation_id,
+                network_interface_id=interface.ref,
             )
             public.append(eip.attr_public_ip)
         Tags.of(address).add("Name", name)
         self.server_url = f"https://{self.private_address}:{API_PORT}"
-        # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would work.
-        self.cluster_endpoint = f"https://{public[0]}:{API_PORT}" if public and api_from else self.server_url
+        # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would
+        # work.
+        self.cluster_endpoint = (
+            f"https://{public[0]}:{API_PORT}" if public and api_from else self.server_url
+        )
         # The role recognizes its own machine, and the next one, by this tag.
         own = ("paddle-aws/control-plane", cluster_name)
         home, stack = Construct(self, "ControlPlane"), Stack.of(self)
@@ -175,7 +185,9 @@ class SelfManagedCluster(Construct):
             "CLUSTER_NAME": cluster_name,
             "AWS_REGION": stack.region,
             "FILES": files.lines,
-            "IMAGES": "\n".join(f"{name} {reference}" for name, reference in sorted(release.images.items())),
+            "IMAGES": "\n".join(
+                f"{name} {reference}" for name, reference in sorted(release.images.items())
+            ),
             "DISTRIBUTION_VERSION": release.version,
             "STATE_VOLUME": self.volume.volume_id,
             "PRIVATE_ADDRESS": self.private_address,
@@ -216,42 +228,62 @@ class SelfManagedCluster(Construct):
             role=self.role,
             user_data=boot_user_data(stack, variables, k3s),
         )
-        # It is the machine's first interface: to attach it as a second one, the machine would have to reach AWS without it.
-        override(template, "NetworkInterfaces", [{"DeviceIndex": 0, "NetworkInterfaceId": interface.ref}])
+        # It is the machine's first interface: to attach it as a second one, the machine would have
+        # to reach AWS without it.
+        override(
+            template, "NetworkInterfaces", [{"DeviceIndex": 0, "NetworkInterfaceId": interface.ref}]
+        )
         for tagged in (template, self.group):
             Tags.of(tagged).add(*own)
             Tags.of(tagged).add("Name", name)
         self.group.launch_template = launch_template_of(template)
-        # The old machine ends before the new one starts: there is one address and one volume. Auto Scaling retries the launch
-        # while the old machine still holds the interface, hence the longer timeout, half an hour.
-        one_at_a_time(self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M")
+        # The old machine ends before the new one starts: there is one address and one volume. Auto
+        # Scaling retries the launch while the old machine still holds the interface, hence the
+        # longer timeout, half an hour.
+        one_at_a_time(
+            self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M"
+        )
         self.group.node.add_dependency(address, policy)
-        acknowledge(self.group, "the zone of its volume and its interface, which the caller names", "W3010", "cfn-lint:W3010")
+        acknowledge(
+            self.group,
+            "the zone of its volume and its interface, which the caller names",
+            "W3010",
+            "cfn-lint:W3010",
+        )
         acknowledge(self.group, SCALING_ACTIVITIES, "AwsSolutions-AS3")
         acknowledge(
             self.volume,
-            "the control plane saves its state to the bucket on a schedule, and a restore begins with that",
+            "the control plane saves its state to the bucket on a schedule, and a restore begins "
+            "with that",
             "NIST.800.53.R5-EC2EBSInBackupPlan",
         )
 
-    def _policy(self, home: Construct, files: MachineFiles, snapshots: SnapshotPlace, own: tuple[str, str]) -> iam.ManagedPolicy:
+    def _policy(
+        self, home: Construct, files: MachineFiles, snapshots: SnapshotPlace, own: tuple[str, str]
+    ) -> iam.ManagedPolicy:
         secrets = self.secrets
         stack = Stack.of(self)
         written = [secrets.ca_hash, *secrets.kubeconfigs.values()]
         place = f"{snapshots.bucket_arn}/{snapshots.prefix}/*"
-        policy = iam.ManagedPolicy(home, "Policy", roles=[self.role], description="Control plane of the cluster")
+        policy = iam.ManagedPolicy(
+            home, "Policy", roles=[self.role], description="Control plane of the cluster"
+        )
         policy.add_statements(
             takes_sessions(),
             files.may_read(),
             *self.volume.may_attach(own),
             *statements(OF_MACHINES, "look"),
-            *statements(OF_MACHINES, "secrets", secrets=[secrets.server_token, secrets.node_token, *written]),
+            *statements(
+                OF_MACHINES, "secrets", secrets=[secrets.server_token, secrets.node_token, *written]
+            ),
             *statements(OF_MACHINES, "publish", secrets=written),
             *secrets.may_open(),
             *statements(OF_MACHINES, "snapshots", bucket=snapshots.bucket_arn, snapshots=place),
             *statements(OF_MACHINES, "ready", stack=stack.stack_id),
         )
-        keys = {key.key_arn: None for key in (secrets.encryption_key, snapshots.encryption_key) if key}
+        keys = {
+            key.key_arn: None for key in (secrets.encryption_key, snapshots.encryption_key) if key
+        }
         if keys:
             policy.add_statements(*statements(OF_MACHINES, "seal", keys=list(keys)))
         if snapshots.encryption_key and snapshots.encryption_key != secrets.encryption_key:
@@ -259,9 +291,18 @@ class SelfManagedCluster(Construct):
             key, s3 = snapshots.encryption_key.key_arn, f"s3.{stack.region}.{stack.url_suffix}"
             policy.add_statements(*statements(OF_MACHINES, "snapshots with a key", key=key, s3=s3))
         instances = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:instance/*"
-        acknowledge(policy, "a machine with this cluster's own tag, by condition", *wildcards(self, instances))
+        acknowledge(
+            policy,
+            "a machine with this cluster's own tag, by condition",
+            *wildcards(self, instances),
+        )
         acknowledge(policy, "the snapshots are the only objects below it", *wildcards(self, place))
-        acknowledge(policy, f"EC2's Describe takes no resource; {SESSIONS}", *wildcards(self, "*"), "CKV_AWS_111")
+        acknowledge(
+            policy,
+            f"EC2's Describe takes no resource; {SESSIONS}",
+            *wildcards(self, "*"),
+            "CKV_AWS_111",
+        )
         return policy
 
     @property

@@ -1,6 +1,7 @@
 """Which connections a self-managed cluster allows: the exact ports, in both directions.
 
-Pods talk over the pod network, so no job needs a rule of its own. Node ports, etcd and SSH stay closed.
+Pods talk over the pod network, so no job needs a rule of its own. Node ports, etcd and SSH stay
+closed.
 """
 
 from collections.abc import Sequence
@@ -25,16 +26,31 @@ class ClusterFirewall(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, vpc: ec2.IVpc, api_from: Sequence[str] = (), ssh_from: Sequence[str] = ()
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        api_from: Sequence[str] = (),
+        ssh_from: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, id)
         self.control_plane = ec2.SecurityGroup(
-            self, "ControlPlane", vpc=vpc, description="Control plane of the cluster", allow_all_outbound=False
+            self,
+            "ControlPlane",
+            vpc=vpc,
+            description="Control plane of the cluster",
+            allow_all_outbound=False,
         )
-        self.nodes = ec2.SecurityGroup(self, "Nodes", vpc=vpc, description="Nodes of the cluster", allow_all_outbound=False)
+        self.nodes = ec2.SecurityGroup(
+            self, "Nodes", vpc=vpc, description="Nodes of the cluster", allow_all_outbound=False
+        )
         for ranges in (api_from, ssh_from):
             if everybody(ranges):
-                raise ValueError(f"{self.node.path}: {', '.join(ranges)}: the API and SSH are never opened to everybody")
+                raise ValueError(
+                    f"{self.node.path}: {', '.join(ranges)}: the API and SSH are never opened to "
+                    "everybody"
+                )
         for cidr in api_from:
             self.control_plane.add_ingress_rule(ec2.Peer.ipv4(cidr), API, "Kubernetes API")
         for cidr in ssh_from:
@@ -42,7 +58,12 @@ class ClusterFirewall(Construct):
         both = (self.control_plane, self.nodes)
         rules = [(self.nodes, self.control_plane, API, "Kubernetes API")]
         # The control plane is one machine, so it needs no rule for traffic with itself.
-        pairs = [(source, target) for source in both for target in both if (source, target) != (both[0], both[0])]
+        pairs = [
+            (source, target)
+            for source in both
+            for target in both
+            if (source, target) != (both[0], both[0])
+        ]
         rules += [(source, target, KUBELET, "kubelet: logs, metrics") for source, target in pairs]
         rules += [(source, target, POD_NETWORK, "pod network, VXLAN") for source, target in pairs]
         for source, target, port, meaning in rules:
@@ -50,4 +71,6 @@ class ClusterFirewall(Construct):
             source.add_egress_rule(target, port, meaning)
         for group in both:
             group.add_egress_rule(ec2.Peer.any_ipv4(), HTTPS, "AWS, image registries, data")
-        self.nodes.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(80), "training data from http addresses")
+        self.nodes.add_egress_rule(
+            ec2.Peer.any_ipv4(), ec2.Port.tcp(80), "training data from http addresses"
+        )

@@ -1,6 +1,7 @@
 """A node group of a self-managed cluster: an Auto Scaling group whose machines join with a token.
 
-Pods can reach the nodes' role (two hops). The jobs' NetworkPolicy blocks that for all pods but the data job's.
+Pods can reach the nodes' role (two hops). The jobs' NetworkPolicy blocks that for all pods but the
+data job's.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_d
 from constructs_lib.statements import OF_MACHINES, statements
 
 CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
-"""EKS's label for spot capacity, by which jobs choose nodes. It is used here too, so that the jobs' manifests stay the same."""
+"""EKS's label for spot capacity, by which jobs choose nodes. It is used here too, so that the jobs'
+manifests stay the same.
+"""
 
 
 class TokenNodeRole(Construct):
@@ -46,7 +49,9 @@ class TokenNodeRole(Construct):
         super().__init__(scope, id)
         self.files = MachineFiles(self, "Files", files=release.of("node"))
         self.role = machine_role(self, "Role")
-        policy = iam.ManagedPolicy(self, "Policy", roles=[self.role], description="Nodes of the cluster")
+        policy = iam.ManagedPolicy(
+            self, "Policy", roles=[self.role], description="Nodes of the cluster"
+        )
         secrets = cluster.secrets
         policy.add_statements(
             takes_sessions(),
@@ -57,11 +62,17 @@ class TokenNodeRole(Construct):
             *statements(OF_MACHINES, "mount targets"),
         )
         if data_bucket_arn:
-            policy.add_statements(*statements(OF_MACHINES, "data", bucket=data_bucket_arn, objects=list(data_arns)))
-            acknowledge(policy, "training data, which the data job splits", *wildcards(self, *data_arns))
+            policy.add_statements(
+                *statements(OF_MACHINES, "data", bucket=data_bucket_arn, objects=list(data_arns))
+            )
+            acknowledge(
+                policy, "training data, which the data job splits", *wildcards(self, *data_arns)
+            )
         if data_key and data_key != secrets.encryption_key:
             s3 = f"s3.{Stack.of(self).region}.{Stack.of(self).url_suffix}"
-            policy.add_statements(*statements(OF_MACHINES, "data with a key", key=data_key.key_arn, s3=s3))
+            policy.add_statements(
+                *statements(OF_MACHINES, "data with a key", key=data_key.key_arn, s3=s3)
+            )
         acknowledge(
             policy,
             f"the Describe of EFS reads names and no data; {SESSIONS}",
@@ -97,11 +108,15 @@ class K3sNodeGroup(NodeGroup):
         shape, stack = self.shape, Stack.of(self)
         for field in ("gpu", "efa"):
             if getattr(shape, field):
-                raise ValueError(f"{self.node.path}: {field} is true: a self-managed cluster has no {field} nodes, EKS has")
+                raise ValueError(
+                    f"{self.node.path}: {field} is true: a self-managed cluster has no {field} "
+                    "nodes, EKS has"
+                )
         known = role or TokenNodeRole(self, "Joining", cluster=cluster, release=release)
         self.role = known.role
         labels = {**shape.all_labels, CAPACITY_LABEL: "SPOT" if shape.spot else "ON_DEMAND"}
-        # The template contains the group's logical id, and the group refers to the template: the id is set before both.
+        # The template contains the group's logical id, and the group refers to the template: the id
+        # is set before both.
         logical_id = Names.unique_id(self)
         user_data = boot_user_data(
             stack,
@@ -120,11 +135,15 @@ class K3sNodeGroup(NodeGroup):
             {
                 "server": cluster.server_url,
                 "node-label": [f"{key}={value}" for key, value in sorted(labels.items())],
-                "node-taint": [f"{taint.key}={taint.value}:{taint.effect}" for taint in shape.all_taints],
+                "node-taint": [
+                    f"{taint.key}={taint.value}:{taint.effect}" for taint in shape.all_taints
+                ],
             },
         )
         # Two hops: the data job's pod reads the bucket with the machine's role.
-        template = self._template(role=self.role, image_id=IMAGE, user_data=user_data, metadata_hops=2)
+        template = self._template(
+            role=self.role, image_id=IMAGE, user_data=user_data, metadata_hops=2
+        )
         self.resource = self._scaling_group(template, signals=True, name=group_name)
         self.resource.override_logical_id(logical_id)
         counts_machines(self.resource)

@@ -1,7 +1,9 @@
-"""What the machines of a self-managed cluster run: an Amazon image, the distribution's files, our scripts.
+"""What the machines of a self-managed cluster run: an Amazon image, the distribution's files, our
+scripts.
 
-Machines fetch the files from the bucket that `cdk bootstrap` made, and check each against the SHA-256 in the template. Synth
-hashes and copies nothing large, and user data contains no secrets (it names them by ARN).
+Machines fetch the files from the bucket that `cdk bootstrap` made, and check each against the
+SHA-256 in the template. Synth hashes and copies nothing large, and user data contains no secrets
+(it names them by ARN).
 """
 
 import hashlib
@@ -17,7 +19,9 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap")
-"""What a machine of the self-managed cluster runs at boot. Its README explains how; files.json maps roles to files."""
+"""What a machine of the self-managed cluster runs at boot. Its README explains how; files.json maps
+roles to files.
+"""
 
 
 class MachineFile(NamedTuple):
@@ -42,7 +46,8 @@ class MachineFiles(Construct):
         lines, self._arns = [], []
         for target, file in files.items():
             place = Stack.of(self).synthesizer.add_file_asset(
-                # The checksum names the object: a file is uploaded once, however many stacks use it.
+                # The checksum names the object: a file is uploaded once, however many stacks use
+                # it.
                 source_hash=file.sha256,
                 file_name=str(file.path.absolute()),
                 packaging=FileAssetPackaging.FILE,
@@ -57,7 +62,9 @@ class MachineFiles(Construct):
 
 
 IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
-"""Amazon Linux 2023. EC2 resolves it when it launches a machine: no look-up at synth, and always the newest patch."""
+"""Amazon Linux 2023. EC2 resolves it when it launches a machine: no look-up at synth, and always
+the newest patch.
+"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,10 @@ class Release:
 
     def of(self, role: str) -> dict[str, MachineFile]:
         """Returns the files that a machine of this role fetches, by their paths on the machine."""
-        return {target: self.files.get(name) or _own(BOOTSTRAP / name) for name, target in _places("fetched", role).items()}
+        return {
+            target: self.files.get(name) or _own(BOOTSTRAP / name)
+            for name, target in _places("fetched", role).items()
+        }
 
 
 def _places(how: str, role: str) -> dict[str, str]:
@@ -89,31 +99,45 @@ def _own(path: Path) -> MachineFile:
 
 
 LONGEST_USER_DATA = 15_500
-"""Characters. EC2 takes 16,384, and the values that the deploy fills in are longer than their placeholders."""
+"""Characters. EC2 takes 16,384, and the values that the deploy fills in are longer than their
+placeholders.
+"""
 
 
-def boot_user_data(stack: Stack, variables: Mapping[str, str], k3s: Mapping[str, Any]) -> ec2.UserData:
-    """Returns user data with a machine's `variables`, k3s settings and small files. systemd runs boot.sh, now and later."""
+def boot_user_data(
+    stack: Stack, variables: Mapping[str, str], k3s: Mapping[str, Any]
+) -> ec2.UserData:
+    """Returns user data with a machine's `variables`, k3s settings and small files. systemd runs
+    boot.sh, now and later.
+    """
     for name, value in variables.items():
         if "'" in value:
             raise ValueError(f"{name} is {value}: a machine's variable holds no single quote")
     files = {
-        "/etc/paddle-cluster/environment": "\n".join(f"{name}='{value}'" for name, value in variables.items()),
+        "/etc/paddle-cluster/environment": "\n".join(
+            f"{name}='{value}'" for name, value in variables.items()
+        ),
         "/etc/rancher/k3s/config.yaml.d/cluster.yaml": stack.to_json_string(k3s),
     }
     for name, target in _places("in user data", variables["ROLE"]).items():
         lines = (BOOTSTRAP / name).read_text(encoding="utf-8").splitlines()
-        files[target] = "\n".join(line for line in lines if line[:2] == "#!" or (line.strip() and line.lstrip()[0] != "#"))
+        files[target] = "\n".join(
+            line for line in lines if line[:2] == "#!" or (line.strip() and line.lstrip()[0] != "#")
+        )
     written = [
-        f"install -D -m {755 if path.endswith('.sh') else 644} /dev/stdin {path} <<'END_OF_FILE'\n{text}\nEND_OF_FILE\n"
+        f"install -D -m {755 if path.endswith('.sh') else 644} /dev/stdin {path} "
+        f"<<'END_OF_FILE'\n{text}\nEND_OF_FILE\n"
         for path, text in files.items()
     ]
-    start = "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service paddle-cluster.timer\n"
+    start = (
+        "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service "
+        "paddle-cluster.timer\n"
+    )
     text = "".join(["#!/bin/bash\nset -euo pipefail\n", *written, start])
     # In the text the k3s settings are one token, however many settings there are.
     if (size := len(text) + len(json.dumps(k3s))) > LONGEST_USER_DATA:
         raise ValueError(
-            f"the machine's user data has {size:,} characters, at most {LONGEST_USER_DATA:,} are allowed: "
-            "give fewer labels, taints or names"
+            f"the machine's user data has {size:,} characters, at most {LONGEST_USER_DATA:,} are "
+            "allowed: give fewer labels, taints or names"
         )
     return ec2.UserData.custom(text)

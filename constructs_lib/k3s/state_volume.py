@@ -51,7 +51,12 @@ class StateVolume(Construct):
         retain_if_replaced(resource)
         if name:
             Tags.of(resource).add("Name", name)
-        acknowledge(resource, "a volume is in one zone, which the caller names: no look-up at synth", "W3010", "cfn-lint:W3010")
+        acknowledge(
+            resource,
+            "a volume is in one zone, which the caller names: no look-up at synth",
+            "W3010",
+            "cfn-lint:W3010",
+        )
         self.volume_id = resource.ref
 
     def may_attach(self, tag: tuple[str, str]) -> list[iam.PolicyStatement]:

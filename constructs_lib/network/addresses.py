@@ -8,6 +8,8 @@ MOST = 2 * 2**24
 
 
 def everybody(ranges: Iterable[str]) -> bool:
-    """Whether `ranges` together cover more of the internet than any one owner has. Ranges that are tokens are not counted."""
+    """Whether `ranges` together cover more of the internet than any one owner has. Ranges that are
+    tokens are not counted.
+    """
     networks = [IPv4Network(one, strict=False) for one in ranges if one[:1].isdigit()]
     return sum(network.num_addresses for network in collapse_addresses(networks)) > MOST

@@ -1,7 +1,8 @@
-"""A tunnel to a private endpoint: a small machine, and a Session Manager document that leads through it to that endpoint only.
+"""A tunnel to a private endpoint: a small machine, and a Session Manager document that leads
+through it to that endpoint only.
 
-The machine accepts no connections, and has no public address, no SSH and no permission but to take sessions. A machine that fails
-or is a month old is replaced by one with the newest Amazon Linux.
+The machine accepts no connections, and has no public address, no SSH and no permission but to take
+sessions. A machine that fails or is a month old is replaced by one with the newest Amazon Linux.
 """
 
 import json
@@ -16,7 +17,12 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.ec2.machine import launch_template, launch_template_of, one_at_a_time, session_role
+from constructs_lib.ec2.machine import (
+    launch_template,
+    launch_template_of,
+    one_at_a_time,
+    session_role,
+)
 from constructs_lib.network.subnets import chosen
 from constructs_lib.statements import filled
 from constructs_lib.storage.key import open_to
@@ -35,14 +41,15 @@ MONTH = 30 * 24 * 3600
 class EndpointTunnel(Construct):
     """A machine and a session document for one host and port.
 
-    The host's security group must admit the machine: `tunnel.connections.allow_to(endpoint, ec2.Port.tcp(443))`. Users need
-    `ssm:StartSession` on the document, and on instances whose tag TAG holds the document's name.
+    The host's security group must admit the machine: `tunnel.connections.allow_to(endpoint,
+    ec2.Port.tcp(443))`. Users need `ssm:StartSession` on the document, and on instances whose tag
+    TAG holds the document's name.
 
     Args:
-        host: name or address of the endpoint, as the machine sees it.
-        document_name: name of the session document, unique in its account and region.
-        vpc_subnets: where the machine runs; None: the private subnets.
-        encryption_key: KMS key of its disk; None: the account's default key for EBS. An imported key's policy must let Auto
+        host: name or address of the endpoint, as the machine sees it. document_name: name of the
+        session document, unique in its account and region. vpc_subnets: where the machine runs;
+        None: the private subnets. encryption_key: KMS key of its disk; None: the account's default
+        key for EBS. An imported key's policy must let Auto
             Scaling use it.
     """
 
@@ -64,12 +71,17 @@ class EndpointTunnel(Construct):
             "Document",
             name=document_name,
             document_type="Session",
-            # The name stays: a changed host makes a new version of the document, which becomes the default.
+            # The name stays: a changed host makes a new version of the document, which becomes the
+            # default.
             update_method="NewVersion",
-            content=filled(json.loads(DOCUMENT.read_text(encoding="utf-8")), {"host": host, "port": str(port)}),
+            content=filled(
+                json.loads(DOCUMENT.read_text(encoding="utf-8")), {"host": host, "port": str(port)}
+            ),
         )
         self.document_name = document.ref
-        group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="Tunnel", allow_all_outbound=False)
+        group = ec2.SecurityGroup(
+            self, "SecurityGroup", vpc=vpc, description="Tunnel", allow_all_outbound=False
+        )
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "Session Manager")
         self._connections = ec2.Connections(security_groups=[group])
         open_to(encryption_key, "node volumes")
@@ -90,7 +102,9 @@ class EndpointTunnel(Construct):
             "Resource",
             min_size="1",
             max_size="1",
-            vpc_zone_identifier=[subnet.subnet_id for subnet in chosen(vpc, vpc_subnets).subnets or ()],
+            vpc_zone_identifier=[
+                subnet.subnet_id for subnet in chosen(vpc, vpc_subnets).subnets or ()
+            ],
             launch_template=launch_template_of(template),
             max_instance_lifetime=MONTH,
         )
@@ -99,7 +113,11 @@ class EndpointTunnel(Construct):
             Tags.of(tagged).add(TAG, document_name)
             Tags.of(tagged).add("Name", document_name)
         machine.node.add_dependency(role)
-        acknowledge(machine, "one machine, replaced when it fails: who opens a tunnel sees whether it runs", "AwsSolutions-AS3")
+        acknowledge(
+            machine,
+            "one machine, replaced when it fails: who opens a tunnel sees whether it runs",
+            "AwsSolutions-AS3",
+        )
 
     @property
     def connections(self) -> ec2.Connections:

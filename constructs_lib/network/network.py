@@ -1,4 +1,6 @@
-"""The VPC of a training cluster, in named availability zones, with no look-up at synth; its endpoints and flow logs."""
+"""The VPC of a training cluster, in named availability zones, with no look-up at synth; its
+endpoints and flow logs.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,11 +17,17 @@ from constructs import Construct
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.storage.key import EndingLogGroup
 
-_TABLE: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("endpoint_services.json").read_text(encoding="utf-8"))
+_TABLE: dict[str, dict[str, str]] = json.loads(
+    Path(__file__).with_name("endpoint_services.json").read_text(encoding="utf-8")
+)
 SERVICES = _TABLE["eks"]
-"""What EKS's documentation on private clusters requires, and what the EFS driver, Session Manager and CloudWatch's agent call."""
+"""What EKS's documentation on private clusters requires, and what the EFS driver, Session Manager
+and CloudWatch's agent call.
+"""
 SELF_MANAGED_SERVICES = _TABLE["self-managed"]
-"""Services that the machines of a self-managed cluster call, among them for secrets and for the signal that they are ready."""
+"""Services that the machines of a self-managed cluster call, among them for secrets and for the
+signal that they are ready.
+"""
 
 
 @jsii.implements(ec2.IConnectable)
@@ -28,8 +36,8 @@ class ServiceEndpoints(Construct):
 
     Args:
         vpc_subnets: one interface is made in each of their zones; None: the private subnets.
-        client_cidr: who may connect; None: the VPC's own addresses.
-        services: id: the service as AWS writes it in endpoint names; None: those of an EKS cluster (`SERVICES`).
+        client_cidr: who may connect; None: the VPC's own addresses. services: id: the service as
+        AWS writes it in endpoint names; None: those of an EKS cluster (`SERVICES`).
     """
 
     def __init__(
@@ -44,9 +52,17 @@ class ServiceEndpoints(Construct):
     ) -> None:
         super().__init__(scope, id)
         group = ec2.SecurityGroup(
-            self, "SecurityGroup", vpc=vpc, description="Endpoints of AWS services", allow_all_outbound=False
+            self,
+            "SecurityGroup",
+            vpc=vpc,
+            description="Endpoints of AWS services",
+            allow_all_outbound=False,
         )
-        group.add_ingress_rule(ec2.Peer.ipv4(client_cidr or vpc.vpc_cidr_block), ec2.Port.tcp(443), "HTTPS from within the VPC")
+        group.add_ingress_rule(
+            ec2.Peer.ipv4(client_cidr or vpc.vpc_cidr_block),
+            ec2.Port.tcp(443),
+            "HTTPS from within the VPC",
+        )
         self._connections = ec2.Connections(security_groups=[group], default_port=ec2.Port.tcp(443))
         for name, service in (services or SERVICES).items():
             ec2.InterfaceVpcEndpoint(
@@ -75,17 +91,26 @@ class FlowLogs(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, vpc: ec2.IVpc, days: int = 30, encryption_key: kms.IKey | None = None
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        days: int = 30,
+        encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
         self.log_group = EndingLogGroup(self, "Logs", days=days, encryption_key=encryption_key)
         writer = iam.ServicePrincipal(
-            "vpc-flow-logs.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+            "vpc-flow-logs.amazonaws.com",
+            conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
         )
         role = iam.Role(self, "Role", assumed_by=writer)
         actions = ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
         writes = iam.PolicyStatement(actions=actions, resources=[self.log_group.log_group_arn])
-        policy = iam.ManagedPolicy(self, "Policy", roles=[role], description="Writes flow logs", statements=[writes])
+        policy = iam.ManagedPolicy(
+            self, "Policy", roles=[role], description="Writes flow logs", statements=[writes]
+        )
         flow_log = ec2.CfnFlowLog(
             self,
             "Resource",
@@ -103,15 +128,14 @@ class TrainingNetwork(Construct):
     """A VPC with private subnets in each zone and, where there is a NAT gateway, public ones.
 
     Args:
-        availability_zones: names of zones, such as us-west-2a.
-        cidr: address range, /16 to /24.
-        nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone.
-        nat_at_the_end: a NAT gateway gets the last address of its subnet instead of any free one.
+        availability_zones: names of zones, such as us-west-2a. cidr: address range, /16 to /24.
+        nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone. nat_at_the_end: a
+        NAT gateway gets the last address of its subnet instead of any free one.
         interface_endpoints: private addresses for AWS services; needed if nat_gateways is 0.
-        endpoint_services: which services; None: those of an EKS cluster.
-        domain_name: the VPC gets its own DHCP options with this domain name; None: the account's default options.
-        flow_log_days: how long the flow logs are kept; 0: none are written.
-        encryption_key: KMS key of the flow logs; None: AWS's own.
+        endpoint_services: which services; None: those of an EKS cluster. domain_name: the VPC gets
+        its own DHCP options with this domain name; None: the account's default options.
+        flow_log_days: how long the flow logs are kept; 0: none are written. encryption_key: KMS key
+        of the flow logs; None: AWS's own.
 
     Attributes:
         private_subnets: where nodes, mount targets and endpoints belong.
@@ -133,15 +157,21 @@ class TrainingNetwork(Construct):
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
-        private = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat_gateways else ec2.SubnetType.PRIVATE_ISOLATED
+        private = (
+            ec2.SubnetType.PRIVATE_WITH_EGRESS if nat_gateways else ec2.SubnetType.PRIVATE_ISOLATED
+        )
         subnets = [ec2.SubnetConfiguration(name="private", subnet_type=private)]
         if nat_gateways:
-            # Public subnets hold only NAT gateways and load balancers: 1/256 of the VPC each, at least /28 (the smallest in AWS).
+            # Public subnets hold only NAT gateways and load balancers: 1/256 of the VPC each, at
+            # least /28 (the smallest in AWS).
             public = min(28, int(cidr.rpartition("/")[2]) + 8)
             subnets.insert(
                 0,
                 ec2.SubnetConfiguration(
-                    name="public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=public, map_public_ip_on_launch=False
+                    name="public",
+                    subnet_type=ec2.SubnetType.PUBLIC,
+                    cidr_mask=public,
+                    map_public_ip_on_launch=False,
                 ),
             )
         self.vpc = ec2.Vpc(
@@ -154,19 +184,28 @@ class TrainingNetwork(Construct):
             enable_dns_hostnames=True,
             enable_dns_support=True,
             restrict_default_security_group=False,
-            gateway_endpoints={"S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)},
+            gateway_endpoints={
+                "S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)
+            },
         )
         acknowledge(
             self.vpc,
-            "closing the default group needs a custom resource (CloudFormation cannot edit it); nothing of ours carries it",
+            "closing the default group needs a custom resource (CloudFormation cannot edit it); "
+            "nothing of ours carries it",
             "NIST.800.53.R5-VPCDefaultSecurityGroupClosed",
         )
         self.private_subnets = ec2.SubnetSelection(subnet_type=private)
         public_subnets = self.vpc.public_subnets
         for subnet in (*public_subnets, *self.vpc.private_subnets, *self.vpc.isolated_subnets):
-            acknowledge(subnet, "the caller names the zones on purpose: no look-up at synth", "cfn-lint:W3010")
+            acknowledge(
+                subnet,
+                "the caller names the zones on purpose: no look-up at synth",
+                "cfn-lint:W3010",
+            )
             # Load balancer controllers find their subnets by these two tags.
-            Tags.of(subnet).add(f"kubernetes.io/role/{'elb' if subnet in public_subnets else 'internal-elb'}", "1")
+            Tags.of(subnet).add(
+                f"kubernetes.io/role/{'elb' if subnet in public_subnets else 'internal-elb'}", "1"
+            )
         for subnet in public_subnets:
             acknowledge(
                 subnet,
@@ -188,7 +227,8 @@ class TrainingNetwork(Construct):
             )
         if domain_name:
             home = Construct(self, "DhcpOptions")
-            # Amazon's own name server and time server. When the stack goes, the VPC returns to the account's defaults.
+            # Amazon's own name server and time server. When the stack goes, the VPC returns to the
+            # account's defaults.
             options = ec2.CfnDHCPOptions(
                 home,
                 "Resource",
@@ -196,6 +236,10 @@ class TrainingNetwork(Construct):
                 domain_name_servers=["AmazonProvidedDNS"],
                 ntp_servers=["169.254.169.123"],
             )
-            ec2.CfnVPCDHCPOptionsAssociation(home, "Association", dhcp_options_id=options.ref, vpc_id=self.vpc.vpc_id)
+            ec2.CfnVPCDHCPOptionsAssociation(
+                home, "Association", dhcp_options_id=options.ref, vpc_id=self.vpc.vpc_id
+            )
         if flow_log_days:
-            FlowLogs(self, "FlowLogs", vpc=self.vpc, days=flow_log_days, encryption_key=encryption_key)
+            FlowLogs(
+                self, "FlowLogs", vpc=self.vpc, days=flow_log_days, encryption_key=encryption_key
+            )

@@ -3,8 +3,12 @@
 from aws_cdk import aws_ec2 as ec2
 
 
-def chosen(vpc: ec2.IVpc, selection: ec2.SubnetSelection | None, *, one_per_az: bool | None = None) -> ec2.SubnetSelection:
-    """Returns `selection` of `vpc` as a list of subnets; without one, the private subnets (isolated ones if there is no NAT)."""
+def chosen(
+    vpc: ec2.IVpc, selection: ec2.SubnetSelection | None, *, one_per_az: bool | None = None
+) -> ec2.SubnetSelection:
+    """Returns `selection` of `vpc` as a list of subnets; without one, the private subnets (isolated
+    ones if there is no NAT).
+    """
     wanted = selection or ec2.SubnetSelection()
     selected = vpc.select_subnets(
         availability_zones=wanted.availability_zones,

@@ -1,6 +1,8 @@
-"""The bucket of a training cluster: private, encrypted, versioned, with every access logged to a second such bucket.
+"""The bucket of a training cluster: private, encrypted, versioned, with every access logged to a
+second such bucket.
 
-With RemovalPolicy.DESTROY, the library's only Lambda function, one for each stack, empties these buckets and no others.
+With RemovalPolicy.DESTROY, the library's only Lambda function, one for each stack, empties these
+buckets and no others.
 """
 
 from pathlib import Path
@@ -24,7 +26,9 @@ HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
 class BucketEmptier(Construct):
     """A stack's only provider of this custom resource: call `empty_on_delete(bucket)`."""
 
-    def __init__(self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None
+    ) -> None:
         super().__init__(scope, id)
         log_group = EndingLogGroup(self, "Logs", days=30, encryption_key=encryption_key)
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
@@ -33,7 +37,8 @@ class BucketEmptier(Construct):
         self._policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
         known = {"logs": log_group.log_group_arn, "stack": Stack.of(self).stack_id}
         self._policy.add_statements(*statements(STATEMENTS, "emptier", **known))
-        # The L1 resource: the L2 construct loads five more services' modules, a tenth of the time of a whole synth.
+        # The L1 resource: the L2 construct loads five more services' modules, a tenth of the time
+        # of a whole synth.
         self._function = lambda_.CfnFunction(
             self,
             "Function",
@@ -45,30 +50,42 @@ class BucketEmptier(Construct):
             timeout=15 * 60,
             memory_size=256,
             role=role.role_arn,
-            logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.log_group_name),
+            logging_config=lambda_.CfnFunction.LoggingConfigProperty(
+                log_group=log_group.log_group_name
+            ),
         )
         self._function.node.add_dependency(self._policy)
 
         acknowledge(
             self._function,
-            "CloudFormation alone calls it, waits for its answer and says why it failed: it needs no reserved concurrency, no "
-            "dead-letter queue and no VPC",
+            "CloudFormation alone calls it, waits for its answer and says why it failed: it "
+            "needs no reserved concurrency, no dead-letter queue and no VPC",
             *("NIST.800.53.R5-LambdaConcurrency", "CKV_AWS_115"),
             *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
             *("NIST.800.53.R5-LambdaInsideVPC", "CKV_AWS_117"),
         )
 
     def empty_on_delete(self, bucket: s3.Bucket) -> None:
-        """Deletes all objects and versions of `bucket` just before the whole stack, and with it `bucket`, is deleted.
+        """Deletes all objects and versions of `bucket` just before the whole stack, and with it
+        `bucket`, is deleted.
 
-        An update that removes the bucket, or this custom resource, from the stack deletes no objects.
+        An update that removes the bucket, or this custom resource, from the stack deletes no
+        objects.
         """
         self._policy.add_statements(
-            iam.PolicyStatement(actions=["s3:ListBucketVersions", "s3:PutBucketPolicy"], resources=[bucket.bucket_arn]),
-            iam.PolicyStatement(actions=["s3:DeleteObject", "s3:DeleteObjectVersion"], resources=[bucket.arn_for_objects("*")]),
+            iam.PolicyStatement(
+                actions=["s3:ListBucketVersions", "s3:PutBucketPolicy"],
+                resources=[bucket.bucket_arn],
+            ),
+            iam.PolicyStatement(
+                actions=["s3:DeleteObject", "s3:DeleteObjectVersion"],
+                resources=[bucket.arn_for_objects("*")],
+            ),
         )
         acknowledge(
-            self._policy, "it is there to delete every object of this bucket", *wildcards(self, bucket.arn_for_objects("*"))
+            self._policy,
+            "it is there to delete every object of this bucket",
+            *wildcards(self, bucket.arn_for_objects("*")),
         )
         request = CustomResource(
             bucket,
@@ -87,7 +104,8 @@ LOG_PREFIX = "bucket/"
 
 
 class DataBucket(s3.Bucket):
-    """A private bucket and its log bucket, with everything that `s3.Bucket` has (`grant_read`, `from_bucket_name`, ...).
+    """A private bucket and its log bucket, with everything that `s3.Bucket` has (`grant_read`,
+    `from_bucket_name`, ...).
 
     Args:
         encryption_key: KMS key of the objects; None: a key that AWS manages (aws/s3).
@@ -117,7 +135,9 @@ class DataBucket(s3.Bucket):
         super().__init__(
             scope,
             id,
-            encryption=s3.BucketEncryption.KMS if encryption_key else s3.BucketEncryption.KMS_MANAGED,
+            encryption=s3.BucketEncryption.KMS
+            if encryption_key
+            else s3.BucketEncryption.KMS_MANAGED,
             encryption_key=encryption_key,
             bucket_key_enabled=True if encryption_key else None,
             **closed,
@@ -132,30 +152,38 @@ class DataBucket(s3.Bucket):
         logs = s3.Bucket(
             self,
             "Logs",
-            # Log delivery can use a customer's key only if the key is opened to a service. AWS's own key (SSE-S3) needs nothing.
+            # Log delivery can use a customer's key only if the key is opened to a service. AWS's
+            # own key (SSE-S3) needs nothing.
             encryption=s3.BucketEncryption.S3_MANAGED,
             **closed,
             lifecycle_rules=[
                 s3.LifecycleRule(
-                    expiration=Duration.days(keep_logs_days), noncurrent_version_expiration=Duration.days(keep_old_versions_days)
+                    expiration=Duration.days(keep_logs_days),
+                    noncurrent_version_expiration=Duration.days(keep_old_versions_days),
                 )
             ],
         )
         self.log_bucket = logs
-        # Set directly: server_access_logs_bucket would add an ACL in an app without the newer feature flags.
+        # Set directly: server_access_logs_bucket would add an ACL in an app without the newer
+        # feature flags.
         resource = self.node.default_child
         assert isinstance(resource, s3.CfnBucket)
         resource.logging_configuration = s3.CfnBucket.LoggingConfigurationProperty(
             destination_bucket_name=logs.bucket_name, log_file_prefix=LOG_PREFIX
         )
-        known = {"bucket": self.bucket_arn, "logs": logs.arn_for_objects(f"{LOG_PREFIX}*"), "account": Stack.of(self).account}
+        known = {
+            "bucket": self.bucket_arn,
+            "logs": logs.arn_for_objects(f"{LOG_PREFIX}*"),
+            "account": Stack.of(self).account,
+        }
         (delivery,) = statements(STATEMENTS, "log delivery", **known)
         logs.add_to_resource_policy(delivery)
         for bucket in (self, logs):
             retain_if_replaced(bucket)
             acknowledge(
                 bucket,
-                "versions bring back what was deleted; a copy in another region would double the cost",
+                "versions bring back what was deleted; a copy in another region would double the "
+                "cost",
                 "NIST.800.53.R5-S3BucketReplicationEnabled",
             )
         acknowledge(
@@ -163,10 +191,16 @@ class DataBucket(s3.Bucket):
             "log delivery would need a key opened to a service: SSE-S3 seals access logs",
             "NIST.800.53.R5-S3DefaultEncryptionKMS",
         )
-        acknowledge(logs, "it is where accesses are logged: a log of its own accesses would feed itself", "CKV_AWS_18")
+        acknowledge(
+            logs,
+            "it is where accesses are logged: a log of its own accesses would feed itself",
+            "CKV_AWS_18",
+        )
         if removal_policy == RemovalPolicy.DESTROY:
             stack, id = Stack.of(self), "BucketEmptier"
-            emptier = stack.node.try_find_child(id) or BucketEmptier(stack, id, encryption_key=encryption_key)
+            emptier = stack.node.try_find_child(id) or BucketEmptier(
+                stack, id, encryption_key=encryption_key
+            )
             assert isinstance(emptier, BucketEmptier)
             for bucket in (self, logs):
                 emptier.empty_on_delete(bucket)

@@ -1,4 +1,6 @@
-"""Empties a bucket when its stack is deleted. Runs in AWS Lambda, inline: 4,096 characters at most."""
+"""Empties a bucket when its stack is deleted. Runs in AWS Lambda, inline: 4,096 characters at
+most.
+"""
 
 import json
 import urllib.request
@@ -13,7 +15,8 @@ def handler(event: dict[str, Any], context: Any) -> None:
     answer = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
     bucket = event["ResourceProperties"]["BucketName"]
     if event["RequestType"] == "Delete":
-        # The name of the resource, not of the properties: after a replacement that is the old bucket.
+        # The name of the resource, not of the properties: after a replacement that is the old
+        # bucket.
         bucket = event["PhysicalResourceId"]
     answer["PhysicalResourceId"] = bucket
     answer["Status"] = "SUCCESS"
@@ -22,9 +25,13 @@ def handler(event: dict[str, Any], context: Any) -> None:
             empty(bucket, context)
     except Exception as error:
         answer["Status"] = "FAILED"
-        answer["Reason"] = f"bucket {bucket} was not emptied ({error}): delete the stack again to go on"
+        answer["Reason"] = (
+            f"bucket {bucket} was not emptied ({error}): delete the stack again to go on"
+        )
     body = json.dumps(answer).encode()
-    request = urllib.request.Request(event["ResponseURL"], data=body, method="PUT", headers={"Content-Type": ""})
+    request = urllib.request.Request(
+        event["ResponseURL"], data=body, method="PUT", headers={"Content-Type": ""}
+    )
     urllib.request.urlopen(request, timeout=30).close()
 
 
@@ -36,7 +43,9 @@ def stack_goes(stack: str) -> bool:
 
 
 def empty(bucket: str, context: Any) -> None:
-    """Deletes every version and delete marker, a thousand at a time, as long as the function's time lasts."""
+    """Deletes every version and delete marker, a thousand at a time, as long as the function's time
+    lasts.
+    """
     s3 = botocore.session.get_session().create_client("s3")
     try:
         refuse_writes(s3, bucket, context.invoked_function_arn.split(":")[1])
@@ -48,7 +57,9 @@ def empty(bucket: str, context: Any) -> None:
             if context.get_remaining_time_in_millis() < 20000:
                 raise TimeoutError("it holds more objects than 15 minutes can delete")
             objects = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
-            left = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True}).get("Errors")
+            left = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True}).get(
+                "Errors"
+            )
             if left:
                 raise RuntimeError(f"{left[0]['Key']}: {left[0].get('Message')}")
     except s3.exceptions.NoSuchBucket:
@@ -57,6 +68,11 @@ def empty(bucket: str, context: Any) -> None:
 
 def refuse_writes(s3: Any, bucket: str, partition: str) -> None:
     """No new object while we delete: access logs, for one, are still being delivered."""
-    deny = {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": f"arn:{partition}:s3:::{bucket}/*"}
+    deny = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:PutObject",
+        "Resource": f"arn:{partition}:s3:::{bucket}/*",
+    }
     policy = {"Version": "2012-10-17", "Statement": [deny]}
     s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps(policy))

@@ -1,4 +1,6 @@
-"""The shared file system of a cluster: EFS that clients in one security group can mount over TLS, never as root."""
+"""The shared file system of a cluster: EFS that clients in one security group can mount over TLS,
+never as root.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +36,11 @@ class MountableFileSystem(Construct):
     def __init__(self, scope: Construct, id: str, *, vpc: ec2.IVpc) -> None:
         super().__init__(scope, id)
         self.client_security_group = ec2.SecurityGroup(
-            self, "Clients", vpc=vpc, description="May mount the shared file system", allow_all_outbound=False
+            self,
+            "Clients",
+            vpc=vpc,
+            description="May mount the shared file system",
+            allow_all_outbound=False,
         )
 
     @property
@@ -45,7 +51,10 @@ class MountableFileSystem(Construct):
     @property
     def dns_name(self) -> str:
         """DNS name that resolves, inside the VPC, to the mount target in the client's zone."""
-        return f"{self.file_system.file_system_id}.efs.{self.file_system.stack.region}.{self.file_system.stack.url_suffix}"
+        return (
+            f"{self.file_system.file_system_id}.efs.{self.file_system.stack.region}."
+            f"{self.file_system.stack.url_suffix}"
+        )
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets `grantee` mount and read with its IAM identity."""
@@ -55,9 +64,13 @@ class MountableFileSystem(Construct):
         """Lets `grantee` mount, read and write with its IAM identity."""
         return self.file_system.grant_read_write(grantee)
 
-    def _open(self, file_system: efs.IFileSystem, mount_targets: IDependable, posix_id: int, path: str) -> None:
+    def _open(
+        self, file_system: efs.IFileSystem, mount_targets: IDependable, posix_id: int, path: str
+    ) -> None:
         self.file_system, self.mount_targets, owner = file_system, mount_targets, str(posix_id)
-        self.connections.allow_default_port_from(self.client_security_group, "NFS from who carries the client group")
+        self.connections.allow_default_port_from(
+            self.client_security_group, "NFS from who carries the client group"
+        )
         self.access_point = efs.AccessPoint(
             self,
             "AccessPoint",
@@ -74,14 +87,15 @@ class SharedFileSystem(MountableFileSystem):
     Args:
         vpc_subnets: one mount target is made in each of their zones; None: the private subnets.
         encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).
-        throughput_mode: docs/file-system.md compares the modes.
-        require_tls: refuse mounts without TLS. False allows plain NFS: data then crosses the VPC unencrypted, and synth
+        throughput_mode: docs/file-system.md compares the modes. require_tls: refuse mounts without
+        TLS. False allows plain NFS: data then crosses the VPC unencrypted, and synth
             warns about it.
-        infrequent_access_after: files not read for this long move to the cheaper class until they are read; None: never.
-        automatic_backups: daily backups by AWS Backup; they outlive the file system.
-        posix_id: uid and gid that the access point gives to every client, whatever user its container runs as.
-        path: folder of the access point, made at the first mount, owned by `posix_id`.
-        removal_policy: RETAIN keeps the file system (without its mount targets); DESTROY deletes it with all its data.
+        infrequent_access_after: files not read for this long move to the cheaper class until they
+        are read; None: never. automatic_backups: daily backups by AWS Backup; they outlive the file
+        system. posix_id: uid and gid that the access point gives to every client, whatever user its
+        container runs as. path: folder of the access point, made at the first mount, owned by
+        `posix_id`. removal_policy: RETAIN keeps the file system (without its mount targets);
+        DESTROY deletes it with all its data.
     """
 
     def __init__(
@@ -113,23 +127,33 @@ class SharedFileSystem(MountableFileSystem):
             throughput_mode=throughput_mode,
             provisioned_throughput_per_second=provisioned_throughput_per_second,
             lifecycle_policy=infrequent_access_after,
-            out_of_infrequent_access_policy=(efs.OutOfInfrequentAccessPolicy.AFTER_1_ACCESS if infrequent_access_after else None),
-            file_system_policy=iam.PolicyDocument(
-                statements=[*statements(POLICY, "mounts"), *(statements(POLICY, "tls") if require_tls else ())]
+            out_of_infrequent_access_policy=(
+                efs.OutOfInfrequentAccessPolicy.AFTER_1_ACCESS if infrequent_access_after else None
             ),
-            # Otherwise the CDK (feature flag denyAnonymousAccess) adds a statement that lets every client be root.
+            file_system_policy=iam.PolicyDocument(
+                statements=[
+                    *statements(POLICY, "mounts"),
+                    *(statements(POLICY, "tls") if require_tls else ()),
+                ]
+            ),
+            # Otherwise the CDK (feature flag denyAnonymousAccess) adds a statement that lets every
+            # client be root.
             allow_anonymous_access=True,
             removal_policy=removal_policy,
         )
         resource = file_system.node.default_child
         assert isinstance(resource, efs.CfnFileSystem)
-        # The CDK only ever sets ENABLED. If the status were left out, backups that were on would stay on.
-        resource.add_property_override("BackupPolicy.Status", "ENABLED" if automatic_backups else "DISABLED")
+        # The CDK only ever sets ENABLED. If the status were left out, backups that were on would
+        # stay on.
+        resource.add_property_override(
+            "BackupPolicy.Status", "ENABLED" if automatic_backups else "DISABLED"
+        )
         retain_if_replaced(file_system)
         self._open(file_system, file_system.mount_targets_available, posix_id, path)
         acknowledge(
             file_system,
-            "automatic_backups is on: AWS Backup's own plan takes it; the rule looks for a plan of one's own"
+            "automatic_backups is on: AWS Backup's own plan takes it; the rule looks for a plan "
+            "of one's own"
             if automatic_backups
             else "automatic_backups is off: the caller wants no backups of what it holds",
             "NIST.800.53.R5-EFSInBackupPlan",
@@ -154,9 +178,10 @@ class SharedFileSystem(MountableFileSystem):
     ) -> MountableFileSystem:
         """Makes an existing file system mountable like one of ours.
 
-        Its data, policy and throughput stay as they are. What is made is the client group, a rule for it in the mount targets'
-        `security_group` (None: there is no mount target yet, and a group is made for the missing ones), an access point, and a
-        mount target in each of `missing_mount_targets`.
+        Its data, policy and throughput stay as they are. What is made is the client group, a rule
+        for it in the mount targets' `security_group` (None: there is no mount target yet, and a
+        group is made for the missing ones), an access point, and a mount target in each of
+        `missing_mount_targets`.
         """
         known = MountableFileSystem(scope, id, vpc=vpc)
         security_group = security_group or _mount_targets_group(known, "MountTargetsGroup", vpc)
@@ -168,7 +193,8 @@ class SharedFileSystem(MountableFileSystem):
             zone = subnet.availability_zone
             efs.CfnMountTarget(
                 targets,
-                # The id is the zone: reordering the subnets replaces nothing. A stack without a region does not know its zones.
+                # The id is the zone: reordering the subnets replaces nothing. A stack without a
+                # region does not know its zones.
                 subnet.node.id if Token.is_unresolved(zone) else zone,
                 file_system_id=file_system_id,
                 subnet_id=subnet.subnet_id,

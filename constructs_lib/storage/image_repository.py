@@ -1,4 +1,6 @@
-"""The image repository of a cluster: tags never move, images are scanned when pushed, old images expire."""
+"""The image repository of a cluster: tags never move, images are scanned when pushed, old images
+expire.
+"""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_ecr as ecr
@@ -9,7 +11,8 @@ from constructs_lib.storage.key import retain_if_replaced
 
 
 class ImageRepository(ecr.Repository):
-    """A private repository, with everything that `ecr.Repository` has (`grant_pull`, `repository_uri_for_digest`, ...).
+    """A private repository, with everything that `ecr.Repository` has (`grant_pull`,
+    `repository_uri_for_digest`, ...).
 
     Args:
         repository_name: name; None: CloudFormation generates one.
@@ -41,6 +44,12 @@ class ImageRepository(ecr.Repository):
         )
         retain_if_replaced(self)
         self.add_lifecycle_rule(
-            description="untagged images go after a week", tag_status=ecr.TagStatus.UNTAGGED, max_image_age=Duration.days(7)
+            description="untagged images go after a week",
+            tag_status=ecr.TagStatus.UNTAGGED,
+            max_image_age=Duration.days(7),
         )
-        self.add_lifecycle_rule(description="the newest images stay", tag_status=ecr.TagStatus.ANY, max_image_count=keep_images)
+        self.add_lifecycle_rule(
+            description="the newest images stay",
+            tag_status=ecr.TagStatus.ANY,
+            max_image_count=keep_images,
+        )

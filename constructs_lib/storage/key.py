@@ -1,7 +1,7 @@
 """One KMS key for everything that a cluster stores, and log groups that it encrypts.
 
-A construct of ours that is given a plain `kms.Key` of the same app opens it to the services that must use it, for this account's
-resources only. An imported key stays as it is.
+A construct of ours that is given a plain `kms.Key` of the same app opens it to the services that
+must use it, for this account's resources only. An imported key stays as it is.
 """
 
 from pathlib import Path
@@ -18,7 +18,9 @@ POLICY = Path(__file__).with_name("key_policy.json")
 
 
 def retain_if_replaced(construct: IConstruct) -> None:
-    """Makes an update that must replace a resource with data keep the old one outside the stack, whatever its removal policy."""
+    """Makes an update that must replace a resource with data keep the old one outside the stack,
+    whatever its removal policy.
+    """
     resource = construct if isinstance(construct, CfnResource) else construct.node.default_child
     assert isinstance(resource, CfnResource)
     resource.cfn_options.update_replace_policy = CfnDeletionPolicy.RETAIN
@@ -28,8 +30,8 @@ class EncryptionKey(kms.Key):
     """A customer-managed key, with everything that `kms.Key` has (`grant_*`, `from_key_arn`, ...).
 
     Args:
-        alias: name without `alias/`; None: no alias.
-        removal_policy: DESTROY schedules the deletion (in 30 days; until then it can be cancelled); RETAIN keeps the key.
+        alias: name without `alias/`; None: no alias. removal_policy: DESTROY schedules the deletion
+        (in 30 days; until then it can be cancelled); RETAIN keeps the key.
     """
 
     def __init__(
@@ -41,28 +43,41 @@ class EncryptionKey(kms.Key):
         description: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
-        super().__init__(scope, id, alias=alias, description=description, enable_key_rotation=True, removal_policy=removal_policy)
+        super().__init__(
+            scope,
+            id,
+            alias=alias,
+            description=description,
+            enable_key_rotation=True,
+            removal_policy=removal_policy,
+        )
         retain_if_replaced(self)
         open_to(self, "log groups", "node volumes", "alarms")
         acknowledge(
             self,
-            "the star in NodeVolumes is limited to this account's own role of Auto Scaling, by kms:CallerAccount and "
-            "aws:PrincipalArn",
+            "the star in NodeVolumes is limited to this account's own role of Auto Scaling, by "
+            "kms:CallerAccount and aws:PrincipalArn",
             "CKV_AWS_33",
         )
 
 
 def open_to(key: kms.IKey | None, *users: str) -> None:
-    """Lets `users`, which are parts of key_policy.json, use `key`, if there is one. Adds no statement that `key` has already.
+    """Lets `users`, which are parts of key_policy.json, use `key`, if there is one. Adds no
+    statement that `key` has already.
 
-    Without `log groups`, CloudWatch Logs refuses an encrypted group (the group is KMS's encryption context). Without `node
-    volumes`, no node starts. `alarms` lets CloudWatch alarms reach topics that the key encrypts. Auto Scaling's role is named in
-    a condition, not as principal: in an account that never had an Auto Scaling group it does not exist yet, and KMS refuses a
-    policy with such a principal.
+    Without `log groups`, CloudWatch Logs refuses an encrypted group (the group is KMS's encryption
+    context). Without `node volumes`, no node starts. `alarms` lets CloudWatch alarms reach topics
+    that the key encrypts. Auto Scaling's role is named in a condition, not as principal: in an
+    account that never had an Auto Scaling group it does not exist yet, and KMS refuses a policy
+    with such a principal.
     """
     if key is None:
         return
-    known = {"partition": key.stack.partition, "region": key.stack.region, "account": key.stack.account}
+    known = {
+        "partition": key.stack.partition,
+        "region": key.stack.region,
+        "account": key.stack.account,
+    }
     for user in users:
         for statement in statements(POLICY, user, **known):
             key.add_to_resource_policy(statement)
@@ -73,8 +88,8 @@ class EndingLogGroup(logs.LogGroup):
 
     Args:
         days: how long each event is kept; one of the numbers that CloudWatch Logs takes.
-        log_group_name: name; None: CloudFormation generates one.
-        encryption_key: KMS key; None: AWS's own. An imported key's policy must already let CloudWatch Logs use it.
+        log_group_name: name; None: CloudFormation generates one. encryption_key: KMS key; None:
+        AWS's own. An imported key's policy must already let CloudWatch Logs use it.
     """
 
     def __init__(
@@ -88,7 +103,11 @@ class EndingLogGroup(logs.LogGroup):
     ) -> None:
         open_to(encryption_key, "log groups")
         super().__init__(
-            scope, id, log_group_name=log_group_name, encryption_key=encryption_key, removal_policy=RemovalPolicy.DESTROY
+            scope,
+            id,
+            log_group_name=log_group_name,
+            encryption_key=encryption_key,
+            removal_policy=RemovalPolicy.DESTROY,
         )
         resource = self.node.default_child
         assert isinstance(resource, logs.CfnLogGroup)

@@ -1,4 +1,6 @@
-"""A cluster's dashboard, the alarms that a person should get, and e-mails before the budget is spent."""
+"""A cluster's dashboard, the alarms that a person should get, and e-mails before the budget is
+spent.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,13 +25,15 @@ class ClusterDashboard(Construct):
     """A CloudWatch dashboard and its alarms.
 
     Args:
-        dashboard_name: name; None: CloudFormation generates one.
-        min_nodes: an alarm fires if there are fewer nodes, or if the agent stops counting them (create this after nodes and
-            agent: the agent is silent until it counts). 0: no such alarm, because no nodes and no agent look alike.
+        dashboard_name: name; None: CloudFormation generates one. min_nodes: an alarm fires if there
+        are fewer nodes, or if the agent stops counting them (create this after nodes and
+            agent: the agent is silent until it counts). 0: no such alarm, because no nodes and no
+            agent look alike.
         bursting: the file system's throughput mode is bursting: watch its credits.
-        container_insights: the CloudWatch agent runs (settings logs.days, budget): watch the numbers of nodes and failed nodes.
-        scaling_groups: Auto Scaling groups that report their machines, and how many each should have: fewer raise an alarm.
-        encryption_key: KMS key of the topic; None: SNS's own encryption. An imported key's policy must let CloudWatch use the
+        container_insights: the CloudWatch agent runs (settings logs.days, budget): watch the
+        numbers of nodes and failed nodes. scaling_groups: Auto Scaling groups that report their
+        machines, and how many each should have: fewer raise an alarm. encryption_key: KMS key of
+        the topic; None: SNS's own encryption. An imported key's policy must let CloudWatch use the
             key, as EncryptionKey's does.
     """
 
@@ -51,14 +55,21 @@ class ClusterDashboard(Construct):
         super().__init__(scope, id)
         open_to(encryption_key, "alarms")
         self.topic = sns.Topic(self, "Topic", master_key=encryption_key, enforce_ssl=True)
-        (publishes,) = statements(POLICY, "alarms", topic=self.topic.topic_arn, account=self.topic.stack.account)
+        (publishes,) = statements(
+            POLICY, "alarms", topic=self.topic.topic_arn, account=self.topic.stack.account
+        )
         self.topic.add_to_resource_policy(publishes)
         for email in emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(email))
         self.alarms: list[cloudwatch.Alarm] = []
         efs = {"FileSystemId": file_system_id}
         io_limit = self._metric("AWS/EFS", "PercentIOLimit", efs, "Maximum")
-        self._alarm("FileSystemBusy", io_limit, 95, "at its I/O limit for a quarter of an hour: jobs wait for the disk")
+        self._alarm(
+            "FileSystemBusy",
+            io_limit,
+            95,
+            "at its I/O limit for a quarter of an hour: jobs wait for the disk",
+        )
         throughput = cloudwatch.MathExpression(
             expression="bytes / PERIOD(bytes) / 1048576",
             label="MiB/s",
@@ -71,14 +82,25 @@ class ClusterDashboard(Construct):
         ]
         if bursting:
             credits = self._metric("AWS/EFS", "BurstCreditBalance", efs, "Minimum")
-            self._alarm("BurstCredits", credits, 0.2 * TIB, "burst credits run out: soon it is slow", below=True)
+            self._alarm(
+                "BurstCredits",
+                credits,
+                0.2 * TIB,
+                "burst credits run out: soon it is slow",
+                below=True,
+            )
             rows.append(("File system: burst credits", [credits]))
         if container_insights:
             dimensions = {"ClusterName": cluster_name}
             nodes = self._metric("ContainerInsights", "cluster_node_count", dimensions, "Minimum")
-            failed = self._metric("ContainerInsights", "cluster_failed_node_count", dimensions, "Maximum")
+            failed = self._metric(
+                "ContainerInsights", "cluster_failed_node_count", dimensions, "Maximum"
+            )
             if min_nodes:
-                meaning = f"fewer nodes than the {min_nodes} of cluster.yaml, or CloudWatch's agent has stopped counting them"
+                meaning = (
+                    f"fewer nodes than the {min_nodes} of cluster.yaml, or CloudWatch's agent "
+                    "has stopped counting them"
+                )
                 self._alarm("FewNodes", nodes, min_nodes, meaning, below=True, silent=True)
             self._alarm("FailedNodes", failed, 0, "a node has failed")
             rows.append(("Nodes: all, failed", [nodes, failed]))
@@ -90,11 +112,19 @@ class ClusterDashboard(Construct):
                 meaning = f"{group} runs fewer machines than the {wanted} of cluster.yaml"
                 self._alarm(f"Machines{number}", has, wanted, meaning, below=True)
             rows.append((f"{group}: machines, wanted", [has, wants]))
-        widgets = [cloudwatch.GraphWidget(title=title, left=metrics, width=12) for title, metrics in rows]
-        self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=dashboard_name, widgets=[widgets])
-        self.dashboard.add_widgets(cloudwatch.AlarmStatusWidget(title="Alarms", alarms=self.alarms, width=24))
+        widgets = [
+            cloudwatch.GraphWidget(title=title, left=metrics, width=12) for title, metrics in rows
+        ]
+        self.dashboard = cloudwatch.Dashboard(
+            self, "Dashboard", dashboard_name=dashboard_name, widgets=[widgets]
+        )
+        self.dashboard.add_widgets(
+            cloudwatch.AlarmStatusWidget(title="Alarms", alarms=self.alarms, width=24)
+        )
 
-    def _metric(self, namespace: str, name: str, dimensions: dict[str, str], statistic: str) -> cloudwatch.Metric:
+    def _metric(
+        self, namespace: str, name: str, dimensions: dict[str, str], statistic: str
+    ) -> cloudwatch.Metric:
         return cloudwatch.Metric(
             namespace=namespace,
             metric_name=name,
@@ -104,16 +134,27 @@ class ClusterDashboard(Construct):
         )
 
     def _alarm(
-        self, id: str, metric: cloudwatch.Metric, threshold: float, meaning: str, *, below: bool = False, silent: bool = False
+        self,
+        id: str,
+        metric: cloudwatch.Metric,
+        threshold: float,
+        meaning: str,
+        *,
+        below: bool = False,
+        silent: bool = False,
     ) -> None:
-        """Adds an alarm. `below`: it fires below the threshold, not above it; `silent`: it also fires if there are no values."""
+        """Adds an alarm. `below`: it fires below the threshold, not above it; `silent`: it also
+        fires if there are no values.
+        """
         operator, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
         alarm = cloudwatch.Alarm(
             self,
             id,
             metric=metric,
             threshold=threshold,
-            comparison_operator=operator.LESS_THAN_THRESHOLD if below else operator.GREATER_THAN_THRESHOLD,
+            comparison_operator=operator.LESS_THAN_THRESHOLD
+            if below
+            else operator.GREATER_THAN_THRESHOLD,
             evaluation_periods=3,
             treat_missing_data=missing.BREACHING if silent else missing.NOT_BREACHING,
             alarm_description=meaning,
@@ -128,21 +169,31 @@ _Notification = budgets.CfnBudget.NotificationWithSubscribersProperty
 
 
 class MonthlyBudget(Construct):
-    """An AWS budget that sends e-mails at 80 and 100 per cent spent, and when the forecast exceeds it.
+    """An AWS budget that sends e-mails at 80 and 100 per cent spent, and when the forecast exceeds
+    it.
 
     Args:
-        budget_name: name; None: CloudFormation generates one.
-        usd: US dollars a month.
-        emails: 1 to 10 addresses that get the alarms.
-        tag: (key, value) of the resources that count. AWS counts by a tag only once it is activated as a cost allocation tag.
+        budget_name: name; None: CloudFormation generates one. usd: US dollars a month. emails: 1 to
+        10 addresses that get the alarms. tag: (key, value) of the resources that count. AWS counts
+        by a tag only once it is activated as a cost allocation tag.
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, usd: int, emails: Sequence[str], tag: tuple[str, str], budget_name: str | None = None
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        usd: int,
+        emails: Sequence[str],
+        tag: tuple[str, str],
+        budget_name: str | None = None,
     ) -> None:
         super().__init__(scope, id)
         key, value = tag
-        subscribers = [budgets.CfnBudget.SubscriberProperty(subscription_type="EMAIL", address=email) for email in emails]
+        subscribers = [
+            budgets.CfnBudget.SubscriberProperty(subscription_type="EMAIL", address=email)
+            for email in emails
+        ]
         self.resource = budgets.CfnBudget(
             self,
             "Resource",
@@ -156,7 +207,10 @@ class MonthlyBudget(Construct):
             notifications_with_subscribers=[
                 _Notification(
                     notification=budgets.CfnBudget.NotificationProperty(
-                        notification_type=kind, comparison_operator="GREATER_THAN", threshold=share, threshold_type="PERCENTAGE"
+                        notification_type=kind,
+                        comparison_operator="GREATER_THAN",
+                        threshold=share,
+                        threshold_type="PERCENTAGE",
                     ),
                     subscribers=subscribers,
                 )

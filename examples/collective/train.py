@@ -1,4 +1,6 @@
-"""quick_start's task as a collective program (`mode: collective`): the whole model in each trainer."""
+"""quick_start's task as a collective program (`mode: collective`): the whole model in each
+trainer.
+"""
 
 from collections import Counter
 
@@ -21,7 +23,10 @@ def count(texts):
 
 
 def merge(shards):
-    return {key: sorted({name for shard in shards for name in shard[key]}) for key in ("labels", "words")}
+    return {
+        key: sorted({name for shard in shards for name in shard[key]})
+        for key in ("labels", "words")
+    }
 
 
 def sample(labelled):
@@ -48,7 +53,9 @@ def forward(layer, samples):
         text[row, : len(each["text"])] = each["text"]
     answer = paddle.to_tensor([each["label"] for each in samples])
     scores = layer(paddle.to_tensor(text))
-    return fleet.Model(paddle.nn.functional.cross_entropy(scores, answer), scores, answer, list(labels))
+    return fleet.Model(
+        paddle.nn.functional.cross_entropy(scores, answer), scores, answer, list(labels)
+    )
 
 
 job = fleet.start(parse)

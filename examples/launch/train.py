@@ -1,7 +1,9 @@
-"""Plain Paddle, for one machine or many: a small network tells two spirals apart. It knows nothing of this project.
+"""Plain Paddle, for one machine or many: a small network tells two spirals apart. It knows nothing
+of this project.
 
-Promises: all ranks together use each training record once per epoch (counted, and logged in epochs.jsonl) if the ranks divide
-the records; each epoch's model and optimizer have separate names; `--resume` continues exactly after their epoch.
+Promises: all ranks together use each training record once per epoch (counted, and logged in
+epochs.jsonl) if the ranks divide the records; each epoch's model and optimizer have separate names;
+`--resume` continues exactly after their epoch.
 """
 
 import argparse
@@ -56,7 +58,9 @@ def main() -> None:
     held_out = np.arange(len(rows)) % HOLD_OUT == 0
     train, test = Points(rows[~held_out]), Points(rows[held_out])
 
-    layers = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2))
+    layers = nn.Sequential(
+        nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2)
+    )
     optimizer = paddle.optimizer.Adam(0.01, parameters=layers.parameters())
     first = 0
     if arguments.resume:
@@ -81,16 +85,34 @@ def main() -> None:
         if dist.get_world_size() > 1:
             dist.all_reduce(times)
         if rank == 0:
-            found = {"epoch": epoch, "records": int(times.sum()), "least": int(times.min()), "most": int(times.max())}
+            found = {
+                "epoch": epoch,
+                "records": int(times.sum()),
+                "least": int(times.min()),
+                "most": int(times.max()),
+            }
             with (arguments.output / "epochs.jsonl").open("a") as log:
-                log.write(json.dumps(found | {"ranks": dist.get_world_size(), "loss": round(float(np.mean(losses)), 5)}) + "\n")
+                log.write(
+                    json.dumps(
+                        found
+                        | {"ranks": dist.get_world_size(), "loss": round(float(np.mean(losses)), 5)}
+                    )
+                    + "\n"
+                )
             save(optimizer.state_dict(), arguments.output / f"epoch-{epoch:03d}.pdopt")
             save(layers.state_dict(), arguments.output / f"epoch-{epoch:03d}.pdparams")
-            print(f"epoch {epoch}: {found['records']} records, loss {np.mean(losses):.4f}", flush=True)
+            print(
+                f"epoch {epoch}: {found['records']} records, loss {np.mean(losses):.4f}", flush=True
+            )
     if rank == 0:
         layers.eval()
-        guesses = layers(paddle.to_tensor(test.rows[:, :2].astype("float32"))).numpy().argmax(axis=1)
-        epochs = [json.loads(line)["loss"] for line in (arguments.output / "epochs.jsonl").read_text().splitlines()]
+        guesses = (
+            layers(paddle.to_tensor(test.rows[:, :2].astype("float32"))).numpy().argmax(axis=1)
+        )
+        epochs = [
+            json.loads(line)["loss"]
+            for line in (arguments.output / "epochs.jsonl").read_text().splitlines()
+        ]
         result = {"accuracy": round(float((guesses == test.rows[:, 2]).mean()), 4), "baseline": 0.5}
         (arguments.output / "result.json").write_text(json.dumps(result))
         print(json.dumps(result | {"first_loss": epochs[0], "last_loss": epochs[-1]}), flush=True)

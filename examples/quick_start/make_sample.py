@@ -1,7 +1,9 @@
-"""Makes sample data for quick_start: `label<TAB>text` lines in which a few words of each text betray its label.
+"""Makes sample data for quick_start: `label<TAB>text` lines in which a few words of each text
+betray its label.
 
-The bytes are always the same. The labels are not equally common, words are drawn as in natural text (a few
-very often, most of them rarely), and every tenth text carries no hint at all, so that no model can be perfect.
+The bytes are always the same. The labels are not equally common, words are drawn as in natural text
+(a few very often, most of them rarely), and every tenth text carries no hint at all, so that no
+model can be perfect.
 """
 
 import argparse
@@ -32,7 +34,7 @@ def lines(count):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, default=3000)
     options = parser.parse_args()

@@ -1,6 +1,8 @@
-"""Text classification: a line is `label<TAB>text`; it predicts the label from the words in the text.
+"""Text classification: a line is `label<TAB>text`; it predicts the label from the words in the
+text.
 
-Any number of labels and any words work without a change here: the program counts labels and words in the data.
+Any number of labels and any words work without a change here: the program counts labels and words
+in the data.
 """
 
 from collections import Counter
@@ -32,7 +34,10 @@ def count(texts):
 def merge(shards):
     words = sum((Counter(shard["words"]) for shard in shards), Counter())
     commonest = sorted(words, key=lambda word: (-words[word], word))[: WORDS - 1]
-    return {"labels": sorted({label for shard in shards for label in shard["labels"]}), "words": commonest}
+    return {
+        "labels": sorted({label for shard in shards for label in shard["labels"]}),
+        "words": commonest,
+    }
 
 
 def sample(labelled):
@@ -43,7 +48,9 @@ def sample(labelled):
 def network():
     text, label = fleet.ids("text"), fleet.label("label")
     vectors = fleet.embedding("words", text, rows=len(words) + 1, width=WIDTH)
-    document = fleet.pooled(vectors, "sqrt")  # Long texts weigh more than short ones, but not in proportion.
+    document = fleet.pooled(
+        vectors, "sqrt"
+    )  # Long texts weigh more than short ones, but not in proportion.
     scores = paddle.static.nn.fc(document, len(labels))
     loss = paddle.mean(paddle.nn.functional.cross_entropy(scores, label))
     return fleet.Model(loss, prediction=scores, answer=label, answers=list(labels))

@@ -1,7 +1,8 @@
-"""Makes sample data for recommendation: lines `user::movie::rating::time`, as MovieLens' ratings.dat has them.
+"""Makes sample data for recommendation: lines `user::movie::rating::time`, as MovieLens'
+ratings.dat has them.
 
-The bytes are always the same. Users are more or less generous, movies more or less liked, and each user
-prefers some kinds of movies: these are what a model can find; noise is what it cannot.
+The bytes are always the same. Users are more or less generous, movies more or less liked, and each
+user prefers some kinds of movies: these are what a model can find; noise is what it cannot.
 """
 
 import argparse
@@ -29,17 +30,22 @@ def lines(count):
         if (user, movie) in rated:
             continue
         rated.add((user, movie))
-        opinion = 3.6 + generous[user] + liked[movie] + taste[user][kind[movie]] + draw.gauss(0, 0.4)
+        opinion = (
+            3.6 + generous[user] + liked[movie] + taste[user][kind[movie]] + draw.gauss(0, 0.4)
+        )
         rating = min(5, max(1, round(opinion)))
         yield f"{user + 1}::{movie + 1}::{rating}::{FIRST_TIME + 60 * len(rated)}\n"
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, default=12_000)
     options = parser.parse_args()
     if options.lines > USERS * MOVIES // 2:
-        parser.error(f"--lines is {options.lines}: {USERS} users and {MOVIES} movies give at most {USERS * MOVIES // 2} ratings")
+        parser.error(
+            f"--lines is {options.lines}: {USERS} users and {MOVIES} movies give at most "
+            f"{USERS * MOVIES // 2} ratings"
+        )
     with options.file.open("w") as stream:
         stream.writelines(lines(options.lines))

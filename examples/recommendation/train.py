@@ -1,7 +1,8 @@
 """Movie recommendation from MovieLens' ratings.dat: a line is `user::movie::rating::time`.
 
-It predicts a rating from a vector for the user and one for the movie: the tendency of each (a linear part) and how well
-the two match (their product), around the mean of all ratings. Every MovieLens size works unchanged.
+It predicts a rating from a vector for the user and one for the movie: the tendency of each (a
+linear part) and how well the two match (their product), around the mean of all ratings. Every
+MovieLens size works unchanged.
 """
 
 import paddle
@@ -38,7 +39,8 @@ def merge(shards):
 
 def sample(rated):
     user, movie, rating = rated
-    # Row 0 is for users and movies not seen in training: a held-out rating may have a larger user or movie id.
+    # Row 0 is for users and movies not seen in training: a held-out rating may have a larger user
+    # or movie id.
     return {
         "user": [user if user <= known["users"] else 0],
         "movie": [movie if movie <= known["movies"] else 0],

@@ -1,4 +1,6 @@
-"""Regression: a line is `district,rooms,area,price`; it predicts what a flat costs from two numbers and an id."""
+"""Regression: a line is `district,rooms,area,price`; it predicts what a flat costs from two numbers
+and an id.
+"""
 
 import paddle
 from paddle_node import fleet
@@ -11,7 +13,11 @@ def parse(line):
 
 def count(flats):
     flats = list(flats)
-    return {"districts": max(flat[0] for flat in flats), "flats": len(flats), "total": sum(flat[3] for flat in flats)}
+    return {
+        "districts": max(flat[0] for flat in flats),
+        "flats": len(flats),
+        "total": sum(flat[3] for flat in flats),
+    }
 
 
 def merge(shards):
@@ -26,12 +32,19 @@ def sample(flat):
     district, rooms, area, price = flat
     # Row 0 is for districts not seen in training. Numbers around 1 are learned fastest.
     district = district if district <= known["districts"] else 0
-    return {"district": [district], "rooms": rooms / 4, "area": area / 100, "price": price / known["price"]}
+    return {
+        "district": [district],
+        "rooms": rooms / 4,
+        "area": area / 100,
+        "price": price / known["price"],
+    }
 
 
 def network():
     rooms, area, price = fleet.number("rooms"), fleet.number("area"), fleet.number("price")
-    districts = fleet.embedding("districts", fleet.ids("district"), rows=known["districts"] + 1, width=8)
+    districts = fleet.embedding(
+        "districts", fleet.ids("district"), rows=known["districts"] + 1, width=8
+    )
     inputs = paddle.concat([fleet.pooled(districts), rooms, area], axis=1)
     guess = paddle.static.nn.fc(paddle.static.nn.fc(inputs, 16, activation="relu"), 1)
     loss = paddle.mean(paddle.nn.functional.square_error_cost(guess, price))

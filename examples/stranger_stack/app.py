@@ -1,4 +1,5 @@
-"""Another team's app: their own VPC and machines, and three constructs of this project, one of them made stricter by subclassing.
+"""Another team's app: their own VPC and machines, and three constructs of this project, one of them
+made stricter by subclassing.
 
 cd examples/stranger_stack && cdk synth
 """
@@ -16,11 +17,19 @@ from constructs_lib.storage.key import EncryptionKey
 
 
 class GenomeStore(SharedFileSystem):
-    """Adds their house rules to ours: always backed up, files never leave the fast storage class, a separate uid."""
+    """Adds their house rules to ours: always backed up, files never leave the fast storage class, a
+    separate uid.
+    """
 
     def __init__(self, scope: Construct, id: str, **settings: Any) -> None:
         super().__init__(
-            scope, id, automatic_backups=True, infrequent_access_after=None, posix_id=2000, path="/genomes", **settings
+            scope,
+            id,
+            automatic_backups=True,
+            infrequent_access_after=None,
+            posix_id=2000,
+            path="/genomes",
+            **settings,
         )
         Tags.of(self).add("data-class", "confidential")
 
@@ -30,9 +39,17 @@ class SequencingStack(Stack):
 
     def __init__(self, scope: Construct, id: str, **settings: Any) -> None:
         super().__init__(scope, id, **settings)
-        vpc = ec2.Vpc(self, "Vpc", availability_zones=["eu-central-1a", "eu-central-1b"], nat_gateways=1)
+        vpc = ec2.Vpc(
+            self, "Vpc", availability_zones=["eu-central-1a", "eu-central-1b"], nat_gateways=1
+        )
         key = EncryptionKey(self, "Key", alias="sequencing")
-        store = GenomeStore(self, "Genomes", vpc=vpc, encryption_key=key, throughput_mode=efs.ThroughputMode.BURSTING)
+        store = GenomeStore(
+            self,
+            "Genomes",
+            vpc=vpc,
+            encryption_key=key,
+            throughput_mode=efs.ThroughputMode.BURSTING,
+        )
         reads = DataBucket(self, "Reads", encryption_key=key)
         machine = ec2.Instance(
             self,

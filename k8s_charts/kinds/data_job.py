@@ -1,4 +1,6 @@
-"""The data-split Job: stages the source, splits it into shards, and puts the program on the volume."""
+"""The data-split Job: stages the source, splits it into shards, and puts the program on the
+volume.
+"""
 
 from typing import Any
 
@@ -17,22 +19,29 @@ from k8s_charts.spec.job import DATA_ENDING
 
 
 def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
-    """Returns where the data job reads. A local file is in the deployed bucket by then, under the job's name."""
+    """Returns where the data job reads. A local file is in the deployed bucket by then, under the
+    job's name.
+    """
     if job.data is None or job.data.source is None:
         return ""
     if (local := job.local_file) is None:
         return literal(job.data.source)
-    # The bucket may be a token of a CDK app, which must stay whole: only the user's part is escaped.
+    # The bucket may be a token of a CDK app, which must stay whole: only the user's part is
+    # escaped.
     return f"s3://{outputs.bucket_name}/sources/{job.name}/{literal(local.name)}"
 
 
 def _program(job: TrainingJob) -> str | None:
-    """Returns the container's folder that the data job copies to the volume; None if it copies none."""
+    """Returns the container's folder that the data job copies to the volume; None if it copies
+    none.
+    """
     place = {"image": contract.PROGRAMS, "configmap": pod.INLINE_PROGRAMS}.get(job.program.origin)
     return place and literal(f"{place}/{job.program.folder}")
 
 
-def _environment(job: TrainingJob, data: Data, outputs: ClusterOutputs, identity: str) -> dict[Any, object]:
+def _environment(
+    job: TrainingJob, data: Data, outputs: ClusterOutputs, identity: str
+) -> dict[Any, object]:
     # The pod identity agent supplies the region with the credentials; an instance profile does not.
     region = outputs.region if outputs.data_job_credentials == "instance-profile" else ""
     return {
@@ -48,19 +57,27 @@ def _environment(job: TrainingJob, data: Data, outputs: ClusterOutputs, identity
         **({} if data.shared else pod.told(data)),
         Variable.PROGRAM_FROM: _program(job),
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
-        Variable.PROGRAM_ARCHIVE: job.program.archive.digest if job.program.archive and ":" in data.format else None,
+        Variable.PROGRAM_ARCHIVE: job.program.archive.digest
+        if job.program.archive and ":" in data.format
+        else None,
         Variable.DATA_JOB: identity or None,
         "AWS_REGION": region or None,
     }
 
 
 class DataChart(Chart):
-    """Job and NetworkPolicy of the split, and the ConfigMap of a program that came with the job file."""
+    """Job and NetworkPolicy of the split, and the ConfigMap of a program that came with the job
+    file.
+    """
 
     identity: str
-    """Hash of the Job's spec. The split writes it into its manifest, and trainers wait for a manifest with it."""
+    """Hash of the Job's spec. The split writes it into its manifest, and trainers wait for a
+    manifest with it.
+    """
 
-    def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
+    def __init__(
+        self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str
+    ) -> None:
         super().__init__(scope, f"{job.name}{DATA_ENDING}")
         if job.data is None:
             raise ValueError("a job without data has no data job")
@@ -75,11 +92,23 @@ class DataChart(Chart):
                 "workingDir": contract.HOME,
             }
             spec = {"serviceAccountName": names.DATA_ACCOUNT}
-            template = pod.template(job, "data", outputs=outputs, image=image, container=container, spec=spec, program=program)
+            template = pod.template(
+                job,
+                "data",
+                outputs=outputs,
+                image=image,
+                container=container,
+                spec=spec,
+                program=program,
+            )
             # A single pod counts its failures. If one of several indexes is lost, so is the split.
             return pod.job_document(job, template, data.splitters, indexed=data.splitters > 1)
 
         self.identity = names.fingerprint(document(""))
-        name = f"{job.name}{DATA_ENDING}" if job.pin_names else f"{job.name}{DATA_ENDING}-{self.identity}"
+        name = (
+            f"{job.name}{DATA_ENDING}"
+            if job.pin_names
+            else f"{job.name}{DATA_ENDING}-{self.identity}"
+        )
         metadata = {"name": name, "namespace": job.namespace, "labels": names.labels(job, "data")}
         yaml_documents.add(self, {**document(self.identity), "metadata": metadata})

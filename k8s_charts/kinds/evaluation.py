@@ -1,6 +1,8 @@
-"""The Job that measures a trained model on the held-out records: a single pod like the training's, with another command.
+"""The Job that measures a trained model on the held-out records: a single pod like the training's,
+with another command.
 
-It mounts the job's folder read-only, has no label by which Services, budgets and policies find trainers, and waits for no gang.
+It mounts the job's folder read-only, has no label by which Services, budgets and policies find
+trainers, and waits for no gang.
 """
 
 from collections.abc import Mapping
@@ -11,8 +13,21 @@ from paddle_node import contract
 from k8s_charts import names, yaml_documents
 from k8s_charts.pods import job_folder
 
-_NOT_OF_THE_CONTAINER = ("args", "ports", "startupProbe", "livenessProbe", "restartPolicy", "restartPolicyRules")
-_NOT_OF_THE_POD = ("containers", "subdomain", "schedulerName", "topologySpreadConstraints", "shareProcessNamespace")
+_NOT_OF_THE_CONTAINER = (
+    "args",
+    "ports",
+    "startupProbe",
+    "livenessProbe",
+    "restartPolicy",
+    "restartPolicyRules",
+)
+_NOT_OF_THE_POD = (
+    "containers",
+    "subdomain",
+    "schedulerName",
+    "topologySpreadConstraints",
+    "shareProcessNamespace",
+)
 
 
 def job(training: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -20,9 +35,13 @@ def job(training: Mapping[str, Any], name: str) -> dict[str, Any]:
     spec, metadata = training["spec"], training["metadata"]
     pod = spec["template"]["spec"]
     (trainer, *_) = pod["containers"]
-    container = {field: value for field, value in trainer.items() if field not in _NOT_OF_THE_CONTAINER}
+    container = {
+        field: value for field, value in trainer.items() if field not in _NOT_OF_THE_CONTAINER
+    }
     container["command"] = list(contract.EVALUATION)
-    container["volumeMounts"] = [{**each, "readOnly": each["name"] == job_folder.VOLUME} for each in trainer["volumeMounts"]]
+    container["volumeMounts"] = [
+        {**each, "readOnly": each["name"] == job_folder.VOLUME} for each in trainer["volumeMounts"]
+    ]
     (document,) = yaml_documents.template(
         "evaluation.yaml",
         name=name,

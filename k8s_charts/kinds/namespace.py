@@ -1,4 +1,6 @@
-"""The namespace that jobs share: its pod security, one service account per role, and a ceiling if one is set."""
+"""The namespace that jobs share: its pod security, one service account per role, and a ceiling if
+one is set.
+"""
 
 from cdk8s import Chart
 from constructs import Construct
@@ -10,8 +12,8 @@ from k8s_charts.spec import TrainingJob
 class NamespaceChart(Chart):
     """Namespace, ServiceAccounts, ResourceQuota and LimitRange.
 
-    Jobs with equal `namespace_limits` share them, so applying them again changes nothing. The namespace `default` belongs to
-    everybody: it is used as it is, without our pod-security labels.
+    Jobs with equal `namespace_limits` share them, so applying them again changes nothing. The
+    namespace `default` belongs to everybody: it is used as it is, without our pod-security labels.
     """
 
     def __init__(self, scope: Construct, job: TrainingJob) -> None:
@@ -27,5 +29,7 @@ class NamespaceChart(Chart):
             documents.pop(0)
         if job.namespace_limits is not None:
             limits = job.namespace_limits.model_dump()
-            documents += yaml_documents.template("namespace_limits.yaml", namespace=job.namespace, **limits)
+            documents += yaml_documents.template(
+                "namespace_limits.yaml", namespace=job.namespace, **limits
+            )
         yaml_documents.add(self, *documents)

@@ -1,4 +1,6 @@
-"""A node group of EKS Auto Mode: the NodeClass and NodePool from which AWS creates nodes when pods wait for them."""
+"""A node group of EKS Auto Mode: the NodeClass and NodePool from which AWS creates nodes when pods
+wait for them.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,7 +53,9 @@ def documents(
     template = pool["spec"]["template"]
     template["metadata"] = {"labels": dict(labels)}
     template["spec"] |= {
-        "requirements": [{"key": key, "operator": "In", "values": values} for key, values in wanted.items()],
+        "requirements": [
+            {"key": key, "operator": "In", "values": values} for key, values in wanted.items()
+        ],
         "taints": list(taints),
     }
     return [yaml_documents.plain(document) for document in (node_class, pool)]

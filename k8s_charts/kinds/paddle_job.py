@@ -1,7 +1,9 @@
-"""The training as a PaddleJob: parameter servers and workers in pods of their own, run by the PaddleJob operator.
+"""The training as a PaddleJob: parameter servers and workers in pods of their own, run by the
+PaddleJob operator.
 
-The operator (batch.paddlepaddle.org/v1) names the pods `<job>-ps-<i>` and `<job>-worker-<i>`, and tells each its role and peers
-in environment variables. What runs in the pods is up to the image, or to `command`.
+The operator (batch.paddlepaddle.org/v1) names the pods `<job>-ps-<i>` and `<job>-worker-<i>`, and
+tells each its role and peers in environment variables. What runs in the pods is up to the image, or
+to `command`.
 """
 
 from typing import Any
@@ -22,25 +24,34 @@ SERVICE_PORT = 36000
 
 
 class OperatorChart(Chart):
-    """The PaddleJob operator, for a cluster without one: one per job namespace, with rights in that namespace only."""
+    """The PaddleJob operator, for a cluster without one: one per job namespace, with rights in that
+    namespace only.
+    """
 
     def __init__(self, scope: Construct, job: TrainingJob) -> None:
         super().__init__(scope, "paddle-operator")
         image = job.operator.operator_image
         (definition,) = yaml_documents.template("paddle_job_definition.yaml")
         space, account, role, binding, policy, deployment = yaml_documents.template(
-            "operator.yaml", namespace=job.namespace, image=image, pull_policy=pod.pull_policy(image)
+            "operator.yaml",
+            namespace=job.namespace,
+            image=image,
+            pull_policy=pod.pull_policy(image),
         )
         policy["spec"]["egress"] = [network.RULES["names"], network.RULES["api-server"]]
         if job.gang.kind == "volcano":
             groups = {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"]}
             role["rules"].append({**groups, "verbs": ["get", "list", "watch", "create", "delete"]})
-            deployment["spec"]["template"]["spec"]["containers"][0]["args"].append("--scheduling=volcano")
+            deployment["spec"]["template"]["spec"]["containers"][0]["args"].append(
+                "--scheduling=volcano"
+            )
         yaml_documents.add(self, definition, space, account, role, binding, policy, deployment)
 
 
 def _environment(job: TrainingJob) -> dict[Any, object]:
-    """Returns where a program of our image finds its data, what the operator (v0.3.5) leaves out, and the user's variables."""
+    """Returns where a program of our image finds its data, what the operator (v0.3.5) leaves out,
+    and the user's variables.
+    """
     ours: dict[Any, object] = {
         Variable.JOB_NAME: job.name,
         Variable.JOB_PATH: literal(job.volume.mount_path),
@@ -53,7 +64,8 @@ def _environment(job: TrainingJob) -> dict[Any, object]:
         **(ours if job.data is not None else {}),
         # A foreign image has no user 1000, whose home would be /, which is read-only.
         "HOME": contract.HOME if job.image is not None else None,
-        # The operator's endpoints have this port, but its PADDLE_PORT is another: Paddle's servers would refuse to start.
+        # The operator's endpoints have this port, but its PADDLE_PORT is another: Paddle's servers
+        # would refuse to start.
         "PADDLE_PORT": SERVICE_PORT if job.operator.intranet == "Service" else None,
         "PADDLE_ELASTIC_SERVER": job.operator.etcd_server,
         **{name: literal(value) for name, value in job.environment.items()},
@@ -64,11 +76,21 @@ class PaddleJobChart(Chart):
     """PaddleJob, PodGroup if a gang is asked for, NetworkPolicies and PodDisruptionBudget."""
 
     def __init__(
-        self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str, *, data_job: str | None = None
+        self,
+        scope: Construct,
+        job: TrainingJob,
+        outputs: ClusterOutputs,
+        image: str,
+        *,
+        data_job: str | None = None,
     ) -> None:
         super().__init__(scope, f"{job.name}-training")
         # With a data job the program is on the volume; without one the pods mount it themselves.
-        program = None if job.splits else pod.config_map(self, job, "worker", "program", job.program.files)
+        program = (
+            None
+            if job.splits
+            else pod.config_map(self, job, "worker", "program", job.program.files)
+        )
         servers = job.parameter_servers or 0
         roles: list[names.Role] = ["ps", "worker"] if servers else ["worker"]
         members = servers + job.trainers
@@ -78,8 +100,8 @@ class PaddleJobChart(Chart):
             if job.operator.etcd_server is not None:
                 more.append(network.to_anywhere(int(job.operator.etcd_server.rpartition(":")[2])))
             network.peers(self, job, roles, more=more)
-        # No pod may be evicted: a PaddleJob's training does not recover from a lost pod, so a drain waits for its end. Elastic
-        # workers may come and go.
+        # No pod may be evicted: a PaddleJob's training does not recover from a lost pod, so a drain
+        # waits for its end. Elastic workers may come and go.
         least = members if job.operator.elastic is None else members - 1
         labels = names.labels(job)
         either = {"key": names.COMPONENT, "operator": "In", "values": list(roles)}
@@ -88,7 +110,11 @@ class PaddleJobChart(Chart):
         with_gpus = members if job.gpus.parameter_servers else job.trainers
         scheduling.pod_group(self, job, members=members, with_gpus=with_gpus)
         metadata = {"name": job.name, "namespace": job.namespace, "labels": labels}
-        kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": metadata}
+        kind = {
+            "apiVersion": "batch.paddlepaddle.org/v1",
+            "kind": "PaddleJob",
+            "metadata": metadata,
+        }
 
         def template(role: names.Role) -> pod.Object:
             container = {
@@ -105,12 +131,21 @@ class PaddleJobChart(Chart):
                 # A PaddleJob has no time limit of its own.
                 "activeDeadlineSeconds": int(job.limits.hours * 3600),
                 # Only the workers name Volcano: the operator takes the job's scheduler from them.
-                "schedulerName": "volcano" if job.gang.kind == "volcano" and role == "worker" else None,
+                "schedulerName": "volcano"
+                if job.gang.kind == "volcano" and role == "worker"
+                else None,
             }
             # For human readers: the programs in the pods know nothing of a data job.
             note = {"paddle-aws/data-job": data_job} if data_job else None
             return pod.template(
-                job, role, outputs=outputs, image=image, container=container, spec=spec, program=program, annotations=note
+                job,
+                role,
+                outputs=outputs,
+                image=image,
+                container=container,
+                spec=spec,
+                program=program,
+                annotations=note,
             )
 
         settings = job.operator
@@ -122,4 +157,7 @@ class PaddleJobChart(Chart):
             "ps": {"replicas": servers, "template": template("ps")} if servers else None,
             "worker": {"replicas": job.trainers, "template": template("worker")},
         }
-        yaml_documents.add(self, {**kind, "spec": {field: value for field, value in spec.items() if value is not None}})
+        yaml_documents.add(
+            self,
+            {**kind, "spec": {field: value for field, value in spec.items() if value is not None}},
+        )

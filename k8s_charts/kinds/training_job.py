@@ -1,10 +1,13 @@
-"""The training Job: one pod per trainer, each with a trainer and, in mode parameter-server, a parameter server in it.
+"""The training Job: one pod per trainer, each with a trainer and, in mode parameter-server, a
+parameter server in it.
 
-Discovery by index: an Indexed Job, whose indexes survive the pods, and a headless Service by which peers find each other.
-Discovery by pod-list is the tutorials' way: the pods ask the API server, which requires an account with that right.
+Discovery by index: an Indexed Job, whose indexes survive the pods, and a headless Service by which
+peers find each other. Discovery by pod-list is the tutorials' way: the pods ask the API server,
+which requires an account with that right.
 
-A pod's `env` says who it is and how it finds its peers and its data, as in the tutorials. An immutable ConfigMap says how to
-train. The kubelet hands its values on unchanged: nothing in them is expanded, so nothing has to be escaped.
+A pod's `env` says who it is and how it finds its peers and its data, as in the tutorials. An
+immutable ConfigMap says how to train. The kubelet hands its values on unchanged: nothing in them is
+expanded, so nothing has to be escaped.
 """
 
 import json
@@ -37,10 +40,15 @@ def settings(job: TrainingJob) -> dict[str, str]:
         Variable.RESUME_FROM: job.resume_from if job.resume_from != "same" else None,
         Variable.STAGE_TO: f"{contract.HOME}/shard" if stages else None,
         Variable.STAGE: data.stage if data is not None and stages else None,
-        # A pod sees its node's disk, not its own share of it, and is evicted if it uses more than its share.
+        # A pod sees its node's disk, not its own share of it, and is evicted if it uses more than
+        # its share.
         Variable.STAGE_ROOM: int(amount(job.resources.scratch)) if stages else None,
         Variable.GPUS: job.gpus.count or None,
-        **({Variable.EFA: job.resources.efa, **scheduling.EFA_VARIABLES} if job.resources.efa else {}),
+        **(
+            {Variable.EFA: job.resources.efa, **scheduling.EFA_VARIABLES}
+            if job.resources.efa
+            else {}
+        ),
     }
     if job.command is not None:
         found |= {
@@ -48,9 +56,15 @@ def settings(job: TrainingJob) -> dict[str, str]:
             Variable.PROCESSES: job.chosen_processes,
             Variable.RESUME: json.dumps(job.resume) if job.resume else None,
             Variable.METRICS: json.dumps(job.metrics) if job.metrics else None,
-            Variable.TEMPLATES: ",".join(name for name, text in job.environment.items() if "{" in text or "}" in text) or None,
+            Variable.TEMPLATES: ",".join(
+                name for name, text in job.environment.items() if "{" in text or "}" in text
+            )
+            or None,
         }
-    return {**{str(name): pod.text(value) for name, value in found.items() if value is not None}, **job.environment}
+    return {
+        **{str(name): pod.text(value) for name, value in found.items() if value is not None},
+        **job.environment,
+    }
 
 
 def _pserver_ports(job: TrainingJob) -> dict[str, int]:
@@ -64,7 +78,12 @@ def _container_ports(job: TrainingJob) -> list[pod.Object]:
     others = [port for port in on_host if port not in named.values()]
     named |= {f"jobport{f'-{port}' if len(others) > 1 else ''}": port for port in others}
     return [
-        {"name": name, "containerPort": port, "hostPort": port if port in on_host else None, "protocol": "TCP"}
+        {
+            "name": name,
+            "containerPort": port,
+            "hostPort": port if port in on_host else None,
+            "protocol": "TCP",
+        }
         for name, port in named.items()
     ]
 
@@ -87,35 +106,55 @@ def _environment(job: TrainingJob, data_job: str | None) -> dict[Any, object]:
 
 
 class TrainingChart(Chart):
-    """Job, its settings, NetworkPolicy, PodDisruptionBudget, and the headless Service or the rights that discovery requires.
+    """Job, its settings, NetworkPolicy, PodDisruptionBudget, and the headless Service or the rights
+    that discovery requires.
 
-    `data_job` is the identity of the data job whose shards the trainers wait for, so new data or a new program makes a new
-    training Job as well.
+    `data_job` is the identity of the data job whose shards the trainers wait for, so new data or a
+    new program makes a new training Job as well.
     """
 
     def __init__(
-        self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str, *, data_job: str | None = None
+        self,
+        scope: Construct,
+        job: TrainingJob,
+        outputs: ClusterOutputs,
+        image: str,
+        *,
+        data_job: str | None = None,
     ) -> None:
         super().__init__(scope, f"{job.name}-training")
         labels = names.labels(job, "trainer")
         by_index = job.discovery == "index"
         if by_index:
-            (service,) = yaml_documents.template("peers.yaml", namespace=job.namespace, job=job.name)
+            (service,) = yaml_documents.template(
+                "peers.yaml", namespace=job.namespace, job=job.name
+            )
             ports = {"control": job.ports.control, **_pserver_ports(job)}
-            service["spec"]["ports"] = [{"name": name, "port": port, "protocol": "TCP"} for name, port in ports.items()]
+            service["spec"]["ports"] = [
+                {"name": name, "port": port, "protocol": "TCP"} for name, port in ports.items()
+            ]
             yaml_documents.add(self, service)
         else:
             account = f"{job.name}-pod-list"
-            rights = yaml_documents.template("pod_list.yaml", account=account, namespace=job.namespace, job=job.name)
+            rights = yaml_documents.template(
+                "pod_list.yaml", account=account, namespace=job.namespace, job=job.name
+            )
             yaml_documents.add(self, *rights)
-        network.peers(self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]])
-        # One pod at a time may be evicted: that costs all pods their current pass, and lets a drained node go. A budget of none
-        # would block every drain until the job ends.
-        pod.disruption_budget(self, job, job.trainers - 1, {"matchLabels": dict(sorted(labels.items()))}, labels)
+        network.peers(
+            self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]]
+        )
+        # One pod at a time may be evicted: that costs all pods their current pass, and lets a
+        # drained node go. A budget of none would block every drain until the job ends.
+        pod.disruption_budget(
+            self, job, job.trainers - 1, {"matchLabels": dict(sorted(labels.items()))}, labels
+        )
         scheduling.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         config = pod.config_map(self, job, "trainer", "settings", settings(job))
         (own,) = yaml_documents.template(
-            "trainer.yaml", entry_point=contract.ENTRY_POINT, home=contract.HOME, probe=contract.PROBE_ENTRY_POINT
+            "trainer.yaml",
+            entry_point=contract.ENTRY_POINT,
+            home=contract.HOME,
+            probe=contract.PROBE_ENTRY_POINT,
         )
         container = own["container"] | {
             "args": [literal(argument) for argument in job.arguments],
@@ -133,12 +172,21 @@ class TrainingChart(Chart):
         }
         # Volcano finds a pod's PodGroup by this annotation.
         group = {"scheduling.k8s.io/group-name": job.name} if job.gang.kind == "volcano" else None
-        template = pod.template(job, "trainer", outputs=outputs, image=image, container=container, spec=spec, annotations=group)
+        template = pod.template(
+            job,
+            "trainer",
+            outputs=outputs,
+            image=image,
+            container=container,
+            spec=spec,
+            annotations=group,
+        )
         # Kueue starts a job by clearing its `suspend`.
         suspend = True if job.gang.kind == "kueue" else None
         document = pod.job_document(job, template, job.trainers, indexed=by_index, suspend=suspend)
         metadata = {
-            # Kubernetes refuses changes of a Job: a changed one is another object, unless the user pins the name.
+            # Kubernetes refuses changes of a Job: a changed one is another object, unless the user
+            # pins the name.
             "name": job.name if job.pin_names else names.hashed(job.name, document),
             "namespace": job.namespace,
             "labels": {**labels, **scheduling.queue_labels(job)},

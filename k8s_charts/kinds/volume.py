@@ -11,10 +11,20 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.groups import Volume
 
 MOUNT_OPTIONS = {
-    # TLS is the driver's default; it is set explicitly because the file system refuses anything else.
+    # TLS is the driver's default; it is set explicitly because the file system refuses anything
+    # else.
     "efs": ("tls", "noresvport"),
-    # The tutorials' options, and `noresvport`, which EFS asks for: without it a client may hang after a failover.
-    "nfs": ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport"),
+    # The tutorials' options, and `noresvport`, which EFS asks for: without it a client may hang
+    # after a failover.
+    "nfs": (
+        "nfsvers=4.1",
+        "rsize=1048576",
+        "wsize=1048576",
+        "hard",
+        "timeo=600",
+        "retrans=2",
+        "noresvport",
+    ),
 }
 
 
@@ -22,9 +32,14 @@ def _source(volume: Volume, outputs: ClusterOutputs) -> dict[str, Any]:
     """Returns the fields of the PersistentVolume's spec that name its storage."""
     source = outputs.volume_source(volume)
     if volume.kind == "host-path":
-        # Behind a claim, not in the pod: restricted pod security allows no hostPath volume in a pod.
+        # Behind a claim, not in the pod: restricted pod security allows no hostPath volume in a
+        # pod.
         return {"hostPath": {**source, "type": "Directory"}}
-    options = {"mountOptions": list(MOUNT_OPTIONS[volume.kind] if volume.mount_options is None else volume.mount_options)}
+    options = {
+        "mountOptions": list(
+            MOUNT_OPTIONS[volume.kind] if volume.mount_options is None else volume.mount_options
+        )
+    }
     if volume.kind == "nfs":
         return {"nfs": source, **options}
     handle = f"{source['file_system']}::{source['access_point']}"
@@ -32,7 +47,9 @@ def _source(volume: Volume, outputs: ClusterOutputs) -> dict[str, Any]:
 
 
 class VolumeChart(Chart):
-    """PersistentVolume and claim: EFS through its CSI driver, an NFS server, or a folder of the nodes."""
+    """PersistentVolume and claim: EFS through its CSI driver, an NFS server, or a folder of the
+    nodes.
+    """
 
     def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
         super().__init__(scope, f"{job.name}-volume")

@@ -23,7 +23,13 @@ def to_anywhere(*ports: int) -> Rule:
     return {"ports": [{"port": port, "protocol": "TCP"} for port in ports]}
 
 
-def _policy(scope: Construct, job: TrainingJob, role: names.Role, egress: Sequence[Rule], ingress: Sequence[Rule] = ()) -> None:
+def _policy(
+    scope: Construct,
+    job: TrainingJob,
+    role: names.Role,
+    egress: Sequence[Rule],
+    ingress: Sequence[Rule] = (),
+) -> None:
     labels = names.labels(job, role)
     policy = {
         "apiVersion": "networking.k8s.io/v1",
@@ -31,7 +37,8 @@ def _policy(scope: Construct, job: TrainingJob, role: names.Role, egress: Sequen
         "metadata": {"name": f"{job.name}-{role}", "namespace": job.namespace, "labels": labels},
         "spec": {
             "egress": egress,
-            # With Ingress among the types, absent means none. An API server drops an empty list and would always see a change.
+            # With Ingress among the types, absent means none. An API server drops an empty list and
+            # would always see a change.
             **({"ingress": ingress} if ingress else {}),
             "podSelector": {"matchLabels": dict(sorted(labels.items()))},
             "policyTypes": ["Ingress", "Egress"],
@@ -40,17 +47,42 @@ def _policy(scope: Construct, job: TrainingJob, role: names.Role, egress: Sequen
     yaml_documents.add(scope, policy)
 
 
-def peers(scope: Construct, job: TrainingJob, roles: Sequence[names.Role], *, more: Sequence[Rule] = ()) -> None:
-    """Lets the job's pods reach each other on every port (Paddle picks some itself), the name service, and `more`."""
-    others = [{"podSelector": {"matchLabels": dict(sorted(names.labels(job, role).items()))}} for role in roles]
+def peers(
+    scope: Construct, job: TrainingJob, roles: Sequence[names.Role], *, more: Sequence[Rule] = ()
+) -> None:
+    """Lets the job's pods reach each other on every port (Paddle picks some itself), the name
+    service, and `more`.
+    """
+    others = [
+        {"podSelector": {"matchLabels": dict(sorted(names.labels(job, role).items()))}}
+        for role in roles
+    ]
     world = [RULES["world"]] if job.open_network else []
     for role in roles:
-        _policy(scope, job, role, [{"to": others}, RULES["names"], *more, *world], ingress=[{"from": others}])
+        _policy(
+            scope,
+            job,
+            role,
+            [{"to": others}, RULES["names"], *more, *world],
+            ingress=[{"from": others}],
+        )
 
 
 def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
-    """Lets the data job reach its source over HTTPS (or as its address says) and its credentials. Nothing reaches it."""
-    source = urlsplit(job.data.source if job.data is not None and job.data.source is not None else "")
-    # HTTPS, which S3 and redirects use, plus HTTP or another port if the source's address names one.
-    ports = dict.fromkeys([443, *([80] if source.scheme == "http" else []), *([source.port] if source.port else [])])
-    _policy(scope, job, "data", [RULES["names"], to_anywhere(*ports), RULES[outputs.data_job_credentials]])
+    """Lets the data job reach its source over HTTPS (or as its address says) and its credentials.
+    Nothing reaches it.
+    """
+    source = urlsplit(
+        job.data.source if job.data is not None and job.data.source is not None else ""
+    )
+    # HTTPS, which S3 and redirects use, plus HTTP or another port if the source's address names
+    # one.
+    ports = dict.fromkeys(
+        [443, *([80] if source.scheme == "http" else []), *([source.port] if source.port else [])]
+    )
+    _policy(
+        scope,
+        job,
+        "data",
+        [RULES["names"], to_anywhere(*ports), RULES[outputs.data_job_credentials]],
+    )

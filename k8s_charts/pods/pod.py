@@ -1,4 +1,6 @@
-"""A pod that passes Pod Security "restricted" and can still train: templates/pod.yaml, with what a job fills in."""
+"""A pod that passes Pod Security "restricted" and can still train: templates/pod.yaml, with what a
+job fills in.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,16 +32,23 @@ LEAST_KEPT = 60
 def literal(value: str) -> str:
     """Returns a value that the kubelet's expansion turns back into `value`.
 
-    The kubelet reads `$(NAME)` as a reference and `$$` as one `$`, and damages a lone `$` before a letter beyond ASCII. Doubling
-    every `$` is exact.
+    The kubelet reads `$(NAME)` as a reference and `$$` as one `$`, and damages a lone `$` before a
+    letter beyond ASCII. Doubling every `$` is exact.
     """
     return value.replace("$", "$$")
 
 
 def told(settings: Settings) -> dict[Any, object]:
-    """Returns the settings of a group that pods get unchanged, each by the variable that marks its field."""
+    """Returns the settings of a group that pods get unchanged, each by the variable that marks its
+    field.
+    """
     fields = type(settings).model_fields.items()
-    return {mark: getattr(settings, name) for name, field in fields for mark in field.metadata if isinstance(mark, Variable)}
+    return {
+        mark: getattr(settings, name)
+        for name, field in fields
+        for mark in field.metadata
+        if isinstance(mark, Variable)
+    }
 
 
 def text(value: object) -> str:
@@ -50,7 +59,10 @@ def text(value: object) -> str:
 def environment(values: Mapping[Any, object]) -> list[Object]:
     """Returns a container's variables in the order given, without those that are None."""
     return [
-        {"name": str(name), "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": str(value)}}}
+        {
+            "name": str(name),
+            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": str(value)}},
+        }
         if isinstance(value, FieldPath)
         else {"name": str(name), "value": text(value)}
         for name, value in values.items()
@@ -62,7 +74,8 @@ def identity(job: TrainingJob) -> dict[Variable, str]:
     """Returns the variables by which a pod of a Job knows its run."""
     return {
         Variable.JOB_NAME: job.name,
-        # The Job controller sets these labels. The object's name is unknown here: it contains a hash of this very template.
+        # The Job controller sets these labels. The object's name is unknown here: it contains a
+        # hash of this very template.
         Variable.RUN_ID: FieldPath("metadata.labels['batch.kubernetes.io/controller-uid']"),
         Variable.JOB_OBJECT: FieldPath("metadata.labels['batch.kubernetes.io/job-name']"),
         Variable.POD_NAME: FieldPath("metadata.name"),
@@ -73,20 +86,27 @@ def identity(job: TrainingJob) -> dict[Variable, str]:
 
 
 def environment_from(job: TrainingJob, settings: str | None = None) -> list[Object]:
-    """Returns the sources of a trainer's other variables. The later one wins: a Secret changes no setting of the job."""
+    """Returns the sources of a trainer's other variables. The later one wins: a Secret changes no
+    setting of the job.
+    """
     named = {"secretRef": job.environment_from, "configMapRef": settings}
     return [{kind: {"name": name}} for kind, name in named.items() if name is not None]
 
 
 def pull_policy(image: str) -> str:
-    """Returns Kubernetes' own default: a digest or version is pulled once, so a preloaded image is used; `latest` each time."""
+    """Returns Kubernetes' own default: a digest or version is pulled once, so a preloaded image is
+    used; `latest` each time.
+    """
     name, _, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return "IfNotPresent" if digest or tag not in ("", "latest") else "Always"
 
 
-def config_map(scope: Construct, job: TrainingJob, role: names.Role, ending: str, data: Mapping[str, str]) -> str | None:
-    """Adds an immutable ConfigMap and returns its name, which contains a hash of its data; None if there is no data.
+def config_map(
+    scope: Construct, job: TrainingJob, role: names.Role, ending: str, data: Mapping[str, str]
+) -> str | None:
+    """Adds an immutable ConfigMap and returns its name, which contains a hash of its data; None if
+    there is no data.
 
     So neither the settings nor the inline program of a running job can change.
     """
@@ -94,7 +114,13 @@ def config_map(scope: Construct, job: TrainingJob, role: names.Role, ending: str
         return None
     name = names.hashed(f"{job.name}-{ending}", data)
     metadata = {"name": name, "namespace": job.namespace, "labels": names.labels(job, role)}
-    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data), "immutable": True}
+    document = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": dict(data),
+        "immutable": True,
+    }
     yaml_documents.add(scope, yaml_documents.plain(document))
     return name
 
@@ -110,12 +136,15 @@ def template(
     program: str | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
-    """Returns the template of one role's pods. `container` and `spec` are fields that override those of templates/pod.yaml.
+    """Returns the template of one role's pods. `container` and `spec` are fields that override
+    those of templates/pod.yaml.
 
     `program` is the ConfigMap of an inline program.
     """
     resources = job.data_resources if role == "data" else job.resources
-    gpus = 0 if role == "data" or (role == "ps" and not job.gpus.parameter_servers) else job.gpus.count
+    gpus = (
+        0 if role == "data" or (role == "ps" and not job.gpus.parameter_servers) else job.gpus.count
+    )
     (pod,) = yaml_documents.template(
         "pod.yaml",
         home=contract.HOME,
@@ -126,10 +155,17 @@ def template(
     )
     efa, auto = (job.resources.efa if role == "trainer" else 0), bool(outputs.auto_mode)
     kept = {"karpenter.sh/do-not-disrupt": "true"} if auto else {}
-    pod["metadata"] = {"labels": names.labels(job, role), "annotations": {**(annotations or {}), **kept} or None}
+    pod["metadata"] = {
+        "labels": names.labels(job, role),
+        "annotations": {**(annotations or {}), **kept} or None,
+    }
     found = pod["spec"]
     (first,) = found["containers"]
-    first |= {"image": image, "imagePullPolicy": pull_policy(image), "resources": scheduling.requirements(resources, gpus, efa)}
+    first |= {
+        "image": image,
+        "imagePullPolicy": pull_policy(image),
+        "resources": scheduling.requirements(resources, gpus, efa),
+    }
     first |= container
     found |= {**scheduling.placement(job, role, gpus=gpus > 0, auto=auto), **spec}
 
@@ -144,17 +180,28 @@ def template(
         place = f"{INLINE_PROGRAMS}/{job.program.folder}"
         mount("program", place, {"configMap": {"name": program}}, readOnly=True)
     if job.volume.kind != "none":
-        found["volumes"].insert(0, {"name": job_folder.VOLUME, "persistentVolumeClaim": {"claimName": names.claim(job, outputs)}})
+        found["volumes"].insert(
+            0,
+            {
+                "name": job_folder.VOLUME,
+                "persistentVolumeClaim": {"claimName": names.claim(job, outputs)},
+            },
+        )
         first["volumeMounts"] = [*job_folder.mounts(job, role), *first["volumeMounts"]]
-        found["initContainers"] = job_folder.maker(job, role, first, scheduling.requirements(resources)) or None
+        found["initContainers"] = (
+            job_folder.maker(job, role, first, scheduling.requirements(resources)) or None
+        )
     filled: Object = yaml_documents.plain(pod)
     return filled
 
 
-def job_document(job: TrainingJob, template: Object, pods: int, *, indexed: bool, suspend: bool | None = None) -> Object:
+def job_document(
+    job: TrainingJob, template: Object, pods: int, *, indexed: bool, suspend: bool | None = None
+) -> Object:
     """Returns a Job without its metadata: `pods` in parallel, which end at the job's limits.
 
-    With indexed pods, each index counts its own failures, and one that has used up its retries fails the Job.
+    With indexed pods, each index counts its own failures, and one that has used up its retries
+    fails the Job.
     """
     retries = job.limits.retries
     spec = {
@@ -163,36 +210,61 @@ def job_document(job: TrainingJob, template: Object, pods: int, *, indexed: bool
         "completions": pods,
         "completionMode": "Indexed" if indexed else "NonIndexed",
         "podFailurePolicy": {"rules": _failure_rules(template)},
-        # A replacement starts after its predecessor is gone: two pods of one index would do the same work twice.
+        # A replacement starts after its predecessor is gone: two pods of one index would do the
+        # same work twice.
         "podReplacementPolicy": "Failed",
         "activeDeadlineSeconds": int(job.limits.hours * 3600),
         "ttlSecondsAfterFinished": max(LEAST_KEPT, int(job.limits.keep_finished_hours * 3600)),
         "suspend": suspend,
-        **({"backoffLimitPerIndex": retries, "maxFailedIndexes": 0} if indexed else {"backoffLimit": retries}),
+        **(
+            {"backoffLimitPerIndex": retries, "maxFailedIndexes": 0}
+            if indexed
+            else {"backoffLimit": retries}
+        ),
     }
     document: Object = yaml_documents.plain({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
     return document
 
 
 def _failure_rules(template: Object) -> list[Object]:
-    """Returns rules that fail the Job at once on faults that no retry can fix, and count none for a drained or reclaimed node."""
+    """Returns rules that fail the Job at once on faults that no retry can fix, and count none for a
+    drained or reclaimed node.
+    """
     codes = {"operator": "In", "values": sorted(int(code) for code in contract.FAIL_JOB)}
     spec = template["spec"]
     containers = [*spec.get("initContainers", ()), *spec["containers"]]
-    disrupted = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    return [*({"action": "FailJob", "onExitCodes": {"containerName": one["name"], **codes}} for one in containers), disrupted]
+    disrupted = {
+        "action": "Ignore",
+        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+    }
+    return [
+        *(
+            {"action": "FailJob", "onExitCodes": {"containerName": one["name"], **codes}}
+            for one in containers
+        ),
+        disrupted,
+    ]
 
 
 def restart_rules(outputs: ClusterOutputs) -> Object:
-    """Returns fields of a container that the kubelet restarts in its pod after some exit codes, which the Job does not count."""
+    """Returns fields of a container that the kubelet restarts in its pod after some exit codes,
+    which the Job does not count.
+    """
     if not outputs.restarts_in_place:
         return {}
     codes = {"operator": "In", "values": list(contract.RESTART_IN_PLACE)}
-    return {"restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart", "exitCodes": codes}]}
+    return {
+        "restartPolicy": "Never",
+        "restartPolicyRules": [{"action": "Restart", "exitCodes": codes}],
+    }
 
 
 def disruption_budget(
-    scope: Construct, job: TrainingJob, min_available: int, selector: Mapping[str, Any], labels: Mapping[str, str]
+    scope: Construct,
+    job: TrainingJob,
+    min_available: int,
+    selector: Mapping[str, Any],
+    labels: Mapping[str, str],
 ) -> None:
     """Adds a PodDisruptionBudget, which says how many of the pods a drain has to leave alone."""
     (budget,) = yaml_documents.template(

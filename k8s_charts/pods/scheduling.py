@@ -1,4 +1,6 @@
-"""Where and when a job's pods run: resources, node labels, taints, zone, spot nodes, GPUs, spread, and gang schedulers."""
+"""Where and when a job's pods run: resources, node labels, taints, zone, spot nodes, GPUs, spread,
+and gang schedulers.
+"""
 
 from typing import Any
 
@@ -19,19 +21,29 @@ GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
 EFA_VARIABLES = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
 EFA_PAGES = {"hugepages-2Mi": "5120Mi"}
-"""What a pod gets besides its adapters, according to the EKS user guide's page on training with EFA."""
+"""What a pod gets besides its adapters, according to the EKS user guide's page on training with
+EFA.
+"""
 
 
 def requirements(resources: Resources, gpus: int = 0, efa: int = 0) -> Object:
-    """Returns requests and limits, which are equal: the pod is "Guaranteed", the last to be evicted when a node runs short."""
-    amounts = {"cpu": resources.cpu, "memory": resources.memory, "ephemeral-storage": resources.scratch}
+    """Returns requests and limits, which are equal: the pod is "Guaranteed", the last to be evicted
+    when a node runs short.
+    """
+    amounts = {
+        "cpu": resources.cpu,
+        "memory": resources.memory,
+        "ephemeral-storage": resources.scratch,
+    }
     amounts |= {GPU: str(gpus)} if gpus else {}
     amounts |= {EFA: str(efa), **EFA_PAGES} if efa else {}
     return {"limits": amounts, "requests": amounts}
 
 
 def placement(job: TrainingJob, role: names.Role, *, gpus: bool, auto: bool) -> Object:
-    """Returns fields of a pod's spec; data job pods are not spread. `auto`: EKS Auto Mode makes the nodes."""
+    """Returns fields of a pod's spec; data job pods are not spread. `auto`: EKS Auto Mode makes the
+    nodes.
+    """
     settings, (capacity, spare) = job.scheduling, AUTO_CAPACITY_TYPE if auto else CAPACITY_TYPE
     selector = dict(settings.node_selector)
     if settings.zone is not None:
@@ -42,7 +54,9 @@ def placement(job: TrainingJob, role: names.Role, *, gpus: bool, auto: bool) -> 
         # Nodes with GPUs are commonly tainted, so that nothing else uses their cores.
         tolerations.append({"key": GPU, "operator": "Exists", "effect": "NoSchedule"})
     if settings.spot != "avoid":
-        tolerations.append({"key": capacity, "operator": "Equal", "value": spare, "effect": "NoSchedule"})
+        tolerations.append(
+            {"key": capacity, "operator": "Equal", "value": spare, "effect": "NoSchedule"}
+        )
     # Replaces the tutorials' host ports, which kept two trainers off one node as a side effect.
     over_hosts = {
         "maxSkew": 1,
@@ -76,7 +90,12 @@ def queue_labels(job: TrainingJob) -> dict[str, str]:
     """Returns the labels of the Job object by which Kueue admits it."""
     if job.gang.kind != "kueue":
         return {}
-    return _given({"kueue.x-k8s.io/queue-name": job.gang.queue, "kueue.x-k8s.io/priority-class": job.gang.priority})
+    return _given(
+        {
+            "kueue.x-k8s.io/queue-name": job.gang.queue,
+            "kueue.x-k8s.io/priority-class": job.gang.priority,
+        }
+    )
 
 
 def pod_group(scope: Construct, job: TrainingJob, *, members: int, with_gpus: int) -> None:
@@ -84,9 +103,18 @@ def pod_group(scope: Construct, job: TrainingJob, *, members: int, with_gpus: in
     if job.gang.kind != "volcano":
         return
     gpus = str(job.gpus.count * with_gpus) if job.gpus.count else None
-    amounts = {"cpu": total(job.resources.cpu, members), "memory": total(job.resources.memory, members), GPU: gpus}
+    amounts = {
+        "cpu": total(job.resources.cpu, members),
+        "memory": total(job.resources.memory, members),
+        GPU: gpus,
+    }
     given = {"queue": job.gang.queue, "priorityClassName": job.gang.priority}
     spec = {"minMember": members, "minResources": _given(amounts), **_given(given)}
     metadata = {"name": job.name, "namespace": job.namespace, "labels": names.labels(job)}
-    group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": spec,
+    }
     yaml_documents.add(scope, group)

@@ -38,7 +38,11 @@ from settings.model import Fault, Settings
 def _is_web_address(address: str) -> bool:
     """Whether it has a host, a valid port or none, and no character that an address must escape."""
     try:
-        return bool(urlsplit(address).hostname) and urlsplit(address).port != 0 and bool(re.fullmatch("[!-~]+", address))
+        return (
+            bool(urlsplit(address).hostname)
+            and urlsplit(address).port != 0
+            and bool(re.fullmatch("[!-~]+", address))
+        )
     except ValueError:
         return False
 
@@ -50,17 +54,24 @@ _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
 class Program(Settings):
     """The training program: a folder with train.py, or with what `command` runs."""
 
-    origin: Literal["image", "volume", "configmap", "folder", "git"] = Field(default="image", alias="from")
-    """Default: image; folder where `folder` is a path. image: the data job copies the folder from the image's programs; folder: a
-    local folder of up to 1 GB; git: a repository's commit; configmap: a small folder beside this file, copied by the data job
-    (without one, a PaddleJob's pods see it at /opt/paddle/own/<folder>); volume: it lies in the job's folder on the volume
-    already."""
+    origin: Literal["image", "volume", "configmap", "folder", "git"] = Field(
+        default="image", alias="from"
+    )
+    """Default: image; folder where `folder` is a path. image: the data job copies the folder from
+    the image's programs; folder: a local folder of up to 1 GB; git: a repository's commit;
+    configmap: a small folder beside this file, copied by the data job (without one, a PaddleJob's
+    pods see it at /opt/paddle/own/<folder>); volume: it lies in the job's folder on the volume
+    already.
+    """
     folder: Text = Field(default="quick_start", examples=["./my_program", "quick_start"])
-    """./my_program: a folder of yours, relative to this file (`from: folder` and `path`). Without a slash: its name in the
-    image's programs and in the job's folder. `from: git`: the program's folder in the repository; default: all."""
+    """./my_program: a folder of yours, relative to this file (`from: folder` and `path`). Without a
+    slash: its name in the image's programs and in the job's folder. `from: git`: the program's
+    folder in the repository; default: all.
+    """
     path: Text | None = None
-    """The local folder, relative to this file. `from: folder`: subfolders too, without what git ignores; `from: configmap`: files
-    only, 250 kB."""
+    """The local folder, relative to this file. `from: folder`: subfolders too, without what git
+    ignores; `from: configmap`: files only, 250 kB.
+    """
     repository: Text | None = Field(
         default=None,
         pattern=r"^(https://[^\s@]+|ssh://[^\s-]\S*|file:///\S+)$",
@@ -70,7 +81,9 @@ class Program(Settings):
     commit: Text | None = Field(default=None, pattern="^[0-9a-f]{40}$", examples=["0" * 40])
     """The commit's full id (`git rev-parse HEAD`)."""
     requirements: Text | Several[Text] = ()
-    """Python packages for `make image`: a list, or a file of requirements in the program's folder."""
+    """Python packages for `make image`: a list, or a file of requirements in the program's
+    folder.
+    """
     packages: Several[Annotated[str, Field(pattern="^[a-z0-9][-a-z0-9+.]+$")]] = ()
     """Debian packages for `make image`, such as libgl1."""
 
@@ -83,7 +96,9 @@ class Program(Settings):
 
     @property
     def archive(self) -> ProgramArchive | None:
-        """The archive that the pods unpack, read with the job file: `from: folder` and `from: git` only."""
+        """The archive that the pods unpack, read with the job file: `from: folder` and `from: git`
+        only.
+        """
         return self._read if self.archived else None
 
     @property
@@ -93,28 +108,46 @@ class Program(Settings):
 
     @property
     def name(self) -> str:
-        """TRAIN_CONFIG_DIR: an archive's folder is inside the pods, where it always has the same name."""
+        """TRAIN_CONFIG_DIR: an archive's folder is inside the pods, where it always has the same
+        name.
+        """
         return PurePosixPath(contract.UNPACKED).name if self.archived else self.folder
 
     def read(self, folder: Path, *, fetch: bool) -> Self:
-        """Returns the same program with the content of its local folder or commit; `fetch` allows downloading the commit."""
-        read = None if self.path is None else ProgramArchive.of_folder(folder / Path(self.path).expanduser())
+        """Returns the same program with the content of its local folder or commit; `fetch` allows
+        downloading the commit.
+        """
+        read = (
+            None
+            if self.path is None
+            else ProgramArchive.of_folder(folder / Path(self.path).expanduser())
+        )
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
             read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
-        found = self.model_copy(update={"requirements": requirements(self.requirements, read.root if read else None)})
+        found = self.model_copy(
+            update={"requirements": requirements(self.requirements, read.root if read else None)}
+        )
         found._read = read
         return found
 
     @model_validator(mode="before")
     @classmethod
     def _folder_by_its_path(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or "path" in given or given.get("from", "folder") != "folder":
+        if (
+            not isinstance(given, dict)
+            or "path" in given
+            or given.get("from", "folder") != "folder"
+        ):
             return given
         folder = given.get("folder")
         if not isinstance(folder, str) or not (_PATH.match(folder) or "from" in given):
             return given
-        return {**{name: value for name, value in given.items() if name != "folder"}, "from": "folder", "path": folder}
+        return {
+            **{name: value for name, value in given.items() if name != "folder"},
+            "from": "folder",
+            "path": folder,
+        }
 
 
 Stage = Annotated[
@@ -130,10 +163,14 @@ class Data(Settings):
     """What to train on, and how it comes to the volume."""
 
     source: Text | None = Field(default=None, min_length=1)
-    """A local file (absolute, ~/..., or relative to this file; uploaded before the job starts), s3://bucket/prefix, https://...,
-    or a path on the volume, below its mount path. A query (?...) stands in the manifest for all to read."""
+    """A local file (absolute, ~/..., or relative to this file; uploaded before the job starts),
+    s3://bucket/prefix, https://..., or a path on the volume, below its mount path. A query (?...)
+    stands in the manifest for all to read.
+    """
     prepared: bool = False
-    """The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is no data job."""
+    """The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is
+    no data job.
+    """
     shared: bool = False
     """One unpacked, unsplit copy for all jobs of this source; for a `command` of your own."""
     format: Text = Field(default="lines", pattern=f"^({contract.RECORD_FORMAT})$")
@@ -145,27 +182,39 @@ class Data(Settings):
     hold_out: Annotated[float, Variable.HOLD_OUT] = Field(default=0.0, ge=0, lt=1)
     """Share of the records kept from training, on which the model is measured."""
     shuffle_seed: Annotated[int | None, Variable.SHUFFLE_SEED] = Field(default=1, ge=0, lt=2**63)
-    """Shuffle before the split with this seed; null keeps the source's order, which is often sorted."""
+    """Shuffle before the split with this seed; null keeps the source's order, which is often
+    sorted.
+    """
     stage: Stage = "auto"
-    """Whether each trainer copies its shard to the pod's scratch before it trains: auto does where a try of both shows that the
-    job's passes gain by it and the scratch has room; true means always, false never."""
+    """Whether each trainer copies its shard to the pod's scratch before it trains: auto does where
+    a try of both shows that the job's passes gain by it and the scratch has room; true means
+    always, false never.
+    """
 
     def _faults(self) -> Iterator[Fault]:
         if self.source is None:
             return
         scheme, separator, rest = self.source.partition("://")
         if separator and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
-            yield "data.source has a user or a password: a manifest is no place for either, use s3:// or a file"
+            yield (
+                "data.source has a user or a password: a manifest is no place for either, use "
+                "s3:// or a file"
+            )
             return
-        file = not separator and PurePosixPath(self.source).name not in ("", "..", "~") and not re.match("~[^/]", self.source)
+        file = (
+            not separator
+            and PurePosixPath(self.source).name not in ("", "..", "~")
+            and not re.match("~[^/]", self.source)
+        )
         if (
             not file
             and not (scheme == "s3" and rest.strip("/"))
             and not (scheme in ("http", "https") and _is_web_address(self.source))
         ):
             yield (
-                f"data.source is {without_secrets(self.source)}: a local file, s3://bucket/prefix, a path on the volume, or an "
-                "http:// or https:// address in ASCII, with a host and a port up to 65535, is allowed"
+                f"data.source is {without_secrets(self.source)}: a local file, "
+                "s3://bucket/prefix, a path on the volume, or an http:// or https:// address in "
+                "ASCII, with a host and a port up to 65535, is allowed"
             )
 
 
@@ -189,7 +238,9 @@ class TrainerResources(Resources):
     shared_memory: Memory = "128Mi"
     """/dev/shm, which counts against memory."""
     efa: int = Field(default=0, ge=0, le=32)
-    """Elastic Fabric Adapters, on nodes with `efa: true`; the image needs the EFA software (docs/jobs.md)."""
+    """Elastic Fabric Adapters, on nodes with `efa: true`; the image needs the EFA software
+    (docs/jobs.md).
+    """
 
     def _faults(self) -> Iterator[Fault]:
         if amount(self.memory) <= amount(self.shared_memory):
@@ -198,7 +249,9 @@ class TrainerResources(Resources):
 
 
 class Gpus(Settings):
-    """NVIDIA GPUs of each trainer. They need an image built for CUDA, and NVIDIA's device plugin in the cluster."""
+    """NVIDIA GPUs of each trainer. They need an image built for CUDA, and NVIDIA's device plugin in
+    the cluster.
+    """
 
     count: int = Field(default=0, ge=0, le=16)
     """GPUs of each trainer pod."""
@@ -212,16 +265,22 @@ class Volume(Settings):
     """The shared volume with data, program and output."""
 
     kind: Literal["efs", "nfs", "host-path", "claim", "none"] = "efs"
-    """efs: the deployed file system, through its access point and TLS; nfs: any NFS server, by the kernel's client; host-path: a
-    folder of the node, where all nodes mount the same; claim: a claim that exists; none: controller paddlejob only."""
+    """efs: the deployed file system, through its access point and TLS; nfs: any NFS server, by the
+    kernel's client; host-path: a folder of the node, where all nodes mount the same; claim: a claim
+    that exists; none: controller paddlejob only.
+    """
     size: Amount = "10Gi"
-    """What the claim asks for. EFS, NFS and folders have no size of their own: it is a placeholder."""
+    """What the claim asks for. EFS, NFS and folders have no size of their own: it is a
+    placeholder.
+    """
     mount_path: MountPath = contract.VOLUME_MOUNT
     """Containers see the job's folder below it: <mount_path>/<job name>."""
     folder: FolderBelow | None = None
     """The jobs' folders lie in this folder of the volume, instead of its root."""
     mount_options: Several[MountOption] | None = None
-    """efs and nfs: instead of the default options. Default of nfs: the tutorials' and noresvport."""
+    """efs and nfs: instead of the default options. Default of nfs: the tutorials' and
+    noresvport.
+    """
     file_system_id: str | None = Field(default=None, pattern=r"^fs-[0-9a-f]{8,40}$")
     """efs: another file system than the deployed one."""
     access_point_id: str | None = Field(default=None, pattern=r"^fsap-[0-9a-f]{8,40}$")
@@ -235,18 +294,26 @@ class Volume(Settings):
 
 
 class Ports(Settings):
-    """Where a trainer pod listens. Each pod has its own address, so these need no change for many jobs on one node."""
+    """Where a trainer pod listens. Each pod has its own address, so these need no change for many
+    jobs on one node.
+    """
 
     first: Annotated[int, Variable.PORT] = Field(default=contract.FIRST_PORT, ge=1, le=65535)
     """The parameter server's first port."""
     dense: Annotated[int, Variable.PORTS_NUM] = Field(default=contract.PORTS_NUM, ge=1, le=100)
     """Its ports for dense updates."""
-    sparse: Annotated[int, Variable.PORTS_NUM_SPARSE] = Field(default=contract.PORTS_NUM_SPARSE, ge=0, le=100)
+    sparse: Annotated[int, Variable.PORTS_NUM_SPARSE] = Field(
+        default=contract.PORTS_NUM_SPARSE, ge=0, le=100
+    )
     """Its ports for sparse updates."""
     control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535)
     """The agents' port."""
-    host_ports: bool | Several[Annotated[int, Field(ge=1, le=65535)]] = Field(default=False, union_mode="left_to_right")
-    """The tutorials' host ports: true for the parameter server's, or a list. Needs pod-list and an own namespace."""
+    host_ports: bool | Several[Annotated[int, Field(ge=1, le=65535)]] = Field(
+        default=False, union_mode="left_to_right"
+    )
+    """The tutorials' host ports: true for the parameter server's, or a list. Needs pod-list and an
+    own namespace.
+    """
 
     @property
     def last(self) -> int:
@@ -265,15 +332,21 @@ class Ports(Settings):
 
     def _faults(self) -> Iterator[Fault]:
         if self.last > 65535:
-            yield f"ports.first is {self.first}: the parameter server's last port would be {self.last}, and 65535 is the highest"
+            yield (
+                f"ports.first is {self.first}: the parameter server's last port would be "
+                f"{self.last}, and 65535 is the highest"
+            )
         if self.control in self.pserver:
-            yield f"ports.control is {self.control}: the parameter server listens on {self.first} to {self.last}, choose another"
+            yield (
+                f"ports.control is {self.control}: the parameter server listens on {self.first} "
+                f"to {self.last}, choose another"
+            )
         trainers = range(contract.TRAINER_PORTS_FROM, contract.TRAINER_PORTS_FROM + 100)
         for name, port in (("first", self.first), ("first", self.last), ("control", self.control)):
             if port in trainers or (name == "first" and self.first < trainers[0] <= self.last):
                 yield (
-                    f"ports.{name} is {getattr(self, name)}: it overlaps {trainers[0]} to {trainers[-1]}, "
-                    "where trainers listen, choose another"
+                    f"ports.{name} is {getattr(self, name)}: it overlaps {trainers[0]} to "
+                    f"{trainers[-1]}, where trainers listen, choose another"
                 )
         if len(set(self.on_host)) != len(self.on_host):
             yield "ports.host_ports names a port twice: each may be taken once"
@@ -289,9 +362,15 @@ class Toleration(Settings):
 
     def _faults(self) -> Iterator[Fault]:
         if self.operator == "Exists" and self.value is not None:
-            yield f"scheduling.tolerations has Exists with the value {self.value}: Exists takes no value"
+            yield (
+                f"scheduling.tolerations has Exists with the value {self.value}: Exists takes no "
+                "value"
+            )
         if self.operator == "Equal" and self.key is None:
-            yield "scheduling.tolerations has Equal without a key: name the taint's key, or use Exists"
+            yield (
+                "scheduling.tolerations has Equal without a key: name the taint's key, or use "
+                "Exists"
+            )
 
 
 class Scheduling(Settings):
@@ -328,12 +407,18 @@ class Limits(Settings):
     retries: int = Field(default=6, ge=0, le=1000)
     """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
     attempts: Annotated[int, Variable.ATTEMPTS] = Field(default=contract.ATTEMPTS, ge=1, le=1000)
-    """Failures of the program without progress in between, until the job fails; a lost pod costs none."""
+    """Failures of the program without progress in between, until the job fails; a lost pod costs
+    none.
+    """
     hours: float = Field(default=24.0, gt=0.001, le=8760)
     """The job ends as failed after this long."""
-    peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = Field(default=int(contract.PEER_DEADLINE), ge=10, le=86400)
+    peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = Field(
+        default=int(contract.PEER_DEADLINE), ge=10, le=86400
+    )
     """How long to wait for all trainers before the missing ones are named."""
-    stall_seconds: Annotated[int, Variable.STALL] = Field(default=int(contract.STALL), ge=60, le=86400)
+    stall_seconds: Annotated[int, Variable.STALL] = Field(
+        default=int(contract.STALL), ge=60, le=86400
+    )
     """A trainer that takes no step for this long counts as hung, and is replaced."""
     grace_period_seconds: int = Field(default=120, ge=15, le=3600)
     """How long a pod may save after SIGTERM."""
@@ -342,7 +427,9 @@ class Limits(Settings):
 
 
 class NamespaceLimits(Settings):
-    """A ceiling for all jobs of the namespace together, and defaults for pods that name no resources."""
+    """A ceiling for all jobs of the namespace together, and defaults for pods that name no
+    resources.
+    """
 
     cpu: Cpu
     """Cores in all."""
@@ -370,5 +457,7 @@ class PaddleJobSettings(Settings):
     install_operator: bool = True
     """Add the operator itself: CRD, namespace, rights, Deployment."""
     operator_image: ImageName = "registry.baidubce.com/paddlecloud/controller:v0.3.5"
-    """The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is not yours. Releases before
-    v0.3.5 tell parameter servers no port, which Paddle then refuses to start without."""
+    """The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is
+    not yours. Releases before v0.3.5 tell parameter servers no port, which Paddle then refuses to
+    start without.
+    """

@@ -1,6 +1,8 @@
-"""job.yaml as a typed value: every check of the job alone happens here, before anything is synthesized.
+"""job.yaml as a typed value: every check of the job alone happens here, before anything is
+synthesized.
 
-`TrainingJob.load(path)` either returns a job that can become manifests or raises SettingError with a sentence for each fault.
+`TrainingJob.load(path)` either returns a job that can become manifests or raises SettingError with
+a sentence for each fault.
 """
 
 import hashlib
@@ -44,7 +46,10 @@ _OUTPUT = re.compile(r"(?!.*/\.\.(/|$))(output|\{output\})/+[^/].*", re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
-_PLACEHOLDERS = "".join(f"{{{name}}}: {meaning}; " for name, meaning in command_line.PLACEHOLDERS.items()) + "{{: a brace."
+_PLACEHOLDERS = (
+    "".join(f"{{{name}}}: {meaning}; " for name, meaning in command_line.PLACEHOLDERS.items())
+    + "{{: a brace."
+)
 
 
 class TrainingJob(Settings):
@@ -55,21 +60,33 @@ class TrainingJob(Settings):
     name: ServiceName
     """The job's name, and its folder on the volume."""
     namespace: DnsLabel = "paddle"
-    """Made with the job, with restricted pod security. The data job's AWS rights are bound to it."""
+    """Made with the job, with restricted pod security. The data job's AWS rights are bound to
+    it.
+    """
     image: ImageName | None = None
     """Default: the image that was pushed last (image.json)."""
     mode: Literal["parameter-server", "collective", "single"] = "parameter-server"
-    """parameter-server: sparse models; collective: dense ones, gradients exchanged; single: one pod."""
-    controller: Literal["job", "paddlejob"] = Field(default="job", validation_alias=AliasChoices("controller", "engine"))
-    """Who runs the pods. job: Kubernetes' own Job; paddlejob: the PaddleJob operator. (Until 0.1 called `engine`.)"""
+    """parameter-server: sparse models; collective: dense ones, gradients exchanged; single: one
+    pod.
+    """
+    controller: Literal["job", "paddlejob"] = Field(
+        default="job", validation_alias=AliasChoices("controller", "engine")
+    )
+    """Who runs the pods. job: Kubernetes' own Job; paddlejob: the PaddleJob operator. (Until 0.1
+    called `engine`.)
+    """
     discovery: Literal["index", "pod-list"] = "index"
     """index: by name, without rights; pod-list: the tutorials' way, asking the API server."""
     paddle: Literal["2.6", "3.3"] = "2.6"
-    """Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter servers."""
+    """Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter
+    servers.
+    """
     runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
     """What trains. Default: launch with a command, else the mode's."""
     trainers: int = Field(ge=1, le=6_500)
-    """How many pods train. In mode parameter-server of controller job each runs a parameter server and a trainer."""
+    """How many pods train. In mode parameter-server of controller job each runs a parameter server
+    and a trainer.
+    """
     parameter_servers: int | None = Field(default=None, ge=0, le=6_500)
     """controller paddlejob: pods that serve parameters. controller job: one in each trainer pod."""
     passes: Annotated[int, Variable.PASSES] = Field(default=10, ge=1, le=99_999)
@@ -79,7 +96,9 @@ class TrainingJob(Settings):
     checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
     """Minutes between checkpoints inside a pass; 0: none."""
     resume_from: Literal["same", "any"] = "same"
-    """same: resume only from passes of this very data and program; any: from the newest pass, whatever made it."""
+    """same: resume only from passes of this very data and program; any: from the newest pass,
+    whatever made it.
+    """
     threads: int = Field(default=1, ge=1, le=1024)
     """Threads in one trainer."""
     seed: Annotated[int, Variable.SEED] = Field(default=0, ge=0, lt=2**31)
@@ -90,24 +109,34 @@ class TrainingJob(Settings):
     command: CommandLine | None = Field(
         default=None,
         description=(
-            "The line that trains on one machine, run in the program's folder instead of train.py; words, or one string. "
-            f"{_PLACEHOLDERS} Controller paddlejob: the container's command as it is."
+            "The line that trains on one machine, run in the program's folder instead of "
+            f"train.py; words, or one string. {_PLACEHOLDERS} Controller paddlejob: the "
+            "container's command as it is."
         ),
     )
     processes: int | None = Field(default=None, ge=1, le=contract.MOST_PROCESSES)
     """With command: its processes in each pod. Default: one for each GPU, else 1."""
     resume: CommandLine = ()
-    """With command: words that follow it where something matches their {newest:<glob>} (or {newest_stem:<glob>}, the same without
-    its suffix), such as --resume {newest:output/*.pdparams}."""
+    """With command: words that follow it where something matches their {newest:<glob>} (or
+    {newest_stem:<glob>}, the same without its suffix), such as --resume {newest:output/*.pdparams}.
+    """
     progress: Annotated[Text | None, Variable.PROGRESS] = Field(default=None, min_length=1)
-    """With command: the files whose change is progress, such as output/*.pdparams. Default: those of resume."""
+    """With command: the files whose change is progress, such as output/*.pdparams. Default: those
+    of resume.
+    """
     success: Annotated[Text | None, Variable.SUCCESS] = Field(default=None, min_length=1)
-    """With command: a file below output/ that it writes when it is done. Default: that it ends with 0 is enough."""
+    """With command: a file below output/ that it writes when it is done. Default: that it ends with
+    0 is enough.
+    """
     metrics: dict[VariableName, Text] = Field(default_factory=dict)
-    """With command: what its lines tell of its steps: a pattern (RE2's) with a group around the number, by the metric's name,
-    such as loss: 'loss: ([0-9.]+)'. The pattern of step says which step it is."""
+    """With command: what its lines tell of its steps: a pattern (RE2's) with a group around the
+    number, by the metric's name, such as loss: 'loss: ([0-9.]+)'. The pattern of step says which
+    step it is.
+    """
     network: Literal["open", "closed"] | None = None
-    """open: trainers reach any address but link-local ones; closed: each other alone. Default: open with command."""
+    """open: trainers reach any address but link-local ones; closed: each other alone. Default: open
+    with command.
+    """
     environment_from: ObjectName | None = None
     """A Secret in the job's namespace whose keys are variables of the trainers."""
     arguments: Several[Text] = ()
@@ -127,7 +156,9 @@ class TrainingJob(Settings):
     gang: groups.Gang = Field(default_factory=groups.Gang)
     limits: groups.Limits = Field(default_factory=groups.Limits)
     pin_names: bool = False
-    """Job names without a hash: a changed job then has to be deleted before it can be applied again."""
+    """Job names without a hash: a changed job then has to be deleted before it can be applied
+    again.
+    """
     namespace_limits: groups.NamespaceLimits | None = None
     """A ceiling for all jobs of the namespace together."""
     paddlejob: groups.PaddleJobSettings | None = None
@@ -135,14 +166,18 @@ class TrainingJob(Settings):
 
     @classmethod
     def load(cls, path: Path, *, fetch: bool = False) -> Self:
-        """Reads and checks a job file. Raises SettingError with a sentence for each fault, one per line.
+        """Reads and checks a job file. Raises SettingError with a sentence for each fault, one per
+        line.
 
-        Uses the network only if allowed (`fetch`), for a program's commit that is not on this machine yet.
+        Uses the network only if allowed (`fetch`), for a program's commit that is not on this
+        machine yet.
         """
         return cls.parse(settings_file.mapping(path), folder=path.parent, fetch=fetch)
 
     @classmethod
-    def parse(cls, settings: Mapping[str, Any], folder: Path = Path(), *, fetch: bool = False) -> Self:
+    def parse(
+        cls, settings: Mapping[str, Any], folder: Path = Path(), *, fetch: bool = False
+    ) -> Self:
         """Checks settings from a mapping as `load` does; local paths are relative to `folder`."""
         job = model.parse(cls, settings)
         program = job.program.read(folder, fetch=fetch)
@@ -150,17 +185,28 @@ class TrainingJob(Settings):
             root, script = program.archive.root, command_line.script(job.command or ())
             if not (root / script).exists():
                 raise SettingError(f"command names {script}: {root} has no such file")
-            if job.command is None and job.chosen_runtime in TRAIN_PY and not (root / "train.py").exists():
-                raise SettingError(f"program is {root}: it has no train.py; add it, or name the line that trains as `command`")
+            if (
+                job.command is None
+                and job.chosen_runtime in TRAIN_PY
+                and not (root / "train.py").exists()
+            ):
+                raise SettingError(
+                    f"program is {root}: it has no train.py; add it, or name the line that "
+                    "trains as `command`"
+                )
             if program.archive.size > amount(job.resources.scratch):
                 raise SettingError(
-                    f"resources.scratch is {job.resources.scratch}: the program has {program.archive.size:,} bytes, "
-                    "which each pod unpacks there; raise it"
+                    f"resources.scratch is {job.resources.scratch}: the program has "
+                    f"{program.archive.size:,} bytes, which each pod unpacks there; raise it"
                 )
-        module = job.data.format.rpartition(":")[0].replace(".", "/") if job.data is not None else ""
+        module = (
+            job.data.format.rpartition(":")[0].replace(".", "/") if job.data is not None else ""
+        )
         files = program.archive.names if program.archive is not None else program.files
         if module and files and not {f"{module}.py", f"{module}/__init__.py"} & set(files):
-            raise SettingError(f"data.format names the module {module}: the program's folder has no {module}.py")
+            raise SettingError(
+                f"data.format names the module {module}: the program's folder has no {module}.py"
+            )
         return job.model_copy(update={"program": program})
 
     @property
@@ -170,7 +216,9 @@ class TrainingJob(Settings):
 
     @property
     def chosen_runtime(self) -> str:
-        """PADDLE_NODE_RUNTIME: as asked for, else launch with a command, else the mode's. One pod is a collective of one."""
+        """PADDLE_NODE_RUNTIME: as asked for, else launch with a command, else the mode's. One pod
+        is a collective of one.
+        """
         default = "fleet-ps" if self.mode == "parameter-server" else "collective"
         return self.runtime or ("launch" if self.command is not None else default)
 
@@ -187,12 +235,18 @@ class TrainingJob(Settings):
     @property
     def open_network(self) -> bool:
         """Whether trainers reach more than each other."""
-        return self.network == "open" or (self.network is None and self.command is not None and self.controller == "job")
+        return self.network == "open" or (
+            self.network is None and self.command is not None and self.controller == "job"
+        )
 
     @property
     def takes_the_node(self) -> bool:
-        """Whether the pods use their node's address, which every level of pod security but privileged forbids."""
-        return bool(self.ports.host_ports) or (self.controller == "paddlejob" and self.operator.intranet == "Host")
+        """Whether the pods use their node's address, which every level of pod security but
+        privileged forbids.
+        """
+        return bool(self.ports.host_ports) or (
+            self.controller == "paddlejob" and self.operator.intranet == "Host"
+        )
 
     @property
     def derived(self) -> bool:
@@ -203,7 +257,11 @@ class TrainingJob(Settings):
     def image_variant(self) -> str:
         """Which of the pushed images the job runs; empty for the plain one of `make image`."""
         if self.derived:
-            wanted = [self.image or "", sorted(self.program.requirements), sorted(self.program.packages)]
+            wanted = [
+                self.image or "",
+                sorted(self.program.requirements),
+                sorted(self.program.packages),
+            ]
             return f"{self.paddle}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:12]}"
         return "" if self.paddle == "2.6" else self.paddle
 
@@ -215,9 +273,15 @@ class TrainingJob(Settings):
 
     @property
     def local_file(self) -> Path | None:
-        """The local file to upload, absolute or relative to the job file; None if the data job reads the source itself."""
+        """The local file to upload, absolute or relative to the job file; None if the data job
+        reads the source itself.
+        """
         source = self.data.source if self.data is not None else None
-        return None if source is None or "://" in source or self.source_on_volume else Path(source).expanduser()
+        return (
+            None
+            if source is None or "://" in source or self.source_on_volume
+            else Path(source).expanduser()
+        )
 
     @property
     def splits(self) -> bool:
@@ -232,42 +296,65 @@ class TrainingJob(Settings):
         elif self.command is not None and self.controller == "job":
             yield from self._command_faults(self.command)
         yield from self._environment_faults()
-        zone = self.scheduling.node_selector.get("topology.kubernetes.io/zone", self.scheduling.zone)
+        zone = self.scheduling.node_selector.get(
+            "topology.kubernetes.io/zone", self.scheduling.zone
+        )
         if self.scheduling.zone not in (None, zone):
-            yield f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, leave one of them out"
+            yield (
+                f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, "
+                "leave one of them out"
+            )
 
     def _name_faults(self) -> Iterator[str]:
         ending = "" if self.pin_names else "-" + "h" * HASH_LENGTH
         splitters = self.data.splitters if self.data is not None else 1
-        # The PaddleJob kind's definition cannot know the number of pods, and leaves room for four digits.
+        # The PaddleJob kind's definition cannot know the number of pods, and leaves room for four
+        # digits.
         trainers = f"{ending}-{self.trainers - 1}" if self.controller == "job" else "-worker-9999"
         longest = max(trainers, f"{DATA_ENDING}{ending}-{splitters - 1}", key=len)
         if len(self.name) + len(longest) > LABEL_LENGTH:
             yield (
-                f"name is {self.name}: at most {LABEL_LENGTH - len(longest)} characters are allowed here, "
-                f"so that the host name {self.name}{longest} fits {LABEL_LENGTH}"
+                f"name is {self.name}: at most {LABEL_LENGTH - len(longest)} characters are "
+                f"allowed here, so that the host name {self.name}{longest} fits {LABEL_LENGTH}"
             )
 
     def _command_faults(self, command: tuple[str, ...]) -> Iterator[str]:
         if self.gpus.count and self.chosen_processes > self.gpus.count:
-            yield f"processes is {self.processes}: gpus.count is {self.gpus.count}, at most one for each GPU is allowed"
+            yield (
+                f"processes is {self.processes}: gpus.count is {self.gpus.count}, at most one "
+                "for each GPU is allowed"
+            )
         try:
             line = command_line.read(command)
         except ValueError as error:
             yield f"command is {error}"
             return
         if _ASSIGNMENT.match(command[0]):
-            yield f"command begins with {command[0]}: no shell reads it, so variables belong into environment"
+            yield (
+                f"command begins with {command[0]}: no shell reads it, so variables belong into "
+                "environment"
+            )
         if shell := next((word for word in command if word in _SHELL), None):
-            yield f"command has the word {shell}: no shell reads it; a script is allowed, or bash -c '...'"
+            yield (
+                f"command has the word {shell}: no shell reads it; a script is allowed, or bash "
+                "-c '...'"
+            )
         if wrong := command_line.contradiction(line.flags, self.trainers):
-            yield f"command has {wrong} and trainers is {self.trainers}: leave the flag out, or make them equal"
-        texts = [*(("command", word) for word in command), *(("resume", word) for word in self.resume)]
+            yield (
+                f"command has {wrong} and trainers is {self.trainers}: leave the flag out, or "
+                "make them equal"
+            )
+        texts = [
+            *(("command", word) for word in command),
+            *(("resume", word) for word in self.resume),
+        ]
         texts += [(f"environment.{name}", text) for name, text in self.environment.items()]
         texts += [("progress", self.progress or ""), ("success", self.success or "")]
         for setting, text in texts:
             try:
-                command_line.fill(text, command_line.PLACEHOLDERS, "newest" if setting == "resume" else None)
+                command_line.fill(
+                    text, command_line.PLACEHOLDERS, "newest" if setting == "resume" else None
+                )
             except ValueError as error:
                 yield f"{setting} has {error}"
         for name, pattern in self.metrics.items():
@@ -275,8 +362,15 @@ class TrainingJob(Settings):
                 yield f"metrics.{name} is {pattern}: {fault}"
         found = command_line.globs(self.resume)
         if self.resume and len(found) != 1:
-            yield f"resume names {len(found)} patterns: one {{newest:<glob>}} or {{newest_stem:<glob>}} is needed"
-        for setting, path in [*(("resume", glob) for glob in found), ("progress", self.progress), ("success", self.success)]:
+            yield (
+                f"resume names {len(found)} patterns: one {{newest:<glob>}} or "
+                "{newest_stem:<glob>} is needed"
+            )
+        for setting, path in [
+            *(("resume", glob) for glob in found),
+            ("progress", self.progress),
+            ("success", self.success),
+        ]:
             if path is not None and not _OUTPUT.fullmatch(path):
                 yield f"{setting} is {path}: a path below output/ is allowed, without .."
 
@@ -284,11 +378,21 @@ class TrainingJob(Settings):
         own = {str(variable) for variable in contract.Variable}
         for variable in self.environment:
             if variable in own:
-                yield f"environment has {variable}: the job sets it itself, from the setting of that meaning"
-        strings = {f"environment.{name}": f"{name}={value}" for name, value in self.environment.items()}
-        strings |= {f"arguments.{number}": argument for number, argument in enumerate(self.arguments)}
+                yield (
+                    f"environment has {variable}: the job sets it itself, from the setting of "
+                    "that meaning"
+                )
+        strings = {
+            f"environment.{name}": f"{name}={value}" for name, value in self.environment.items()
+        }
+        strings |= {
+            f"arguments.{number}": argument for number, argument in enumerate(self.arguments)
+        }
         for setting, text in strings.items():
             if (length := len(text.encode())) > contract.LONGEST_STRING:
-                yield f"{setting} has {length} bytes: Linux starts no program with more than {contract.LONGEST_STRING}"
+                yield (
+                    f"{setting} has {length} bytes: Linux starts no program with more than "
+                    f"{contract.LONGEST_STRING}"
+                )
         if (size := json_size(self.environment)) > INLINE_LIMIT:
             yield f"environment has {size} bytes as JSON: {INLINE_LIMIT} are allowed"

@@ -1,7 +1,9 @@
-"""A user's program on its way to the pods: as an archive named by its digest or, if small, in a ConfigMap; and its requirements.
+"""A user's program on its way to the pods: as an archive named by its digest or, if small, in a
+ConfigMap; and its requirements.
 
-An archive of the same files has the same bytes on every machine (sorted, without times and owners), leaves out what git ignores,
-and has no link that leads out of the folder. Only `fetch` uses the network, and only for a commit that the cache lacks.
+An archive of the same files has the same bytes on every machine (sorted, without times and owners),
+leaves out what git ignores, and has no link that leads out of the folder. Only `fetch` uses the
+network, and only for a commit that the cache lacks.
 """
 
 import hashlib
@@ -25,8 +27,13 @@ from settings.file import place
 
 LEFT_BEHIND = {".git", "__pycache__"}
 INLINE_LIMIT = 250_000
-"""Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, which holds 262,144; a ConfigMap holds 1 MiB."""
-LOCKS = {"2.6": "trainer_image/requirements.lock", "3.3": "trainer_image/requirements-collective.lock"}
+"""Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, which holds 262,144;
+a ConfigMap holds 1 MiB.
+"""
+LOCKS = {
+    "2.6": "trainer_image/requirements.lock",
+    "3.3": "trainer_image/requirements-collective.lock",
+}
 """The lock file of each Paddle version, relative to the project."""
 
 
@@ -44,7 +51,9 @@ class ProgramArchive:
 
     @classmethod
     def of_folder(cls, root: Path, setting: str = "program.path") -> Self:
-        """Reads the folder, which `setting` names; in a checkout, only what git does not ignore. Raises SettingError."""
+        """Reads the folder, which `setting` names; in a checkout, only what git does not ignore.
+        Raises SettingError.
+        """
         if not root.is_dir():
             raise SettingError(f"{setting} is {root}: there is no such folder")
         root = root.resolve()
@@ -53,23 +62,33 @@ class ProgramArchive:
             size = sum((root / name).lstat().st_size for name in names)
             if not 0 < size <= contract.PROGRAM_LIMIT:
                 raise SettingError(
-                    f"{setting} is {root}: its files have {size:,} bytes, 1 to {contract.PROGRAM_LIMIT:,} are allowed; "
-                    "let .gitignore leave out what is not the program"
+                    f"{setting} is {root}: its files have {size:,} bytes, 1 to "
+                    f"{contract.PROGRAM_LIMIT:,} are allowed; let .gitignore leave out what is "
+                    "not the program"
                 )
             with TemporaryFile() as file:
                 return cls(root, names, size, _write(root, names, file))
         except OSError as error:
-            raise SettingError(f"{setting} has {error.filename or root}, which cannot be read: {error.strerror}") from None
+            raise SettingError(
+                f"{setting} has {error.filename or root}, which cannot be read: {error.strerror}"
+            ) from None
 
     @classmethod
     def of_commit(cls, repository: str, commit: str, folder: str, *, fetch: bool) -> Self:
-        """Reads the files of a commit, or of a folder in it. Raises SettingError, also if a needed `fetch` is not allowed."""
+        """Reads the files of a commit, or of a folder in it. Raises SettingError, also if a needed
+        `fetch` is not allowed.
+        """
         checkout = place("programs", repository, commit)
         # Untracked files count too: nobody works in the cache.
-        if not checkout.is_dir() or _git(checkout, "status", "--porcelain", "--ignored") or _git(checkout, "diff", commit):
+        if (
+            not checkout.is_dir()
+            or _git(checkout, "status", "--porcelain", "--ignored")
+            or _git(checkout, "diff", commit)
+        ):
             if not fetch:
                 raise SettingError(
-                    f"program.commit is {commit}: not on this machine yet, `paddle-aws submit --dry-run` fetches it"
+                    f"program.commit is {commit}: not on this machine yet, `paddle-aws submit "
+                    "--dry-run` fetches it"
                 )
             _fetch(repository, commit, checkout)
         if not (checkout / folder).is_dir():
@@ -77,28 +96,37 @@ class ProgramArchive:
         return cls.of_folder(checkout / folder, "program.folder")
 
     def texts(self) -> dict[str, str]:
-        """Returns the files by name, for a ConfigMap. Raises SettingError for what it cannot hold."""
+        """Returns the files by name, for a ConfigMap. Raises SettingError for what it cannot
+        hold.
+        """
         files: dict[str, str] = {}
         for name in self.names:
             if not re.fullmatch(r"(?!\.\.)[-._a-zA-Z0-9]{1,253}", name):
                 raise SettingError(
-                    f"program.path has {name!r}: a ConfigMap holds files only, with letters, digits, '-', '_' and '.' in names; "
-                    "use `from: folder` or image"
+                    f"program.path has {name!r}: a ConfigMap holds files only, with letters, "
+                    "digits, '-', '_' and '.' in names; use `from: folder` or image"
                 )
             try:
                 files[name] = (self.root / name).read_bytes().decode()
             except (OSError, UnicodeDecodeError):
-                raise SettingError(f"program.path has {name}: only readable UTF-8 text can be in a ConfigMap") from None
+                raise SettingError(
+                    f"program.path has {name}: only readable UTF-8 text can be in a ConfigMap"
+                ) from None
         if (size := json_size(files)) > INLINE_LIMIT:
             allowed = f"{INLINE_LIMIT} are allowed; use `from: folder` or image"
-            raise SettingError(f"program.path is {self.root}: its files have {size} bytes as JSON, {allowed}")
+            raise SettingError(
+                f"program.path is {self.root}: its files have {size} bytes as JSON, {allowed}"
+            )
         return files
 
     def write(self, file: Path) -> None:
         """Writes the archive. Raises SettingError if the folder has changed since it was read."""
         with file.open("w+b") as stream:
             if _write(self.root, self.names, stream) != self.digest:
-                raise SettingError(f"program.path is {self.root}: the folder changed while it was read; run the command again")
+                raise SettingError(
+                    f"program.path is {self.root}: the folder changed while it was read; run the "
+                    "command again"
+                )
 
 
 def _write(root: Path, names: tuple[str, ...], file: Any) -> str:
@@ -106,10 +134,16 @@ def _write(root: Path, names: tuple[str, ...], file: Any) -> str:
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         if not (member.isreg() or member.issym()):
-            raise SettingError(f"program.path has {root / member.name}: files, folders and links are allowed")
-        link = os.path.normpath(Path(member.name).parent / member.linkname) if member.issym() else ""
+            raise SettingError(
+                f"program.path has {root / member.name}: files, folders and links are allowed"
+            )
+        link = (
+            os.path.normpath(Path(member.name).parent / member.linkname) if member.issym() else ""
+        )
         if link.startswith(("/", "../")):
-            raise SettingError(f"program.path has the link {root / member.name}, which leads out of the folder")
+            raise SettingError(
+                f"program.path has the link {root / member.name}, which leads out of the folder"
+            )
         member.mtime = member.uid = member.gid = 0
         member.uname = member.gname = ""
         member.mode = 0o755 if member.mode & 0o100 else 0o644
@@ -129,7 +163,9 @@ def _listed(root: Path) -> Iterator[str]:
     # If git lists nothing, it is no checkout, or a folder that the repository around it ignores.
     for name in set(said.split("\0")) - {""} or {entry.name for entry in root.iterdir()}:
         path = root / name
-        if path.is_dir() and not path.is_symlink() and path.name not in LEFT_BEHIND:  # In a checkout: a submodule.
+        if (
+            path.is_dir() and not path.is_symlink() and path.name not in LEFT_BEHIND
+        ):  # In a checkout: a submodule.
             yield from (f"{name.rstrip('/')}/{below}" for below in _listed(path))
         elif path.exists() and not LEFT_BEHIND.intersection(Path(name).parts):
             yield name
@@ -151,11 +187,15 @@ def _fetch(repository: str, commit: str, target: Path) -> None:
 
 def _git(folder: Path, *arguments: str, check: bool = True) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, check=False
+        )
     except FileNotFoundError:
         if not check:
             return ""
-        raise SettingError("program.from is git, and git is not installed: install it, or use `from: folder`") from None
+        raise SettingError(
+            "program.from is git, and git is not installed: install it, or use `from: folder`"
+        ) from None
     if check and done.returncode != 0:
         said = without_secrets(done.stderr.decode(errors="replace").strip().partition("\n")[0])
         raise SettingError(f"program.commit cannot be read: git says {said}")
@@ -165,23 +205,37 @@ def _git(folder: Path, *arguments: str, check: bool = True) -> str:
 def json_size(data: Mapping[str, str]) -> int:
     """Returns the size of a ConfigMap's data as JSON, in bytes."""
     # kubectl's copy is written by Go, which escapes these three as well.
-    return len(json.dumps(dict(data))) + 5 * sum(text.count(sign) for text in data.values() for sign in "<>&")
+    return len(json.dumps(dict(data))) + 5 * sum(
+        text.count(sign) for text in data.values() for sign in "<>&"
+    )
 
 
 def requirements(given: str | Iterable[str], folder: Path | None) -> tuple[str, ...]:
-    """Returns the packages of a list, or of a file in the program's folder; pip checks if they fit. Raises SettingError."""
+    """Returns the packages of a list, or of a file in the program's folder; pip checks if they fit.
+    Raises SettingError.
+    """
     if isinstance(given, str):
         if folder is None or not (folder / given).resolve().is_relative_to(folder.resolve()):
-            raise SettingError(f"program.requirements is {given}: a list, or a file in a local program's folder, is allowed")
+            raise SettingError(
+                f"program.requirements is {given}: a list, or a file in a local program's "
+                "folder, is allowed"
+            )
         try:
             text = (folder / given).read_text(encoding="utf-8-sig").replace("\\\n", " ")
         except (OSError, UnicodeDecodeError):
-            raise SettingError(f"program.requirements is {given}: the program's folder has no such text file") from None
+            raise SettingError(
+                f"program.requirements is {given}: the program's folder has no such text file"
+            ) from None
         given = [re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines()]
     lines = tuple(line.strip() for line in given if line.strip())
     for line in lines:
         if not re.match(r"[A-Za-z0-9][\w.-]*\s*($|[\[(<>=!~;@])", line) or "\n" in line:
-            raise SettingError(f"program.requirements has {line!r}: a package and its versions are allowed, such as six>=1.16")
+            raise SettingError(
+                f"program.requirements has {line!r}: a package and its versions are allowed, "
+                "such as six>=1.16"
+            )
         if re.match("paddlepaddle[-_.]", line, re.IGNORECASE):
-            raise SettingError(f"program.requirements has {line}: the image brings Paddle itself, leave it out")
+            raise SettingError(
+                f"program.requirements has {line}: the image brings Paddle itself, leave it out"
+            )
     return lines

@@ -1,4 +1,6 @@
-"""Which settings of a job exclude or need each other: the table rules.yaml, which explains its own format."""
+"""Which settings of a job exclude or need each other: the table rules.yaml, which explains its own
+format.
+"""
 
 import re
 from collections.abc import Iterator
@@ -21,8 +23,15 @@ def faults(job: Settings) -> Iterator[str]:
     """Yields the sentences of the rules that a job breaks."""
     for rule in _rules():
         for each in rule.get("each", [""]):
-            if all(_holds(job, path.replace("each", each), wanted) for path, wanted in rule["where"].items()):
-                said = {"each": each, "last": each.rpartition(".")[2], "value": each and shown(_value(job, each))}
+            if all(
+                _holds(job, path.replace("each", each), wanted)
+                for path, wanted in rule["where"].items()
+            ):
+                said = {
+                    "each": each,
+                    "last": each.rpartition(".")[2],
+                    "value": each and shown(_value(job, each)),
+                }
                 yield rule["say"].format(**dict(job) | said)
 
 

@@ -26,7 +26,9 @@ T = TypeVar("T")
 
 
 def amount(quantity: str) -> float:
-    """Returns a Kubernetes quantity as a number: bytes of memory, cores of CPU. Raises ValueError for anything else."""
+    """Returns a Kubernetes quantity as a number: bytes of memory, cores of CPU. Raises ValueError
+    for anything else.
+    """
     found = _QUANTITY.fullmatch(quantity)
     if found is None:
         raise ValueError(f"{quantity} is no quantity")
@@ -34,13 +36,17 @@ def amount(quantity: str) -> float:
 
 
 def total(quantity: str, times: int) -> str:
-    """Returns the quantity multiplied by `times`, exactly and in the same unit: 500m three times is 1500m."""
+    """Returns the quantity multiplied by `times`, exactly and in the same unit: 500m three times is
+    1500m.
+    """
     unit = quantity.lstrip("0123456789.")
     return f"{Decimal(quantity.removesuffix(unit)) * times}{unit}"
 
 
 def _where(holds: Callable[[str], object], allowed: str) -> AfterValidator:
-    """Returns a validator that refuses values for which `holds` is false, and says what is allowed."""
+    """Returns a validator that refuses values for which `holds` is false, and says what is
+    allowed.
+    """
 
     def check(value: str) -> str:
         if not holds(value):
@@ -51,16 +57,26 @@ def _where(holds: Callable[[str], object], allowed: str) -> AfterValidator:
 
 
 def _like(pattern: str, allowed: str) -> tuple[AfterValidator, WithJsonSchema]:
-    """Returns a validator of text that the whole pattern matches, and a schema by which editors check it too."""
+    """Returns a validator of text that the whole pattern matches, and a schema by which editors
+    check it too.
+    """
     holds = re.compile(pattern, re.ASCII).fullmatch
     return _where(holds, allowed), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
 
 
 def _quantity(fits: Callable[[float], object], allowed: str) -> tuple[Any, ...]:
     # YAML reads `cpu: 2` as a number; Kubernetes takes it as the text "2".
-    text = BeforeValidator(lambda given: given if isinstance(given, bool) or not isinstance(given, int | float) else str(given))
+    text = BeforeValidator(
+        lambda given: (
+            given if isinstance(given, bool) or not isinstance(given, int | float) else str(given)
+        )
+    )
     schema = WithJsonSchema({"type": ["string", "number"], "pattern": f"^{_QUANTITY.pattern}$"})
-    return text, _where(lambda given: _QUANTITY.fullmatch(given) and fits(amount(given)), allowed), schema
+    return (
+        text,
+        _where(lambda given: _QUANTITY.fullmatch(given) and fits(amount(given)), allowed),
+        schema,
+    )
 
 
 def _text(value: str) -> str:
@@ -69,7 +85,9 @@ def _text(value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError("it holds half of a character (a lone surrogate): text of whole characters is allowed") from None
+        raise ValueError(
+            "it holds half of a character (a lone surrogate): text of whole characters is allowed"
+        ) from None
     return value
 
 
@@ -87,36 +105,65 @@ def _words(value: object) -> object:
 Several = Annotated[tuple[T, ...], Field(strict=False)]
 """A YAML list. In strict mode it would have to be a tuple, which no file can hold."""
 Text = Annotated[str, AfterValidator(_text)]
-CommandLine = Annotated[tuple[Text, ...], BeforeValidator(_words, json_schema_input_type=str | tuple[str, ...])]
+CommandLine = Annotated[
+    tuple[Text, ...], BeforeValidator(_words, json_schema_input_type=str | tuple[str, ...])
+]
 """A line as the user types it, or its words."""
 
-DnsLabel = Annotated[str, *_like(_LABEL, "lower-case letters, digits and inner hyphens are allowed, at most 63 (a DNS label)")]
+DnsLabel = Annotated[
+    str,
+    *_like(
+        _LABEL, "lower-case letters, digits and inner hyphens are allowed, at most 63 (a DNS label)"
+    ),
+]
 ServiceName = Annotated[
     str,
     *_like(
-        f"(?=[a-z]){_LABEL}", "lower-case letters, digits and inner hyphens are allowed, a letter first, at most 63 (a DNS label)"
+        f"(?=[a-z]){_LABEL}",
+        "lower-case letters, digits and inner hyphens are allowed, a letter first, at most 63 (a "
+        "DNS label)",
     ),
 ]
 """RFC 1035: the headless Service has this name."""
-ObjectName = Annotated[str, *_like(_NAME, "the name of a Kubernetes object is allowed: lower-case letters, digits, '-' and '.'")]
-QueueName = Annotated[str, *_like(rf"(?=.{{1,63}}$){_NAME}", "lower-case letters, digits, '-' and '.' are allowed, at most 63")]
+ObjectName = Annotated[
+    str,
+    *_like(
+        _NAME, "the name of a Kubernetes object is allowed: lower-case letters, digits, '-' and '.'"
+    ),
+]
+QueueName = Annotated[
+    str,
+    *_like(
+        rf"(?=.{{1,63}}$){_NAME}", "lower-case letters, digits, '-' and '.' are allowed, at most 63"
+    ),
+]
 """Kueue reads it from a label."""
 LabelKey = Annotated[
     str,
-    *_like(f"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_SIGNS}", "letters, digits, '-', '_' and '.' are allowed, at most 63"),
+    *_like(
+        f"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_SIGNS}",
+        "letters, digits, '-', '_' and '.' are allowed, at most 63",
+    ),
 ]
-LabelValue = Annotated[str, *_like(f"({_SIGNS})?", "letters, digits, '-', '_' and '.' are allowed, at most 63")]
+LabelValue = Annotated[
+    str, *_like(f"({_SIGNS})?", "letters, digits, '-', '_' and '.' are allowed, at most 63")
+]
 Labels = dict[LabelKey, LabelValue]
 VariableName = Annotated[
     str,
     *_like(
         r"(?!\.\.|\.$)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}",
-        "letters, digits, '_', '-' and '.' are allowed in a variable's name, no digit and no '..' first, at most 253",
+        "letters, digits, '_', '-' and '.' are allowed in a variable's name, no digit and no "
+        "'..' first, at most 253",
     ),
 ]
 ImageName = Annotated[
     str,
-    *_like(_IMAGE, "the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], in lower case"),
+    *_like(
+        _IMAGE,
+        "the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], "
+        "in lower case",
+    ),
 ]
 Server = Annotated[
     str,
@@ -125,8 +172,12 @@ Server = Annotated[
         "a host and a port from 1 to 65535 are allowed, such as etcd:2379",
     ),
 ]
-MountOption = Annotated[Text, *_like(r"[^\s,]+", "one option, without spaces and commas, is allowed in each entry")]
-Zone = Annotated[str, *_like(r"[a-z]{2}(-[a-z0-9]+)+-\d+[a-z]", "a zone such as us-west-2a is allowed")]
+MountOption = Annotated[
+    Text, *_like(r"[^\s,]+", "one option, without spaces and commas, is allowed in each entry")
+]
+Zone = Annotated[
+    str, *_like(r"[a-z]{2}(-[a-z0-9]+)+-\d+[a-z]", "a zone such as us-west-2a is allowed")
+]
 
 Cpu = Annotated[
     str,
@@ -137,24 +188,36 @@ Cpu = Annotated[
     ),
 ]
 Amount = Annotated[
-    str, *_quantity(lambda amount: amount > 0, "a number above 0 with an optional unit is allowed, such as 500m, 2 or 1Gi")
+    str,
+    *_quantity(
+        lambda amount: amount > 0,
+        "a number above 0 with an optional unit is allowed, such as 500m, 2 or 1Gi",
+    ),
 ]
 Memory = Annotated[
     str,
     *_quantity(
-        lambda size: size >= 2**20 and not size % 1, "an amount of memory from 1Mi upwards is allowed, such as 512Mi or 2Gi"
+        lambda size: size >= 2**20 and not size % 1,
+        "an amount of memory from 1Mi upwards is allowed, such as 512Mi or 2Gi",
     ),
 ]
 
 FolderBelow = Annotated[
-    Text, *_like(f"{_FOLDER}(/{_FOLDER})*", "a folder below the volume's root is allowed, such as jobs or team/jobs")
+    Text,
+    *_like(
+        f"{_FOLDER}(/{_FOLDER})*",
+        "a folder below the volume's root is allowed, such as jobs or team/jobs",
+    ),
 ]
-AbsolutePath = Annotated[Text, *_like(f"/({_FOLDER}(/{_FOLDER})*)?", "an absolute path is allowed, such as /home/jobpath")]
+AbsolutePath = Annotated[
+    Text,
+    *_like(f"/({_FOLDER}(/{_FOLDER})*)?", "an absolute path is allowed, such as /home/jobpath"),
+]
 MountPath = Annotated[
     AbsolutePath,
     _where(
         lambda path: path != "/" and not contract.NOT_IN_PATHS.union(":").intersection(path),
-        "an absolute path other than / is allowed, without colons, spaces, quotes and a shell's other special characters, "
-        "such as /home/jobpath",
+        "an absolute path other than / is allowed, without colons, spaces, quotes and a shell's "
+        "other special characters, such as /home/jobpath",
     ),
 ]

@@ -1,7 +1,7 @@
 """Checks an account before a cluster is deployed into it.
 
-Promises: reads only; each check is independent of the others; whatever an account does not let us read is reported as
-unchecked, never assumed. Quota codes are Service Quotas' own.
+Promises: reads only; each check is independent of the others; whatever an account does not let us
+read is reported as unchecked, never assumed. Quota codes are Service Quotas' own.
 """
 
 from __future__ import annotations
@@ -28,14 +28,24 @@ VCPU_QUOTAS = {
     r"p\d": ("P", "L-417A185B", "L-7212CCBC"),
     r"(?!dl|inf|trn|hpc|mac)[acdhimrtz]": ("standard", "L-1216C47A", "L-34B43A08"),
 }
-"""vCPU quotas by a pattern for how instance types begin: the family's name, and its on-demand and spot quota codes."""
+"""vCPU quotas by a pattern for how instance types begin: the family's name, and its on-demand and
+spot quota codes.
+"""
 EIP_QUOTA = "L-0263D0A3"
 VPC_QUOTA = "L-F678F1CE"
 ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
 """AWS's error codes for a name under which nothing exists."""
 ROOT_DISK, TUNNEL_DISK = 30, 8
-"""GiB of the boot disks of a self-managed control plane (beside its volume) and of a tunnel's machine."""
-BROKEN = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED", "UPDATE_ROLLBACK_FAILED")
+"""GiB of the boot disks of a self-managed control plane (beside its volume) and of a tunnel's
+machine.
+"""
+BROKEN = (
+    "ROLLBACK_COMPLETE",
+    "ROLLBACK_FAILED",
+    "CREATE_FAILED",
+    "DELETE_FAILED",
+    "UPDATE_ROLLBACK_FAILED",
+)
 
 
 @dataclass(frozen=True)
@@ -58,10 +68,14 @@ def machines(spec: ClusterSpec) -> Iterator[Machines]:
     zones = spec.network.zones
     for name, group in spec.nodes.items():
         sizes = (group.desired, group.max, group.spot, group.volume_gib)
-        yield Machines(f"nodes.{name}", group.instance_types, group.availability_zones or zones, *sizes)
+        yield Machines(
+            f"nodes.{name}", group.instance_types, group.availability_zones or zones, *sizes
+        )
     if spec.cluster.self_managed:
         disk = ROOT_DISK + spec.cluster.volume_gib
-        yield Machines("cluster", [spec.cluster.instance_type], [spec.control_plane_zone], 1, 1, False, disk)
+        yield Machines(
+            "cluster", [spec.cluster.instance_type], [spec.control_plane_zone], 1, 1, False, disk
+        )
     if spec.cluster.has_tunnel:
         yield Machines("cluster.tunnel", [TUNNEL_TYPE], zones, 1, 1, False, TUNNEL_DISK)
 
@@ -103,13 +117,21 @@ class AccountChecks:
     @property
     def outputs(self) -> dict[str, str]:
         """The outputs of the deployed stacks."""
-        return {out["OutputKey"]: out["OutputValue"] for stack in self.deployed_stacks for out in stack.get("Outputs", ())}
+        return {
+            out["OutputKey"]: out["OutputValue"]
+            for stack in self.deployed_stacks
+            for out in stack.get("Outputs", ())
+        }
 
     def other_clusters(self) -> set[str]:
-        """Returns the names of other settings' clusters in this region, recognized by their storage stacks."""
+        """Returns the names of other settings' clusters in this region, recognized by their storage
+        stacks.
+        """
         storage = "Stacks[?Outputs[?OutputKey == 'AccessPointId']].StackName"
         found = every(self.client("cloudformation"), "describe_stacks", storage)
-        return {stack.removesuffix("-storage") for stack in found if stack.endswith("-storage")} - {self.spec.name}
+        return {stack.removesuffix("-storage") for stack in found if stack.endswith("-storage")} - {
+            self.spec.name
+        }
 
     def credentials(self) -> Found:
         try:
@@ -120,15 +142,25 @@ class AccountChecks:
             yield "problem", str(error)
 
     def zones(self) -> Found:
-        known = {zone["ZoneName"]: zone for zone in self.client("ec2").describe_availability_zones()["AvailabilityZones"]}
+        known = {
+            zone["ZoneName"]: zone
+            for zone in self.client("ec2").describe_availability_zones()["AvailabilityZones"]
+        }
         for name in self.spec.network.zones:
             zone = known.get(name)
             if zone is None:
-                yield "problem", f"{name} is not one of this account's zones in {self.spec.region}: {', '.join(sorted(known))}"
+                yield (
+                    "problem",
+                    f"{name} is not one of this account's zones in {self.spec.region}: "
+                    f"{', '.join(sorted(known))}",
+                )
             elif zone["State"] != "available":
                 yield "problem", f"{name} is {zone['State']}: take another zone"
             elif zone.get("ZoneId") in NO_EKS_ZONES and not self.spec.cluster.self_managed:
-                yield "problem", f"{name} is {zone['ZoneId']}, where EKS takes no cluster: take another zone"
+                yield (
+                    "problem",
+                    f"{name} is {zone['ZoneId']}, where EKS takes no cluster: take another zone",
+                )
             else:
                 yield "ok", f"{name} is available"
 
@@ -137,11 +169,17 @@ class AccountChecks:
             filters = [{"Name": "instance-type", "Values": list(group.types)}]
             asked: dict[str, Any] = {"LocationType": "availability-zone", "Filters": filters}
             path = "InstanceTypeOfferings[].[InstanceType, Location]"
-            offered = list(every(self.client("ec2"), "describe_instance_type_offerings", path, **asked))
+            offered = list(
+                every(self.client("ec2"), "describe_instance_type_offerings", path, **asked)
+            )
             for kind in group.types:
                 lacking = [zone for zone in group.zones if [kind, zone] not in offered]
                 if lacking:
-                    yield "problem", f"{kind} ({group.name}) is not offered in {', '.join(lacking)}: take another type or zone"
+                    yield (
+                        "problem",
+                        f"{kind} ({group.name}) is not offered in {', '.join(lacking)}: take "
+                        "another type or zone",
+                    )
                 else:
                     yield "ok", f"{kind} ({group.name}) is offered in {', '.join(group.zones)}"
 
@@ -152,9 +190,14 @@ class AccountChecks:
         wanted: dict[tuple[str, str], list[int]] = {}
         for group in machines(self.spec):
             kind = group.types[0]
-            name, *codes = next((row for family, row in VCPU_QUOTAS.items() if re.match(family, kind)), ("",))
+            name, *codes = next(
+                (row for family, row in VCPU_QUOTAS.items() if re.match(family, kind)), ("",)
+            )
             if not codes or kind not in size:
-                yield "warning", f"{kind} ({group.name}) is not checked: look up its quota in Service Quotas"
+                yield (
+                    "warning",
+                    f"{kind} ({group.name}) is not checked: look up its quota in Service Quotas",
+                )
                 continue
             what = f"{name} {'spot' if group.spot else 'on-demand'} instances"
             sums = wanted.setdefault((what, codes[group.spot]), [0, 0])
@@ -163,11 +206,23 @@ class AccountChecks:
         for (what, code), (start, most) in wanted.items():
             quota = self._quota("ec2", code)
             if quota < start:
-                yield "problem", f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in Service Quotas"
+                yield (
+                    "problem",
+                    f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in "
+                    "Service Quotas",
+                )
             elif quota < most:
-                yield "warning", f"{what}: {most} vCPUs at the most, the quota is {quota:g}: the groups cannot grow so far"
+                yield (
+                    "warning",
+                    f"{what}: {most} vCPUs at the most, the quota is {quota:g}: the groups "
+                    "cannot grow so far",
+                )
             else:
-                yield "ok", f"{what}: {most} vCPUs at the most, the quota is {quota:g} (other instances count too)"
+                yield (
+                    "ok",
+                    f"{what}: {most} vCPUs at the most, the quota is {quota:g} (other instances "
+                    "count too)",
+                )
 
     def network(self) -> Found:
         spec, ec2 = self.spec, self.client("ec2")
@@ -179,27 +234,46 @@ class AccountChecks:
             yield self._room("VPCs", len(vpcs), 0 if mine else 1, self._quota("vpc", VPC_QUOTA))
         if addresses:
             taken = len(ec2.describe_addresses()["Addresses"])
-            yield self._room("Elastic IPs", taken, 0 if mine else addresses, self._quota("ec2", EIP_QUOTA))
+            yield self._room(
+                "Elastic IPs", taken, 0 if mine else addresses, self._quota("ec2", EIP_QUOTA)
+            )
         if not new and not addresses:
             yield "ok", "the network is there already"
 
     def _room(self, what: str, taken: int, more: int, quota: float) -> tuple[State, str]:
-        found = f"{taken} {what} of {quota:g} are taken" + (f", {more} more are needed" if more else "")
+        found = f"{taken} {what} of {quota:g} are taken" + (
+            f", {more} more are needed" if more else ""
+        )
         full = more and taken + more > quota
         return ("problem", f"{found}: ask for more in Service Quotas") if full else ("ok", found)
 
     def _quota(self, service: str, code: str) -> float:
-        return float(self.client("service-quotas").get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]["Value"])
+        return float(
+            self.client("service-quotas").get_service_quota(ServiceCode=service, QuotaCode=code)[
+                "Quota"
+            ]["Value"]
+        )
 
     def bootstrap(self) -> Found:
         spec, ssm, advice = self.spec, self.client("ssm"), "run `paddle-aws bootstrap`"
         try:
-            version = int(ssm.get_parameter(Name=f"/cdk-bootstrap/{spec.qualifier}/version")["Parameter"]["Value"])
+            version = int(
+                ssm.get_parameter(Name=f"/cdk-bootstrap/{spec.qualifier}/version")["Parameter"][
+                    "Value"
+                ]
+            )
         except ssm.exceptions.ParameterNotFound:
-            yield "problem", f"this account and region are not bootstrapped for qualifier {spec.qualifier}: {advice}"
+            yield (
+                "problem",
+                f"this account and region are not bootstrapped for qualifier {spec.qualifier}: "
+                f"{advice}",
+            )
             return
         if version < LEAST_BOOTSTRAP:
-            yield "problem", f"bootstrap version {version} is too old, {LEAST_BOOTSTRAP} is needed: {advice}"
+            yield (
+                "problem",
+                f"bootstrap version {version} is too old, {LEAST_BOOTSTRAP} is needed: {advice}",
+            )
         else:
             yield "ok", f"bootstrap version {version}"
         if spec.deployment_policies:
@@ -207,7 +281,10 @@ class AccountChecks:
 
     def _deployer(self) -> tuple[State, str]:
         """Checks whether CloudFormation deploys with the policies of a restricted deployer."""
-        role = f"cdk-{self.spec.qualifier}-cfn-exec-role-{self._identity['Account']}-{self.spec.region}"
+        role = (
+            f"cdk-{self.spec.qualifier}-cfn-exec-role-"
+            f"{self._identity['Account']}-{self.spec.region}"
+        )
         has = self.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
         names = [one["PolicyName"] for one in has]
         if f"{self.spec.name}-deploy-1" in names:
@@ -216,13 +293,18 @@ class AccountChecks:
         return "problem", f"{found}: an administrator runs `paddle-aws bootstrap`"
 
     def permissions(self) -> Found:
-        """Checks what the caller may do with IAM's own simulation, which does not know an organization's policies.
+        """Checks what the caller may do with IAM's own simulation, which does not know an
+        organization's policies.
 
         The deployment policy governs what cdk's roles may do in turn (docs/deployment-policy.md).
         """
         iam, arn, refused = self.client("iam"), self._identity["Arn"], False
         if arn.endswith(":root"):
-            yield "warning", "you are the account's root: everything is allowed; work as a role instead (docs/people.md)"
+            yield (
+                "warning",
+                "you are the account's root: everything is allowed; work as a role instead "
+                "(docs/people.md)",
+            )
             return
         if match := re.fullmatch(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/.+", arn):
             arn = iam.get_role(RoleName=match[3])["Role"]["Arn"]
@@ -231,7 +313,10 @@ class AccountChecks:
                 refused = True
                 state: State = "problem" if need.get("vital") else "warning"
                 advice = "take the operator's role, or join its group (docs/people.md)"
-                yield state, f"{arn} may not {', '.join(denied)}, needed to {need['what']}: {advice}"
+                yield (
+                    state,
+                    f"{arn} may not {', '.join(denied)}, needed to {need['what']}: {advice}",
+                )
         if not refused:
             yield "ok", f"{arn} may take cdk's roles and deploy, and reach the cluster afterwards"
 
@@ -242,9 +327,17 @@ class AccountChecks:
             name, status = stack["StackName"], stack["StackStatus"]
             tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", ())}
             if tags.get("cluster", self.spec.name) != self.spec.name:
-                yield "problem", f"{name} belongs to cluster {tags['cluster']}: take another name in cluster.yaml"
+                yield (
+                    "problem",
+                    f"{name} belongs to cluster {tags['cluster']}: take another name in "
+                    "cluster.yaml",
+                )
             elif status in BROKEN:
-                yield "problem", f"{name} is {status}: see its events, then `cdk destroy {name}` or delete it in the console"
+                yield (
+                    "problem",
+                    f"{name} is {status}: see its events, then `cdk destroy {name}` or delete it "
+                    "in the console",
+                )
             elif status.endswith("_IN_PROGRESS"):
                 yield "warning", f"{name} is {status}: wait until that is over"
             else:
@@ -258,10 +351,14 @@ class AccountChecks:
                 setting = row["setting"].replace("*", group)
                 found: Any = self.spec
                 for name in setting.split("."):
-                    found = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
+                    found = (
+                        found.get(name) if isinstance(found, dict) else getattr(found, name, None)
+                    )
                 if found:
                     checks.append(("existing parts", partial(self._existing, setting, found, row)))
-        return checks or [("existing parts", lambda: [("ok", "the settings name nothing that has to exist")])]
+        return checks or [
+            ("existing parts", lambda: [("ok", "the settings name nothing that has to exist")])
+        ]
 
     def _existing(self, setting: str, id: str, row: dict[str, Any]) -> Found:
         from botocore.exceptions import ClientError
@@ -274,7 +371,11 @@ class AccountChecks:
             code = str(error.response["Error"]["Code"])
             if not ABSENT.search(code):
                 raise
-            yield "problem", f"{id} ({setting}) does not exist ({code}): make or import it, or correct {setting}"
+            yield (
+                "problem",
+                f"{id} ({setting}) does not exist ({code}): make or import it, or correct "
+                f"{setting}",
+            )
             return
         state = search(row["state"], answer) if "state" in row else None
         words = f"is {state}" if "state" in row else "exists"
@@ -283,15 +384,25 @@ class AccountChecks:
 
 @cache
 def _data() -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    found: dict[str, list[dict[str, Any]]] = yaml.safe_load(
+        Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+    )
     return found
 
 
 def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str, Any]]:
-    """Yields the permissions in account_checks.yaml that a cluster needs: actions, resources, and what they are needed for."""
+    """Yields the permissions in account_checks.yaml that a cluster needs: actions, resources, and
+    what they are needed for.
+    """
     holds = {"always": True, spec.cluster.kind: True}
     holds |= {"tunnel": spec.cluster.has_tunnel, "key": bool(spec.key.existing_arn)}
-    known = {"partition": partition, "account": account, "region": spec.region, "name": spec.name, "qualifier": spec.qualifier}
+    known = {
+        "partition": partition,
+        "account": account,
+        "region": spec.region,
+        "name": spec.name,
+        "qualifier": spec.qualifier,
+    }
     known |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
     for need in _data()["permissions"]:
         if holds.get(need.get("when", "always")):
@@ -300,12 +411,19 @@ def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str
 
 def _denied(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
     """Returns the refused actions, each with the resource on which it is refused."""
-    answer = iam.simulate_principal_policy(PolicySourceArn=arn, ActionNames=need["actions"], ResourceArns=need["resources"])
+    answer = iam.simulate_principal_policy(
+        PolicySourceArn=arn, ActionNames=need["actions"], ResourceArns=need["resources"]
+    )
     denied = []
     for found in answer["EvaluationResults"]:
         # For several resources an answer may list each one's decision below the action's.
-        each = [(one["EvalResourceName"], one["EvalResourceDecision"]) for one in found.get("ResourceSpecificResults", ())]
-        for resource, decision in each or [(found.get("EvalResourceName", need["resources"][0]), found["EvalDecision"])]:
+        each = [
+            (one["EvalResourceName"], one["EvalResourceDecision"])
+            for one in found.get("ResourceSpecificResults", ())
+        ]
+        for resource, decision in each or [
+            (found.get("EvalResourceName", need["resources"][0]), found["EvalDecision"])
+        ]:
             if decision != "allowed":
                 denied.append(f"{found['EvalActionName']} on {resource}")
     return list(dict.fromkeys(denied))
@@ -339,6 +457,10 @@ def run(checks: Sequence[Check]) -> list[Finding]:
                 found += [Finding(name, state, text) for state, text in check()]
         except Exception as error:
             # An answer that nobody foresaw must not keep the other findings from the user.
-            text = str(error) if isinstance(error, OperationError) else f"{type(error).__name__}: {error}"
+            text = (
+                str(error)
+                if isinstance(error, OperationError)
+                else f"{type(error).__name__}: {error}"
+            )
             found.append(Finding(name, "warning", f"not checked: {text}"))
     return found

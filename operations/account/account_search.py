@@ -1,9 +1,10 @@
-"""Finds everything in an account that belongs to one cluster, by its tags and by the names that AWS and Kubernetes give.
+"""Finds everything in an account that belongs to one cluster, by its tags and by the names that AWS
+and Kubernetes give.
 
-Promises: asks AWS's tagging service for what it knows, and the services one by one for the rest (or for what carries no
-tag of ours); lists each thing once. `cdk destroy` removes what an existing stack owns, and no other command is given for
-that: without an answer about the stacks nothing is listed. What `retain` keeps, and a key that awaits its deletion, is
-expected.
+Promises: asks AWS's tagging service for what it knows, and the services one by one for the rest (or
+for what carries no tag of ours); lists each thing once. `cdk destroy` removes what an existing
+stack owns, and no other command is given for that: without an answer about the stacks nothing is
+listed. What `retain` keeps, and a key that awaits its deletion, is expected.
 """
 
 import re
@@ -29,14 +30,19 @@ class Left:
     service: str
     id: str
     command: str
-    """The command that removes it; empty if it goes away on its own, or if a stack owns it and `retain` keeps it."""
+    """The command that removes it; empty if it goes away on its own, or if a stack owns it and
+    `retain` keeps it.
+    """
     expected: str = ""
     """Why it may exist; empty if it should not."""
     problem: str = ""
     """Its stack and that stack's state, if the stack stopped half-way."""
 
 
-OWN = "StackResourceSummaries[?ResourceStatus != 'DELETE_COMPLETE' && ResourceStatus != 'DELETE_SKIPPED'].PhysicalResourceId"
+OWN = (
+    "StackResourceSummaries[?ResourceStatus != 'DELETE_COMPLETE' && ResourceStatus != "
+    "'DELETE_SKIPPED'].PhysicalResourceId"
+)
 
 
 def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
@@ -51,7 +57,9 @@ def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
                     found.setdefault((left.service, left.id), left)
         except Unreachable as error:
             unasked.setdefault(str(error), []).append(row["what"])
-    return sorted(found.values(), key=lambda left: (bool(left.expected), left.service, left.id)), unasked
+    return sorted(
+        found.values(), key=lambda left: (bool(left.expected), left.service, left.id)
+    ), unasked
 
 
 class _Search:
@@ -60,14 +68,20 @@ class _Search:
         self.spec = spec
         self._client = cache(partial(client, region=spec.region))
         text = Template(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-        names = {"name": spec.name, "cluster": spec.cluster_name, "bucket": spec.bucket.existing_name or ""}
+        names = {
+            "name": spec.name,
+            "cluster": spec.cluster_name,
+            "bucket": spec.bucket.existing_name or "",
+        }
         self._data = yaml.safe_load(text.substitute(names))
         self._states: dict[str, str] = {}
         """States of the stacks that exist, by name."""
         self._owners: dict[str, str] = {}
         """The owning stack, by a resource's AWS id, name or ARN."""
         cloudformation = self._client("cloudformation")
-        for name, state in every(cloudformation, "describe_stacks", "Stacks[].[StackName, StackStatus]"):
+        for name, state in every(
+            cloudformation, "describe_stacks", "Stacks[].[StackName, StackStatus]"
+        ):
             if name in self.spec.stack_names and state != "DELETE_COMPLETE":
                 self._states[name] = state
                 ids = every(cloudformation, "list_stack_resources", OWN, StackName=name)
@@ -82,7 +96,9 @@ class _Search:
             holds.add("own key pair")
         return [row for row in self._data["searches"] if row.get("only") in holds]
 
-    def look(self, *, service: str, call: str, find: str, kind: str | None = None, **more: Any) -> Iterator[Left]:
+    def look(
+        self, *, service: str, call: str, find: str, kind: str | None = None, **more: Any
+    ) -> Iterator[Left]:
         """Runs one search; without a `kind` it finds ARNs."""
         for arguments in more.get("with", [{}]):
             for found in every(self._client(service), call, find, **arguments):
@@ -93,12 +109,18 @@ class _Search:
                     yield self._left(more.get("arn", service), kind, id, "", *owners or ())
 
     def _left(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Left:
-        """`more`: what else may identify the owner, such as AWS's own tags, or the machine with which the thing is deleted."""
+        """`more`: what else may identify the owner, such as AWS's own tags, or the machine with
+        which the thing is deleted.
+        """
         owner = next((self._owners[one] for one in (id, arn, *more) if one in self._owners), None)
         type = f"{service} {kind}".strip()
         kept = self.spec.retain and type in self._data["kept"]
         what = f"{kind} {id}".strip()
-        if type == "kms key" and self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"] == "PendingDeletion":
+        if (
+            type == "kms key"
+            and self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
+            == "PendingDeletion"
+        ):
             # Nobody has to remove it: it goes away on its own.
             return Left(service, what, "", "it waits for its deletion")
         if owner is not None:
@@ -108,10 +130,19 @@ class _Search:
             if state in BROKEN:
                 return Left(service, what, f"cdk destroy {owner}", "", f"{owner} is {state}")
             why = state if state.endswith("_IN_PROGRESS") else "deployed"
-            return Left(service, what, "" if kept else f"cdk destroy {owner}", f"{why}, retain is true" if kept else why)
+            return Left(
+                service,
+                what,
+                "" if kept else f"cdk destroy {owner}",
+                f"{why}, retain is true" if kept else why,
+            )
         unknown = "find it in the console, it is of a kind that is not known here: {arn}"
         template = self._data["commands"].get(type, unknown)
-        region = f" --region {self.spec.region}" if template.startswith("aws ") and service not in ("iam", "route53") else ""
+        region = (
+            f" --region {self.spec.region}"
+            if template.startswith("aws ") and service not in ("iam", "route53")
+            else ""
+        )
         command = template.format(id=id, arn=arn or id, part=id.split("/"))
         return Left(service, what, command + region, "retain is true" if kept else "")
 
@@ -119,7 +150,9 @@ class _Search:
         _, _, service, _, _, resource = arn.split(":", 5)
         # `vpc/vpc-1`, `log-group:/aws/eks/x`; for a bucket only its name.
         match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
-        kind, id = (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
+        kind, id = (
+            (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
+        )
         if (service, kind) == ("cloudformation", "stack"):
             id = id.split("/")[0]
         if (service, kind) == ("secretsmanager", "secret"):
@@ -131,5 +164,6 @@ class _Search:
             kind = "classic loadbalancer"
         # The tagging service also lists terminated instances; the running ones were found before.
         if (service, kind) != ("ec2", "instance"):
-            # In services other than EKS, a part that a stack has released still carries the stack's tag.
+            # In services other than EKS, a part that a stack has released still carries the stack's
+            # tag.
             yield self._left(service, kind, id, arn, *(values if service == "eks" else ()))

@@ -12,7 +12,11 @@ def client(service: str, region: str | None = None) -> Any:
     import boto3
     from botocore.config import Config
 
-    config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=10, user_agent_appid="paddle-aws")
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": 5},
+        connect_timeout=10,
+        user_agent_appid="paddle-aws",
+    )
     return boto3.session.Session().client(service, region_name=region, config=config)
 
 
@@ -21,6 +25,10 @@ def every(client: Any, operation: str, path: str, **arguments: Any) -> Iterator[
     import jmespath
 
     paged = client.can_paginate(operation)
-    answers = client.get_paginator(operation).paginate(**arguments) if paged else [getattr(client, operation)(**arguments)]
+    answers = (
+        client.get_paginator(operation).paginate(**arguments)
+        if paged
+        else [getattr(client, operation)(**arguments)]
+    )
     found = (one for answer in answers for one in jmespath.search(path, answer) or ())
     return (one for one in found if one is not None)

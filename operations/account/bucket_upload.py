@@ -1,4 +1,6 @@
-"""Uploads files to the bucket with boto3's transfer manager, except those that the bucket already holds, by their checksums."""
+"""Uploads files to the bucket with boto3's transfer manager, except those that the bucket already
+holds, by their checksums.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +17,9 @@ from operations.screen import console, say
 from settings.addresses import without_secrets
 
 CHECKSUM = "paddle-aws-checksum"
-"""The metadata key for the checksum of an object's content: an ETag is one for small unencrypted objects only."""
+"""The metadata key for the checksum of an object's content: an ETag is one for small unencrypted
+objects only.
+"""
 AT_ONCE = 8
 """Number of parallel transfers."""
 
@@ -25,16 +29,22 @@ Progress = Callable[[int], None]
 
 
 def object_of(address: str) -> dict[str, str]:
-    """Returns Bucket and Key of s3://bucket/key, for boto3's calls. Raises BadInput for anything else."""
+    """Returns Bucket and Key of s3://bucket/key, for boto3's calls. Raises BadInput for anything
+    else.
+    """
     where = urlsplit(address)
     if where.scheme != "s3" or not where.netloc:
-        raise BadInput(f"{without_secrets(address)} is not an S3 address: s3://bucket/key is allowed")
+        raise BadInput(
+            f"{without_secrets(address)} is not an S3 address: s3://bucket/key is allowed"
+        )
     # Not where.path: a key may hold `#` and `?`.
     return {"Bucket": where.netloc, "Key": address.removeprefix(f"s3://{where.netloc}").lstrip("/")}
 
 
 def files(path: Path) -> list[tuple[Path, str]]:
-    """Returns a file, or a folder's files, each with its name below the address; leaves out hidden files and caches."""
+    """Returns a file, or a folder's files, each with its name below the address; leaves out hidden
+    files and caches.
+    """
     if path.is_file():
         return [(path, path.name)]
     if not path.is_dir():
@@ -42,7 +52,10 @@ def files(path: Path) -> list[tuple[Path, str]]:
     found = [
         (file, file.relative_to(path).as_posix())
         for file in sorted(path.rglob("*"))
-        if file.is_file() and not any(part.startswith(".") or part == "__pycache__" for part in file.relative_to(path).parts)
+        if file.is_file()
+        and not any(
+            part.startswith(".") or part == "__pycache__" for part in file.relative_to(path).parts
+        )
     ]
     if not found:
         raise BadInput(f"{path} holds no file")
@@ -63,22 +76,34 @@ def _present(client: Any, there: dict[str, str]) -> tuple[str, int] | None:
 
 @contextmanager
 def bar(what: str, total: int) -> Iterator[Progress]:
-    """Shows a progress bar, and yields the function that advances it by bytes. Shows nothing if stderr is no terminal."""
+    """Shows a progress bar, and yields the function that advances it by bytes. Shows nothing if
+    stderr is no terminal.
+    """
     from rich import progress
 
-    timing = (progress.DownloadColumn(), progress.TransferSpeedColumn(), progress.TimeRemainingColumn())
+    timing = (
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+    )
     columns = (progress.TextColumn(what, markup=False), progress.BarColumn(None), *timing)
     screen = console(stderr=True)
-    with progress.Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as shown:
+    with progress.Progress(
+        *columns, console=screen, transient=True, disable=not screen.is_terminal
+    ) as shown:
         task = shown.add_task("", total=total)
         yield lambda count: shown.update(task, advance=count)
 
 
 def side_by_side(put: Callable[[T], bool], items: Sequence[T], stop: Callable[[], object]) -> int:
-    """Runs `put` on items in parallel; returns how many it sent. After a failure or Ctrl-C, begins no more and calls `stop`."""
+    """Runs `put` on items in parallel; returns how many it sent. After a failure or Ctrl-C, begins
+    no more and calls `stop`.
+    """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
-            return sum(one.result() for one in as_completed([pool.submit(put, item) for item in items]))
+            return sum(
+                one.result() for one in as_completed([pool.submit(put, item) for item in items])
+            )
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             stop()
@@ -86,11 +111,16 @@ def side_by_side(put: Callable[[T], bool], items: Sequence[T], stop: Callable[[]
 
 
 def upload_files(client: Any, path: Path, address: str) -> str:
-    """Uploads a file, or a folder's files below `address`; returns the address that a job file would name."""
+    """Uploads a file, or a folder's files below `address`; returns the address that a job file
+    would name.
+    """
     from boto3.s3.transfer import ProgressCallbackInvoker, TransferConfig, create_transfer_manager
     from rich.filesize import decimal
 
-    places = {file: object_of(address if path.is_file() else f"{address}/{name}") for file, name in files(path)}
+    places = {
+        file: object_of(address if path.is_file() else f"{address}/{name}")
+        for file, name in files(path)
+    }
     size = sum(file.stat().st_size for file in places)
 
     def put(file: Path) -> bool:
@@ -98,18 +128,28 @@ def upload_files(client: Any, path: Path, address: str) -> str:
         if _present(client, places[file]) == (content, before.st_size):
             progress(before.st_size)
             return False
-        manager.upload(str(file), *places[file].values(), {"Metadata": {CHECKSUM: content}}, told).result()
-        if (after := file.stat()).st_mtime_ns != before.st_mtime_ns or after.st_size != before.st_size:
+        manager.upload(
+            str(file), *places[file].values(), {"Metadata": {CHECKSUM: content}}, told
+        ).result()
+        if (
+            after := file.stat()
+        ).st_mtime_ns != before.st_mtime_ns or after.st_size != before.st_size:
             raise Failed(f"{file} changed while it was read: upload it again")
         return True
 
     # The manager cancels transfers under way when it exits with an exception.
-    with bar(path.name, size) as progress, create_transfer_manager(client, TransferConfig()) as manager:
+    with (
+        bar(path.name, size) as progress,
+        create_transfer_manager(client, TransferConfig()) as manager,
+    ):
         told = [ProgressCallbackInvoker(progress)]
         sent = side_by_side(put, list(places), lambda: manager.__exit__(*sys.exc_info()))
     there = len(places) - sent
     if path.is_file():
         say(f"{path} {'is uploaded to' if sent else 'is already at'} {address} ({decimal(size)})")
         return address
-    say(f"{sent} of {len(places)} files sent ({decimal(size)} in all)" + (f", {there} were there already" if there else ""))
+    say(
+        f"{sent} of {len(places)} files sent ({decimal(size)} in all)"
+        + (f", {there} were there already" if there else "")
+    )
     return f"{address}/"

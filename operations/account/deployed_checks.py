@@ -1,6 +1,7 @@
 """Checks whether a deployed cluster is ready for jobs, and what would block its destruction.
 
-Reads only, unless told to fix. CloudFormation cannot delete a network that something of Kubernetes or of a person still uses.
+Reads only, unless told to fix. CloudFormation cannot delete a network that something of Kubernetes
+or of a person still uses.
 """
 
 import json
@@ -22,16 +23,35 @@ from operations.errors import BadInput, Failed
 from operations.screen import IMAGE_FILE
 from stacks.cluster_spec import ClusterSpec
 
-ACTIVATE = "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status TagKey=cluster,Status=Active"
+ACTIVATE = (
+    "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status "
+    "TagKey=cluster,Status=Active"
+)
 TAG: dict[str, tuple[State, str]] = {
     "Active": ("ok", "the budget counts by tag cluster"),
-    "activated": ("ok", "tag cluster is activated for cost allocation: the budget counts from now on, in up to 24 hours"),
-    "Inactive": ("warning", "the budget counts nothing: tag cluster is not activated, `paddle-aws doctor --fix` does it"),
-    "": ("warning", "the budget counts nothing: AWS lists tag cluster up to 24 hours after the first deploy, ask again then"),
+    "activated": (
+        "ok",
+        "tag cluster is activated for cost allocation: the budget counts from now on, in up to "
+        "24 hours",
+    ),
+    "Inactive": (
+        "warning",
+        "the budget counts nothing: tag cluster is not activated, `paddle-aws doctor --fix` does "
+        "it",
+    ),
+    "": (
+        "warning",
+        "the budget counts nothing: AWS lists tag cluster up to 24 hours after the first deploy, "
+        "ask again then",
+    ),
 }
-"""Findings by the status of the tag that a budget counts by; the status is empty if AWS does not know the tag."""
+"""Findings by the status of the tag that a budget counts by; the status is empty if AWS does not
+know the tag.
+"""
 DRIVER, DRIVERS = "nvidia.com/cuda.driver-version.major", {11: 450, 12: 525, 13: 580}
-"""GPU feature discovery's node label, and the oldest driver for each CUDA version, from NVIDIA's compatibility page."""
+"""GPU feature discovery's node label, and the oldest driver for each CUDA version, from NVIDIA's
+compatibility page.
+"""
 
 
 class DeployedChecks:
@@ -56,7 +76,9 @@ class DeployedChecks:
             both.append(("budget", self.budget))
         if self.spec.cluster.has_tunnel:
             both.append(("tunnel", self.tunnel))
-        own_groups = self.spec.cluster.self_managed or any(group.kind == "self-managed" for group in self.spec.nodes.values())
+        own_groups = self.spec.cluster.self_managed or any(
+            group.kind == "self-managed" for group in self.spec.nodes.values()
+        )
         groups: list[Check] = [("groups", self.groups)] if own_groups else []
         if self.spec.cluster.self_managed:
             return [("version", self.version), *groups, *both]
@@ -72,12 +94,28 @@ class DeployedChecks:
         """Returns the checks of what would block `cdk destroy`."""
         if self.deployed is False:
             nothing: State = "ok"
-            return [("stacks", lambda: [(nothing, f"no stack of cluster {self.spec.name} is deployed: nothing to destroy")])]
+            return [
+                (
+                    "stacks",
+                    lambda: [
+                        (
+                            nothing,
+                            f"no stack of cluster {self.spec.name} is deployed: nothing to destroy",
+                        )
+                    ],
+                )
+            ]
         in_vpc = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
         problems: list[Check] = [
             ("protection", partial(_each, self.protection, "no stack is protected from deletion")),
-            *((one["name"], partial(_each, partial(self.in_vpc, one), one["none"])) for one in in_vpc),
-            ("mount targets", partial(_each, self.foreign_mount_targets, "no other file system uses the VPC")),
+            *(
+                (one["name"], partial(_each, partial(self.in_vpc, one), one["none"]))
+                for one in in_vpc
+            ),
+            (
+                "mount targets",
+                partial(_each, self.foreign_mount_targets, "no other file system uses the VPC"),
+            ),
         ]
         return [("credentials", self._account.credentials), *problems]
 
@@ -100,25 +138,41 @@ class DeployedChecks:
         system = self._output("FileSystemId")
         targets = self._client("efs").describe_mount_targets(FileSystemId=system)["MountTargets"]
         states = {target["AvailabilityZoneName"]: target["LifeCycleState"] for target in targets}
-        wanted = {zone for group in self.spec.nodes.values() for zone in (group.availability_zones or self.spec.network.zones)}
+        wanted = {
+            zone
+            for group in self.spec.nodes.values()
+            for zone in (group.availability_zones or self.spec.network.zones)
+        }
         for zone in sorted(wanted):
             state = states.get(zone, "missing")
             text = f"the mount target of {system} in {zone} is {state}"
-            yield ("ok", text) if state == "available" else ("problem", f"{text}: pods there cannot mount it")
+            yield (
+                ("ok", text)
+                if state == "available"
+                else ("problem", f"{text}: pods there cannot mount it")
+            )
 
     def tunnel(self) -> Found:
         name = self.spec.tunnel_document
         document = self._client("ssm").describe_document(Name=name)["Document"]["Status"]
         running = tunnel.machines(self._client("ec2"), name)
-        says = f"document {name} is {document}, " + (f"{running[0]} runs" if running else "no machine runs")
+        says = f"document {name} is {document}, " + (
+            f"{running[0]} runs" if running else "no machine runs"
+        )
         yield ("ok" if running and document == "Active" else "problem"), says
 
     def kept(self) -> Found:
         api = self._client("cloudformation")
         names = [stack["StackName"] for stack in self._account.deployed_stacks]
         told = {name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names}
-        if bare := [name for name, policy in told.items() if not policy or json.loads(policy) != KEPT]:
-            yield "warning", f"a deploy may replace or remove data of {', '.join(bare)}: `paddle-aws protect` refuses that"
+        if bare := [
+            name for name, policy in told.items() if not policy or json.loads(policy) != KEPT
+        ]:
+            yield (
+                "warning",
+                f"a deploy may replace or remove data of {', '.join(bare)}: `paddle-aws protect` "
+                "refuses that",
+            )
         else:
             yield "ok", "no deploy may replace or remove what holds data"
 
@@ -127,36 +181,59 @@ class DeployedChecks:
 
         api, key = self._client("ce"), "cluster"
         try:
-            found = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")["CostAllocationTags"]
+            found = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")[
+                "CostAllocationTags"
+            ]
             status = next((tag["Status"] for tag in found if tag["TagKey"] == key), "")
             if status == "Inactive" and self._fix:
                 status, wanted = "activated", [{"TagKey": key, "Status": "Active"}]
-                for refused in api.update_cost_allocation_tags_status(CostAllocationTagsStatus=wanted).get("Errors", ()):
-                    raise Failed(f"AWS did not activate tag {key}, so the budget counts nothing: {refused['Message']}")
+                for refused in api.update_cost_allocation_tags_status(
+                    CostAllocationTagsStatus=wanted
+                ).get("Errors", ()):
+                    raise Failed(
+                        f"AWS did not activate tag {key}, so the budget counts nothing: "
+                        f"{refused['Message']}"
+                    )
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code not in ("AccessDeniedException", "ValidationException"):
                 raise
             says = f"whether the budget counts this account may not ask ({code})"
-            yield "warning", f"{says}: an administrator of the one that pays can, and run `{ACTIVATE}`"
+            yield (
+                "warning",
+                f"{says}: an administrator of the one that pays can, and run `{ACTIVATE}`",
+            )
             return
         yield TAG[status]
 
     def kubernetes(self) -> Found:
         cluster = Cluster()
         version = cluster.get("/version")
-        if self._account.outputs.get("ClusterEndpoint", cluster.server).rstrip("/") != cluster.server.rstrip("/"):
-            yield "warning", f"the current context is {cluster.server}, not this cluster: `paddle-aws kubeconfig` changes that"
+        if self._account.outputs.get("ClusterEndpoint", cluster.server).rstrip(
+            "/"
+        ) != cluster.server.rstrip("/"):
+            yield (
+                "warning",
+                f"the current context is {cluster.server}, not this cluster: `paddle-aws "
+                "kubeconfig` changes that",
+            )
         yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
 
     def setup(self) -> Found:
         cluster = Cluster()
         wanted = setup.documents(self.spec, self._account.outputs.get("AutoMode", ""))
-        missing = [f"{one['kind']} {one['metadata']['name']}" for one in wanted if cluster.find(cluster.path(one)) is None]
+        missing = [
+            f"{one['kind']} {one['metadata']['name']}"
+            for one in wanted
+            if cluster.find(cluster.path(one)) is None
+        ]
         if missing:
             # An administrator's jobs do not need the deployers' rights.
             needed = any(one.startswith(("DaemonSet", "Node")) for one in missing)
-            yield "problem" if needed else "warning", f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it"
+            yield (
+                "problem" if needed else "warning",
+                f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it",
+            )
         else:
             yield "ok", "all that `paddle-aws setup` applies is there"
 
@@ -167,16 +244,26 @@ class DeployedChecks:
         from k8s_charts.pods.scheduling import GPU
 
         cuda, later = chosen.cuda(IMAGE_FILE), "each pod's own check tells before its attempt"
-        nodes = [one for one in Cluster().items("/api/v1/nodes") if GPU in one["status"].get("capacity", ())]
+        nodes = [
+            one
+            for one in Cluster().items("/api/v1/nodes")
+            if GPU in one["status"].get("capacity", ())
+        ]
         if not nodes:
             yield "ok", f"no GPU node is there now: {later}"
         for driver in sorted({one["metadata"].get("labels", {}).get(DRIVER, "") for one in nodes}):
-            says = f"GPU nodes have driver {driver or 'unknown'}, the image CUDA {cuda or 'unknown'}"
+            says = (
+                f"GPU nodes have driver {driver or 'unknown'}, the image CUDA {cuda or 'unknown'}"
+            )
             least = DRIVERS.get(int(cuda.partition(".")[0] or 0), 0)
             if not (driver.isdigit() and least):
                 yield "warning", f"{says}: {later}"
             elif int(driver) < least:
-                yield "problem", f"{says}: take nodes with driver {least} or newer, or an image with an older CUDA"
+                yield (
+                    "problem",
+                    f"{says}: take nodes with driver {least} or newer, or an image with an older "
+                    "CUDA",
+                )
             else:
                 yield "ok", says
 
@@ -184,21 +271,35 @@ class DeployedChecks:
 
     def version(self) -> Found:
         fault = refused_step(self.spec, self._account.outputs)
-        yield ("problem", fault) if fault else ("ok", f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
+        yield (
+            ("problem", fault)
+            if fault
+            else ("ok", f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
+        )
 
     def groups(self) -> Found:
         autoscaling = self._client("autoscaling")
-        for group in every(autoscaling, "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=self._ours):
-            states = [(one["LifecycleState"], one["HealthStatus"]) for one in group.get("Instances", ())]
+        for group in every(
+            autoscaling, "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=self._ours
+        ):
+            states = [
+                (one["LifecycleState"], one["HealthStatus"]) for one in group.get("Instances", ())
+            ]
             ready, wanted = states.count(("InService", "Healthy")), group["DesiredCapacity"]
-            name, why = group["AutoScalingGroupName"], "`aws autoscaling describe-scaling-activities` says why not more"
+            name, why = (
+                group["AutoScalingGroupName"],
+                "`aws autoscaling describe-scaling-activities` says why not more",
+            )
             text = f"{name} has {ready} of {wanted} machines in service"
             yield ("ok", text) if ready >= wanted else ("problem", f"{text}: {why}")
 
     # Destroy.
 
     def protection(self) -> Iterator[str]:
-        unlock = "aws cloudformation update-termination-protection --no-enable-termination-protection --stack-name"
+        unlock = (
+            "aws cloudformation update-termination-protection --no-enable-termination-protection "
+            "--stack-name"
+        )
         for stack in self._account.deployed_stacks:
             if stack.get("EnableTerminationProtection"):
                 yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
@@ -207,18 +308,32 @@ class DeployedChecks:
         """Yields the things of one kind in deployed_checks.yaml."""
         vpc = self._output("VpcId")
         for look in wanted["looks"]:
-            which = {"Filters": [{"Name": "vpc-id", "Values": [vpc]}]} if look["service"] == "ec2" else {}
-            for found in every(self._client(look["service"]), look["call"], look["find"].replace("${vpc}", vpc), **which):
+            which = (
+                {"Filters": [{"Name": "vpc-id", "Values": [vpc]}]}
+                if look["service"] == "ec2"
+                else {}
+            )
+            for found in every(
+                self._client(look["service"]),
+                look["call"],
+                look["find"].replace("${vpc}", vpc),
+                **which,
+            ):
                 yield wanted["says"].format(*found)
 
     def foreign_mount_targets(self) -> Iterator[str]:
         efs, vpc = self._client("efs"), self._output("VpcId")
         systems = set(every(efs, "describe_file_systems", "FileSystems[].FileSystemId"))
         for system in sorted(systems - {self._account.outputs.get("FileSystemId")}):
-            for target in every(efs, "describe_mount_targets", "MountTargets[]", FileSystemId=system):
+            for target in every(
+                efs, "describe_mount_targets", "MountTargets[]", FileSystemId=system
+            ):
                 if target.get("VpcId") == vpc:
                     id = target["MountTargetId"]
-                    yield f"{id} of {system} uses the VPC: aws efs delete-mount-target --mount-target-id {id}"
+                    yield (
+                        f"{id} of {system} uses the VPC: aws efs delete-mount-target "
+                        f"--mount-target-id {id}"
+                    )
 
 
 def _each(look: Callable[[], Iterator[str]], none: str) -> Found:
@@ -231,6 +346,11 @@ def _each(look: Callable[[], Iterator[str]], none: str) -> Found:
 
 def _health(name: str, part: dict[str, Any]) -> tuple[State, str]:
     """Returns the health of a cluster, an add-on or a node group, as EKS reports it."""
-    issues = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in part.get("health", {}).get("issues", ()))
+    issues = "; ".join(
+        str(issue.get("message", issue.get("code", "")))
+        for issue in part.get("health", {}).get("issues", ())
+    )
     good = part["status"] == "ACTIVE" and not issues
-    return ("ok" if good else "problem"), f"{name} is {part['status']}" + (f": {issues}" if issues else "")
+    return ("ok" if good else "problem"), f"{name} is {part['status']}" + (
+        f": {issues}" if issues else ""
+    )

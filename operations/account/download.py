@@ -1,4 +1,5 @@
-"""Downloads one file over HTTPS: checks it, stores it whole or not at all, and retries if the transfer is cut off.
+"""Downloads one file over HTTPS: checks it, stores it whole or not at all, and retries if the
+transfer is cut off.
 
 Refuses plain http, except to this machine.
 """
@@ -38,8 +39,13 @@ class _Session(requests.Session):
 def secure(url: str) -> None:
     """Raises BadInput for an address that anyone on the network path could answer."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")):
-        raise BadInput(f"{without_secrets(url)} is not an https address: hashes that come over anything else prove nothing")
+    if parts.scheme != "https" and not (
+        parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    ):
+        raise BadInput(
+            f"{without_secrets(url)} is not an https address: hashes that come over anything "
+            "else prove nothing"
+        )
 
 
 def content(url: str) -> bytes:
@@ -53,12 +59,16 @@ def content(url: str) -> bytes:
 
 
 def redirection(url: str) -> str:
-    """Returns where an address redirects, without following it; the address itself if it does not redirect."""
+    """Returns where an address redirects, without following it; the address itself if it does not
+    redirect.
+    """
     return _tried(url, lambda: str(_get(url, follow=False).headers.get("Location") or url))
 
 
 def download(url: str, target: Path, sha256: str | None) -> None:
-    """Downloads `url` to `target`, unless it is there already. Without a hash only its length shows that the file is whole."""
+    """Downloads `url` to `target`, unless it is there already. Without a hash only its length shows
+    that the file is whole.
+    """
     if target.is_file() and sha256 in (None, _sha256(target)):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +81,10 @@ def download(url: str, target: Path, sha256: str | None) -> None:
     if sha256 not in (None, _sha256(part)):
         part.unlink()
         shown = without_secrets(url)
-        raise Failed(f"{shown} does not have the SHA-256 that its publisher lists ({sha256}): not kept, try again or ask them")
+        raise Failed(
+            f"{shown} does not have the SHA-256 that its publisher lists ({sha256}): not kept, "
+            "try again or ask them"
+        )
     part.replace(target)
 
 
@@ -81,7 +94,9 @@ def _fetch(url: str, part: Path) -> None:
 
 
 def _get(url: str, follow: bool = True) -> requests.Response:
-    """Returns an answer whose body is still to be read. Raises Failed or requests.HTTPError for an error status."""
+    """Returns an answer whose body is still to be read. Raises Failed or requests.HTTPError for an
+    error status.
+    """
     # Not compressed: the bytes are stored, counted and hashed as they arrive.
     sent = {"User-Agent": "paddle-aws", "Accept-Encoding": "identity"}
     answer = _Session().get(url, headers=sent, stream=True, timeout=TIMEOUT, allow_redirects=follow)
@@ -92,7 +107,9 @@ def _get(url: str, follow: bool = True) -> requests.Response:
 
 
 def _tried(url: str, act: Callable[[], Made]) -> Made:
-    """Returns what `act` returns, and retries after a fault that may pass. Turns a library's error into a sentence."""
+    """Returns what `act` returns, and retries after a fault that may pass. Turns a library's error
+    into a sentence.
+    """
     url = without_secrets(url)
     for number in range(ATTEMPTS):
         time.sleep(PAUSE * 2 ** (number - 2) if number > 1 else 0)
@@ -101,9 +118,13 @@ def _tried(url: str, act: Callable[[], Made]) -> Made:
         except (requests.RequestException, HTTPError) as error:
             # Not the error's own words: they repeat the address.
             reason = getattr(error.args[0], "reason", error) if error.args else error
-            refusal = Unreachable(f"{url} was cut off or does not answer, {ATTEMPTS} times: {type(reason).__name__}")
+            refusal = Unreachable(
+                f"{url} was cut off or does not answer, {ATTEMPTS} times: {type(reason).__name__}"
+            )
             if (answer := getattr(error, "response", None)) is not None:
-                refusal = Unreachable(f"{url} cannot be fetched: HTTP {answer.status_code} {answer.reason}")
+                refusal = Unreachable(
+                    f"{url} cannot be fetched: HTTP {answer.status_code} {answer.reason}"
+                )
                 if answer.status_code not in PASSING:
                     raise refusal from None
             elif isinstance(error, ValueError):

@@ -11,7 +11,8 @@ EXEC = "client.authentication.k8s.io/v1beta1"
 
 
 def entry(name: str, region: str) -> tuple[Entry, bool]:
-    """Returns the kubeconfig entry, with the program that gives tokens and no credential, and whether the endpoint is public.
+    """Returns the kubeconfig entry, with the program that gives tokens and no credential, and
+    whether the endpoint is public.
 
     Raises BadInput if there is no such cluster, Unreachable if it is not active yet.
     """
@@ -31,7 +32,12 @@ def entry(name: str, region: str) -> tuple[Entry, bool]:
 
 def _credential_program(name: str, region: str) -> dict[str, Any]:
     arguments = ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
-    program: dict[str, Any] = {"apiVersion": EXEC, "command": "aws", "args": arguments, "interactiveMode": "IfAvailable"}
+    program: dict[str, Any] = {
+        "apiVersion": EXEC,
+        "command": "aws",
+        "args": arguments,
+        "interactiveMode": "IfAvailable",
+    }
     if profile := os.environ.get("AWS_PROFILE"):
         program["env"] = [{"name": "AWS_PROFILE", "value": profile}]
     return program

@@ -1,6 +1,8 @@
-"""Finds outdated parts of a deployed EKS cluster: compares control plane, nodes and add-ons with the settings and with AWS.
+"""Finds outdated parts of a deployed EKS cluster: compares control plane, nodes and add-ons with
+the settings and with AWS.
 
-Promises: reads only; every outdated part is upgraded in the one way of docs/aws.md, which each line names.
+Promises: reads only; every outdated part is upgraded in the one way of docs/aws.md, which each line
+names.
 """
 
 import re
@@ -18,7 +20,9 @@ UPGRADE = "run `paddle-aws lock add-ons` and `cdk deploy --all`"
 
 
 def refused_step(spec: ClusterSpec, outputs: Mapping[str, str]) -> str | None:
-    """Returns why the control plane of `outputs` cannot take the settings' version; None if it can. SettingError: no lock."""
+    """Returns why the control plane of `outputs` cannot take the settings' version; None if it can.
+    SettingError: no lock.
+    """
     has, setting, wanted = outputs.get("KubernetesVersion"), "cluster.version", spec.cluster.version
     if has and spec.cluster.self_managed:
         setting = spec.cluster.distribution.lock
@@ -26,7 +30,11 @@ def refused_step(spec: ClusterSpec, outputs: Mapping[str, str]) -> str | None:
     (major, old), (_, new) = _numbers(has or wanted), _numbers(wanted)
     if new in (old, old + 1):
         return None
-    takes = f"no older version, set {has}" if new < old else f"one minor version at a time, deploy {major}.{old + 1} first"
+    takes = (
+        f"no older version, set {has}"
+        if new < old
+        else f"one minor version at a time, deploy {major}.{old + 1} first"
+    )
     return f"{setting} is {wanted} and the control plane runs Kubernetes {has}: it takes {takes}"
 
 
@@ -42,7 +50,11 @@ class VersionChecks:
 
     def all(self) -> list[Check]:
         """Returns the checks in the order of an upgrade."""
-        return [("version", self.version), ("add-on versions", self.addon_versions), ("node images", self.node_images)]
+        return [
+            ("version", self.version),
+            ("add-on versions", self.addon_versions),
+            ("node images", self.node_images),
+        ]
 
     @cached_property
     def cluster(self) -> dict[str, Any]:
@@ -57,7 +69,10 @@ class VersionChecks:
         return self._parts("nodegroup")
 
     def _parts(self, kind: str) -> dict[str, dict[str, Any]]:
-        where, describe = {"clusterName": self.spec.cluster_name}, getattr(self._eks, f"describe_{kind}")
+        where, describe = (
+            {"clusterName": self.spec.cluster_name},
+            getattr(self._eks, f"describe_{kind}"),
+        )
         names = every(self._eks, f"list_{kind}s", f"{kind}s[]", **where)
         return {name: describe(**where, **{f"{kind}Name": name})[kind] for name in names}
 
@@ -73,14 +88,25 @@ class VersionChecks:
             yield ("problem", fault) if fault else ("warning", f"{differ}: {UPGRADE}")
         for name, group in self.node_groups.items():
             if group["version"] != has:
-                yield "warning", f"{name} runs Kubernetes {group['version']} and the control plane {has}: {UPGRADE}"
+                yield (
+                    "warning",
+                    f"{name} runs Kubernetes {group['version']} and the control plane {has}: "
+                    f"{UPGRADE}",
+                )
 
     def addon_versions(self) -> Found:
-        # The daemons, the first three add-ons, come with the cluster: in an existing cluster they are somebody else's.
-        ours = [name for name in ADDONS[3 * bool(self.spec.cluster.existing) :] if name in self.addons]
+        # The daemons, the first three add-ons, come with the cluster: in an existing cluster they
+        # are somebody else's.
+        ours = [
+            name for name in ADDONS[3 * bool(self.spec.cluster.existing) :] if name in self.addons
+        ]
         newest = defaults(self._eks, str(self.cluster["version"]), tuple(ours))
         for name in ours:
-            pinned = "change cluster.addons and run `cdk deploy --all`" if name in self.spec.cluster.addons else UPGRADE
+            pinned = (
+                "change cluster.addons and run `cdk deploy --all`"
+                if name in self.spec.cluster.addons
+                else UPGRADE
+            )
             yield from _behind(name, self.addons[name]["addonVersion"], newest.get(name), pinned)
 
     def node_images(self) -> Found:
@@ -91,8 +117,15 @@ class VersionChecks:
 
 def _behind(name: str, has: str, newest: str | None, advice: str) -> Found:
     if newest is None or not has:
-        yield "warning", f"not checked: AWS names no version of {name} to compare {has or 'an unknown one'} with"
+        yield (
+            "warning",
+            f"not checked: AWS names no version of {name} to compare {has or 'an unknown one'} "
+            "with",
+        )
     elif _numbers(has) < _numbers(newest):
-        yield "warning", f"{name} is {has}, AWS's default for this Kubernetes version is {newest}: {advice}"
+        yield (
+            "warning",
+            f"{name} is {has}, AWS's default for this Kubernetes version is {newest}: {advice}",
+        )
     else:
         yield "ok", f"{name} is {has}"

@@ -1,7 +1,9 @@
-"""A cluster's API: the official client's credentials and TLS, urllib3's retries, one sentence for what no retry fixes.
+"""A cluster's API: the official client's credentials and TLS, urllib3's retries, one sentence for
+what no retry fixes.
 
-No client library alone keeps our promises: the official one keeps using an expired token and loses the text of an error;
-lightkube does not retry after 429 and 5xx, and lacks tls-server-name, which our tunnel needs. No message holds a credential.
+No client library alone keeps our promises: the official one keeps using an expired token and loses
+the text of an error; lightkube does not retry after 429 and 5xx, and lacks tls-server-name, which
+our tunnel needs. No message holds a credential.
 """
 
 import contextlib
@@ -30,7 +32,9 @@ FIELD_MANAGER = "paddle-aws"
 TRIES = 6
 """Number of attempts before a request counts as failed."""
 FIRST_PAUSE = 0.25
-"""Seconds before the second attempt, doubled before each further one, unless the server sets the pause."""
+"""Seconds before the second attempt, doubled before each further one, unless the server sets the
+pause.
+"""
 LONGEST_ASKED = 60
 """The longest pause in seconds that a server may ask for."""
 OUTAGE = 600.0
@@ -43,7 +47,9 @@ CONNECT, READ = 10.0, 60.0
 """Timeouts in seconds for a connection, and for an answer's next byte."""
 TRANSIENT = (429, 500, 502, 503, 504)
 """Status codes that may be different a moment later."""
-NOT_ABOUT_RIGHTS = r"exceeded quota|failed quota|being terminated|violates PodSecurity|admission webhook|usage per"
+NOT_ABOUT_RIGHTS = (
+    r"exceeded quota|failed quota|being terminated|violates PodSecurity|admission webhook|usage per"
+)
 """What a 403 says if the cluster refuses the object, not the user."""
 ADMITTED = "the role or user has to be among cluster.yaml's administrators or deployers"
 
@@ -67,7 +73,9 @@ class Lost(Unreachable):
 class Cluster:
     """One cluster, as a kubeconfig's context describes it."""
 
-    def __init__(self, context: str | None = None, say: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self, context: str | None = None, say: Callable[[str], None] = lambda text: None
+    ) -> None:
         """Uses the named context, or the current one, of $KUBECONFIG or ~/.kube/config."""
         self.say, self._context, self._client = say, context, _client(context)
         self.name = context or _current_context() or self.server
@@ -99,12 +107,18 @@ class Cluster:
 
     def items(self, path: str, labels: str = "", fields: str = "") -> list[Object]:
         """Returns the items of a collection; none if the cluster does not know their kind."""
-        query = {name: value for name, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+        query = {
+            name: value
+            for name, value in (("labelSelector", labels), ("fieldSelector", fields))
+            if value
+        }
         found: list[Object] = (self.find(path, **query) or {"items": []})["items"]
         return found
 
     def path(self, document: Mapping[str, Any]) -> str:
-        """Returns a document's API path. Raises NotInstalled if the cluster does not know its kind."""
+        """Returns a document's API path. Raises NotInstalled if the cluster does not know its
+        kind.
+        """
         version, kind = document["apiVersion"], document["kind"]
         base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
         # A missing kind may have been defined since.
@@ -116,7 +130,11 @@ class Cluster:
                 if "/" not in resource["name"]
             }
         if kind not in self._plurals[version]:
-            advice = reasons.first("unknown_kind", version, "install what defines it first, or take another setting in job.yaml")
+            advice = reasons.first(
+                "unknown_kind",
+                version,
+                "install what defines it first, or take another setting in job.yaml",
+            )
             raise NotInstalled(f"{kind} ({version}) is unknown to cluster {self.name}: {advice}")
         plural, namespaced = self._plurals[version][kind]
         metadata = document["metadata"]
@@ -124,28 +142,53 @@ class Cluster:
         return f"{base}{place}/{plural}/{quote(metadata['name'], safe='')}"
 
     def apply(self, document: Object, *, dry_run: bool = False) -> None:
-        """Applies a document server-side. Raises BadInput if somebody else owns a field that would change."""
-        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
+        """Applies a document server-side. Raises BadInput if somebody else owns a field that would
+        change.
+        """
+        query = {
+            "fieldManager": FIELD_MANAGER,
+            "fieldValidation": "Strict",
+            **({"dryRun": "All"} if dry_run else {}),
+        }
         headers = {"Content-Type": "application/apply-patch+yaml"}
         what = f"{document['kind']} {document['metadata']['name']}"
         try:
-            self.request("PATCH", self.path(document), query=query, headers=headers, body=json.dumps(document).encode())
+            self.request(
+                "PATCH",
+                self.path(document),
+                query=query,
+                headers=headers,
+                body=json.dumps(document).encode(),
+            )
         except ApiError as error:
             if error.status == 409:
                 # Deleting a definition deletes everybody's jobs with it.
                 advice = "undo that, or delete the object"
                 if document["kind"] == "CustomResourceDefinition":
-                    advice = "it belongs to another installation; set paddlejob.install_operator: false in job.yaml"
-                raise BadInput(f"{what} was changed by somebody else ({error.message}): {advice}, and submit again") from None
+                    advice = (
+                        "it belongs to another installation; set paddlejob.install_operator: "
+                        "false in job.yaml"
+                    )
+                raise BadInput(
+                    f"{what} was changed by somebody else ({error.message}): {advice}, and "
+                    "submit again"
+                ) from None
             if error.status in (400, 422):
                 raise BadInput(f"the cluster refuses {what}: {error.message}") from None
             raise
 
     def delete(self, path: str) -> bool:
-        """Deletes an object after everything that it owns, a Job after its pods; returns False if it does not exist."""
+        """Deletes an object after everything that it owns, a Job after its pods; returns False if
+        it does not exist.
+        """
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
         try:
-            self.request("DELETE", path, headers={"Content-Type": "application/json"}, body=json.dumps(body).encode())
+            self.request(
+                "DELETE",
+                path,
+                headers={"Content-Type": "application/json"},
+                body=json.dumps(body).encode(),
+            )
         except ApiError as error:
             if error.status == 404:
                 return False
@@ -154,8 +197,12 @@ class Cluster:
 
     # Requests.
 
-    def lines(self, path: str, query: Mapping[str, str], read: float | None = None) -> Iterator[bytes]:
-        """Yields the whole lines of a stream as they arrive. Raises Lost if the connection breaks before the stream's end."""
+    def lines(
+        self, path: str, query: Mapping[str, str], read: float | None = None
+    ) -> Iterator[bytes]:
+        """Yields the whole lines of a stream as they arrive. Raises Lost if the connection breaks
+        before the stream's end.
+        """
         answer = self.request("GET", path, query=query, read=read, preload_content=False)
         try:
             for line in answer:
@@ -177,7 +224,8 @@ class Cluster:
         read: float | None = None,
         **more: Any,
     ) -> urllib3.BaseHTTPResponse:
-        """Returns an answer with a status below 300. Retries any method after a transient fault: all our requests are idempotent.
+        """Returns an answer with a status below 300. Retries any method after a transient fault:
+        all our requests are idempotent.
 
         `read`: timeout in seconds for the next byte, READ by default; `more` goes to urllib3.
         """
@@ -192,20 +240,32 @@ class Cluster:
             backoff_jitter=FIRST_PAUSE,
             retry_after_max=LONGEST_ASKED,
         )
-        more |= {"retries": retry, "timeout": urllib3.Timeout(connect=CONNECT, read=read or READ), "redirect": False}
+        more |= {
+            "retries": retry,
+            "timeout": urllib3.Timeout(connect=CONNECT, read=read or READ),
+            "redirect": False,
+        }
         for renewed in (False, True):
             client = self._client
-            sent = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "paddle-aws", **(headers or {})}
+            sent = {
+                "Accept": "application/json",
+                "Accept-Encoding": "gzip",
+                "User-Agent": "paddle-aws",
+                **(headers or {}),
+            }
             client.update_params_for_auth(sent, [], ["BearerToken"])
             try:
-                answer: urllib3.BaseHTTPResponse = client.rest_client.pool_manager.request(method, url, headers=sent, **more)
+                answer: urllib3.BaseHTTPResponse = client.rest_client.pool_manager.request(
+                    method, url, headers=sent, **more
+                )
             except MaxRetryError as error:
                 raise self._away(error.reason) from None
             if answer.status < 300:
                 return answer
             if answer.status != 401 or renewed:
                 raise self._refusal(answer)
-            # A token is valid for minutes: a new client asks the credential program for the next one.
+            # A token is valid for minutes: a new client asks the credential program for the next
+            # one.
             with self._lock:
                 if self._client is client:
                     self._client = _client(self._context)
@@ -218,8 +278,9 @@ class Cluster:
         if isinstance(reason, ProtocolError):
             return Unreachable(f"{where} cuts its answers off: {reason}")
         return Unreachable(
-            f"{where} cannot be reached ({type(reason).__name__}): a private endpoint is reached from its VPC alone; "
-            "cluster.yaml's cluster.public_access_from opens it to your address"
+            f"{where} cannot be reached ({type(reason).__name__}): a private endpoint is reached "
+            "from its VPC alone; cluster.yaml's cluster.public_access_from opens it to your "
+            "address"
         )
 
     def _refusal(self, answer: Any) -> OperationError:
@@ -231,8 +292,8 @@ class Cluster:
         message = str(status.get("message") or text[:300] or answer.reason)
         if answer.status == 401:
             return Unreachable(
-                f"cluster {self.name} does not know you (401): log in to AWS again, or let `paddle-aws kubeconfig` "
-                f"rewrite the entry; {ADMITTED}"
+                f"cluster {self.name} does not know you (401): log in to AWS again, or let "
+                f"`paddle-aws kubeconfig` rewrite the entry; {ADMITTED}"
             )
         if answer.status == 403:
             advice = "" if re.search(NOT_ABOUT_RIGHTS, message) else f"; {ADMITTED}"
@@ -243,7 +304,9 @@ class Cluster:
 
 
 class Outage:
-    """Lets a follower wait while the server is unreachable: OUTAGE seconds from the first failure after the last answer."""
+    """Lets a follower wait while the server is unreachable: OUTAGE seconds from the first failure
+    after the last answer.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._since = cluster, 0.0
@@ -265,7 +328,9 @@ class Outage:
 
 
 def _client(context: str | None) -> Any:
-    """Returns a new client for a kubeconfig's context. Raises Unreachable, which names what is wrong in file or credential."""
+    """Returns a new client for a kubeconfig's context. Raises Unreachable, which names what is
+    wrong in file or credential.
+    """
     import yaml
     from kubernetes import config
     from kubernetes.config.config_exception import ConfigException
@@ -275,34 +340,42 @@ def _client(context: str | None) -> Any:
     heard.setLevel(logging.ERROR)
     root.addHandler(heard)
     try:
-        made = config.new_client_from_config(config_file=kubeconfig(), context=context, persist_config=False)
+        made = config.new_client_from_config(
+            config_file=kubeconfig(), context=context, persist_config=False
+        )
     except ConfigException as error:
         wanted = f"has no context {context}" if context else "cannot be used"
         # From the first brace on, the message repeats an entry, which may hold a token.
         why = str(error).partition("{")[0]
         raise Unreachable(
-            f"the kubeconfig {wanted} ({why}): `paddle-aws kubeconfig` writes one for the deployed cluster"
+            f"the kubeconfig {wanted} ({why}): `paddle-aws kubeconfig` writes one for the "
+            "deployed cluster"
         ) from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError):
         # Without the parser's words: they repeat the line that it could not parse.
         raise Unreachable(
-            f"{kubeconfig()} is not a kubeconfig: name another with KUBECONFIG, or move it away and let "
-            "`paddle-aws kubeconfig` write one"
+            f"{kubeconfig()} is not a kubeconfig: name another with KUBECONFIG, or move it away "
+            "and let `paddle-aws kubeconfig` write one"
         ) from None
     finally:
         root.removeHandler(heard)
     if heard.buffer:
         raise Unreachable(
-            "the program that the kubeconfig names for your credential gave none: log in to AWS again (aws sso login), "
-            "or run it by hand to see why not; for EKS install the aws CLI and run `paddle-aws kubeconfig`"
+            "the program that the kubeconfig names for your credential gave none: log in to AWS "
+            "again (aws sso login), or run it by hand to see why not; for EKS install the aws "
+            "CLI and run `paddle-aws kubeconfig`"
         )
     if not str(made.configuration.host).startswith(("https://", "http://")):
-        raise Unreachable(f"the kubeconfig's server is {made.configuration.host}: it has to begin with https://")
+        raise Unreachable(
+            f"the kubeconfig's server is {made.configuration.host}: it has to begin with https://"
+        )
     return made
 
 
 def kubeconfig() -> str:
-    """Returns $KUBECONFIG, one file or several, else ~/.kube/config. Read at each call: the official client keeps its first."""
+    """Returns $KUBECONFIG, one file or several, else ~/.kube/config. Read at each call: the
+    official client keeps its first.
+    """
     return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
 
 

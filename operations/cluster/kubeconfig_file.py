@@ -1,8 +1,9 @@
-"""Adds one cluster's entry to a kubeconfig file, and reads a self-managed cluster's entry from Secrets Manager.
+"""Adds one cluster's entry to a kubeconfig file, and reads a self-managed cluster's entry from
+Secrets Manager.
 
-Promises: other entries stay as they are; the file is written whole or not at all, and only its owner can ever read it; the
-content of an entry is never shown. Each team has its own kubeconfig; anyone who may read a team's secret acts as that team
-(docs/people.md).
+Promises: other entries stay as they are; the file is written whole or not at all, and only its
+owner can ever read it; the content of an entry is never shown. Each team has its own kubeconfig;
+anyone who may read a team's secret acts as that team (docs/people.md).
 """
 
 import os
@@ -29,7 +30,9 @@ class Entry:
 
 
 def merge(path: Path, entry: Entry, alias: str | None) -> str:
-    """Adds the entry, makes it the current context and returns the context's name. Raises BadInput for an invalid kubeconfig."""
+    """Adds the entry, makes it the current context and returns the context's name. Raises BadInput
+    for an invalid kubeconfig.
+    """
     config = _read(path)
     context = alias or entry.name
     entries: dict[str, tuple[str, dict[str, Any]]] = {
@@ -64,7 +67,9 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or any(
         not isinstance(found.get(kind) or [], list) for kind in ("clusters", "users", "contexts")
     ):
-        raise BadInput(f"{path} is not a kubeconfig: move it away, or name another file with --file")
+        raise BadInput(
+            f"{path} is not a kubeconfig: move it away, or name another file with --file"
+        )
     return found
 
 
@@ -78,23 +83,28 @@ def of_team(name: str, region: str, team: Team) -> Entry:
     except ClientError as error:
         if error.response["Error"]["Code"] == "AccessDeniedException":
             raise Unreachable(
-                f"you may not read secret {secret}: --team names another team (operator, trainer, reader)"
+                f"you may not read secret {secret}: --team names another team (operator, "
+                "trainer, reader)"
             ) from None
         if error.response["Error"]["Code"] != "ResourceNotFoundException":
             raise
         # AWS gives one answer in two cases: no such secret, and a secret without a value yet.
         if "staging label" in error.response["Error"].get("Message", ""):
             raise Unreachable(
-                f"the control plane of {name} has not written its kubeconfig yet: wait until it has started (some minutes)"
+                f"the control plane of {name} has not written its kubeconfig yet: wait until it "
+                "has started (some minutes)"
             ) from None
         raise BadInput(
-            f"secret {secret} does not exist in {region}: deploy the cluster, or correct name and region in cluster.yaml"
+            f"secret {secret} does not exist in {region}: deploy the cluster, or correct name "
+            "and region in cluster.yaml"
         ) from None
     try:
         config = yaml.safe_load(found["SecretString"])
         cluster, user = dict(config["clusters"][0]["cluster"]), dict(config["users"][0]["user"])
     except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError, RecursionError):
         # Without the secret's content: it may be a secret all the same.
-        raise BadInput(f"secret {secret} holds no kubeconfig: the control plane writes it when it starts") from None
+        raise BadInput(
+            f"secret {secret} holds no kubeconfig: the control plane writes it when it starts"
+        ) from None
     # The operator's entry has the cluster's name; the others' names differ.
     return Entry(name if team == "operator" else f"{name}-{team}", cluster, user)

@@ -1,7 +1,8 @@
-"""The logs of a job's pods as one stream: all ranks interleaved, each line once, even if connections break.
+"""The logs of a job's pods as one stream: all ranks interleaved, each line once, even if
+connections break.
 
-A follow that is cut off continues after the last line it showed, includes replacement pods, and ends with the job.
-A program's control characters never reach the terminal.
+A follow that is cut off continues after the last line it showed, includes replacement pods, and
+ends with the job. A program's control characters never reach the terminal.
 """
 
 import heapq
@@ -23,7 +24,16 @@ from operations.screen import console, of_job
 
 QUIET = 3600.0
 """Seconds for which a program may be silent before the stream is reopened."""
-COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
+COLOURS = (
+    "cyan",
+    "green",
+    "magenta",
+    "yellow",
+    "blue",
+    "bright_cyan",
+    "bright_green",
+    "bright_magenta",
+)
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -47,7 +57,11 @@ class Wanted:
     def pod(self, pod: PodState) -> bool:
         """Returns whether this pod is selected."""
         of_data, its = self.of == "data", pod.component
-        return (its == "data") == of_data and its != "reader" and (self.ranks is None or pod.rank in self.ranks)
+        return (
+            (its == "data") == of_data
+            and its != "reader"
+            and (self.ranks is None or pod.rank in self.ranks)
+        )
 
 
 def ranks(text: str) -> frozenset[int] | None:
@@ -59,13 +73,18 @@ def ranks(text: str) -> frozenset[int] | None:
         # Five digits: a Job has at most 100,000 indexes.
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part.strip())
         if not match or (match[2] and int(match[2]) < int(match[1])):
-            raise BadInput(f"--rank is {text}: all, a number, a range such as 0-3, or several with commas are allowed")
+            raise BadInput(
+                f"--rank is {text}: all, a number, a range such as 0-3, or several with commas "
+                "are allowed"
+            )
         found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return frozenset(found)
 
 
 def printer(json: bool = False) -> Callable[[Line], None]:
-    """Returns a printer of lines to stdout: `who | text`, coloured by rank on a terminal; with `json`, an object per line."""
+    """Returns a printer of lines to stdout: `who | text`, coloured by rank on a terminal; with
+    `json`, an object per line.
+    """
     from rich.text import Text
 
     screen = console()
@@ -73,7 +92,10 @@ def printer(json: bool = False) -> Callable[[Line], None]:
 
     def show(line: Line) -> None:
         if json:
-            print(dumps({"time": line.time, "pod": line.who, "rank": line.rank, "text": line.text}), flush=True)
+            print(
+                dumps({"time": line.time, "pod": line.who, "rank": line.rank, "text": line.text}),
+                flush=True,
+            )
         elif coloured:
             who = (f"{line.who} | ", COLOURS[line.rank % len(COLOURS)])
             screen.print(Text.assemble(who, clean(line.text)), soft_wrap=True)
@@ -84,25 +106,37 @@ def printer(json: bool = False) -> Callable[[Line], None]:
 
 
 def clean(text: str) -> str:
-    """Removes what would move the cursor from a line; keeps the last state of a progress bar that rewrites its line."""
+    """Removes what would move the cursor from a line; keeps the last state of a progress bar that
+    rewrites its line.
+    """
     return _CONTROL.sub("", text.rstrip("\r").rpartition("\r")[2])
 
 
-def past(cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int | None) -> Iterator[Line]:
-    """Yields what the pods have written so far, in order of time. Raises BadInput if no pod matches."""
+def past(
+    cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int | None
+) -> Iterator[Line]:
+    """Yields what the pods have written so far, in order of time. Raises BadInput if no pod
+    matches.
+    """
     chosen = [pod for pod in look(cluster, name, namespace).pods if match.pod(pod)]
     if not chosen:
         raise BadInput(
-            f"job {name} has no such pods in namespace {namespace}: they are not made yet, or were removed with their Job; "
-            f"`paddle-aws logs {of_job(name, namespace)} --volume train` reads the logs on the volume"
+            f"job {name} has no such pods in namespace {namespace}: they are not made yet, or "
+            f"were removed with their Job; `paddle-aws logs {of_job(name, namespace)} --volume "
+            "train` reads the logs on the volume"
         )
     yield from heapq.merge(*(_of_pod(cluster, namespace, pod, tail) for pod in chosen))
 
 
 def _of_pod(
-    cluster: Cluster, namespace: str, pod: PodState, tail: int | None, over: threading.Event | None = None
+    cluster: Cluster,
+    namespace: str,
+    pod: PodState,
+    tail: int | None,
+    over: threading.Event | None = None,
 ) -> Iterator[Line]:
-    """Yields each line once, even if the answer is cut off; with `over`, as long as the pod writes, or until `over` is set.
+    """Yields each line once, even if the answer is cut off; with `over`, as long as the pod writes,
+    or until `over` is set.
 
     Without `over`, raises Lost if the answer is cut off again and again before a new line.
     """
@@ -131,11 +165,15 @@ def _of_pod(
                 last, cuts = max(last, stamp), 0
                 yield Line(stamp, pod.who, text, pod.rank or 0)
             # A server may end a stream while the pod still writes.
-            if not follow or ((cluster.find(path) or {}).get("status", {}).get("phase") not in ("Pending", "Running")):
+            if not follow or (
+                (cluster.find(path) or {}).get("status", {}).get("phase")
+                not in ("Pending", "Running")
+            ):
                 return
             outage.over()
         except ApiError as error:
-            # A container that has not started has written nothing, and neither has a pod that is gone.
+            # A container that has not started has written nothing, and neither has a pod that is
+            # gone.
             if error.status not in (400, 404):
                 raise
             if error.status == 404 or not follow:
@@ -153,9 +191,14 @@ def _of_pod(
 
 
 def follow_job(
-    job: Follower, match: Wanted = Wanted(), tail: int | None = None, show: Callable[[Line], None] | None = None
+    job: Follower,
+    match: Wanted = Wanted(),
+    tail: int | None = None,
+    show: Callable[[Line], None] | None = None,
 ) -> JobView:
-    """Shows lines as they arrive until the job has ended, says why pods do not start, and returns the job's last view."""
+    """Shows lines as they arrive until the job has ended, says why pods do not start, and returns
+    the job's last view.
+    """
     show = show or printer()
     one_by_one, over = threading.Lock(), threading.Event()
     readers: dict[str, threading.Thread] = {}

@@ -1,6 +1,7 @@
 """A pod's state in plain words: who it is, what it does, what blocks it and, if known, what to do.
 
-The words come from what the API server already knows (conditions, container states, events), so they are there in seconds.
+The words come from what the API server already knows (conditions, container states, events), so
+they are there in seconds.
 """
 
 import re
@@ -14,10 +15,27 @@ from paddle_node.contract import ExitCode, Variable
 from operations.cluster import reasons
 from operations.cluster.cluster import Cluster, Object
 from operations.cluster.reasons import short
-from operations.jobs.job_objects import INDEX, JOB_NAME, SEEN, component, condition, created, ended, label, seconds_old, variable
+from operations.jobs.job_objects import (
+    INDEX,
+    JOB_NAME,
+    SEEN,
+    component,
+    condition,
+    created,
+    ended,
+    label,
+    seconds_old,
+    variable,
+)
 from operations.screen import span
 
-BROKEN_PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+BROKEN_PULLS = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "RegistryUnavailable",
+)
 NOT_CREATED = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
 SANDBOX_TROUBLE = "FailedCreatePodSandBox"
@@ -80,13 +98,19 @@ def pod_state(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) 
     )
 
 
-def pod_states(pods: Iterable[Object], events: Mapping[str, list[Object]] | None = None) -> list[PodState]:
+def pod_states(
+    pods: Iterable[Object], events: Mapping[str, list[Object]] | None = None
+) -> list[PodState]:
     """Puts all pods into words, in order of component, rank and age; `events` by the pods' names.
 
-    Trainers that find each other by the pod list are ranked by their addresses, once all of them have one.
+    Trainers that find each other by the pod list are ranked by their addresses, once all of them
+    have one.
     """
     pods = list(pods)
-    found = {pod["metadata"]["name"]: pod_state(pod, (events or {}).get(pod["metadata"]["name"], ())) for pod in pods}
+    found = {
+        pod["metadata"]["name"]: pod_state(pod, (events or {}).get(pod["metadata"]["name"], ()))
+        for pod in pods
+    }
     trainers = [pod for pod in pods if component(pod) == "trainer"]
     unranked = {
         name: ip_address(pod["status"]["podIP"])
@@ -95,13 +119,19 @@ def pod_states(pods: Iterable[Object], events: Mapping[str, list[Object]] | None
         if one.phase not in ("failed", "ending") and pod.get("status", {}).get("podIP")
     }
     if unranked and str(len(unranked)) == variable(trainers[0]["spec"], Variable.TRAINERS):
-        by_address = sorted(unranked, key=lambda name: (unranked[name].version, int(unranked[name])))
+        by_address = sorted(
+            unranked, key=lambda name: (unranked[name].version, int(unranked[name]))
+        )
         found |= {name: replace(found[name], rank=rank) for rank, name in enumerate(by_address)}
-    return sorted(found.values(), key=lambda state: (state.component, state.rank or 0, state.created))
+    return sorted(
+        found.values(), key=lambda state: (state.component, state.rank or 0, state.created)
+    )
 
 
 def culprit(pods: Iterable[PodState]) -> PodState | None:
-    """Returns the failed pod that best tells why: one with a message, which failed on its own and not with others; the newest."""
+    """Returns the failed pod that best tells why: one with a message, which failed on its own and
+    not with others; the newest.
+    """
 
     def tells(pod: PodState) -> tuple[bool, bool, bool, str]:
         failed = pod.code not in (None, ExitCode.TERMINATED)
@@ -113,14 +143,24 @@ def culprit(pods: Iterable[PodState]) -> PodState | None:
 def states(
     cluster: Cluster, namespace: str, pods: Iterable[Object], jobs: Iterable[Object] = ()
 ) -> tuple[list[PodState], dict[str, str]]:
-    """Returns the pods in words and, by a Job's name, why its pods are refused; asks for events only if either needs them."""
+    """Returns the pods in words and, by a Job's name, why its pods are refused; asks for events
+    only if either needs them.
+    """
     pods = list(pods)
-    lacking = {job["metadata"]["name"]: job for job in jobs if job.get("kind") != "PaddleJob" and _lacks(job, pods)}
+    lacking = {
+        job["metadata"]["name"]: job
+        for job in jobs
+        if job.get("kind") != "PaddleJob" and _lacks(job, pods)
+    }
     events: dict[str, list[Object]] = {}
     pending = [pod for pod in pods if pod.get("status", {}).get("phase") in (None, "Pending")]
     asked = ["type=Warning"] if lacking or pending else []
     # Karpenter's event about the node that it makes is not a warning.
-    asked += ["reason=Nominated"] if any(condition(pod, "PodScheduled", "False") for pod in pending) else []
+    asked += (
+        ["reason=Nominated"]
+        if any(condition(pod, "PodScheduled", "False") for pod in pending)
+        else []
+    )
     for fields in asked:
         for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields=fields):
             events.setdefault(event.get("involvedObject", {}).get("name", ""), []).append(event)
@@ -128,7 +168,11 @@ def states(
     for name in lacking:
         # A refusal that is older than the newest pod no longer holds.
         since = max((created(pod) for pod in pods if label(pod, JOB_NAME) == name), default="")
-        said = [one for one in events.get(name, ()) if one.get("reason") == "FailedCreate" and _when(one) >= since]
+        said = [
+            one
+            for one in events.get(name, ())
+            if one.get("reason") == "FailedCreate" and _when(one) >= since
+        ]
         if said:
             refused[name] = refusal(str(max(said, key=_when).get("message", "")))
     return pod_states(pods, events), refused
@@ -160,46 +204,97 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
         return "done", "", 0
     if phase == "Failed":
         return ("failed", *_failure(pod, containers))
-    # Only the node controller clears Ready of a pod whose containers are ready: the kubelet sets both.
-    lost = phase == "Running" and condition(pod, "Ready", "False") and condition(pod, "ContainersReady")
-    silent = f"node {spec.get('nodeName')} does not answer: Kubernetes replaces the pod some minutes later" if lost else ""
+    # Only the node controller clears Ready of a pod whose containers are ready: the kubelet sets
+    # both.
+    lost = (
+        phase == "Running"
+        and condition(pod, "Ready", "False")
+        and condition(pod, "ContainersReady")
+    )
+    silent = (
+        f"node {spec.get('nodeName')} does not answer: Kubernetes replaces the pod some minutes "
+        "later"
+        if lost
+        else ""
+    )
     if pod["metadata"].get("deletionTimestamp"):
         return "ending", silent, None
     if phase == "Running":
-        return ("waiting", silent, None) if lost else ("running", _restarted(containers, resources_of(pod)), None)
+        return (
+            ("waiting", silent, None)
+            if lost
+            else ("running", _restarted(containers, resources_of(pod)), None)
+        )
     if unscheduled := condition(pod, "PodScheduled", "False"):
         if unscheduled.get("reason") == "SchedulingGated":
             return "waiting", "its queue has not let it in yet", None
-        if news := [event for event in events if event.get("reason") == "Nominated" or NO_NODE in str(event.get("message"))]:
+        if news := [
+            event
+            for event in events
+            if event.get("reason") == "Nominated" or NO_NODE in str(event.get("message"))
+        ]:
             words = str(max(news, key=_when).get("message"))
             if made := re.search("nodeclaim/[^, ]+|node/[^, ]+", words):
-                return "waiting", f"a node is made for it, {made[0]}; it has waited for {span(seconds_old(pod))}", None
-            return "waiting", reasons.first("no_node_made", words, short(words), resources=resources_of(pod)), None
+                return (
+                    "waiting",
+                    f"a node is made for it, {made[0]}; it has waited for {span(seconds_old(pod))}",
+                    None,
+                )
+            return (
+                "waiting",
+                reasons.first("no_node_made", words, short(words), resources=resources_of(pod)),
+                None,
+            )
         if not (message := str(unscheduled.get("message", ""))):
             return "waiting", "no node can take it, and the scheduler does not say why yet", None
         causes = reasons.every("no_room", message, resources=resources_of(pod)) or [short(message)]
-        return "waiting", reasons.first("not_scheduled", message, f"no node can take it: {'; '.join(causes)}"), None
+        return (
+            "waiting",
+            reasons.first("not_scheduled", message, f"no node can take it: {'; '.join(causes)}"),
+            None,
+        )
     for container in containers:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in BROKEN_PULLS:
-            image, said = container.get("image", ""), ": ".join(filter(None, (waiting["reason"], waiting.get("message"))))
+            image, said = (
+                container.get("image", ""),
+                ": ".join(filter(None, (waiting["reason"], waiting.get("message")))),
+            )
             otherwise = f"image {image} cannot be pulled: {short(said)}"
             return "waiting", reasons.first("image", said, otherwise, image=image), None
         if waiting.get("reason") in NOT_CREATED:
-            return "waiting", f"its container cannot be made: {waiting.get('message', waiting['reason'])}", None
-    if trouble := [event for event in events if event.get("reason") in (*MOUNT_TROUBLE, SANDBOX_TROUBLE)]:
+            return (
+                "waiting",
+                f"its container cannot be made: {waiting.get('message', waiting['reason'])}",
+                None,
+            )
+    if trouble := [
+        event for event in events if event.get("reason") in (*MOUNT_TROUBLE, SANDBOX_TROUBLE)
+    ]:
         last = max(trouble, key=_when)
         message = str(last.get("message", ""))
         if last.get("reason") == SANDBOX_TROUBLE:
             return "waiting", f"its node cannot give it a network: {short(message)}", None
         if component(pod) in OF_OPERATOR and re.search('configmap "[^"]+" not found', message):
-            return "starting", "the PaddleJob operator writes its ConfigMap once every pod has an address", None
-        return "waiting", reasons.first("mount", message, f"its volume cannot be mounted: {short(message)}"), None
+            return (
+                "starting",
+                "the PaddleJob operator writes its ConfigMap once every pod has an address",
+                None,
+            )
+        return (
+            "waiting",
+            reasons.first("mount", message, f"its volume cannot be mounted: {short(message)}"),
+            None,
+        )
     if spec.get("nodeName"):
         return "starting", "its image is being pulled and its volume mounted", None
     scheduler = spec.get("schedulerName", "default-scheduler")
     if scheduler != "default-scheduler" and seconds_old(pod) > SEEN:
-        return "waiting", f"scheduler {scheduler} has not looked at it: does it run (docs/jobs.md)?", None
+        return (
+            "waiting",
+            f"scheduler {scheduler} has not looked at it: does it run (docs/jobs.md)?",
+            None,
+        )
     return "starting", "no node is chosen yet", None
 
 
@@ -214,11 +309,17 @@ def _failure(pod: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tup
         taken = f"its node was taken away ({disruption.get('reason', 'disruption')})"
         return f"{taken}: it is replaced without costing a retry", None
     if ended := _ended(containers):
-        message = "" if ended.get("reason") == "OOMKilled" else last_line(str(ended.get("message") or ""))
-        return ": ".join(filter(None, (_why(ended, resources_of(pod)), message))), int(ended["exitCode"])
+        message = (
+            "" if ended.get("reason") == "OOMKilled" else last_line(str(ended.get("message") or ""))
+        )
+        return ": ".join(filter(None, (_why(ended, resources_of(pod)), message))), int(
+            ended["exitCode"]
+        )
     if status.get("reason") == "Evicted":
         return f"its node evicted it: {short(str(status.get('message', '')))}", None
-    return short(str(status.get("message") or status.get("reason") or "it failed without a word")), None
+    return short(
+        str(status.get("message") or status.get("reason") or "it failed without a word")
+    ), None
 
 
 def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -238,7 +339,11 @@ def _restarts(containers: Iterable[Mapping[str, Any]]) -> int:
 
 def _restarted(containers: list[Mapping[str, Any]], resources: str) -> str:
     count, last = _restarts(containers), _ended(containers, "lastState")
-    return f"restarted in place {count} time{'s' * (count > 1)}, last after {_why(last, resources)}" if count and last else ""
+    return (
+        f"restarted in place {count} time{'s' * (count > 1)}, last after {_why(last, resources)}"
+        if count and last
+        else ""
+    )
 
 
 def _why(ended: Mapping[str, Any], resources: str) -> str:

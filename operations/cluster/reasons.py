@@ -8,7 +8,9 @@ import yaml
 
 
 def every(kind: str, message: str, **facts: str) -> list[str]:
-    """Returns the sentences of a kind's rules for a message, one for each distinct thing that a rule finds in it."""
+    """Returns the sentences of a kind's rules for a message, one for each distinct thing that a
+    rule finds in it.
+    """
     found = [
         sentence.format(*map(short, match.groups("")), **facts)
         for rule, sentence in _rules()[kind].items()
@@ -24,11 +26,15 @@ def first(kind: str, message: str, otherwise: str, **facts: str) -> str:
 
 @cache
 def _rules() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_name("reasons.yaml").read_text(encoding="utf-8"))
+    found: dict[str, dict[str, str]] = yaml.safe_load(
+        Path(__file__).with_name("reasons.yaml").read_text(encoding="utf-8")
+    )
     return found
 
 
 def short(text: str, width: int = 240) -> str:
-    """Returns one line of at most `width`, without what would move the cursor: a program may have written the text."""
+    """Returns one line of at most `width`, without what would move the cursor: a program may have
+    written the text.
+    """
     flat = "".join(filter(str.isprintable, " ".join(text.split())))
     return flat if len(flat) <= width else flat[: width - 1] + "…"

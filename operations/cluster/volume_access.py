@@ -1,7 +1,9 @@
-"""A job's folder on the shared volume, from anywhere, without SSH: the inspection pod mounts it, the API server proxies it.
+"""A job's folder on the shared volume, from anywhere, without SSH: the inspection pod mounts it,
+the API server proxies it.
 
-The pod runs the job's image as the job's user, mounts only that folder, is deleted at the end, and exits on its own if this
-program is killed. If the cluster has forgotten the job, its job file describes the volume.
+The pod runs the job's image as the job's user, mounts only that folder, is deleted at the end, and
+exits on its own if this program is killed. If the cluster has forgotten the job, its job file
+describes the volume.
 """
 
 import copy
@@ -21,7 +23,16 @@ from operations.cluster.cluster import TRIES, ApiError, Cluster, Object
 from operations.cluster.pod_words import states
 from operations.cluster.volume_server import METHODS
 from operations.errors import BadInput, Failed, OperationError, Unreachable
-from operations.jobs.job_objects import INSTANCE, PADDLE_JOB, component, created, pods, runs, selector, template
+from operations.jobs.job_objects import (
+    INSTANCE,
+    PADDLE_JOB,
+    component,
+    created,
+    pods,
+    runs,
+    selector,
+    template,
+)
 from operations.jobs.submission import Submission
 
 PORT = 8080
@@ -42,7 +53,10 @@ class VolumeAccess:
 
     def __init__(self, cluster: Cluster, job: str, namespace: str) -> None:
         self._cluster, self._job = cluster, job
-        self.pod, self.token = f"{job[:40]}-volume-{secrets.token_hex(4)}", secrets.token_urlsafe(24)
+        self.pod, self.token = (
+            f"{job[:40]}-volume-{secrets.token_hex(4)}",
+            secrets.token_urlsafe(24),
+        )
         self.path = f"{pods(namespace)}/{self.pod}"
         self.where = f"{cluster.server} {namespace}/{job}"
         """Identifies the folder's job across all clusters."""
@@ -59,7 +73,9 @@ class VolumeAccess:
         return self.ask("read", path, offset=offset, size=size)
 
     def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
-        found: list[str] = json.loads(self.ask("sums", path, offset=offset, end=end, block=block, part=int(part)))
+        found: list[str] = json.loads(
+            self.ask("sums", path, offset=offset, end=end, block=block, part=int(part))
+        )
         return found
 
     def write(self, path: str, body: bytes, offset: int) -> None:
@@ -71,13 +87,21 @@ class VolumeAccess:
     def set_aside(self, path: str) -> str:
         return str(json.loads(self.ask("set_aside", path)))
 
-    def ask(self, action: str, path: str, body: bytes = b"", tries: int = TRIES, **numbers: int) -> bytes:
-        """Returns an answer of the pod's program. Raises Missing, or Failed if the file system refuses."""
+    def ask(
+        self, action: str, path: str, body: bytes = b"", tries: int = TRIES, **numbers: int
+    ) -> bytes:
+        """Returns an answer of the pod's program. Raises Missing, or Failed if the file system
+        refuses.
+        """
         # The address has a `?` in it: the API server passes the query on.
-        place = f"{self.path}:{PORT}/proxy/{self.token}/{action}?{urlencode({'path': path, **numbers})}"
+        place = (
+            f"{self.path}:{PORT}/proxy/{self.token}/{action}?{urlencode({'path': path, **numbers})}"
+        )
         headers = {"Content-Type": "application/octet-stream"}
         try:
-            return self._cluster.request(METHODS[action], place, headers=headers, body=body or None, tries=tries).data
+            return self._cluster.request(
+                METHODS[action], place, headers=headers, body=body or None, tries=tries
+            ).data
         except ApiError as error:
             if error.status == 404:
                 raise Missing(f"{self._job}/{path} is not on the volume: {error.message}") from None
@@ -88,11 +112,17 @@ class VolumeAccess:
 
 @contextmanager
 def mounted(
-    cluster: Cluster, job: str, namespace: str, *, write: bool, described: Submission | Path | None = None
+    cluster: Cluster,
+    job: str,
+    namespace: str,
+    *,
+    write: bool,
+    described: Submission | Path | None = None,
 ) -> Iterator[VolumeAccess]:
     """Gives access to the job's folder on the volume.
 
-    `described`: a submission, or its job file (default: job.yaml), that describes the volume of a forgotten job.
+    `described`: a submission, or its job file (default: job.yaml), that describes the volume of a
+    forgotten job.
     """
     access, its = VolumeAccess(cluster, job, namespace), _template(cluster, job, namespace)
     try:
@@ -100,7 +130,10 @@ def mounted(
             if not isinstance(described, Submission):
                 described = _read(job, namespace, described or Path("job.yaml"))
             its = template(described.training)
-            cluster.say(f"the cluster has no Job of {job} any more: its volume is mounted as the job file says")
+            cluster.say(
+                f"the cluster has no Job of {job} any more: its volume is mounted as the job "
+                "file says"
+            )
             for document in described.documents:
                 if document["kind"] in VOLUME and cluster.find(cluster.path(document)) is None:
                     cluster.apply(document)
@@ -113,7 +146,10 @@ def mounted(
         try:
             cluster.delete(access.path)
         except OperationError:
-            cluster.say(f"the inspection pod {access.pod} could not be deleted: it ends on its own within two minutes")
+            cluster.say(
+                f"the inspection pod {access.pod} could not be deleted: it ends on its own "
+                "within two minutes"
+            )
 
 
 def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None:
@@ -128,30 +164,46 @@ def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None
                 access.ask("files", DATA_MANIFEST, tries=1)
                 return
         if state.phase in ("failed", "done"):
-            raise Failed(f"the inspection pod ended at once: {state.reason or 'see kubectl logs ' + access.pod}")
+            raise Failed(
+                "the inspection pod ended at once: "
+                f"{state.reason or 'see kubectl logs ' + access.pod}"
+            )
         if state.phase == "waiting" and state.reason != told:
             told = state.reason
             cluster.say(f"the inspection pod waits: {told}")
         if time.monotonic() > deadline:
-            raise Failed(f"the inspection pod does not start within {READY:.0f} s" + (f": {told}" if told else ""))
+            raise Failed(
+                f"the inspection pod does not start within {READY:.0f} s"
+                + (f": {told}" if told else "")
+            )
         time.sleep(0.3)
 
 
 def _read(job: str, namespace: str, file: Path) -> Submission:
-    """Loads a job that the cluster has forgotten. Raises BadInput if the file is missing, or is another job's."""
+    """Loads a job that the cluster has forgotten. Raises BadInput if the file is missing, or is
+    another job's.
+    """
     gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more"
     if not file.is_file():
-        raise BadInput(f"{gone}, and there is no job.yaml here that describes its volume: name its job file instead")
+        raise BadInput(
+            f"{gone}, and there is no job.yaml here that describes its volume: name its job file "
+            "instead"
+        )
     found = Submission.load(file, Path("outputs.json"), Path("image.json"))
     if (found.job.name, found.job.namespace) != (job, namespace):
-        raise BadInput(f"{gone}, and {file} describes another one ({found.job.name}): name its job file instead")
+        raise BadInput(
+            f"{gone}, and {file} describes another one ({found.job.name}): name its job file "
+            "instead"
+        )
     if found.deployed.missing:
         raise BadInput(f"{gone}; {found.deployed.missing}")
     return found
 
 
 def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
-    """Returns the pod template of the job's newest Job or PaddleJob on the cluster; None if none is left."""
+    """Returns the pod template of the job's newest Job or PaddleJob on the cluster; None if none is
+    left.
+    """
     found = [run for run in runs(cluster, namespace, selector(job)) if component(run) != "reader"]
     return template(max(found, key=created)) if found else None
 
@@ -171,11 +223,16 @@ def inspection_pod(its: Object, job: str, name: str, token: str, write: bool) ->
     container |= {
         "image": original["image"],
         "imagePullPolicy": original.get("imagePullPolicy", "IfNotPresent"),
-        "command": ["python3", "-c", here.with_name("volume_server.py").read_text(encoding="utf-8")],
+        "command": [
+            "python3",
+            "-c",
+            here.with_name("volume_server.py").read_text(encoding="utf-8"),
+        ],
         "args": [mount["mountPath"], token, str(PORT)],
         "volumeMounts": [{**mount, "readOnly": not write}],
     }
-    # This pod, too, may have to make the job's folder; where the data job's source is does not matter to it.
+    # This pod, too, may have to make the job's folder; where the data job's source is does not
+    # matter to it.
     makers = [
         {**maker, "args": maker["args"][:1], "resources": container["resources"]}
         for maker in spec.get("initContainers", ())
@@ -183,7 +240,9 @@ def inspection_pod(its: Object, job: str, name: str, token: str, write: bool) ->
     ]
     kept = ("securityContext", "tolerations", "imagePullSecrets")
     pod["spec"] |= {field: spec[field] for field in kept if field in spec}
-    pod["spec"]["volumes"] = [volume for volume in spec.get("volumes", ()) if volume["name"] == "job"]
+    pod["spec"]["volumes"] = [
+        volume for volume in spec.get("volumes", ()) if volume["name"] == "job"
+    ]
     if makers:
         pod["spec"]["initContainers"] = makers
     return pod

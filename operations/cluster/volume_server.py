@@ -1,10 +1,12 @@
-"""The inspection pod's program: serves a job's folder on the volume over HTTP to one client that knows the token.
+"""The inspection pod's program: serves a job's folder on the volume over HTTP to one client that
+knows the token.
 
-No request can name anything outside the folder; an uploaded file appears whole or not at all; requests are idempotent; the
-pod exits on its own after two minutes without a request. The pod gets this as text: only Python 3.9's standard library.
+No request can name anything outside the folder; an uploaded file appears whole or not at all;
+requests are idempotent; the pod exits on its own after two minutes without a request. The pod gets
+this as text: only Python 3.9's standard library.
 
-    GET  /<token>/files?path=output      [{"name", "bytes", "time"}] of all files below it, except links to folders
-    PUT  /<token>/write?path=&offset=    the body: bytes of the new file
+    GET  /<token>/files?path=output      [{"name", "bytes", "time"}] of all files below it, except
+    links to folders PUT  /<token>/write?path=&offset=    the body: bytes of the new file
 
 and so on: a request names a method of `Folder`, with the method's arguments as the query.
 """
@@ -29,8 +31,18 @@ IDLE = 120.0
 LARGEST, TOGETHER = 4 << 20, 64 << 20
 """Bytes to read of a rank's metrics, and to send of all ranks'."""
 WINDOW = 16
-"""Blocks whose checksums one request gets: with the client's own, some tenths of a second of work."""
-METHODS = {"files": "GET", "steps": "GET", "read": "GET", "sums": "GET", "write": "PUT", "commit": "POST", "set_aside": "POST"}
+"""Blocks whose checksums one request gets: with the client's own, some tenths of a second of
+work.
+"""
+METHODS = {
+    "files": "GET",
+    "steps": "GET",
+    "read": "GET",
+    "sums": "GET",
+    "write": "PUT",
+    "commit": "POST",
+    "set_aside": "POST",
+}
 """The requests for a folder and their HTTP methods: a client that may only GET may only read."""
 
 
@@ -54,7 +66,9 @@ class Folder:
         return str(self.root)
 
     def files(self, path: str) -> list[dict[str, Any]]:
-        """Returns each file below a folder, except links to folders: name, bytes, time; none if there is no such folder."""
+        """Returns each file below a folder, except links to folders: name, bytes, time; none if
+        there is no such folder.
+        """
         found, top = [], inside(self.root, path)
         for folder, _, names in os.walk(top):
             for name in names:
@@ -63,17 +77,31 @@ class Folder:
                     facts = inside(self.root, str(file)).stat()
                 except OSError:
                     continue
-                found.append({"name": file.relative_to(top).as_posix(), "bytes": facts.st_size, "time": facts.st_mtime})
+                found.append(
+                    {
+                        "name": file.relative_to(top).as_posix(),
+                        "bytes": facts.st_size,
+                        "time": facts.st_mtime,
+                    }
+                )
         return sorted(found, key=lambda entry: str(entry["name"]))
 
     def steps(self, path: str, most: int) -> dict[str, Any]:
-        """Returns lines of the ranks' metrics below a folder, about `most` in all, and the event files, as `files` lists them.
+        """Returns lines of the ranks' metrics below a folder, about `most` in all, and the event
+        files, as `files` lists them.
 
-        A long file is reduced to every N-th line, the last, and each that ends an attempt; a line begins with its attempt.
+        A long file is reduced to every N-th line, the last, and each that ends an attempt; a line
+        begins with its attempt.
         """
         top = inside(self.root, path)
-        files = sorted(file for file in top.glob("node_*/*") if re.fullmatch(r"steps-[0-9]+\.jsonl", file.name))
-        events = [entry for entry in self.files(path) if re.search(r"(vdlrecords|tfevents)[^/]*$", entry["name"])]
+        files = sorted(
+            file for file in top.glob("node_*/*") if re.fullmatch(r"steps-[0-9]+\.jsonl", file.name)
+        )
+        events = [
+            entry
+            for entry in self.files(path)
+            if re.search(r"(vdlrecords|tfevents)[^/]*$", entry["name"])
+        ]
         each, room = (max(1, whole // max(1, len(files))) for whole in (most, TOGETHER))
         found = {}
         for file in files:
@@ -87,20 +115,26 @@ class Folder:
             )
             kept = [n % apart == 0 or whose[n : n + 2] != [whose[n]] * 2 for n in range(len(lines))]
             chosen = list(itertools.compress(lines, kept))
-            while sum(map(len, chosen)) > 2 * room:  # Not a rank's own file: each rank has few attempts, and short lines.
+            while (
+                sum(map(len, chosen)) > 2 * room
+            ):  # Not a rank's own file: each rank has few attempts, and short lines.
                 chosen = chosen[1::2]
             found[file.relative_to(top).as_posix()] = chosen
         return {"lines": found, "events": events}
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """Returns bytes of a file; a negative offset counts from its end, a negative size means all."""
+        """Returns bytes of a file; a negative offset counts from its end, a negative size means
+        all.
+        """
         file = inside(self.root, path)
         with _opened(file) as stream:
             stream.seek(offset if offset >= 0 else max(0, file.stat().st_size + offset))
             return stream.read(size)
 
     def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
-        """Returns BLAKE2 of the next WINDOW blocks of a file, or of its part, up to `end`; an empty file is one empty block."""
+        """Returns BLAKE2 of the next WINDOW blocks of a file, or of its part, up to `end`; an empty
+        file is one empty block.
+        """
         file = inside(self.root, path)
         with _opened(_part(file) if part else file) as stream:
             stream.seek(offset)
@@ -117,7 +151,9 @@ class Folder:
             stream.write(body)
 
     def commit(self, path: str, size: int) -> None:
-        """Turns the part into the file. A repeated request, after a lost answer, finds the file and no part."""
+        """Turns the part into the file. A repeated request, after a lost answer, finds the file and
+        no part.
+        """
         file = self._below(path)
         part = _part(file)
         if part.exists() or not file.is_file() or file.stat().st_size != size:
@@ -127,7 +163,9 @@ class Folder:
             part.replace(file)
 
     def set_aside(self, path: str) -> str:
-        """Renames a folder out of the way; returns its new name, also to a repeated request after a lost answer."""
+        """Renames a folder out of the way; returns its new name, also to a repeated request after a
+        lost answer.
+        """
         folder, number = self._below(path), 1
         while (target := folder.with_name(f"{folder.name}.set-aside-{number}")).exists():
             number += 1
@@ -144,7 +182,9 @@ class Folder:
 
 
 def _opened(file: Path) -> IO[bytes]:
-    """Opens a file to read it. Raises FileNotFoundError for anything else, such as a pipe, on which a reader would wait."""
+    """Opens a file to read it. Raises FileNotFoundError for anything else, such as a pipe, on which
+    a reader would wait.
+    """
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
@@ -172,10 +212,15 @@ class Handler(BaseHTTPRequestHandler):
         token, _, action = parts.path.strip("/").partition("/")
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
-            if METHODS.get(action) != self.command or not secrets.compare_digest(token.encode(), self.token.encode()):
+            if METHODS.get(action) != self.command or not secrets.compare_digest(
+                token.encode(), self.token.encode()
+            ):
                 raise FileNotFoundError(errno.ENOENT, "no such thing", action)
             arguments: dict[str, Any] = {"body": body} if action == "write" else {}
-            arguments |= {k: v if k == "path" else int(v) for k, v in parse_qsl(parts.query, keep_blank_values=True)}
+            arguments |= {
+                k: v if k == "path" else int(v)
+                for k, v in parse_qsl(parts.query, keep_blank_values=True)
+            }
             found = getattr(self.folder, action)(**arguments)
             code, answer = 200, found if isinstance(found, bytes) else json.dumps(found).encode()
         except OSError as error:

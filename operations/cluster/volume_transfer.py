@@ -1,7 +1,8 @@
 """Uploads a program or data to a job's folder on the volume, and downloads a saved pass.
 
-Transfers only blocks that differ, and compares their checksums instead of reading them: an interrupted transfer continues, and
-what is there already is not sent again. Each file appears whole or not at all, with the content of its source.
+Transfers only blocks that differ, and compares their checksums instead of reading them: an
+interrupted transfer continues, and what is there already is not sent again. Each file appears whole
+or not at all, with the content of its source.
 """
 
 import hashlib
@@ -19,8 +20,12 @@ from operations.errors import Failed
 from operations.jobs.backend import Volume
 
 
-def upload(volume: Volume, files: Sequence[tuple[Path, str]], folder: str, progress: Callable[[int], None]) -> int:
-    """Uploads each file to its name below `folder`, empty for the job's own; returns how many had to be sent."""
+def upload(
+    volume: Volume, files: Sequence[tuple[Path, str]], folder: str, progress: Callable[[int], None]
+) -> int:
+    """Uploads each file to its name below `folder`, empty for the job's own; returns how many had
+    to be sent.
+    """
     there = {entry["name"]: int(entry["bytes"]) for entry in volume.files(folder)}
     stop = Event()
 
@@ -48,8 +53,11 @@ def upload(volume: Volume, files: Sequence[tuple[Path, str]], folder: str, progr
     return side_by_side(put, files, stop.set)
 
 
-def _blocks(volume: Volume, path: str, stream: BinaryIO, size: int, part: bool = False) -> Iterator[tuple[int, bytes, str]]:
-    """Yields for each block of a local file, at least one: offset, bytes, and the volume's checksum, empty if it has none.
+def _blocks(
+    volume: Volume, path: str, stream: BinaryIO, size: int, part: bool = False
+) -> Iterator[tuple[int, bytes, str]]:
+    """Yields for each block of a local file, at least one: offset, bytes, and the volume's
+    checksum, empty if it has none.
 
     `part`: compare with what has been sent of the file.
     """
@@ -62,7 +70,11 @@ def _blocks(volume: Volume, path: str, stream: BinaryIO, size: int, part: bool =
             except FileNotFoundError:
                 theirs = []
         stream.seek(offset)
-        yield offset, stream.read(min(BLOCK, size - offset)), next(iter(theirs[number % WINDOW :]), "")
+        yield (
+            offset,
+            stream.read(min(BLOCK, size - offset)),
+            next(iter(theirs[number % WINDOW :]), ""),
+        )
 
 
 def _sum(block: bytes) -> str:
@@ -72,13 +84,23 @@ def _sum(block: bytes) -> str:
 def _same(volume: Volume, path: str, file: Path) -> bool:
     """Returns whether a file of the same size on the volume has the local file's content."""
     with file.open("rb") as stream:
-        return all(theirs == _sum(block) for _, block, theirs in _blocks(volume, path, stream, file.stat().st_size))
+        return all(
+            theirs == _sum(block)
+            for _, block, theirs in _blocks(volume, path, stream, file.stat().st_size)
+        )
 
 
 def download(
-    volume: Volume, folder: str, files: list[dict[str, Any]], target: Path, progress: Callable[[int], None], *, sealed: bool
+    volume: Volume,
+    folder: str,
+    files: list[dict[str, Any]],
+    target: Path,
+    progress: Callable[[int], None],
+    *,
+    sealed: bool,
 ) -> None:
-    """Fetches `files` (name, bytes) of `folder` on the volume to `target`. Raises Failed if one is not what it has to be.
+    """Fetches `files` (name, bytes) of `folder` on the volume to `target`. Raises Failed if one is
+    not what it has to be.
 
     `sealed`: the folder has a record of its files, with which they are compared at the end.
     """
@@ -86,7 +108,9 @@ def download(
         name, size = str(entry["name"]), int(entry["bytes"])
         place = target / name
         if not place.resolve().is_relative_to(target.resolve()):
-            raise Failed(f"{folder} holds a file named {name}, which leads out of it: nothing of it is kept")
+            raise Failed(
+                f"{folder} holds a file named {name}, which leads out of it: nothing of it is kept"
+            )
         place.parent.mkdir(parents=True, exist_ok=True)
         path = f"{folder}/{name}"
         # A file that is here may be another run's, whatever its size.
@@ -105,7 +129,9 @@ def download(
         raise Failed(error.sentence) from None
 
 
-def _fetch(volume: Volume, path: str, part: Path, size: int, progress: Callable[[int], None]) -> None:
+def _fetch(
+    volume: Volume, path: str, part: Path, size: int, progress: Callable[[int], None]
+) -> None:
     with part.open("r+b" if part.is_file() else "w+b") as stream:
         for offset, block, theirs in _blocks(volume, path, stream, size):
             if theirs != _sum(block):

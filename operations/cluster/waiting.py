@@ -1,7 +1,8 @@
 """Waits for a job's end, and reports meanwhile what happens; the wait never ends the job.
 
-The job is polled every two seconds (ten for a thousand pods): a watch could be cut off, or forget what it missed. The wait
-outlasts a server's outage of minutes. A hundred pods that wait for the same reason make one line; nothing is said twice.
+The job is polled every two seconds (ten for a thousand pods): a watch could be cut off, or forget
+what it missed. The wait outlasts a server's outage of minutes. A hundred pods that wait for the
+same reason make one line; nothing is said twice.
 """
 
 import time
@@ -15,7 +16,9 @@ from operations.jobs.job_objects import seconds_old
 from operations.jobs.job_view import JobView, look
 
 GLANCE, PODS_A_SECOND = 2.0, 100
-"""Seconds between two polls (longer above 200 pods), and the number of pods that the API server lists per second."""
+"""Seconds between two polls (longer above 200 pods), and the number of pods that the API server
+lists per second.
+"""
 
 
 class Follower:
@@ -26,7 +29,9 @@ class Follower:
         self._told: dict[str, tuple[str, str]] = {}
 
     def looks(self) -> Iterator[JobView]:
-        """Yields the job every two seconds until it, or its training, is gone. Raises errors that waiting does not fix."""
+        """Yields the job every two seconds until it, or its training, is gone. Raises errors that
+        waiting does not fix.
+        """
         outage, began, seen = Outage(self.cluster), False, None
         while True:
             try:
@@ -45,7 +50,8 @@ class Follower:
             time.sleep(max(GLANCE, len(seen.pods) / PODS_A_SECOND))
 
     def until(self, enough: Callable[[JobView], bool], seconds: float | None = None) -> JobView:
-        """Follows an existing job until `enough` holds or `seconds` are over, and returns its last view.
+        """Follows an existing job until `enough` holds or `seconds` are over, and returns its last
+        view.
 
         Raises Failed if somebody deletes or cancels it.
         """
@@ -57,12 +63,17 @@ class Follower:
         raise Failed(f"job {self.name} was deleted while it was waited for")
 
     def tell(self, view: JobView, only_what_waits: bool = False) -> None:
-        """Reports what changed since the last call; `only_what_waits` is for use beside logs, which show the rest themselves."""
+        """Reports what changed since the last call; `only_what_waits` is for use beside logs, which
+        show the rest themselves.
+        """
         new = []
         for pod in view.pods:
             if pod.component == "reader" or (only_what_waits and pod.phase != "waiting"):
                 continue
-            early = pod.phase == "starting" and seconds_old({"metadata": {"creationTimestamp": pod.created}}) < NOTICED
+            early = (
+                pod.phase == "starting"
+                and seconds_old({"metadata": {"creationTimestamp": pod.created}}) < NOTICED
+            )
             if not early and self._is_new(pod.name, pod.phase, pod.reason):
                 new.append(pod)
         for line in lines(new):
@@ -78,22 +89,32 @@ class Follower:
 
 
 def lines(states: Iterable[PodState]) -> list[str]:
-    """Returns one line for all pods of the same state: `trainer 0-2 waiting: no node can take it`."""
+    """Returns one line for all pods of the same state: `trainer 0-2 waiting: no node can take
+    it`.
+    """
 
     def same(state: PodState) -> tuple[str, str, str]:
         return (state.component, state.phase, state.reason)
 
     told = []
-    for (component, phase, reason), group in groupby(sorted(states, key=lambda s: (*same(s), s.rank or 0)), key=same):
+    for (component, phase, reason), group in groupby(
+        sorted(states, key=lambda s: (*same(s), s.rank or 0)), key=same
+    ):
         ranks = [state.rank for state in group if state.rank is not None]
-        told.append(f"{component}{' ' if ranks else ''}{spans(ranks)} {phase}" + (f": {reason}" if reason else ""))
+        told.append(
+            f"{component}{' ' if ranks else ''}{spans(ranks)} {phase}"
+            + (f": {reason}" if reason else "")
+        )
     return told
 
 
 def spans(ranks: Iterable[int]) -> str:
     """Writes 0, 1, 2, 5 as 0-2,5."""
     # Consecutive ranks are equally far from their places in the list.
-    runs = [[rank for _, rank in run] for _, run in groupby(enumerate(sorted(set(ranks))), lambda pair: pair[1] - pair[0])]
+    runs = [
+        [rank for _, rank in run]
+        for _, run in groupby(enumerate(sorted(set(ranks))), lambda pair: pair[1] - pair[0])
+    ]
     return ",".join("-".join(dict.fromkeys((str(run[0]), str(run[-1])))) for run in runs)
 
 
@@ -112,16 +133,22 @@ def data_ended(job: JobView) -> bool:
 def settled(job: JobView) -> bool:
     """Returns whether every pod runs, or the reason why it does not is known."""
     training = job.training
-    if training_ended(job) or (training is not None and training.phase == "waiting" and training.reason):
+    if training_ended(job) or (
+        training is not None and training.phase == "waiting" and training.reason
+    ):
         return True
-    pods = [pod for pod in job.pods if pod.component != "data" and pod.phase not in ("failed", "ending")]
+    pods = [
+        pod for pod in job.pods if pod.component != "data" and pod.phase not in ("failed", "ending")
+    ]
     return len(pods) >= (training.wanted if training else 1) and all(
         pod.phase in ("running", "done") or (pod.phase == "waiting" and pod.reason) for pod in pods
     )
 
 
 def verdict(found: JobView) -> str:
-    """Returns in one sentence how the job ended. Raises JobFailed with that sentence if it failed."""
+    """Returns in one sentence how the job ended. Raises JobFailed with that sentence if it
+    failed.
+    """
     job = found.training or found.data
     if job is None:
         raise Failed(f"job {found.name} is not there")

@@ -1,1 +1,3 @@
-"""One thin command per file: it reads its options, calls jobs/, cluster/ or account/, and prints. `main` registers them."""
+"""One thin command per file: it reads its options, calls jobs/, cluster/ or account/, and prints.
+`main` registers them.
+"""

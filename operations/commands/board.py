@@ -1,7 +1,7 @@
 """`paddle-aws board`: a job in the browser, while it runs and afterwards.
 
-The page comes from this machine only: it loads nothing from elsewhere, and answers only requests to this command's own address,
-which holds a secret. It reads the job's folder as `results` does.
+The page comes from this machine only: it loads nothing from elsewhere, and answers only requests to
+this command's own address, which holds a secret. It reads the job's folder as `results` does.
 """
 
 import json
@@ -32,24 +32,38 @@ PIECE = 4 << 20
 AWAKE = 30.0
 """Seconds between two requests that keep the inspection pod alive while no page is open."""
 FOLDER = Path(__file__).with_name("board_page")
-TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json": "application/json"}
-POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; frame-ancestors 'none'"
+TYPES = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "json": "application/json",
+}
+POLICY = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "frame-ancestors 'none'"
+)
 """Allows inline styles, as Plotly writes its own style elements."""
 
 
 def board(
     job: JobArgument = DEFAULT,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of this machine; 0: any that is free.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of this machine; 0: any that is free.")
+    ] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
-    evaluate: Annotated[bool, typer.Option("--evaluate", help="Measure the newest pass on the held-out records first.")] = False,
+    evaluate: Annotated[
+        bool,
+        typer.Option("--evaluate", help="Measure the newest pass on the held-out records first."),
+    ] = False,
     rehearsal: OfRehearsal = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Show a job in the browser: loss by step and rank, speed, attempts, where the time went, slow ranks, the split's balance.
+    """Show a job in the browser: loss by step and rank, speed, attempts, where the time went, slow
+    ranks, the split's balance.
 
-    A small pod with the job's image mounts the volume read-only until Ctrl-C. In the folder of a rehearsal it is the rehearsal's
-    own page, while it runs, too.
+    A small pod with the job's image mounts the volume read-only until Ctrl-C. In the folder of a
+    rehearsal it is the rehearsal's own page, while it runs, too.
 
     Example: paddle-aws board quick-start
     """
@@ -74,9 +88,16 @@ def board(
 class Page:
     """Answers what the browser may ask for."""
 
-    def __init__(self, where: Backend, volume: Volume, evaluation: dict[str, Any] | None, plotly: Path) -> None:
+    def __init__(
+        self, where: Backend, volume: Volume, evaluation: dict[str, Any] | None, plotly: Path
+    ) -> None:
         self.secret = secrets.token_urlsafe(16)
-        self._where, self._volume, self._evaluation, self._plotly = where, volume, evaluation, plotly
+        self._where, self._volume, self._evaluation, self._plotly = (
+            where,
+            volume,
+            evaluation,
+            plotly,
+        )
         self._shards: list[int] = []
         self._events: set[str] = set()
 
@@ -87,7 +108,9 @@ class Page:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
-                code, kind, answer = page.answer(self.headers.get("Host", ""), parts.path, parse_qs(parts.query))
+                code, kind, answer = page.answer(
+                    self.headers.get("Host", ""), parts.path, parse_qs(parts.query)
+                )
                 self.send_response(code)
                 for name, value in {
                     "Content-Type": kind,
@@ -109,8 +132,11 @@ class Page:
     def answer(self, host: str, path: str, query: dict[str, list[str]]) -> tuple[int, str, bytes]:
         """Returns code, type and content."""
         secret, _, name = path.lstrip("/").partition("/")
-        # A request by another name for this machine comes from somebody's page that wants to read this one.
-        if host.partition(":")[0] != "127.0.0.1" or not secrets.compare_digest(secret.encode(), self.secret.encode()):
+        # A request by another name for this machine comes from somebody's page that wants to read
+        # this one.
+        if host.partition(":")[0] != "127.0.0.1" or not secrets.compare_digest(
+            secret.encode(), self.secret.encode()
+        ):
             return 404, "text/plain", b"no such page"
         try:
             if name == "data":
@@ -118,7 +144,11 @@ class Page:
             if name == "events" and (file := query.get("path", [""])[0]) in self._events:
                 offset = query.get("offset", [""])[0]
                 begin = int(offset) if offset.isdecimal() else 0
-                return 200, "application/octet-stream", self._volume.read(f"output/{file}", begin, PIECE)
+                return (
+                    200,
+                    "application/octet-stream",
+                    self._volume.read(f"output/{file}", begin, PIECE),
+                )
             if name == "plotly.js":
                 return 200, TYPES["js"], self._plotly.read_bytes()
             if name in ("", "page.css", "page.js"):
@@ -134,7 +164,10 @@ class Page:
         self._events = {event["name"] for event in steps["events"]}
         if not self._shards:
             manifest = self._json(DATA_MANIFEST)
-            self._shards = [sum(file["records"] for file in shard["files"]) for shard in manifest.get("shards", ())]
+            self._shards = [
+                sum(file["records"] for file in shard["files"])
+                for shard in manifest.get("shards", ())
+            ]
         return {
             "job": self._where.name,
             "state": view.phase,

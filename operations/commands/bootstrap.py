@@ -1,4 +1,6 @@
-"""`paddle-aws bootstrap`: `cdk bootstrap` for only one cluster, and the policies of a restricted deployer."""
+"""`paddle-aws bootstrap`: `cdk bootstrap` for only one cluster, and the policies of a restricted
+deployer.
+"""
 
 import json
 import subprocess
@@ -17,29 +19,43 @@ from stacks.cluster_spec import POLICY_PATH, ClusterSpec
 def bootstrap(
     config: Config = CLUSTER,
 ) -> None:
-    """Prepare account and region for this cluster's deploys: `cdk bootstrap` with the qualifier that its stacks name.
+    """Prepare account and region for this cluster's deploys: `cdk bootstrap` with the qualifier
+    that its stacks name.
 
-    With `deployer: restricted` it first makes, or brings up to date, the policies that CloudFormation deploys with and the
-    permissions boundaries; `python -m stacks.deployment_policy` shows them. An administrator runs it.
+    With `deployer: restricted` it first makes, or brings up to date, the policies that
+    CloudFormation deploys with and the permissions boundaries; `python -m stacks.deployment_policy`
+    shows them. An administrator runs it.
 
     Example: paddle-aws bootstrap
     """
     with cli_errors():
         spec = ClusterSpec.load(config)
-        # Before the first request to AWS: settings from which no policies can be made change nothing.
+        # Before the first request to AWS: settings from which no policies can be made change
+        # nothing.
         policies = _policies(config) if spec.deployment_policies else {}
-        _, partition, _, _, account, _ = client("sts", spec.region).get_caller_identity()["Arn"].split(":", 5)
+        _, partition, _, _, account, _ = (
+            client("sts", spec.region).get_caller_identity()["Arn"].split(":", 5)
+        )
         own = f"arn:{partition}:iam::{account}:policy{POLICY_PATH}"
         for name, document in policies.items():
             _make(client("iam", spec.region), own, name, document)
         names = [name for name in policies if name.startswith(f"{spec.name}-deploy-")]
-        given = ",".join(own + name for name in names) or f"arn:{partition}:iam::aws:policy/AdministratorAccess"
+        given = (
+            ",".join(own + name for name in names)
+            or f"arn:{partition}:iam::aws:policy/AdministratorAccess"
+        )
         command = ["bootstrap", f"aws://{account}/{spec.region}", "--qualifier", spec.qualifier]
-        command += ["--toolkit-stack-name", f"CDKToolkit-{spec.qualifier}", "--cloudformation-execution-policies", given]
+        command += [
+            "--toolkit-stack-name",
+            f"CDKToolkit-{spec.qualifier}",
+            "--cloudformation-execution-policies",
+            given,
+        ]
         if spec.deployment_policies:
             command += ["--custom-permissions-boundary", f"{spec.deployment_policies}-bootstrap"]
             command += ["--apply-permissions-boundary-to-all-roles"]
-        # Runs in a folder without cdk.json: otherwise cdk would first synthesize the app, and ask it for environments.
+        # Runs in a folder without cdk.json: otherwise cdk would first synthesize the app, and ask
+        # it for environments.
         with tempfile.TemporaryDirectory() as elsewhere:
             code = cdk(command, cwd=elsewhere).returncode
         if code:
@@ -51,17 +67,32 @@ def cdk(arguments: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str
     try:
         return subprocess.run(["cdk", *arguments], text=True, check=False, **how)
     except FileNotFoundError:
-        raise BadInput("there is no cdk command on PATH: run this where `cdk deploy` runs") from None
+        raise BadInput(
+            "there is no cdk command on PATH: run this where `cdk deploy` runs"
+        ) from None
 
 
 def _policies(config: Path) -> dict[str, dict[str, Any]]:
     """Returns the policies by name; a separate process makes them from the templates."""
     with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "-m", "stacks.deployment_policy", "--config", str(config.resolve()), "--out", out]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+        command = [
+            sys.executable,
+            "-m",
+            "stacks.deployment_policy",
+            "--config",
+            str(config.resolve()),
+            "--out",
+            out,
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
+        )
         if done.returncode:
             raise (BadInput if done.returncode == 2 else Failed)(done.stderr.strip())
-        return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(Path(out).iterdir())}
+        return {
+            file.stem: json.loads(file.read_text(encoding="utf-8"))
+            for file in sorted(Path(out).iterdir())
+        }
 
 
 def _make(iam: Any, own: str, name: str, document: dict[str, Any]) -> None:

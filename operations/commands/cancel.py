@@ -6,14 +6,21 @@ from operations.jobs.run import Run
 from operations.screen import Context, Namespace, say
 
 
-def cancel(job: JobArgument = DEFAULT, namespace: Namespace = None, context: Context = None) -> None:
+def cancel(
+    job: JobArgument = DEFAULT, namespace: Namespace = None, context: Context = None
+) -> None:
     """End a job's pods now. Its data, program and passes stay on the volume.
 
-    The trainers get their grace period to save; `paddle-aws resume` continues from the newest complete pass.
+    The trainers get their grace period to save; `paddle-aws resume` continues from the newest
+    complete pass.
 
     Example: paddle-aws cancel quick-start
     """
     with cli_errors("interrupted: the pods may still be ending"):
         run = Run.find(job, namespace=namespace, context=context, say=say)
         ended = run.cancel()
-        say(f"job {run.name} is ended ({', '.join(ended)})" if ended else f"job {run.name} does not run: nothing to end")
+        say(
+            f"job {run.name} is ended ({', '.join(ended)})"
+            if ended
+            else f"job {run.name} does not run: nothing to end"
+        )

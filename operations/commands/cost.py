@@ -1,4 +1,6 @@
-"""`paddle-aws cost`: what a cluster costs per month, and per run of some hours, from prices that were read from AWS."""
+"""`paddle-aws cost`: what a cluster costs per month, and per run of some hours, from prices that
+were read from AWS.
+"""
 
 import json as json_format
 from dataclasses import asdict, dataclass
@@ -22,16 +24,19 @@ SECRETS = 6
 ENDPOINTS = {"eks": 11, "self-managed": 10}
 """Number of interface endpoints that `network.interface_endpoints` makes in each zone."""
 LEFT_OUT = (
-    "taxes, discounts, support; data through NAT gateways, between zones and to the internet; stored data (EFS, S3, ECR, "
-    "logs, backups, snapshots); requests to S3, KMS and Secrets Manager; the private zone, dashboards and alarms; nodes beyond "
-    "`desired`; EKS Auto Mode's charge on each machine, and its own machine for add-ons; EKS's extra charge for a Kubernetes "
-    "version past its standard support"
+    "taxes, discounts, support; data through NAT gateways, between zones and to the internet; "
+    "stored data (EFS, S3, ECR, logs, backups, snapshots); requests to S3, KMS and Secrets "
+    "Manager; the private zone, dashboards and alarms; nodes beyond `desired`; EKS Auto Mode's "
+    "charge on each machine, and its own machine for add-ons; EKS's extra charge for a "
+    "Kubernetes version past its standard support"
 )
 
 
 @dataclass(frozen=True)
 class Item:
-    """One line: how many of what, at which price. The price's name in the lock file ends with -hour or -month."""
+    """One line: how many of what, at which price. The price's name in the lock file ends with -hour
+    or -month.
+    """
 
     what: str
     price: str
@@ -46,7 +51,8 @@ def cost(
     lock: Annotated[Path, typer.Option(help="What `paddle-aws lock prices` wrote.")] = PRICES,
     json: Json = False,
 ) -> None:
-    """Estimate a cluster's cost: itemised, a month and a run. `paddle-aws lock prices` reads the prices first.
+    """Estimate a cluster's cost: itemised, a month and a run. `paddle-aws lock prices` reads the
+    prices first.
 
     Example: paddle-aws cost cluster.yaml --hours 8
     """
@@ -55,9 +61,13 @@ def cost(
         known = _read(lock, spec.region)
         asked = items(spec)
         for item in asked:
-            # Only a machine's price: any other that AWS's list does not state clearly is unknown, as is spot without credentials.
+            # Only a machine's price: any other that AWS's list does not state clearly is unknown,
+            # as is spot without credentials.
             if "." in item.price and item.price not in known["prices"] and "spot" not in item.price:
-                raise BadInput(f"{lock} has no price of {item.what}: `paddle-aws lock prices` reads it, if AWS has such a type")
+                raise BadInput(
+                    f"{lock} has no price of {item.what}: `paddle-aws lock prices` reads it, if "
+                    "AWS has such a type"
+                )
         rows = [_row(item, known["prices"], hours) for item in asked]
         month, run = (sum(row[part] or 0 for row in rows) for part in ("month_usd", "run_usd"))
         unknown = [row["what"] for row in rows if row["month_usd"] is None]
@@ -66,15 +76,27 @@ def cost(
             read = {name: known[name] for name in ("read", "source", "region")}
             as_json({**read, "hours": hours, "items": rows, **sums})
             return
-        shown = [(row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"])) for row in rows]
-        lines = [(row["what"], f"{row['count']:g}", *sums) for row, sums in zip(rows, shown, strict=True)]
+        shown = [
+            (row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"]))
+            for row in rows
+        ]
+        lines = [
+            (row["what"], f"{row['count']:g}", *sums) for row, sums in zip(rows, shown, strict=True)
+        ]
         columns = ("WHAT", "COUNT", "USD EACH", "USD A MONTH", f"USD IN {hours:g} H")
         show(columns, lines, right=columns[1:], folds="WHAT")
         some = "at least " if unknown else ""
-        typer.echo(f"in all {some}{_dollars(month)} USD a month, {some}{_dollars(run)} USD in a run of {hours:g} h")
+        typer.echo(
+            f"in all {some}{_dollars(month)} USD a month, {some}{_dollars(run)} USD in a run of "
+            f"{hours:g} h"
+        )
         say(f"list prices of {spec.region}, read {known['read']} ({known['source']})")
         if unknown:
-            spot = "; spot prices are read with AWS credentials alone" if any("spot" in one for one in unknown) else ""
+            spot = (
+                "; spot prices are read with AWS credentials alone"
+                if any("spot" in one for one in unknown)
+                else ""
+            )
             say(f"unknown: {', '.join(unknown)}{spot}")
         say(f"left out: {LEFT_OUT}")
 
@@ -83,8 +105,12 @@ def items(spec: ClusterSpec) -> list[Item]:
     """Returns what costs money merely because it exists."""
     own, nat, cluster = spec.cluster.self_managed, spec.network.nat_gateways, spec.cluster
     gateways = nat if spec.network.existing is None else 0
-    endpoints = ENDPOINTS[cluster.kind] * len(spec.network.zones) if spec.network.interface_endpoints else 0
-    throughput = spec.file_system.provisioned_mib_per_second if spec.file_system.existing is None else 0
+    endpoints = (
+        ENDPOINTS[cluster.kind] * len(spec.network.zones) if spec.network.interface_endpoints else 0
+    )
+    throughput = (
+        spec.file_system.provisioned_mib_per_second if spec.file_system.existing is None else 0
+    )
     found = [
         Item("EKS control plane", "eks-cluster-hour", not own and cluster.existing is None),
         Item("secrets: tokens, CA hash, kubeconfigs", "secret-month", SECRETS * own),
@@ -97,16 +123,24 @@ def items(spec: ClusterSpec) -> list[Item]:
     ]
     for group in machines(spec):
         kind = group.types[0]
-        what, price = (f"{kind} spot", f"{kind}-spot-hour") if group.spot else (kind, f"{kind}-hour")
+        what, price = (
+            (f"{kind} spot", f"{kind}-spot-hour") if group.spot else (kind, f"{kind}-hour")
+        )
         auto = spec.auto and group.name.startswith("nodes.")
-        count, where = (group.most, f"{group.name}, while jobs run") if auto else (group.desired, group.name)
+        count, where = (
+            (group.most, f"{group.name}, while jobs run") if auto else (group.desired, group.name)
+        )
         found.append(Item(f"{what} ({where})", price, count, not auto))
-        found.append(Item(f"GiB of disk ({where})", "ebs-gp3-gb-month", count * group.disk, not auto))
+        found.append(
+            Item(f"GiB of disk ({where})", "ebs-gp3-gb-month", count * group.disk, not auto)
+        )
     return [item for item in found if item.count]
 
 
 def node_hour(config: Path = CLUSTER, lock: Path = PRICES) -> float | None:
-    """Returns the dollars per hour of the first group's node, the price of a trainer's time; None if no price was read here."""
+    """Returns the dollars per hour of the first group's node, the price of a trainer's time; None
+    if no price was read here.
+    """
     try:
         group = next(iter((spec := ClusterSpec.load(config)).nodes.values()))
         price = f"{group.instance_types[0]}-{'spot-' if group.spot else ''}hour"
@@ -117,7 +151,11 @@ def node_hour(config: Path = CLUSTER, lock: Path = PRICES) -> float | None:
 
 def _row(item: Item, prices: dict[str, Any], hours: float) -> dict[str, Any]:
     usd, hourly = prices.get(item.price), item.price.endswith("-hour")
-    month = None if usd is None else Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
+    month = (
+        None
+        if usd is None
+        else Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
+    )
     run = None if month is None else float(month * Decimal(str(hours)) / HOURS)
     month = month if item.always else month and Decimal(0)
     sums = {"usd": usd, "month_usd": None if month is None else float(month), "run_usd": run}
@@ -133,11 +171,18 @@ def _read(lock: Path, region: str) -> dict[str, Any]:
     try:
         found = json_format.loads(lock.read_text())
         prices = {name: str(entry["usd"]) for name, entry in found["prices"].items()}
-        found = {"read": str(found["read"]), "source": str(found["source"]), "region": str(found["region"]), "prices": prices}
+        found = {
+            "read": str(found["read"]),
+            "source": str(found["source"]),
+            "region": str(found["region"]),
+            "prices": prices,
+        }
     except FileNotFoundError:
         raise BadInput(f"{lock} does not exist, so no price is known: {reads}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput(f"{lock} is not a file of prices: `paddle-aws lock prices` writes one") from None
+        raise BadInput(
+            f"{lock} is not a file of prices: `paddle-aws lock prices` writes one"
+        ) from None
     if found["region"] != region:
         raise BadInput(f"{lock} has prices of {found['region']}, not of {region}: {reads}")
     return found

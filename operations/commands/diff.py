@@ -1,4 +1,6 @@
-"""`paddle-aws diff`: what a `cdk deploy` would replace or remove, and what would be lost with it."""
+"""`paddle-aws diff`: what a `cdk deploy` would replace or remove, and what would be lost with
+it.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -18,9 +20,15 @@ NAME = "paddle-aws-diff"
 REFUSED = "refused"
 VERSIONS = {"Version", "ReleaseVersion"}
 """A node group's properties that EKS changes only on their own."""
-MIXED = "CloudFormation changes a node group's version alone: deploy its other changes first, then the version"
+MIXED = (
+    "CloudFormation changes a node group's version alone: deploy its other changes first, then "
+    "the version"
+)
 FOR_GOOD = {
-    "AWS::EKS::Cluster": {"KubernetesNetworkConfig": "cluster.service_cidr", "EncryptionConfig": "key"},
+    "AWS::EKS::Cluster": {
+        "KubernetesNetworkConfig": "cluster.service_cidr",
+        "EncryptionConfig": "key",
+    },
     "AWS::ECR::Repository": {"EncryptionConfiguration": "key"},
     "AWS::EC2::Volume": {
         "AvailabilityZone": "cluster.availability_zone",
@@ -28,13 +36,16 @@ FOR_GOOD = {
         "SnapshotId": "cluster.volume_snapshot",
     },
 }
-"""Properties that CloudFormation refuses to change, and their settings: it replaces no resource with a fixed name, no volume."""
+"""Properties that CloudFormation refuses to change, and their settings: it replaces no resource
+with a fixed name, no volume.
+"""
 
 
 class Loss(NamedTuple):
     """A resource that a change set replaces or removes.
 
-    `what` is what a user loses with it, if it holds data; if `change` is REFUSED, why CloudFormation refuses the deploy.
+    `what` is what a user loses with it, if it holds data; if `change` is REFUSED, why
+    CloudFormation refuses the deploy.
     """
 
     stack: str
@@ -48,10 +59,12 @@ def diff(
     config: Config = CLUSTER,
     json: Json = False,
 ) -> None:
-    """Name each resource that `cdk deploy` would replace or remove, and the data that would go with it.
+    """Name each resource that `cdk deploy` would replace or remove, and the data that would go with
+    it.
 
-    CloudFormation itself works it out, in change sets that are prepared, read and deleted: nothing is changed.
-    Exit code 1 if something that holds data would go, or CloudFormation would refuse the deploy.
+    CloudFormation itself works it out, in change sets that are prepared, read and deleted: nothing
+    is changed. Exit code 1 if something that holds data would go, or CloudFormation would refuse
+    the deploy.
 
     Example: paddle-aws diff && cdk deploy --all --outputs-file outputs.json
     """
@@ -60,7 +73,10 @@ def diff(
         account = AccountChecks(spec)
         deployed = [stack["StackName"] for stack in account.deployed_stacks]
         if not deployed:
-            say(f"no stack of cluster {spec.name} is deployed: `cdk deploy --all` makes it and replaces nothing")
+            say(
+                f"no stack of cluster {spec.name} is deployed: `cdk deploy --all` makes it and "
+                "replaces nothing"
+            )
             if others := sorted(account.other_clusters()):
                 named = f"{spec.region} has another cluster: {', '.join(others)}"
                 say(f"{named}. A new `name` is a new cluster; the old one stays, and is billed")
@@ -72,10 +88,15 @@ def diff(
         api, watch = account.client("cloudformation"), f"{spec.name}-watch"
         losses = []
         if not spec.budget and watch in deployed:
-            losses.append(Loss(watch, "the whole stack", "AWS::CloudFormation::Stack", "left behind", ""))
+            losses.append(
+                Loss(watch, "the whole stack", "AWS::CloudFormation::Stack", "left behind", "")
+            )
             deployed.remove(watch)
             delete = f"aws cloudformation delete-stack --stack-name {watch} --region {spec.region}"
-            say(f"cluster.yaml has no budget, and `cdk deploy` leaves {watch} and its alarms behind: run `{delete}` first")
+            say(
+                f"cluster.yaml has no budget, and `cdk deploy` leaves {watch} and its alarms "
+                f"behind: run `{delete}` first"
+            )
         if deployed:
             _prepare(config, deployed)
         try:
@@ -93,15 +114,34 @@ def diff(
         ends = list(dict.fromkeys(loss.what for loss in losses if loss.change == REFUSED))
         if any(loss.what and loss.change != REFUSED for loss in losses):
             then = "`paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
-            ends.append(f"the deploy would lose what the last column names: keep the old settings; or copy it and run {then}")
+            ends.append(
+                "the deploy would lose what the last column names: keep the old settings; or "
+                f"copy it and run {then}"
+            )
         if ends:
             raise Failed("\n".join(ends))
 
 
 def _prepare(config: Path, stacks: list[str]) -> None:
-    """Prepares change sets of the deployed stacks with the cdk command, which knows the roles and where templates go."""
-    command = ["deploy", *stacks, "--exclusively", "--method", "prepare-change-set", "--change-set-name", NAME]
-    command += ["--require-approval", "never", "--context", f"config={config.resolve()}", "--output"]
+    """Prepares change sets of the deployed stacks with the cdk command, which knows the roles and
+    where templates go.
+    """
+    command = [
+        "deploy",
+        *stacks,
+        "--exclusively",
+        "--method",
+        "prepare-change-set",
+        "--change-set-name",
+        NAME,
+    ]
+    command += [
+        "--require-approval",
+        "never",
+        "--context",
+        f"config={config.resolve()}",
+        "--output",
+    ]
     with tempfile.TemporaryDirectory() as assembly:
         done = cdk([*command, assembly], capture_output=True)
     if done.returncode:
@@ -115,16 +155,22 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
     with suppress(api.exceptions.ChangeSetNotFoundException):
         for change in pages.search("Changes[].ResourceChange"):
             kind = change["ResourceType"]
-            replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(change.get("Replacement", ""))
+            replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(
+                change.get("Replacement", "")
+            )
             says = "removed" if change["Action"] == "Remove" else replaced
             named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
             if kind == "AWS::EKS::Cluster" and says == "perhaps replaced":
                 # Only the properties in FOR_GOOD replace a cluster.
                 says = None
-            settings = ", ".join(sorted({FOR_GOOD.get(kind, {}).get(name, "") for name in named} - {""}))
+            settings = ", ".join(
+                sorted({FOR_GOOD.get(kind, {}).get(name, "") for name in named} - {""})
+            )
             refused = IN_USE.get(kind) if says else None
             if settings:
-                refused = f"CloudFormation cannot change {settings} of a deployed cluster: {SET_BACK}"
+                refused = (
+                    f"CloudFormation cannot change {settings} of a deployed cluster: {SET_BACK}"
+                )
             elif kind == "AWS::EKS::Nodegroup" and named & VERSIONS and named - VERSIONS:
                 refused = MIXED
             if refused:

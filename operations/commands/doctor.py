@@ -16,14 +16,18 @@ from stacks.cluster_spec import ClusterSpec
 
 def doctor(
     config: Config = CLUSTER,
-    destroy: Annotated[bool, typer.Option("--destroy", help="What would keep `cdk destroy` from ending.")] = False,
-    fix: Annotated[bool, typer.Option("--fix", help="Activate the tag that the budget counts by.")] = False,
+    destroy: Annotated[
+        bool, typer.Option("--destroy", help="What would keep `cdk destroy` from ending.")
+    ] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Activate the tag that the budget counts by.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Check the account and, once it is deployed, the cluster. Changes nothing without --fix.
 
-    Each line is ok, a warning or a problem, and says what to do; all is checked even when something fails.
-    Exit code 1 if there is a problem, 3 if the account cannot be queried at all.
+    Each line is ok, a warning or a problem, and says what to do; all is checked even when something
+    fails. Exit code 1 if there is a problem, 3 if the account cannot be queried at all.
 
     Example: paddle-aws doctor && cdk deploy --all --outputs-file outputs.json
 
@@ -32,7 +36,10 @@ def doctor(
     with cli_errors():
         spec = ClusterSpec.load(config)
         if fix and (destroy or not spec.budget or not spec.budget.monthly_usd):
-            raise BadInput("--fix activates the tag that budget.monthly_usd counts by: set that, and leave out --destroy")
+            raise BadInput(
+                "--fix activates the tag that budget.monthly_usd counts by: set that, and leave "
+                "out --destroy"
+            )
         account = AccountChecks(spec)
         deployed = DeployedChecks(spec, account, fix=fix)
         ready = deployed.ready() if deployed.deployed else []
@@ -48,12 +55,16 @@ def doctor(
         if any((one.check, one.state) == ("credentials", "problem") for one in found):
             raise Unreachable("the account cannot be queried: see the credentials line")
         if problems:
-            raise Failed(f"{problems} problem{'s' * (problems > 1)}, {unsure} warning{'s' * (unsure != 1)}")
+            raise Failed(
+                f"{problems} problem{'s' * (problems > 1)}, {unsure} warning{'s' * (unsure != 1)}"
+            )
         say(f"no problem, {unsure} warning{'s' * (unsure != 1)}")
 
 
 def _row(alike: list[Finding]) -> tuple[str, str, str]:
     """Returns the line of one finding, or of several that say the same, as without credentials."""
     names = list(dict.fromkeys(one.check for one in alike))
-    check, about = (names[0], "") if len(names) == 1 else (f"{len(names)} checks", f" ({', '.join(names)})")
+    check, about = (
+        (names[0], "") if len(names) == 1 else (f"{len(names)} checks", f" ({', '.join(names)})")
+    )
     return check, alike[0].state, alike[0].text + about

@@ -1,4 +1,6 @@
-"""`paddle-aws evaluate`: how good a trained model is, on the records that were held out from training."""
+"""`paddle-aws evaluate`: how good a trained model is, on the records that were held out from
+training.
+"""
 
 import secrets
 import time
@@ -39,9 +41,13 @@ class Evaluation(BaseModel, frozen=True):
     def parse(cls, log: str) -> Self:
         """Parses what the process wrote, its own line last. Raises Failed."""
         try:
-            return cls.model_validate_json(next((line for line in reversed(log.splitlines()) if line.startswith("{")), ""))
+            return cls.model_validate_json(
+                next((line for line in reversed(log.splitlines()) if line.startswith("{")), "")
+            )
         except ValidationError:
-            raise Failed("evaluate_pass.py printed no result: is the image of this version?") from None
+            raise Failed(
+                "evaluate_pass.py printed no result: is the image of this version?"
+            ) from None
 
 
 def evaluate(
@@ -51,9 +57,11 @@ def evaluate(
     context: Context = None,
     json: Json = False,
 ) -> None:
-    """Measure a trained model on the held-out records, beside what the best constant answer would get.
+    """Measure a trained model on the held-out records, beside what the best constant answer would
+    get.
 
-    A Job of one pod, with the training's image and resources, reads the newest complete pass and is removed again.
+    A Job of one pod, with the training's image and resources, reads the newest complete pass and is
+    removed again.
 
     Example: paddle-aws evaluate quick-start
     """
@@ -62,19 +70,25 @@ def evaluate(
         if json:
             as_json(found.model_dump(by_alias=True))
             return
-        typer.echo(f"{found.metric} {found.value:.3f} of pass {found.number}, on {found.records:,} records that no trainer saw")
+        typer.echo(
+            f"{found.metric} {found.value:.3f} of pass {found.number}, on {found.records:,} "
+            "records that no trainer saw"
+        )
         typer.echo(f"{found.baseline_of}: {found.baseline:.3f}")
 
 
-def measure(cluster: Cluster, name: str, namespace: str, volume: AbstractContextManager[VolumeAccess]) -> Evaluation:
+def measure(
+    cluster: Cluster, name: str, namespace: str, volume: AbstractContextManager[VolumeAccess]
+) -> Evaluation:
     """Runs the evaluation Job; `volume` is not entered yet. Raises BadInput or Failed."""
     from k8s_charts.kinds import evaluation
 
     training = newest(runs(cluster, namespace, selector(name)), "trainer")
     if training is None:
         raise BadInput(
-            f"the cluster has no training Job of {name}, or forgot it (limits.keep_finished_hours): `paddle-aws resume` "
-            "brings it back without training again; the program of a PaddleJob measures itself"
+            f"the cluster has no training Job of {name}, or forgot it "
+            "(limits.keep_finished_hours): `paddle-aws resume` brings it back without training "
+            "again; the program of a PaddleJob measures itself"
         )
     with volume as there:
         if not any(row["complete"] for row in saved_passes(there, there.files("output"))):
@@ -108,4 +122,6 @@ def _log(cluster: Cluster, document: Object, path: str) -> str:
     if (end := state(job)).phase == "failed" or not seen:
         why = next((pod.failure for pod in seen if pod.reason), end.reason)
         raise Failed(f"the trained model could not be measured: {why}")
-    return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").data.decode(errors="replace")
+    return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").data.decode(
+        errors="replace"
+    )

@@ -1,7 +1,9 @@
-"""`paddle-aws lock distribution`: reads which files and images a self-managed cluster runs from their publishers' lists.
+"""`paddle-aws lock distribution`: reads which files and images a self-managed cluster runs from
+their publishers' lists.
 
-Promises: locks/distribution.json changes only after everything that it names has been read, and each file downloaded with the
-SHA-256 of the release's own list; the files are in .cache/distribution/<version>/, ready for the bucket.
+Promises: locks/distribution.json changes only after everything that it names has been read, and
+each file downloaded with the SHA-256 of the release's own list; the files are in
+.cache/distribution/<version>/, ready for the bucket.
 """
 
 import hashlib
@@ -39,17 +41,31 @@ def lock_distribution(
     config: Config = CLUSTER,
     version: Annotated[
         str | None,
-        typer.Option(help="A k3s release, such as v1.35.2+k3s1. Default: the newest of the cluster's Kubernetes version."),
+        typer.Option(
+            help="A k3s release, such as v1.35.2+k3s1. Default: the newest of the cluster's "
+            "Kubernetes version."
+        ),
     ] = None,
     fetch_only: Annotated[
         bool,
-        typer.Option("--fetch-only", help="Download what an existing lock names, on another machine; the lock stays as it is."),
+        typer.Option(
+            "--fetch-only",
+            help="Download what an existing lock names, on another machine; the lock stays as it "
+            "is.",
+        ),
     ] = False,
-    channels: Annotated[str, typer.Option(help="Where k3s's release channels are, or a mirror.")] = CHANNELS,
-    releases: Annotated[str, typer.Option(help="Where k3s's releases are, or a mirror.")] = RELEASES,
-    charts: Annotated[str, typer.Option(help="The EFS driver's Helm repository, or a mirror.")] = CHARTS,
+    channels: Annotated[
+        str, typer.Option(help="Where k3s's release channels are, or a mirror.")
+    ] = CHANNELS,
+    releases: Annotated[
+        str, typer.Option(help="Where k3s's releases are, or a mirror.")
+    ] = RELEASES,
+    charts: Annotated[
+        str, typer.Option(help="The EFS driver's Helm repository, or a mirror.")
+    ] = CHARTS,
 ) -> None:
-    """Read the files and images of a self-managed cluster's Kubernetes (k3s) at their source, and download the files.
+    """Read the files and images of a self-managed cluster's Kubernetes (k3s) at their source, and
+    download the files.
 
     Needs no AWS credentials. Files that are there already are not downloaded again.
 
@@ -70,7 +86,10 @@ def lock_distribution(
 
         for option, address in (("channels", channels), ("releases", releases), ("charts", charts)):
             if (allowed := without_secrets(address)) != address:
-                raise BadInput(f"--{option} is {allowed}: no user, password or query is allowed, as the lock names the address")
+                raise BadInput(
+                    f"--{option} is {allowed}: no user, password or query is allowed, as the "
+                    "lock names the address"
+                )
 
         kubernetes = spec.cluster.version
         channel = f"{channels.rstrip('/')}/v{kubernetes}"
@@ -78,11 +97,19 @@ def lock_distribution(
             leads = redirection(channel)
             version = unquote(leads.rstrip("/").rpartition("/")[2])
             if not re.fullmatch(VERSION, version):
-                raise Failed(f"{channel} leads to {without_secrets(leads)}, which is not a k3s release: name one by --version")
+                raise Failed(
+                    f"{channel} leads to {without_secrets(leads)}, which is not a k3s release: "
+                    "name one by --version"
+                )
         elif not re.fullmatch(VERSION, version):
-            raise BadInput(f"--version is {version}: a k3s release such as v{kubernetes}.2+k3s1 is allowed")
+            raise BadInput(
+                f"--version is {version}: a k3s release such as v{kubernetes}.2+k3s1 is allowed"
+            )
         if "version" in spec.cluster.model_fields_set and not version.startswith(f"v{kubernetes}."):
-            raise BadInput(f"--version {version} is not Kubernetes {kubernetes}, which {config} asks for: change one of the two")
+            raise BadInput(
+                f"--version {version} is not Kubernetes {kubernetes}, which {config} asks for: "
+                "change one of the two"
+            )
 
         release = f"{releases.rstrip('/')}/{quote(version)}"
         sums = _sums(content(f"{release}/{SUMS}").decode(), f"{release}/{SUMS}", FILES)
@@ -92,17 +119,31 @@ def lock_distribution(
             say(f"{release}/{name}")
             target = cache / version / name
             download(f"{release}/{name}", target, sums[name])
-            files[name] = {"url": f"{release}/{name}", "sha256": sums[name], "size": target.stat().st_size}
+            files[name] = {
+                "url": f"{release}/{name}",
+                "sha256": sums[name],
+                "size": target.stat().st_size,
+            }
         source = f"{channel}; {release}/{SUMS}; {chart}"
-        write(out, source, {"distribution": "k3s", "version": version, "files": files, "images": images})
+        write(
+            out,
+            source,
+            {"distribution": "k3s", "version": version, "files": files, "images": images},
+        )
         # The stacks will read what was written: this checks that they can.
         DistributionLock.load(out)
-        say(f"k3s {version} and {len(images)} images of {chart} are in {out}; the files are in {cache / version}")
+        say(
+            f"k3s {version} and {len(images)} images of {chart} are in {out}; the files are in "
+            f"{cache / version}"
+        )
 
 
 def _sums(listing: str, url: str, wanted: tuple[str, ...]) -> dict[str, str]:
     """Returns the SHA-256 by file name; sha256sum marks binary mode with a `*` before the name."""
-    found = {name.lstrip("*"): digest for digest, name in re.findall(r"^([0-9a-f]{64})\s+(\S+)$", listing, re.MULTILINE)}
+    found = {
+        name.lstrip("*"): digest
+        for digest, name in re.findall(r"^([0-9a-f]{64})\s+(\S+)$", listing, re.MULTILINE)
+    }
     if absent := [name for name in wanted if name not in found]:
         raise Failed(f"{url} lists no {', '.join(absent)}: choose another release by --version")
     return found
@@ -116,15 +157,35 @@ def _images(charts: str) -> tuple[str, dict[str, str]]:
 
     index = f"{charts.rstrip('/')}/index.yaml"
     try:
-        entries = yaml.load(content(index), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["entries"][CHART]
-        released = [each for each in entries if re.fullmatch(r"\d+\.\d+\.\d+", str(each["version"]))]
+        entries = yaml.load(content(index), getattr(yaml, "CSafeLoader", yaml.SafeLoader))[
+            "entries"
+        ][CHART]
+        released = [
+            each for each in entries if re.fullmatch(r"\d+\.\d+\.\d+", str(each["version"]))
+        ]
         newest = max(released, key=lambda each: tuple(map(int, each["version"].split("."))))
-        packed, url = content(urljoin(index, newest["urls"][0])), without_secrets(urljoin(index, newest["urls"][0]))
+        packed, url = (
+            content(urljoin(index, newest["urls"][0])),
+            without_secrets(urljoin(index, newest["urls"][0])),
+        )
         if hashlib.sha256(packed).hexdigest() != newest["digest"]:
-            raise Failed(f"{url} does not have the SHA-256 that {index} lists ({newest['digest']}): nothing was changed")
+            raise Failed(
+                f"{url} does not have the SHA-256 that {index} lists ({newest['digest']}): "
+                "nothing was changed"
+            )
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             values = yaml.safe_load(archive.extractfile(f"{CHART}/values.yaml"))  # type: ignore[arg-type]
         parts = {name: search(f"{path}.[repository, tag]", values) for name, path in IMAGES.items()}
         return url, {name: ":".join(part) for name, part in parts.items()}
-    except (yaml.YAMLError, tarfile.TarError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise Failed(f"{index} offers no release of {CHART} whose images can be read: name another by --charts") from error
+    except (
+        yaml.YAMLError,
+        tarfile.TarError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
+        raise Failed(
+            f"{index} offers no release of {CHART} whose images can be read: name another by "
+            "--charts"
+        ) from error

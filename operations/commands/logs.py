@@ -17,30 +17,45 @@ from operations.screen import Context, Namespace, of_job, say
 
 def logs(
     job: JobArgument = DEFAULT,
-    rank: Annotated[str, typer.Option("--rank", "-r", help="all, a trainer id, or several: 0-3, 0,2.")] = "all",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job ends.")] = False,
-    of: Annotated[Literal["training", "data"], typer.Option(help="The training's pods, or the data job's.")] = "training",
+    rank: Annotated[
+        str, typer.Option("--rank", "-r", help="all, a trainer id, or several: 0-3, 0,2.")
+    ] = "all",
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow until the job ends.")
+    ] = False,
+    of: Annotated[
+        Literal["training", "data"], typer.Option(help="The training's pods, or the data job's.")
+    ] = "training",
     volume: Annotated[
         Literal["train", "server"] | None,
-        typer.Option(help="Read train.log or server.log on the volume instead; they outlive the pods."),
+        typer.Option(
+            help="Read train.log or server.log on the volume instead; they outlive the pods."
+        ),
     ] = None,
-    tail: Annotated[int | None, typer.Option(min=0, help="Only this many last lines of each pod.")] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=0, help="Only this many last lines of each pod.")
+    ] = None,
     rehearsal: OfRehearsal = None,
     namespace: Namespace = None,
     context: Context = None,
-    json: Annotated[bool, typer.Option("--json", help="A JSON object a line: time, pod, rank, text.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="A JSON object a line: time, pod, rank, text.")
+    ] = False,
 ) -> None:
     """Show a job's logs, all ranks interleaved in order of time.
 
-    With --follow they come as they are written, across lost connections and replaced pods, until the job ends.
-    With --volume they are read off the volume by a small pod, also when the job's pods are gone.
+    With --follow they come as they are written, across lost connections and replaced pods, until
+    the job ends. With --volume they are read off the volume by a small pod, also when the job's
+    pods are gone.
 
     Example: paddle-aws logs quick-start --rank 0 --follow
     """
     with cli_errors("interrupted: the job keeps running"):
         chosen = log_stream.Wanted(log_stream.ranks(rank), of)
         if volume is not None and (follow or of == "data"):
-            raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
+            raise BadInput(
+                f"--volume is {volume}: it reads what is there; leave --follow and --of out"
+            )
         where, show = backend(job, namespace, context, rehearsal), log_stream.printer(json)
         if volume is not None:
             _of_volume(where, volume, chosen.ranks, tail, show)
@@ -57,16 +72,32 @@ def logs(
             nothing = False
             show(line)
         if nothing:
-            say(f"no pod has written anything yet: `paddle-aws status {of_job(where.name, where.namespace)}` says why")
+            say(
+                "no pod has written anything yet: `paddle-aws status "
+                f"{of_job(where.name, where.namespace)}` says why"
+            )
 
 
-def _of_volume(where: Backend, log: str, ranks: frozenset[int] | None, tail: int | None, show: Callable[[Line], None]) -> None:
+def _of_volume(
+    where: Backend,
+    log: str,
+    ranks: frozenset[int] | None,
+    tail: int | None,
+    show: Callable[[Line], None],
+) -> None:
     """Shows one rank after the other, as their lines have no common time."""
     with where.volume() as volume:
         files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
-        found = [(rank, f"node_{rank}/{log}.log") for rank in range(10_000) if f"node_{rank}/{log}.log" in files]
+        found = [
+            (rank, f"node_{rank}/{log}.log")
+            for rank in range(10_000)
+            if f"node_{rank}/{log}.log" in files
+        ]
         if not found:
-            raise BadInput(f"job {where.name} has no {log}.log on the volume: no pod of it has begun to train yet")
+            raise BadInput(
+                f"job {where.name} has no {log}.log on the volume: no pod of it has begun to "
+                "train yet"
+            )
         for rank, name in found:
             if ranks is not None and rank not in ranks:
                 continue
@@ -77,7 +108,11 @@ def _of_volume(where: Backend, log: str, ranks: frozenset[int] | None, tail: int
 def _lines(volume: Volume, path: str, size: int, tail: int | None) -> Iterator[str]:
     if tail is not None:
         # The last block of a longer log holds more lines than anybody asks for.
-        yield from volume.read(path, -min(size, BLOCK) if size else 0).decode(errors="replace").splitlines()[-tail or size :]
+        yield from (
+            volume.read(path, -min(size, BLOCK) if size else 0)
+            .decode(errors="replace")
+            .splitlines()[-tail or size :]
+        )
         return
     rest = b""
     for offset in range(0, size, BLOCK):

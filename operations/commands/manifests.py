@@ -17,9 +17,16 @@ def manifests(
     job_file: JobFile = JOB_FILE,
     outputs: Outputs = OUTPUTS,
     image_file: ImageFile = IMAGE_FILE,
-    out: Annotated[Path, typer.Option(help="Folder for the manifests, one file a step.")] = Path("dist"),
+    out: Annotated[Path, typer.Option(help="Folder for the manifests, one file a step.")] = Path(
+        "dist"
+    ),
     diff: Annotated[
-        bool, typer.Option("--diff", help="Write nothing: show what differs from the folder's; exit code 1 if anything does.")
+        bool,
+        typer.Option(
+            "--diff",
+            help="Write nothing: show what differs from the folder's; exit code 1 if anything "
+            "does.",
+        ),
     ] = False,
 ) -> None:
     """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`. No cluster is needed.
@@ -54,15 +61,21 @@ def _show_difference(job: TrainingJob, deployed: Deployed, out: Path) -> None:
     last = documents.written(out)
     if not last:
         raise BadInput(
-            f"{out} holds no manifests: write them once with `paddle-aws manifests`, then --diff has what to compare with"
+            f"{out} holds no manifests: write them once with `paddle-aws manifests`, then --diff "
+            "has what to compare with"
         )
     colours = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
     differs = False
     now = documents.files(job, deployed.outputs, deployed.image)
     for name in sorted({*last, *now}):
         before, after = last.get(name), now.get(name)
-        names = (f"last/{name}" if before is not None else "/dev/null", f"now/{name}" if after is not None else "/dev/null")
-        for line in unified_diff((before or "").splitlines(), (after or "").splitlines(), *names, lineterm=""):
+        names = (
+            f"last/{name}" if before is not None else "/dev/null",
+            f"now/{name}" if after is not None else "/dev/null",
+        )
+        for line in unified_diff(
+            (before or "").splitlines(), (after or "").splitlines(), *names, lineterm=""
+        ):
             differs = True
             typer.secho(line, fg=colours.get(line[:1]))
     if differs:

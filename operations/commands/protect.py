@@ -12,7 +12,8 @@ from stacks.cluster_spec import ClusterSpec
 
 HOLDS_DATA = {
     "AWS::EFS::FileSystem": "shards, programs and passes on the file system",
-    "AWS::EFS::AccessPoint": "the pods' access to what the file system holds: its folder stays with the old user id",
+    "AWS::EFS::AccessPoint": "the pods' access to what the file system holds: its folder stays "
+    "with the old user id",
     "AWS::S3::Bucket": "what the bucket holds, with all old versions",
     "AWS::ECR::Repository": "the trainer images",
     "AWS::KMS::Key": "the key, without which nothing that it sealed can be read",
@@ -39,12 +40,15 @@ OPEN, KEPT = ({"Statement": statements} for statements in ([_ALL], [_ALL, _KEPT]
 
 def protect(
     config: Config = CLUSTER,
-    lift: Annotated[bool, typer.Option("--lift", help="Allow it again, for one deploy on purpose.")] = False,
+    lift: Annotated[
+        bool, typer.Option("--lift", help="Allow it again, for one deploy on purpose.")
+    ] = False,
 ) -> None:
-    """Refuse every update that would replace or remove what holds data. `cdk destroy` stays as it is.
+    """Refuse every update that would replace or remove what holds data. `cdk destroy` stays as it
+    is.
 
-    Sets a stack policy on the cluster's stacks; run it once after the first deploy. To lose or move data on purpose:
-    --lift, deploy, and protect again.
+    Sets a stack policy on the cluster's stacks; run it once after the first deploy. To lose or move
+    data on purpose: --lift, deploy, and protect again.
 
     Example: paddle-aws protect
     """
@@ -53,9 +57,16 @@ def protect(
         account = AccountChecks(spec)
         stacks = [stack["StackName"] for stack in account.deployed_stacks]
         if not stacks:
-            raise BadInput(f"no stack of cluster {spec.name} is deployed in {spec.region}: run `cdk deploy --all` first")
+            raise BadInput(
+                f"no stack of cluster {spec.name} is deployed in {spec.region}: run `cdk deploy "
+                "--all` first"
+            )
         body = json.dumps(OPEN if lift else KEPT)
         for stack in stacks:
             account.client("cloudformation").set_stack_policy(StackName=stack, StackPolicyBody=body)
-        what = "may be replaced and removed by the next deploy" if lift else "is safe from every deploy"
+        what = (
+            "may be replaced and removed by the next deploy"
+            if lift
+            else "is safe from every deploy"
+        )
         say(f"what holds data in {', '.join(stacks)} {what}")

@@ -30,25 +30,35 @@ from settings.file import place
 def results(
     job: JobArgument = DEFAULT,
     model: Annotated[
-        bool, typer.Option("--model", help="Fetch the model that plain Paddle loads, and show the lines that predict with it.")
+        bool,
+        typer.Option(
+            "--model",
+            help="Fetch the model that plain Paddle loads, and show the lines that predict with "
+            "it.",
+        ),
     ] = False,
     download: Annotated[
         str | None,
         typer.Option(
-            metavar="PASS|PATH", help="Fetch a saved pass: its number, or `last`; or output/PATH: files of the program."
+            metavar="PASS|PATH",
+            help="Fetch a saved pass: its number, or `last`; or output/PATH: files of the program.",
         ),
     ] = None,
-    to: Annotated[str, typer.Option(help="Where it goes: a folder, or s3://bucket/prefix.")] = "results",
+    to: Annotated[
+        str, typer.Option(help="Where it goes: a folder, or s3://bucket/prefix.")
+    ] = "results",
     rehearsal: OfRehearsal = None,
     namespace: Namespace = None,
     context: Context = None,
     json: Json = False,
 ) -> None:
-    """Show a job's passes: which are complete, their loss and time; fetch the model or a pass without SSH.
+    """Show a job's passes: which are complete, their loss and time; fetch the model or a pass
+    without SSH.
 
-    A small pod with the job's image mounts the volume read-only and is gone afterwards. An interrupted download
-    continues where it was, and every file is verified against the checksum that was saved with it. What goes
-    to S3 passes through this machine. A job that the cluster has forgotten needs its job file and outputs.json.
+    A small pod with the job's image mounts the volume read-only and is gone afterwards. An
+    interrupted download continues where it was, and every file is verified against the checksum
+    that was saved with it. What goes to S3 passes through this machine. A job that the cluster has
+    forgotten needs its job file and outputs.json.
 
     Example: paddle-aws results quick-start
 
@@ -74,13 +84,25 @@ def results(
             measured = metrics(volume, files)
             found = _joined(rows, measured)
             attempts, failure = last_run(volume, files)
-            spent = goodput(attempts, len({file["name"].partition("/")[0] for file in files if file["name"].startswith("node_")}))
+            spent = goodput(
+                attempts,
+                len(
+                    {
+                        file["name"].partition("/")[0]
+                        for file in files
+                        if file["name"].startswith("node_")
+                    }
+                ),
+            )
             if json:
                 as_json({"job": where.name, "failure": failure, "goodput": spent, "passes": found})
             else:
                 _show(where.name, found)
                 if spent:
-                    say(f"goodput {spent['share']:.0%}: `paddle-aws board` shows where the rest of the time went")
+                    say(
+                        f"goodput {spent['share']:.0%}: `paddle-aws board` shows where the rest "
+                        "of the time went"
+                    )
                 if failure:
                     say(f"its last run failed: {failure}")
             if download is not None and "/" in download:
@@ -90,10 +112,14 @@ def results(
                 _fetch(volume, files, row["folder"], f"pass-{row['pass']:05d}", to)
 
 
-def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) -> list[dict[str, Any]]:
-    """Returns for each saved folder of a kind: its pass, whether it is complete, its files and bytes, its place below output/.
+def saved_passes(
+    volume: Volume, files: list[dict[str, Any]], kind: str = PASS
+) -> list[dict[str, Any]]:
+    """Returns for each saved folder of a kind: its pass, whether it is complete, its files and
+    bytes, its place below output/.
 
-    Sorted by number; if several attempts saved the same pass, complete folders come last, the newest of them last of all.
+    Sorted by number; if several attempts saved the same pass, complete folders come last, the
+    newest of them last of all.
     """
     found: dict[str, dict[str, int]] = {}
     for entry in files:
@@ -103,23 +129,36 @@ def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) 
     for folder, sizes in found.items():
         try:
             # Paddle 0.x writes an empty record.
-            record = passes.parsed(volume.read(f"output/{folder}/{passes.DONE}")) if passes.DONE in sizes else None
+            record = (
+                passes.parsed(volume.read(f"output/{folder}/{passes.DONE}"))
+                if passes.DONE in sizes
+                else None
+            )
         except ValueError:
             record = None
         name = folder.rpartition("/")[2]
         if record == {} and folder != name:
             continue  # Half saved, and cleaned up since.
         listed = record.get("files", ()) if record is not None else ()
-        complete = record is not None and all(sizes.get(file["name"]) == file["bytes"] for file in listed)
+        complete = record is not None and all(
+            sizes.get(file["name"]) == file["bytes"] for file in listed
+        )
         attempt = int(record.get("attempt", 0)) if record is not None else 0
-        facts = {"files": len(sizes), "bytes": sum(sizes.values()), "folder": folder, "attempt": attempt}
+        facts = {
+            "files": len(sizes),
+            "bytes": sum(sizes.values()),
+            "folder": folder,
+            "attempt": attempt,
+        }
         number = int(name[-5:]) if kind == PASS else int((record or {}).get("pass", 0))
         rows.append({"pass": number, "complete": complete, **facts})
     return sorted(rows, key=lambda row: (row["pass"], row["complete"], row["attempt"]))
 
 
 def last_run(volume: Volume, files: list[dict[str, Any]]) -> tuple[list[Any], str]:
-    """Returns the attempts that the volume records, and why the last run failed; empty if it did not, or that is not recorded."""
+    """Returns the attempts that the volume records, and why the last run failed; empty if it did
+    not, or that is not recorded.
+    """
     attempts: list[Any] = []
     if not any(file["name"] == "run/attempts.json" for file in files):
         return attempts, ""
@@ -133,7 +172,8 @@ def last_run(volume: Volume, files: list[dict[str, Any]]) -> tuple[list[Any], st
 
 
 def goodput(attempts: list[Any], trainers: int) -> dict[str, Any] | None:
-    """Returns for the ended attempts: the share of time spent on training that was kept, and the seconds per pod of each part.
+    """Returns for the ended attempts: the share of time spent on training that was kept, and the
+    seconds per pod of each part.
 
     Also in dollars for all pods, if prices were read. None if no attempt has reported.
     """
@@ -144,7 +184,11 @@ def goodput(attempts: list[Any], trainers: int) -> dict[str, Any] | None:
     if not (whole := sum(seconds.values())):
         return None
     usd = node_hour()
-    cost = {part: round(usd * trainers * spent / 3600, 2) for part, spent in seconds.items()} if usd else None
+    cost = (
+        {part: round(usd * trainers * spent / 3600, 2) for part, spent in seconds.items()}
+        if usd
+        else None
+    )
     shown = {part: round(spent, 3) for part, spent in seconds.items()}
     return {"share": round(seconds["training"] / whole, 4), "seconds": shown, "usd": cost}
 
@@ -158,16 +202,30 @@ def metrics(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
     if not trainers:
         return []
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        texts = pool.map(lambda trainer: volume.read(f"output/node_{trainer}/metrics.jsonl"), trainers)
-    return passes({trainer: text.decode(errors="replace") for trainer, text in zip(trainers, texts, strict=True)})
+        texts = pool.map(
+            lambda trainer: volume.read(f"output/node_{trainer}/metrics.jsonl"), trainers
+        )
+    return passes(
+        {
+            trainer: text.decode(errors="replace")
+            for trainer, text in zip(trainers, texts, strict=True)
+        }
+    )
 
 
 def _joined(rows: list[dict[str, Any]], measured: list[Pass]) -> list[dict[str, Any]]:
-    """Joins what is saved of each pass with what its trainers measured; some passes are no longer on the volume."""
+    """Joins what is saved of each pass with what its trainers measured; some passes are no longer
+    on the volume.
+    """
     found = {row["pass"]: row for row in rows}
     for one in measured:
-        trainers = [{name: getattr(each, name) for name in ("trainer", "loss", "records", "seconds")} for each in one.trainers]
-        facts = {name: getattr(one, name) for name in ("loss", "records", "seconds", "attempt", "ended")}
+        trainers = [
+            {name: getattr(each, name) for name in ("trainer", "loss", "records", "seconds")}
+            for each in one.trainers
+        ]
+        facts = {
+            name: getattr(one, name) for name in ("loss", "records", "seconds", "attempt", "ended")
+        }
         row = found.get(one.number, {"pass": one.number, "complete": False, "files": 0, "bytes": 0})
         found[one.number] = row | facts | {"trainers": trainers}
     return [found[number] for number in sorted(found)]
@@ -185,13 +243,16 @@ def _show(name: str, found: list[dict[str, Any]]) -> None:
         facts = ["", "", ""]
         if "loss" in row:
             facts = [f"{row['loss']:.4f}", f"{row['records']:,}", span(row["seconds"])]
-        lines.append([str(row["pass"]), saved, decimal(row["bytes"]) if row["files"] else "", *facts])
+        lines.append(
+            [str(row["pass"]), saved, decimal(row["bytes"]) if row["files"] else "", *facts]
+        )
     columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME")
     show(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME"))
 
 
 def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
-    """Fetches the newest model, verified, to `to`/model, a folder or s3://...; returns its place and the lines that predict.
+    """Fetches the newest model, verified, to `to`/model, a folder or s3://...; returns its place
+    and the lines that predict.
 
     Raises BadInput if there is none.
     """
@@ -199,15 +260,18 @@ def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
     sealed = [row for row in saved_passes(volume, files, INFERENCE) if row["complete"]]
     if not sealed:
         raise BadInput(
-            f"job {job} has no model in output/inference: with fleet-ps and collective it is there after the last pass; "
-            "`--download output/PATH` fetches files that any other program wrote"
+            f"job {job} has no model in output/inference: with fleet-ps and collective it is "
+            "there after the last pass; `--download output/PATH` fetches files that any other "
+            "program wrote"
         )
     newest: str = max(sealed, key=lambda row: int(row["attempt"]))["folder"]
     return _fetch(volume, files, newest, "model", to), predict_lines(volume, newest)
 
 
 def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
-    """Returns the lines of plain Python, in a model's folder, that predict with it; empty if there are none."""
+    """Returns the lines of plain Python, in a model's folder, that predict with it; empty if there
+    are none.
+    """
     try:
         text = volume.read(f"output/{model}/{PREDICT}", 0, 10_000).decode(errors="replace")
         return [clean(line) for line in text.splitlines()]
@@ -218,16 +282,34 @@ def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
 def model_words(volume: Volume, job: str) -> list[str]:
     """Returns how to fetch what a job has trained, for the last lines of a rehearsal."""
     if lines := predict_lines(volume):
-        return [f"`paddle-aws results {job} --model` fetches the model; in its folder these lines predict with it:", "", *lines]
-    own = [entry for entry in volume.files("output") if not re.match(r"(node_\d+|run|attempts)/|\.", entry["name"])]
+        return [
+            f"`paddle-aws results {job} --model` fetches the model; in its folder these lines "
+            "predict with it:",
+            "",
+            *lines,
+        ]
+    own = [
+        entry
+        for entry in volume.files("output")
+        if not re.match(r"(node_\d+|run|attempts)/|\.", entry["name"])
+    ]
     newest = max(own, key=lambda entry: entry["time"], default={"name": "PATH"})
-    return [f"the model is what the program wrote: `paddle-aws results {job} --download output/{newest['name']}` fetches a file"]
+    return [
+        f"the model is what the program wrote: `paddle-aws results {job} --download "
+        f"output/{newest['name']}` fetches a file"
+    ]
 
 
 def _download_files(volume: Volume, files: list[dict[str, Any]], path: str, to: str) -> None:
-    """Fetches files that the program wrote: no record says what they have to be, so each is compared with the volume's."""
+    """Fetches files that the program wrote: no record says what they have to be, so each is
+    compared with the volume's.
+    """
     inside = path.removeprefix("output/").rstrip("/")
-    wanted = [entry for entry in files if entry["name"] == inside or entry["name"].startswith(f"{inside}/")]
+    wanted = [
+        entry
+        for entry in files
+        if entry["name"] == inside or entry["name"].startswith(f"{inside}/")
+    ]
     if not wanted:
         raise BadInput(f"--download is {path}: the volume has no such file or folder below output/")
     above, _, name = inside.rpartition("/")
@@ -235,12 +317,25 @@ def _download_files(volume: Volume, files: list[dict[str, Any]], path: str, to: 
     _fetch(volume, wanted, above if single else inside, "" if single else name, to, sealed=False)
 
 
-def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to: str, *, sealed: bool = True) -> str:
+def _fetch(
+    volume: Volume,
+    files: list[dict[str, Any]],
+    home: str,
+    name: str,
+    to: str,
+    *,
+    sealed: bool = True,
+) -> str:
     """Fetches the files in a folder below output/ to `to`/`name`; returns where they are."""
     inside = f"{home}/" if home else ""
-    wanted = [{**entry, "name": entry["name"].removeprefix(inside)} for entry in files if entry["name"].startswith(inside)]
+    wanted = [
+        {**entry, "name": entry["name"].removeprefix(inside)}
+        for entry in files
+        if entry["name"].startswith(inside)
+    ]
     on_the_way = to.startswith("s3://")
-    # A file for S3 is kept until it is uploaded: an interruption costs nothing. Another run's file of that name lies elsewhere.
+    # A file for S3 is kept until it is uploaded: an interruption costs nothing. Another run's file
+    # of that name lies elsewhere.
     newest = max(entry["time"] for entry in wanted)
     target = (place("passes", volume.where, newest) if on_the_way else Path(to)) / name
     with bar(name or wanted[0]["name"], sum(entry["bytes"] for entry in wanted)) as progress:
@@ -255,7 +350,9 @@ def _fetch(volume: Volume, files: list[dict[str, Any]], home: str, name: str, to
 
 
 def chosen_pass(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:
-    """Returns the complete pass that `which` names: a number, or `last` for the one that was saved last. Raises BadInput."""
+    """Returns the complete pass that `which` names: a number, or `last` for the one that was saved
+    last. Raises BadInput.
+    """
     complete = [row for row in rows if row["complete"]]
     shown = ", ".join(map(str, sorted({row["pass"] for row in complete}))) or "none"
     if which == "last":

@@ -1,7 +1,8 @@
 """`paddle-aws resume`: starts a new run of a job from a complete pass.
 
-It keeps the shards on the volume, new source or not, if this job's own data job split them and no other data job has followed:
-its completed Job shows that, or else the manifest on the volume, which names its writer. Trainers check the same name.
+It keeps the shards on the volume, new source or not, if this job's own data job split them and no
+other data job has followed: its completed Job shows that, or else the manifest on the volume, which
+names its writer. Trainers check the same name.
 """
 
 import json
@@ -19,13 +20,25 @@ from operations.errors import BadInput, cli_errors
 from operations.jobs.job_objects import condition, ended, variable
 from operations.jobs.run import Run, bring_program, split, train
 from operations.jobs.submission import Submission
-from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, Context, ImageFile, JobFile, Outputs, say
+from operations.screen import (
+    IMAGE_FILE,
+    JOB_FILE,
+    OUTPUTS,
+    Context,
+    ImageFile,
+    JobFile,
+    Outputs,
+    say,
+)
 
 
 def resume(
     job_file: JobFile = JOB_FILE,
     from_pass: Annotated[
-        int | None, typer.Option("--from", metavar="PASS", min=0, help="Resume after this pass instead of the newest.")
+        int | None,
+        typer.Option(
+            "--from", metavar="PASS", min=0, help="Resume after this pass instead of the newest."
+        ),
     ] = None,
     wait: Wait = False,
     follow: Follow = False,
@@ -36,20 +49,24 @@ def resume(
 ) -> None:
     """Run a job again, from its newest complete pass, or from an earlier one.
 
-    It keeps the data that is on the volume, even where its source has changed since; it is split first where
-    this job file's data job has not done so. With --from, later passes are set aside on the volume (renamed, not removed).
-    Raise `passes` in the job file to train on a job that came to its end. A job that runs is refused.
+    It keeps the data that is on the volume, even where its source has changed since; it is split
+    first where this job file's data job has not done so. With --from, later passes are set aside on
+    the volume (renamed, not removed). Raise `passes` in the job file to train on a job that came to
+    its end. A job that runs is refused.
 
     Example: paddle-aws resume job.yaml --from 3
     """
-    with cli_errors("interrupted: what runs on the cluster keeps running; `paddle-aws cancel` ends it"):
+    with cli_errors(
+        "interrupted: what runs on the cluster keeps running; `paddle-aws cancel` ends it"
+    ):
         submission = Submission.load(job_file, outputs, image_file)
         cluster = Cluster(context, say)
         submission.check(cluster, again=True)
         if from_pass is not None:
             if from_pass >= submission.job.passes:
                 raise BadInput(
-                    f"--from is {from_pass}: the job has passes 0 to {submission.job.passes - 1} (passes in {job_file})"
+                    f"--from is {from_pass}: the job has passes 0 to {submission.job.passes - 1} "
+                    f"(passes in {job_file})"
                 )
             _set_aside(cluster, submission, from_pass)
         run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
@@ -85,7 +102,9 @@ def _set_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None
 
 
 def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
-    """Returns whether the shards are this job's own; False if they have to be split, or are being split right now."""
+    """Returns whether the shards are this job's own; False if they have to be split, or are being
+    split right now.
+    """
     ours = _identity(submission.data_job) if submission.data_job is not None else ""
     known = submission.data_jobs(cluster)
     if any(_identity(job) != ours or not ended(job) for job in known):

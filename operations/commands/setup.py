@@ -21,14 +21,23 @@ ENDED = 900.0
 def setup(
     config: Config = CLUSTER,
     outputs: Outputs = OUTPUTS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="The cluster checks everything and changes nothing.")] = False,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print the documents; no cluster is asked.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="End all nodes of `compute: auto`; before `cdk destroy`.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="The cluster checks everything and changes nothing.")
+    ] = False,
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="Print the documents; no cluster is asked.")
+    ] = False,
+    remove: Annotated[
+        bool,
+        typer.Option("--remove", help="End all nodes of `compute: auto`; before `cdk destroy`."),
+    ] = False,
     context: Context = None,
 ) -> None:
-    """Apply what the cluster needs once: deployers' rights, device plugins, node pools of `compute: auto`, Kueue's queue.
+    """Apply what the cluster needs once: deployers' rights, device plugins, node pools of `compute:
+    auto`, Kueue's queue.
 
-    An administrator runs it after a deploy, and again after a change of cluster.yaml's `nodes`. What is as it should be stays.
+    An administrator runs it after a deploy, and again after a change of cluster.yaml's `nodes`.
+    What is as it should be stays.
 
     Example: paddle-aws setup
 
@@ -36,7 +45,9 @@ def setup(
     """
     with cli_errors("interrupted: the same command applies the rest"):
         if dry_run + as_yaml + remove > 1:
-            raise BadInput("--dry-run, --yaml and --remove are given together: one of them is allowed")
+            raise BadInput(
+                "--dry-run, --yaml and --remove are given together: one of them is allowed"
+            )
         spec = ClusterSpec.load(config)
         if remove:
             _remove(Cluster(context, say))
@@ -59,10 +70,16 @@ def setup(
                 # In a dry run the namespace does not exist yet.
                 if not (dry_run and error.status == 404):
                     raise
-            say(f"{'would apply' if dry_run else 'applied'} {document['kind']} {document['metadata']['name']}")
+            say(
+                f"{'would apply' if dry_run else 'applied'} {document['kind']} "
+                f"{document['metadata']['name']}"
+            )
         for pool in cluster.items(POOLS, labels=OURS):
             if (name := pool["metadata"]["name"]) not in spec.nodes:
-                say(f"node pool {name} is no longer in cluster.yaml: `kubectl delete nodepool,nodeclass {name}` ends its nodes")
+                say(
+                    f"node pool {name} is no longer in cluster.yaml: `kubectl delete "
+                    f"nodepool,nodeclass {name}` ends its nodes"
+                )
 
 
 def _remove(cluster: Cluster) -> None:
@@ -71,7 +88,8 @@ def _remove(cluster: Cluster) -> None:
         while left := [one["metadata"]["name"] for one in cluster.items(path, labels=OURS)]:
             if time.monotonic() > deadline:
                 raise Failed(
-                    f"{', '.join(left)} of {path} are still there: a job's pods keep their nodes, cancel it and run this again"
+                    f"{', '.join(left)} of {path} are still there: a job's pods keep their "
+                    "nodes, cancel it and run this again"
                 )
             for name in left:
                 cluster.delete(f"{path}/{name}")
@@ -80,7 +98,8 @@ def _remove(cluster: Cluster) -> None:
 
 
 def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
-    """Returns the documents in the order in which they are applied; `auto_mode`: the deployed nodes stack's output of that name.
+    """Returns the documents in the order in which they are applied; `auto_mode`: the deployed nodes
+    stack's output of that name.
 
     Raises BadInput if compute is auto and that output is missing.
     """
@@ -100,7 +119,8 @@ def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
     if spec.auto:
         if not auto_mode:
             raise BadInput(
-                "compute is auto, and no output AutoMode is deployed: run `cdk deploy --all --outputs-file outputs.json`"
+                "compute is auto, and no output AutoMode is deployed: run `cdk deploy --all "
+                "--outputs-file outputs.json`"
             )
         found += yaml_documents.template("auto_mode.yaml")
         for name, group in spec.nodes.items():
@@ -108,7 +128,11 @@ def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
                 name,
                 machines=json.loads(auto_mode),
                 instance_types=group.instance_types,
-                capacity="reserved" if group.capacity_reservation else "spot" if group.spot else "on-demand",
+                capacity="reserved"
+                if group.capacity_reservation
+                else "spot"
+                if group.spot
+                else "on-demand",
                 zones=group.availability_zones or spec.network.zones,
                 cpus=group.max * max(most_vcpus(kind) or 0 for kind in group.instance_types),
                 disk_gib=group.volume_gib,
@@ -118,7 +142,12 @@ def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
                 reservation=group.capacity_reservation,
             )
     if spec.jobs.queue:
-        cores = sum(group.max * (min(most_vcpus(kind) or 1 for kind in group.instance_types) - 1) for group in groups)
+        cores = sum(
+            group.max * (min(most_vcpus(kind) or 1 for kind in group.instance_types) - 1)
+            for group in groups
+        )
         gpus = sum(group.max * group.gpus for group in groups)
-        found += yaml_documents.template("queue.yaml", queue=spec.jobs.queue, namespace=namespace, cpus=cores, gpus=gpus)
+        found += yaml_documents.template(
+            "queue.yaml", queue=spec.jobs.queue, namespace=namespace, cpus=cores, gpus=gpus
+        )
     return found

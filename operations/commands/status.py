@@ -20,7 +20,8 @@ def status(
     context: Context = None,
     json: Json = False,
 ) -> None:
-    """Show a job: its state, how far its training is, its pods, and in plain words why one waits or failed.
+    """Show a job: its state, how far its training is, its pods, and in plain words why one waits or
+    failed.
 
     Example: paddle-aws status quick-start
     """
@@ -36,14 +37,24 @@ def show(view: JobView) -> None:
     """Prints the screen of `status`."""
     is_ = view.phase if view.phase == "failed" else f"is {view.phase}"
     screen.show(("",), [(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""),)])
-    parts = [(word, _line(part)) for word, part in (("data", view.data), ("training", view.training)) if part is not None]
+    parts = [
+        (word, _line(part))
+        for word, part in (("data", view.data), ("training", view.training))
+        if part is not None
+    ]
     if view.progress is not None:
         parts.append(("progress", f"{view.progress} ({age(view.progress.told)} ago)"))
     if view.goodput is not None:
         parts.append(("goodput", str(view.goodput)))
         parts += [("slow", view.goodput.slow)] if view.goodput.slow else []
     if view.lost:
-        parts.append(("lost pods", f"{view.lost} so far" + (f", attempt {view.progress.attempt}" if view.progress else "")))
+        parts.append(
+            (
+                "lost pods",
+                f"{view.lost} so far"
+                + (f", attempt {view.progress.attempt}" if view.progress else ""),
+            )
+        )
     screen.show(("", " "), [(f"  {word}", line) for word, line in parts])
     if view.pods:
         typer.echo()

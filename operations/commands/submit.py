@@ -11,18 +11,37 @@ from operations.jobs.job_view import JobView
 from operations.jobs.run import Run, send
 from operations.jobs.submission import Submission
 from operations.jobs.training_table import TrainingTable
-from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, Context, ImageFile, JobFile, Outputs, console, of_job, say
+from operations.screen import (
+    IMAGE_FILE,
+    JOB_FILE,
+    OUTPUTS,
+    Context,
+    ImageFile,
+    JobFile,
+    Outputs,
+    console,
+    of_job,
+    say,
+)
 
 LOOK = 30.0
 """Seconds for which `submit` without --wait reports what happens to the pods."""
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="With --follow: show the logs of all ranks instead.")]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")
+]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="With --follow: show the logs of all ranks instead.")
+]
 
 
 def submit(
     job_file: JobFile = JOB_FILE,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")
+    ] = False,
     wait: Wait = False,
     follow: Follow = False,
     verbose: Verbose = False,
@@ -31,22 +50,30 @@ def submit(
     outputs: Outputs = OUTPUTS,
     image_file: ImageFile = IMAGE_FILE,
 ) -> None:
-    """Submit a job: try its program on a few records, upload its data file, split the data, start the training.
+    """Submit a job: try its program on a few records, upload its data file, split the data, start
+    the training.
 
-    The data job runs first and is waited for; it ends at once where the shards are complete and the source is what it was.
-    A job that runs is never overwritten. Ctrl-C leaves on the cluster what is there; submit again to continue.
+    The data job runs first and is waited for; it ends at once where the shards are complete and the
+    source is what it was. A job that runs is never overwritten. Ctrl-C leaves on the cluster what
+    is there; submit again to continue.
 
     Example: paddle-aws submit job.yaml --follow
     """
     with cli_errors(
-        "interrupted: what is on the cluster keeps running; run `paddle-aws submit` again to continue, "
-        "or `paddle-aws cancel` to end it"
+        "interrupted: what is on the cluster keeps running; run `paddle-aws submit` again to "
+        "continue, or `paddle-aws cancel` to end it"
     ):
         submission = Submission.load(job_file, outputs, image_file)
         if dry_run:
             _print(submission)
             return
-        finish(send(submission, context, say, no_try=no_try), submission, wait=wait, follow=follow, verbose=verbose)
+        finish(
+            send(submission, context, say, no_try=no_try),
+            submission,
+            wait=wait,
+            follow=follow,
+            verbose=verbose,
+        )
 
 
 def _print(submission: Submission) -> None:
@@ -56,9 +83,15 @@ def _print(submission: Submission) -> None:
     if submission.local_file is not None:
         say(f"before that, {submission.local_file} would be uploaded")
     if (archive := submission.job.program.archive) is not None:
-        say(f"before that, {archive.root} would be uploaded: {len(archive.names)} files, {archive.size:,} bytes")
+        say(
+            f"before that, {archive.root} would be uploaded: {len(archive.names)} files, "
+            f"{archive.size:,} bytes"
+        )
     if submission.data_job is not None:
-        say(f"the training would be sent once {submission.data_job['metadata']['name']} has split the data")
+        say(
+            f"the training would be sent once {submission.data_job['metadata']['name']} has "
+            "split the data"
+        )
     if submission.deployed.missing:
         say(f"{submission.deployed.missing}: these are placeholders")
 
@@ -77,13 +110,22 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
         else:
             found = run.follower.until(waiting.settled, LOOK)
             if found.phase not in ("failed", "done"):
-                say(f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, `paddle-aws results {known}`")
+                say(
+                    f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, "
+                    f"`paddle-aws results {known}`"
+                )
                 return
         say(waiting.verdict(found))
         if submission.job.reports_passes:
-            say(f"`paddle-aws results {known} --model` fetches the model, and shows the lines that predict with it")
+            say(
+                f"`paddle-aws results {known} --model` fetches the model, and shows the lines "
+                "that predict with it"
+            )
         else:
-            say(f"`paddle-aws results {known} --download output/PATH` fetches what the program wrote there")
+            say(
+                f"`paddle-aws results {known} --download output/PATH` fetches what the program "
+                "wrote there"
+            )
 
 
 def _follow(run: Run, *, logs: bool) -> JobView:
@@ -94,7 +136,9 @@ def _follow(run: Run, *, logs: bool) -> JobView:
         return log_stream.follow_job(run.follower)
     screen = console()
     with screen.status("pods are starting, parameter servers and trainers meet") as moving:
-        table = TrainingTable(lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update)
+        table = TrainingTable(
+            lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update
+        )
 
         def show(line: log_stream.Line) -> None:
             table.hear(line.rank, log_stream.clean(line.text))

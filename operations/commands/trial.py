@@ -1,6 +1,8 @@
-"""`paddle-aws try`: runs a job's program on the first records of its source, in one process of the job's Paddle.
+"""`paddle-aws try`: runs a job's program on the first records of its source, in one process of the
+job's Paddle.
 
-Deploys and sends nothing, and installs nothing without --install. Copies the program's folder, and writes nothing to it.
+Deploys and sends nothing, and installs nothing without --install. Copies the program's folder, and
+writes nothing to it.
 """
 
 import json
@@ -24,26 +26,36 @@ from operations.jobs.early_checks import check_data
 from operations.screen import JOB_FILE, JobFile, say
 
 SECONDS = 300.0
-NoTry = Annotated[bool, typer.Option("--no-try", help="Do not try the program on the first records before that.")]
+NoTry = Annotated[
+    bool, typer.Option("--no-try", help="Do not try the program on the first records before that.")
+]
 
 
 def trial(
     job_file: JobFile = JOB_FILE,
-    data: Annotated[Path | None, typer.Option(help="A file to try instead of the job's source.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A file to try instead of the job's source.")
+    ] = None,
     install: Annotated[
-        bool, typer.Option("--install", help="Make the environment with the job's Paddle where it is missing.")
+        bool,
+        typer.Option(
+            "--install", help="Make the environment with the job's Paddle where it is missing."
+        ),
     ] = False,
 ) -> None:
     """Try a job's program on a hundred records: no cluster, one process, seconds.
 
-    It shows what each input gets and whether the loss falls; a fault is shown with the program's own line (exit code 2). Of a
-    `command` only the script's syntax and imports are checked.
+    It shows what each input gets and whether the loss falls; a fault is shown with the program's
+    own line (exit code 2). Of a `command` only the script's syntax and imports are checked.
 
     Example: paddle-aws try job.yaml
     """
     with cli_errors("interrupted: nothing was changed"):
         job = TrainingJob.load(job_file, fetch=True)
-        program, source = _program(job, job_file), data.resolve() if data is not None else _source(job, job_file)
+        program, source = (
+            _program(job, job_file),
+            data.resolve() if data is not None else _source(job, job_file),
+        )
         python = interpreter.folder(job) if install else interpreter.found(job)
         if python is None:
             raise BadInput(_missing(job))
@@ -51,7 +63,8 @@ def trial(
 
 
 def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
-    """Returns the trial's last line, or why there was no trial: that is no fault of the job. Raises BadInput for a fault.
+    """Returns the trial's last line, or why there was no trial: that is no fault of the job. Raises
+    BadInput for a fault.
 
     `bucket`: whether an s3:// source belongs to the account that this shell knows.
     """
@@ -82,11 +95,21 @@ def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
     if job.controller == "paddlejob":
         raise BadInput("controller is paddlejob: `try` runs programs of controller job")
     if job.command is None and job.chosen_runtime not in ("fleet-ps", "collective"):
-        raise BadInput(f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective")
+        raise BadInput(
+            f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective"
+        )
     if program.archive is not None:
         return program.archive
-    folder = job_file.parent / program.path if program.path is not None else interpreter.PROJECT / "examples" / program.folder
-    if program.origin == "volume" or (program.origin == "image" and job.image is not None) or not folder.is_dir():
+    folder = (
+        job_file.parent / program.path
+        if program.path is not None
+        else interpreter.PROJECT / "examples" / program.folder
+    )
+    if (
+        program.origin == "volume"
+        or (program.origin == "image" and job.image is not None)
+        or not folder.is_dir()
+    ):
         raise BadInput(f"program.from is {program.origin}: its files are not on this machine")
     return ProgramArchive.of_folder(folder)
 
@@ -102,8 +125,17 @@ def _source(job: TrainingJob, job_file: Path) -> str | Path:
     return file.resolve() if file is not None else data.source
 
 
-def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: Path, *, quiet: bool = False) -> str:
-    """Runs the trial and shows its output, or returns it if `quiet`. Raises BadInput, or Unreachable if the source is."""
+def _run(
+    job: TrainingJob,
+    program: ProgramArchive,
+    source: str | Path,
+    python: Path,
+    *,
+    quiet: bool = False,
+) -> str:
+    """Runs the trial and shows its output, or returns it if `quiet`. Raises BadInput, or
+    Unreachable if the source is.
+    """
     environment = {
         **os.environ,
         **job.environment,
@@ -126,15 +158,29 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
         (scratch / "path").mkdir()
         (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
         environment["PYTHONPATH"] = str(scratch / "path")
-        trial: list[str | Path] = ["-m", "paddle_node.training.trial", scratch / "program" / "train.py"]
+        trial: list[str | Path] = [
+            "-m",
+            "paddle_node.training.trial",
+            scratch / "program" / "train.py",
+        ]
         words = [python / "python", *trial, *job.arguments]
         out = subprocess.PIPE if quiet else None
         try:
             done = subprocess.run(
-                words, env=environment, cwd=home, text=True, stdout=out, stderr=subprocess.PIPE, timeout=SECONDS, check=False
+                words,
+                env=environment,
+                cwd=home,
+                text=True,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                timeout=SECONDS,
+                check=False,
             )
         except subprocess.TimeoutExpired:
-            raise BadInput(f"the program did not end on 100 records within {SECONDS:.0f} s; --no-try skips this") from None
+            raise BadInput(
+                f"the program did not end on 100 records within {SECONDS:.0f} s; --no-try skips "
+                "this"
+            ) from None
     said = done.stderr.strip()
     last = said.rpartition("\n")[2]
     if done.returncode == ExitCode.SOURCE_UNREACHABLE:
@@ -142,9 +188,16 @@ def _run(job: TrainingJob, program: ProgramArchive, source: str | Path, python: 
     if done.returncode < 0:
         where = re.search(rf'File "{scratch}/program/([^"]+)", line (\d+)', said)
         line = f" in {where[1]}:{where[2]}" if where else ""
-        raise BadInput(f"Paddle crashed (signal {-done.returncode}){line}: is an id not below its embedding's number of rows?")
+        raise BadInput(
+            f"Paddle crashed (signal {-done.returncode}){line}: is an id not below its "
+            "embedding's number of rows?"
+        )
     if done.returncode:
-        raise BadInput(last if done.returncode == ExitCode.BAD_SETTING else f"the program ended with {done.returncode}: {said}")
+        raise BadInput(
+            last
+            if done.returncode == ExitCode.BAD_SETTING
+            else f"the program ended with {done.returncode}: {said}"
+        )
     if said and not quiet:
         say(said)
     return done.stdout or ""

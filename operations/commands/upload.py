@@ -1,4 +1,6 @@
-"""`paddle-aws upload`: training data to the bucket, or a program to the job's folder on the volume."""
+"""`paddle-aws upload`: training data to the bucket, or a program to the job's folder on the
+volume.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,19 +21,31 @@ from operations.screen import OUTPUTS, Context, Namespace, Outputs, say
 
 
 def upload(
-    path: Annotated[Path | None, typer.Argument(help="A file or a folder; --program needs none.")] = None,
-    to: Annotated[str | None, typer.Option(help="s3://bucket/prefix. Default: the job's place in the deployed bucket.")] = None,
-    job: Annotated[str, typer.Option(help="The job that it is for: its name, or its job file.")] = DEFAULT,
-    volume: Annotated[bool, typer.Option("--volume", help="To the job's folder on the volume, instead of the bucket.")] = False,
-    program: Annotated[bool, typer.Option("--program", help="The job file's program, to the volume.")] = False,
+    path: Annotated[
+        Path | None, typer.Argument(help="A file or a folder; --program needs none.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="s3://bucket/prefix. Default: the job's place in the deployed bucket."),
+    ] = None,
+    job: Annotated[
+        str, typer.Option(help="The job that it is for: its name, or its job file.")
+    ] = DEFAULT,
+    volume: Annotated[
+        bool,
+        typer.Option("--volume", help="To the job's folder on the volume, instead of the bucket."),
+    ] = False,
+    program: Annotated[
+        bool, typer.Option("--program", help="The job file's program, to the volume.")
+    ] = False,
     namespace: Namespace = None,
     context: Context = None,
     outputs: Outputs = OUTPUTS,
 ) -> None:
     """Upload training data to the bucket, or with --volume a program folder to the volume.
 
-    Several files, or parts of a large one, go at once; files that are there already are not sent again.
-    The address is printed: put it into job.yaml as data.source.
+    Several files, or parts of a large one, go at once; files that are there already are not sent
+    again. The address is printed: put it into job.yaml as data.source.
 
     Example: paddle-aws upload corpus/
 
@@ -48,20 +62,35 @@ def upload(
         bucket_upload.files(path)
         if volume:
             if to is not None:
-                raise BadInput(f"--to is {to}: with --volume it goes to the job's folder, leave it out")
+                raise BadInput(
+                    f"--to is {to}: with --volume it goes to the job's folder, leave it out"
+                )
             which = named(job, namespace)
             _to_volume(path, which, context)
             return
         # The manifests look here for a job's local data file.
-        address = to or f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{named(job, namespace).name}"
-        typer.echo(bucket_upload.upload_files(client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"))
+        address = (
+            to
+            or f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/"
+            f"{named(job, namespace).name}"
+        )
+        typer.echo(
+            bucket_upload.upload_files(
+                client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"
+            )
+        )
 
 
 def _program(job_file: Path, context: str | None, outputs: Path) -> None:
-    """Uploads the program before kubectl applies manifests that `manifests` wrote; `submit` does this on its own."""
+    """Uploads the program before kubectl applies manifests that `manifests` wrote; `submit` does
+    this on its own.
+    """
     submission = Submission.load(job_file, outputs, outputs.with_name("image.json"))
     if submission.job.program.archive is None:
-        raise BadInput(f"program.from is {submission.job.program.origin}: --program uploads one `from: folder` or `from: git`")
+        raise BadInput(
+            f"program.from is {submission.job.program.origin}: --program uploads one `from: "
+            "folder` or `from: git`"
+        )
     bring_program(Cluster(context, say), submission)
 
 
@@ -70,9 +99,14 @@ def _to_volume(path: Path, job: Named, context: str | None) -> None:
     folder = "" if path.is_file() else path.resolve().name
     size = sum(file.stat().st_size for file, _ in found)
     with (
-        mounted(Cluster(context, say), job.name, job.namespace, write=True, described=job.file) as there,
+        mounted(
+            Cluster(context, say), job.name, job.namespace, write=True, described=job.file
+        ) as there,
         bucket_upload.bar(path.name, size) as progress,
     ):
         sent = volume_transfer.upload(there, found, folder, progress)
     where = f"{job.name}/{folder or found[0][1]}"
-    say(f"{path} is on the volume: {where} ({sent} of {len(found)} file{'s' * (len(found) != 1)} sent)")
+    say(
+        f"{path} is on the volume: {where} ({sent} of {len(found)} file{'s' * (len(found) != 1)} "
+        "sent)"
+    )

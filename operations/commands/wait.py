@@ -13,13 +13,16 @@ from operations.screen import Context, Namespace, say
 
 def wait(
     job: JobArgument = DEFAULT,
-    timeout: Annotated[float | None, typer.Option(min=0, help="Minutes after which to give up, with exit code 1.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="Minutes after which to give up, with exit code 1.")
+    ] = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
     """Wait until a job ends, and tell what happens to its pods meanwhile.
 
-    Exit code 0 when it succeeded, 1 when it failed or the timeout passed. Ctrl-C leaves the job running.
+    Exit code 0 when it succeeded, 1 when it failed or the timeout passed. Ctrl-C leaves the job
+    running.
 
     Example: paddle-aws wait quick-start --timeout 120 && paddle-aws results quick-start
     """

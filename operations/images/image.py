@@ -1,7 +1,8 @@
-"""Builds the trainer image, pushes it to the deployed repository, and records its digest where job.yaml's image comes from.
+"""Builds the trainer image, pushes it to the deployed repository, and records its digest where
+job.yaml's image comes from.
 
-`make image` and `make push` run this module. It is here and not in trainer_image/ because it is not part of the image: it
-reads the deployed stacks' outputs and talks to AWS.
+`make image` and `make push` run this module. It is here and not in trainer_image/ because it is not
+part of the image: it reads the deployed stacks' outputs and talks to AWS.
 """
 
 import base64
@@ -34,11 +35,14 @@ app = typer.Typer(help="Build and push the trainer image.", no_args_is_help=True
 
 @app.command()
 def build(
-    base: Annotated[str, typer.Option(help="Base image: Debian or Ubuntu with Python 3.11 or 3.12.")] = "",
+    base: Annotated[
+        str, typer.Option(help="Base image: Debian or Ubuntu with Python 3.11 or 3.12.")
+    ] = "",
     requirements: Annotated[
         str,
         typer.Option(
-            help="Locked requirements, below the project; requirements-collective.lock has Paddle 3.3.1 without pservers."
+            help="Locked requirements, below the project; requirements-collective.lock has Paddle "
+            "3.3.1 without pservers."
         ),
     ] = LOCKS["2.6"],
     tag: Annotated[str, typer.Option(help="Local name of the image.")] = "",
@@ -50,7 +54,9 @@ def build(
         if job is not None and requirements == LOCKS["2.6"]:
             requirements = LOCKS[job.paddle]
         if not (PROJECT / requirements).is_file():
-            raise BadInput(f"{requirements} does not exist below {PROJECT}: name a file of locked requirements")
+            raise BadInput(
+                f"{requirements} does not exist below {PROJECT}: name a file of locked requirements"
+            )
         runtime = ContainerRuntime.find()
         tag = tag or local_name(job)
         derived = job is not None and job.derived
@@ -79,7 +85,10 @@ def push(
         if job is not None and job.derived:
             tag = _derived_name(runtime, job, tag)
         if not runtime.image_id(tag):
-            raise BadInput(f"there is no image {tag} yet: run `make image{f' JOB={job_file}' if variant else ''}` first")
+            raise BadInput(
+                f"there is no image {tag} yet: run `make "
+                f"image{f' JOB={job_file}' if variant else ''}` first"
+            )
         image = _pushed(runtime, tag, repository)
         # A new base image outdates the variants that were built on the previous one.
         known = chosen.pushed(image_file) if variant and image_file.exists() else {}
@@ -90,25 +99,40 @@ def push(
         temporary = image_file.with_name(f".{image_file.name}.tmp")
         temporary.write_text(json.dumps(found | ({"variants": known} if known else {})) + "\n")
         temporary.replace(image_file)
-        typer.echo(f"pushed {image}\n{image_file} names it: jobs without an image of their own use it")
+        typer.echo(
+            f"pushed {image}\n{image_file} names it: jobs without an image of their own use it"
+        )
 
 
 def local_name(job: TrainingJob | None = None) -> str:
-    """Returns the image's local name from `make image`; for a job, the image that it names, or else that of its Paddle."""
+    """Returns the image's local name from `make image`; for a job, the image that it names, or else
+    that of its Paddle.
+    """
     if job is not None and job.image is not None:
         return job.image
-    return f"{NAME}:{VERSION}" + ("" if job is None or job.paddle == "2.6" else f"-paddle{job.paddle}")
+    return f"{NAME}:{VERSION}" + (
+        "" if job is None or job.paddle == "2.6" else f"-paddle{job.paddle}"
+    )
 
 
 def _derived_name(runtime: ContainerRuntime, job: TrainingJob, base: str) -> str:
-    """Names the base by its id, as another base makes another image; one from job.yaml may not be here before the build."""
-    return f"{NAME}:{VERSION}-{job.image_variant}-{'own' if job.image is not None else runtime.image_id(base)[:12]}"
+    """Names the base by its id, as another base makes another image; one from job.yaml may not be
+    here before the build.
+    """
+    return (
+        f"{NAME}:{VERSION}-{job.image_variant}-"
+        f"{'own' if job.image is not None else runtime.image_id(base)[:12]}"
+    )
 
 
 def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
     tag, said = _derived_name(runtime, job, base), list[str]()
     program = job.program
-    arguments = {"BASE": base, "REQUIREMENTS": "\n".join(program.requirements), "PACKAGES": " ".join(program.packages)}
+    arguments = {
+        "BASE": base,
+        "REQUIREMENTS": "\n".join(program.requirements),
+        "PACKAGES": " ".join(program.packages),
+    }
     try:
         runtime.build(PROJECT, DOCKERFILE.with_suffix(".program"), tag, arguments, said.append)
     except Failed:
@@ -130,7 +154,8 @@ def repository_uri(outputs: Path) -> str:
 def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
     """Pushes the image unless the repository already has it; returns `<repository>@<digest>`."""
     host, _, name = repository.partition("/")
-    # <account>.dkr.ecr.<region>.amazonaws.com: the repository's name gives its region, whatever the shell's region is.
+    # <account>.dkr.ecr.<region>.amazonaws.com: the repository's name gives its region, whatever the
+    # shell's region is.
     account, region = host.split(".")[0], host.split(".")[3] if host.count(".") >= 5 else None
     ecr = client("ecr", region)
     # ECR's tags are immutable: the tag names the content, so that a second push is no error.
@@ -143,18 +168,26 @@ def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
         runtime.push(tag, f"{repository}:{remote_tag}")
         digest = _digest(ecr, account, name, remote_tag)
         if digest is None:
-            raise Failed(f"{repository}:{remote_tag} was pushed, but the repository does not know it: push again")
+            raise Failed(
+                f"{repository}:{remote_tag} was pushed, but the repository does not know it: "
+                "push again"
+            )
     return f"{repository}@{digest}"
 
 
 def _digest(ecr: Any, account: str, name: str, tag: str) -> str | None:
     """Returns the digest of a tag in ECR; None if ECR does not have the tag."""
     try:
-        found = ecr.describe_images(registryId=account, repositoryName=name, imageIds=[{"imageTag": tag}])["imageDetails"]
+        found = ecr.describe_images(
+            registryId=account, repositoryName=name, imageIds=[{"imageTag": tag}]
+        )["imageDetails"]
     except ecr.exceptions.ImageNotFoundException:
         return None
     except ecr.exceptions.RepositoryNotFoundException:
-        raise BadInput(f"there is no repository {name} in account {account}: deploy the cluster of these outputs") from None
+        raise BadInput(
+            f"there is no repository {name} in account {account}: deploy the cluster of these "
+            "outputs"
+        ) from None
     return str(found[0]["imageDigest"]) if found else None
 
 

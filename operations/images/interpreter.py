@@ -1,7 +1,8 @@
-"""The Python that runs a job's program here: `.venv-image`, or an environment with the job's Paddle and requirements.
+"""The Python that runs a job's program here: `.venv-image`, or an environment with the job's Paddle
+and requirements.
 
-An environment is made once per content, in this machine's cache. The versions of the environment that it extends constrain
-its own, as the image's do in `make image`.
+An environment is made once per content, in this machine's cache. The versions of the environment
+that it extends constrain its own, as the image's do in `make image`.
 """
 
 import fcntl
@@ -23,14 +24,20 @@ PROJECT = Path(__file__).parents[2]
 
 
 def folder(job: TrainingJob, project: Path = PROJECT) -> Path:
-    """Returns the environment's bin/, and makes it if it is missing. Raises BadInput or Failed if the installation fails."""
+    """Returns the environment's bin/, and makes it if it is missing. Raises BadInput or Failed if
+    the installation fails.
+    """
     return _folder(job, project, _made)
 
 
 def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
-    """Returns the same bin/ if it exists, or this Python's if that has all that the job needs. Installs nothing."""
+    """Returns the same bin/ if it exists, or this Python's if that has all that the job needs.
+    Installs nothing.
+    """
     made = _folder(job, project, _place)
-    if (made.parent / ".complete").exists() or (made.parent == project / ".venv-image" and (made / "python").exists()):
+    if (made.parent / ".complete").exists() or (
+        made.parent == project / ".venv-image" and (made / "python").exists()
+    ):
         return made
     try:
         fits = importlib.metadata.version("paddlepaddle").startswith(f"{job.paddle}.")
@@ -39,20 +46,32 @@ def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
     return Path(sys.executable).parent if fits and not job.program.requirements else None
 
 
-def _folder(job: TrainingJob, project: Path, made: Callable[[Path, Path, Path | None, list[str]], Path]) -> Path:
+def _folder(
+    job: TrainingJob, project: Path, made: Callable[[Path, Path, Path | None, list[str]], Path]
+) -> Path:
     image, lock = project / ".venv-image", project / LOCKS[job.paddle]
     python, wanted = image / "bin" / "python", list(job.program.requirements)
     if job.paddle != "2.6":
-        image = made(python, lock, None, ["--require-hashes", "--no-deps", "--requirement", str(lock)])
+        image = made(
+            python, lock, None, ["--require-hashes", "--no-deps", "--requirement", str(lock)]
+        )
     return (made(python, lock, image, wanted) if wanted else image) / "bin"
 
 
 def _place(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Path:
-    return place("environments", python.resolve(), lock.read_text() if lock.exists() else "", below, *sorted(wanted))
+    return place(
+        "environments",
+        python.resolve(),
+        lock.read_text() if lock.exists() else "",
+        below,
+        *sorted(wanted),
+    )
 
 
 def _made(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Path:
-    """Makes a separate environment, or one that also sees the packages of `below`. `python` has pip."""
+    """Makes a separate environment, or one that also sees the packages of `below`. `python` has
+    pip.
+    """
     made = _place(python, lock, below, wanted)
     pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--python"]
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -63,14 +82,22 @@ def _made(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Pa
             _run([python, "-m", "venv", "--without-pip", made])
             if below is not None:
                 constraints = made / "constraints.txt"
-                constraints.write_text(_run([*pip, below / "bin" / "python", "list", "--format=freeze"]))
+                constraints.write_text(
+                    _run([*pip, below / "bin" / "python", "list", "--format=freeze"])
+                )
                 wanted = ["--constraint", str(constraints), *wanted]
-                (packages,), (own,) = (list(env.glob("lib/python3*/site-packages")) for env in (below, made))
+                (packages,), (own,) = (
+                    list(env.glob("lib/python3*/site-packages")) for env in (below, made)
+                )
                 (own / "below.pth").write_text(f"{packages}\n")
-                for script in filter(Path.is_file, (below / "bin").iterdir()):  # Paddle's launcher has to start this Python.
+                for script in filter(
+                    Path.is_file, (below / "bin").iterdir()
+                ):  # Paddle's launcher has to start this Python.
                     head, _, rest = script.read_bytes().partition(b"\n")
                     if head.startswith(b"#!") and b"python" in head and not script.is_symlink():
-                        (made / "bin" / script.name).write_bytes(b"#!" + os.fsencode(made / "bin" / "python") + b"\n" + rest)
+                        (made / "bin" / script.name).write_bytes(
+                            b"#!" + os.fsencode(made / "bin" / "python") + b"\n" + rest
+                        )
                         (made / "bin" / script.name).chmod(0o755)
             _run([*pip, made / "bin" / "python", "install", "--quiet", *wanted])
             (made / ".complete").touch()
@@ -83,4 +110,6 @@ def _run(command: Sequence[str | Path]) -> str:
         return done.stdout
     if sentence := reasons.first("install", done.stderr, ""):
         raise BadInput(sentence)
-    raise Failed(f"the program's requirements could not be installed: pip says {done.stderr.strip()[-1000:]}")
+    raise Failed(
+        f"the program's requirements could not be installed: pip says {done.stderr.strip()[-1000:]}"
+    )

@@ -1,4 +1,5 @@
-"""Where a job ran, for the commands that inspect it: on a cluster, or in the rehearsal that this folder's `.rehearsal` holds.
+"""Where a job ran, for the commands that inspect it: on a cluster, or in the rehearsal that this
+folder's `.rehearsal` holds.
 
 By default the rehearsal is taken if it ran last in this folder, and the command says so.
 """
@@ -22,31 +23,44 @@ if TYPE_CHECKING:
 OfRehearsal = Annotated[
     bool | None,
     typer.Option(
-        "--rehearsal/--no-rehearsal", help="The job of the last `make rehearse`. Default: if that is what ran last here.",
+        "--rehearsal/--no-rehearsal",
+        help="The job of the last `make rehearse`. Default: if that is what ran last here.",
         show_default=False,
     ),
-]  # fmt: skip
+]
 
 
 Backend: TypeAlias = "Run | RehearsalBackend"
-"""One job, where it ran: its status, its pods' logs, its folder, and the evaluation of its newest pass."""
+"""One job, where it ran: its status, its pods' logs, its folder, and the evaluation of its newest
+pass.
+"""
 Volume: TypeAlias = "VolumeAccess | Folder"
 """A job's folder."""
 
 
-def backend(argument: str, namespace: str | None, context: str | None, rehearsal: bool | None) -> Backend:
+def backend(
+    argument: str, namespace: str | None, context: str | None, rehearsal: bool | None
+) -> Backend:
     """Returns the backend for a command's JOB and options. Raises BadInput."""
     from operations.jobs import rehearsal_backend
 
     if rehearsal and (namespace or context):
         raise BadInput("--rehearsal has no cluster: leave --namespace and --context out")
-    if rehearsal or (rehearsal is None and not namespace and not context and rehearsal_backend.ran_last()):
+    if rehearsal or (
+        rehearsal is None and not namespace and not context and rehearsal_backend.ran_last()
+    ):
         found = rehearsal_backend.load()
         if argument == DEFAULT or named(argument, None).name == found.name:
-            say(f"the rehearsal of {found.name}, {found.age} ago" + ("" if rehearsal else "; --no-rehearsal asks the cluster"))
+            say(
+                f"the rehearsal of {found.name}, {found.age} ago"
+                + ("" if rehearsal else "; --no-rehearsal asks the cluster")
+            )
             return found
         if rehearsal:
-            raise BadInput(f"JOB is {argument}: the last rehearsal here was of {found.name}; leave JOB out, or rehearse that")
+            raise BadInput(
+                f"JOB is {argument}: the last rehearsal here was of {found.name}; leave JOB out, "
+                "or rehearse that"
+            )
     from operations.jobs.run import Run
 
     return Run.find(argument, namespace=namespace, context=context, say=say)

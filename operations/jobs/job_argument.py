@@ -1,4 +1,6 @@
-"""The JOB argument of the commands: a job's name, which needs no file, or the job file that has it (default: job.yaml)."""
+"""The JOB argument of the commands: a job's name, which needs no file, or the job file that has it
+(default: job.yaml).
+"""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +17,9 @@ DEFAULT = "job.yaml"
 
 
 def _here(incomplete: str) -> list[str]:
-    """Completes in a shell the job files here and the jobs that they name. Asks no cluster: Tab has to be quick."""
+    """Completes in a shell the job files here and the jobs that they name. Asks no cluster: Tab has
+    to be quick.
+    """
     found: list[str] = []
     for path in sorted(Path().glob("*.y*ml")):
         text = path.read_text(errors="replace")
@@ -24,7 +28,10 @@ def _here(incomplete: str) -> list[str]:
     return [one for one in found if one.startswith(incomplete)]
 
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's name, or its job file.", autocompletion=_here)]
+JobArgument = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="The job's name, or its job file.", autocompletion=_here),
+]
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,13 @@ def named(argument: str, namespace: str | None) -> Named:
             raise BadInput("JOB is missing: name the job, or a job file, or go where job.yaml is")
         job = TrainingJob.load(path)
         if namespace is not None and namespace != job.namespace:
-            raise BadInput(f"--namespace is {namespace}: {path} says {job.namespace}; leave one of them out")
+            raise BadInput(
+                f"--namespace is {namespace}: {path} says {job.namespace}; leave one of them out"
+            )
         return Named(job.name, job.namespace, path)
     if not LABEL.fullmatch(argument):
-        raise BadInput(f"JOB is {argument!r}: that is neither a file nor a name (lower-case letters, digits and dashes)")
+        raise BadInput(
+            f"JOB is {argument!r}: that is neither a file nor a name (lower-case letters, digits "
+            "and dashes)"
+        )
     return Named(argument, namespace or DEFAULT_NAMESPACE, None)

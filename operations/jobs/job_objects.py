@@ -1,4 +1,6 @@
-"""A job's objects on a cluster, found by the labels that the charts gave them, and what their state means."""
+"""A job's objects on a cluster, found by the labels that the charts gave them, and what their state
+means.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -41,9 +43,15 @@ def pods(namespace: str | None) -> str:
 
 
 def runs(cluster: Cluster, namespace: str | None, labels: str = PART_OF) -> list[Object]:
-    """Returns the Jobs, and the PaddleJobs if their operator is installed, each with its kind, which a list leaves out."""
+    """Returns the Jobs, and the PaddleJobs if their operator is installed, each with its kind,
+    which a list leaves out.
+    """
     kinds = ("Job", "PaddleJob")
-    return [{"kind": kind, **one} for kind in kinds for one in cluster.items(collection(kind, namespace), labels)]
+    return [
+        {"kind": kind, **one}
+        for kind in kinds
+        for one in cluster.items(collection(kind, namespace), labels)
+    ]
 
 
 def path(run: Mapping[str, Any]) -> str:
@@ -79,7 +87,9 @@ def component(document: Mapping[str, Any]) -> str:
 
 
 def newest(documents: Iterable[Object], of_component: str) -> Object | None:
-    """Returns a component's Job, or the PaddleJob: the one that has not ended, else the one that was created last."""
+    """Returns a component's Job, or the PaddleJob: the one that has not ended, else the one that
+    was created last.
+    """
     found = [document for document in documents if component(document) == of_component]
     return max(found, key=lambda document: (not ended(document), created(document)), default=None)
 
@@ -103,10 +113,16 @@ def seconds_old(document: Mapping[str, Any]) -> float:
     return (datetime.now(UTC) - made).total_seconds() if made is not None else 0.0
 
 
-def condition(document: Mapping[str, Any], kind: str, status: str = "True") -> Mapping[str, Any] | None:
-    """Returns the condition of that kind and status; None if it has another status or is missing."""
+def condition(
+    document: Mapping[str, Any], kind: str, status: str = "True"
+) -> Mapping[str, Any] | None:
+    """Returns the condition of that kind and status; None if it has another status or is
+    missing.
+    """
     conditions: list[Mapping[str, Any]] = document.get("status", {}).get("conditions") or []
-    return next((one for one in conditions if (one.get("type"), one.get("status")) == (kind, status)), None)
+    return next(
+        (one for one in conditions if (one.get("type"), one.get("status")) == (kind, status)), None
+    )
 
 
 def ended(job: Mapping[str, Any]) -> bool:
@@ -144,7 +160,8 @@ class JobState:
 
 
 def state(job: Object, running: bool = False, refused: str = "") -> JobState:
-    """Puts a Job's conditions, or a PaddleJob's status, into words; for a Job, `running` says whether one of its pods runs.
+    """Puts a Job's conditions, or a PaddleJob's status, into words; for a Job, `running` says
+    whether one of its pods runs.
 
     `refused`: why its pods cannot be created.
     """
@@ -155,7 +172,10 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
     if job.get("kind") == "PaddleJob":
         if not status and seconds_old(job) > SEEN:
             reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?"
-        phase, finished = PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting"), status.get("completionTime")
+        phase, finished = (
+            PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting"),
+            status.get("completionTime"),
+        )
         spec, status = spec.get("worker") or {}, status.get("worker") or {}
     elif complete:
         phase, reason = "done", ""

@@ -40,7 +40,9 @@ class JobView:
 
     @property
     def phase(self) -> str:
-        """One word: the training's own phase or, while only the data job exists, splitting, split or failed."""
+        """One word: the training's own phase or, while only the data job exists, splitting, split
+        or failed.
+        """
         if self.training is not None:
             return self.training.phase
         if self.data is not None:
@@ -58,14 +60,22 @@ class JobView:
                 # Kubernetes names the pod that it saw fail first, which may be another one.
                 of_job = of_job.partition(": ")[0]
         elif self.phase != "done":
-            of_pod = next((pod.reason for pod in self.pods if pod.phase == "waiting" and pod.reason), "")
+            of_pod = next(
+                (pod.reason for pod in self.pods if pod.phase == "waiting" and pod.reason), ""
+            )
         return "; ".join(filter(None, (of_job, of_pod)))
 
     @property
     def failure(self) -> str:
-        """Which pod failed, on which node, and what it said last; empty if no failed pod is left."""
+        """Which pod failed, on which node, and what it said last; empty if no failed pod is
+        left.
+        """
         of_data = self.training is None
-        pod = culprit(pod for pod in self.pods if (pod.component == "data") == of_data and pod.component != "reader")
+        pod = culprit(
+            pod
+            for pod in self.pods
+            if (pod.component == "data") == of_data and pod.component != "reader"
+        )
         return pod.failure if pod is not None else ""
 
     def as_json(self) -> dict[str, Any]:
@@ -88,17 +98,29 @@ def _told(what: JobState | PodState | None) -> dict[str, Any] | None:
     if what is None:
         return None
     names = {"name": "pod", "phase": "state", "code": "exit_code", "message": "", "restarts": ""}
-    told = {names.get(name, name): value for name, value in asdict(what).items() if names.get(name, name)}
+    told = {
+        names.get(name, name): value
+        for name, value in asdict(what).items()
+        if names.get(name, name)
+    }
     if isinstance(what, JobState):
         told["seconds"] = what.seconds(datetime.now(UTC))
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in told.items()}
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in told.items()
+    }
 
 
 def view(cluster: Cluster, name: str, namespace: str) -> JobView:
-    """Returns the job as it is now, and how far its training is. Raises BadInput if the cluster has no job of that name."""
+    """Returns the job as it is now, and how far its training is. Raises BadInput if the cluster has
+    no job of that name.
+    """
     seen = look(cluster, name, namespace)
     if seen.gone:
-        raise BadInput(f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those there are")
+        raise BadInput(
+            f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those "
+            "there are"
+        )
     progress, goodput = training_progress.of_pods(cluster, namespace, seen.pods)
     return replace(seen, progress=progress, goodput=goodput)
 
@@ -122,7 +144,9 @@ def make(
     its_pods: list[PodState],
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> JobView:
-    """Makes a view of a job's Job and PaddleJob objects, its pods in words, and why a Job's pods cannot be created."""
+    """Makes a view of a job's Job and PaddleJob objects, its pods in words, and why a Job's pods
+    cannot be created.
+    """
 
     def of(part: str) -> JobState | None:
         if (job := newest(documents, part)) is None:

@@ -1,6 +1,8 @@
-"""The job of the last rehearsal, as `.rehearsal` holds it: its record, its volume and its logs, read only inside that folder.
+"""The job of the last rehearsal, as `.rehearsal` holds it: its record, its volume and its logs,
+read only inside that folder.
 
-The rehearsal, which writes all this, is not imported: only `evaluate` starts it, in a separate process.
+The rehearsal, which writes all this, is not imported: only `evaluate` starts it, in a separate
+process.
 """
 
 import subprocess
@@ -21,7 +23,9 @@ from operations.screen import age
 
 FOLDER = Path(".rehearsal")
 RECORD, LAST = "job.json", "last"
-"""What a rehearsal writes into its folder: its record, and a marker that nothing has been submitted to a cluster since."""
+"""What a rehearsal writes into its folder: its record, and a marker that nothing has been submitted
+to a cluster since.
+"""
 LOGS, VOLUME = "logs", "volume"
 
 
@@ -75,9 +79,14 @@ class RehearsalBackend:
         """Yields one pod's lines after another's, as the lines carry no time."""
         chosen = [pod for pod in self.record.view.pods if wanted.pod(pod)]
         if not chosen:
-            raise BadInput(f"the rehearsal of {self.name} has no such pods: `paddle-aws status --rehearsal` lists those it had")
+            raise BadInput(
+                f"the rehearsal of {self.name} has no such pods: `paddle-aws status --rehearsal` "
+                "lists those it had"
+            )
         for pod in chosen:
-            for file in sorted(inside(self._folder / LOGS, pod.name).parent.glob(f"{pod.name}.*.log")):
+            for file in sorted(
+                inside(self._folder / LOGS, pod.name).parent.glob(f"{pod.name}.*.log")
+            ):
                 if not file.name.endswith(".probes.log"):
                     lines = file.read_text(errors="replace").splitlines()
                     for text in lines[-tail or len(lines) :] if tail is not None else lines:
@@ -88,7 +97,12 @@ class RehearsalBackend:
         yield Folder(inside(self._folder / VOLUME, self.record.root))
 
     def evaluate(self) -> Evaluation:
-        done = subprocess.run([sys.executable, "-m", "rehearsal.evaluation"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "rehearsal.evaluation"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             raise (BadInput if done.returncode == Exit.BAD_INPUT else Failed)(done.stderr.strip())
         return Evaluation.parse(done.stdout)
@@ -100,6 +114,8 @@ def load(folder: Path = FOLDER) -> RehearsalBackend:
     try:
         return RehearsalBackend(folder, _RECORD.validate_json(file.read_bytes()))
     except FileNotFoundError:
-        raise BadInput(f"there is no {file} here: `make rehearse`, in the project's folder, leaves one") from None
+        raise BadInput(
+            f"there is no {file} here: `make rehearse`, in the project's folder, leaves one"
+        ) from None
     except (ValidationError, OSError):
         raise BadInput(f"{file} is not a rehearsal's record: run `make rehearse` again") from None

@@ -1,4 +1,5 @@
-"""Ends and removes a job's objects in an order that loses nothing: pods save and exit before what they use is removed.
+"""Ends and removes a job's objects in an order that loses nothing: pods save and exit before what
+they use is removed.
 
 Touches only objects with this job's labels, in its namespace, and never the data on the volume.
 """
@@ -20,9 +21,13 @@ NAMESPACED = (
     "/api/v1/namespaces/{}/configmaps",
     "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups",
 )
-"""What the charts make for one job besides its Jobs, its claim and its volume, in the order of removal."""
+"""What the charts make for one job besides its Jobs, its claim and its volume, in the order of
+removal.
+"""
 GONE = 60.0
-"""Seconds for a deleted object to disappear; for a Job's pods, after the grace period in which they save."""
+"""Seconds for a deleted object to disappear; for a Job's pods, after the grace period in which they
+save.
+"""
 LOOK = 0.5
 """Seconds between two looks at an object that is being deleted."""
 
@@ -46,7 +51,8 @@ def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
 def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
     """Deletes every object of the job and returns them as kind/name.
 
-    Waits for claim and volume: a claim that is being deleted takes a new submission's changes, and then lets no pod start.
+    Waits for claim and volume: a claim that is being deleted takes a new submission's changes, and
+    then lets no pod start.
     """
     gone = [path(run) for run in runs(cluster, namespace, selector(name))]
     for place in gone:
@@ -54,7 +60,11 @@ def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
     for place, _ in _its(cluster, pods(namespace), name):
         # Inspection pods, and pods whose Job was deleted without them.
         cluster.delete(place)
-    its = [one for collection in NAMESPACED for one in _its(cluster, collection.format(namespace), name)]
+    its = [
+        one
+        for collection in NAMESPACED
+        for one in _its(cluster, collection.format(namespace), name)
+    ]
     for place, _ in its:
         cluster.delete(place)
     volumes = [*_its(cluster, CLAIMS.format(namespace), name), *_volumes(cluster, name, namespace)]
@@ -68,39 +78,69 @@ def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
 
 def _its(cluster: Cluster, collection: str, name: str) -> list[tuple[str, Object]]:
     """Returns the job's objects in a collection, with their paths."""
-    return [(f"{collection}/{one['metadata']['name']}", one) for one in cluster.items(collection, selector(name))]
+    return [
+        (f"{collection}/{one['metadata']['name']}", one)
+        for one in cluster.items(collection, selector(name))
+    ]
 
 
 def _volumes(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Object]]:
-    """Returns the job's volumes. They have no namespace: one of an equally named job in another namespace is not ours."""
+    """Returns the job's volumes. They have no namespace: one of an equally named job in another
+    namespace is not ours.
+    """
     found = _its(cluster, "/api/v1/persistentvolumes", name)
-    return [one for one in found if one[1].get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace]
+    return [
+        one
+        for one in found
+        if one[1].get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace
+    ]
 
 
 def remove(cluster: Cluster, place: str) -> None:
-    """Deletes an object and waits until it is gone, its pods before it. Says so if that takes long."""
+    """Deletes an object and waits until it is gone, its pods before it. Says so if that takes
+    long.
+    """
     found = cluster.find(place)
     if found is None or not cluster.delete(place):
         return
     began, most, told = time.monotonic(), grace(found) + GONE, False
     while (found := cluster.find(place)) is not None:
         name, passed = "/".join(place.split("/")[-2:]), time.monotonic() - began
-        # Kubernetes' own finalizers wait for the pods; any other waits for the controller that set it.
-        its = [one for one in found.get("metadata", {}).get("finalizers", ()) if "/" in one.removeprefix("kubernetes.io/")]
+        # Kubernetes' own finalizers wait for the pods; any other waits for the controller that set
+        # it.
+        its = [
+            one
+            for one in found.get("metadata", {}).get("finalizers", ())
+            if "/" in one.removeprefix("kubernetes.io/")
+        ]
         waits = (
-            f"{', '.join(its)} holds it: does its controller run?" if its else "a pod that belongs to it or uses it has not ended"
+            f"{', '.join(its)} holds it: does its controller run?"
+            if its
+            else "a pod that belongs to it or uses it has not ended"
         )
         if passed > most:
-            raise Failed(f"{name} is not gone after {most:.0f} s: {waits}; run this command again once it is gone")
+            raise Failed(
+                f"{name} is not gone after {most:.0f} s: {waits}; run this command again once it "
+                "is gone"
+            )
         # A running controller removes its finalizer before the second look.
         if not told and passed > (LOOK if its else NOTICED):
             told = True
-            cluster.say(f"{name} is not gone yet ({waits if its else 'its pods end'}): waiting up to {most:.0f} s")
+            cluster.say(
+                f"{name} is not gone yet ({waits if its else 'its pods end'}): waiting up to "
+                f"{most:.0f} s"
+            )
         time.sleep(LOOK)
 
 
 def grace(document: Object) -> float:
     """Returns the seconds that the pods of a Job or PaddleJob, or a pod, may take to save."""
     spec = document.get("spec", {})
-    templates = [spec, *(role.get("template", {}).get("spec", {}) for role in (spec, spec.get("worker", {}), spec.get("ps", {})))]
+    templates = [
+        spec,
+        *(
+            role.get("template", {}).get("spec", {})
+            for role in (spec, spec.get("worker", {}), spec.get("ps", {}))
+        ),
+    ]
     return float(max(template.get("terminationGracePeriodSeconds") or 0 for template in templates))

@@ -1,6 +1,8 @@
-"""A job on a cluster: submits it, finds it by its name, waits for it, and fetches its results and its model.
+"""A job on a cluster: submits it, finds it by its name, waits for it, and fetches its results and
+its model.
 
-Nothing here prints or exits: progress messages go to `say`, and a failure that is not a bug raises an `OperationError`.
+Nothing here prints or exits: progress messages go to `say`, and a failure that is not a bug raises
+an `OperationError`.
 """
 
 import logging
@@ -46,30 +48,46 @@ class Run:
 
     @classmethod
     @translated()
-    def find(cls, job: str | Path = DEFAULT, *, namespace: str | None = None, context: str | None = None, say: Say = log) -> Self:
+    def find(
+        cls,
+        job: str | Path = DEFAULT,
+        *,
+        namespace: str | None = None,
+        context: str | None = None,
+        say: Say = log,
+    ) -> Self:
         """Returns the job of that name or job file. Asks no cluster yet."""
         which = named(str(job), namespace)
         return cls(Cluster(context, say), which.name, which.namespace, which.file)
 
     @translated()
     def status(self) -> JobView:
-        """Returns the job's state, its pods, and how far its training is. Raises BadInput if the cluster has no such job."""
+        """Returns the job's state, its pods, and how far its training is. Raises BadInput if the
+        cluster has no such job.
+        """
         return view(self.cluster, self.name, self.namespace)
 
     @translated()
     def wait(self, timeout: float | None = None) -> JobView:
-        """Returns once the training has succeeded. Raises JobFailed, or TimedOut after `timeout` seconds, which ends no job."""
+        """Returns once the training has succeeded. Raises JobFailed, or TimedOut after `timeout`
+        seconds, which ends no job.
+        """
         # A mistyped name is refused at once.
         view(self.cluster, self.name, self.namespace)
         found = self.follower.until(waiting.training_ended, timeout)
         if not waiting.training_ended(found):
-            raise TimedOut(f"job {self.name} is still {found.phase} after {(timeout or 0) / 60:g} minutes: it keeps running")
+            raise TimedOut(
+                f"job {self.name} is still {found.phase} after {(timeout or 0) / 60:g} minutes: "
+                "it keeps running"
+            )
         waiting.verdict(found)
         return found
 
     @translated()
     def results(self) -> list[Pass]:
-        """Returns the finished passes in order of number: loss, records, seconds. For programs on paddle_node.fleet."""
+        """Returns the finished passes in order of number: loss, records, seconds. For programs on
+        paddle_node.fleet.
+        """
         with self.volume() as volume:
             return results.metrics(volume, volume.files("output"))
 
@@ -81,7 +99,9 @@ class Run:
 
     @translated()
     def evaluate(self) -> Evaluation:
-        """Measures the newest complete pass on the held-out records, in a Job of one pod. Raises Failed."""
+        """Measures the newest complete pass on the held-out records, in a Job of one pod. Raises
+        Failed.
+        """
         return measure(self.cluster, self.name, self.namespace, self.volume())
 
     def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
@@ -90,7 +110,9 @@ class Run:
 
     @translated()
     def cancel(self) -> list[str]:
-        """Ends the job's pods, which save first; returns the objects that were ended. Data and passes stay on the volume."""
+        """Ends the job's pods, which save first; returns the objects that were ended. Data and
+        passes stay on the volume.
+        """
         return removal.end_running(self.cluster, self.name, self.namespace)
 
     def volume(self) -> AbstractContextManager[VolumeAccess]:
@@ -107,10 +129,12 @@ def submit(
     image_file: str | Path = "image.json",
     say: Say = log,
 ) -> Run:
-    """Uploads the job's program and local data, splits the data, and starts the training; returns once that is on the cluster.
+    """Uploads the job's program and local data, splits the data, and starts the training; returns
+    once that is on the cluster.
 
-    `outputs` and `image_file` are the files that `cdk deploy --outputs-file` and `make push` wrote, if the job needs them.
-    Raises BadInput for a job that cannot run, or runs already; Failed if the split fails; Unreachable.
+    `outputs` and `image_file` are the files that `cdk deploy --outputs-file` and `make push` wrote,
+    if the job needs them. Raises BadInput for a job that cannot run, or runs already; Failed if the
+    split fails; Unreachable.
     """
     return send(Submission.load(Path(job_file), Path(outputs), Path(image_file)), context, say)
 
@@ -129,20 +153,27 @@ def send(submission: Submission, context: str | None, say: Say, *, no_try: bool 
 
 
 def bring_program(cluster: Cluster, submission: Submission) -> None:
-    """Uploads the program's archive to the job's folder on the volume, unless it is there already."""
+    """Uploads the program's archive to the job's folder on the volume, unless it is there
+    already.
+    """
     job, archive = submission.job, submission.job.program.archive
     if archive is None:
         return
     with TemporaryDirectory() as folder:
         file = Path(folder, f"{archive.digest}.tar")
         archive.write(file)
-        submission.apply(cluster, [document for document in submission.documents if document["kind"] in VOLUME])
+        submission.apply(
+            cluster, [document for document in submission.documents if document["kind"] in VOLUME]
+        )
         with (
             mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
             bar(archive.root.name, file.stat().st_size) as progress,
         ):
             sent = upload(volume, [(file, file.name)], "programs", progress)
-    cluster.say(f"{archive.root} {'is uploaded to' if sent else 'is already on'} the volume: {job.name}/programs/{file.name}")
+    cluster.say(
+        f"{archive.root} {'is uploaded to' if sent else 'is already on'} the volume: "
+        f"{job.name}/programs/{file.name}"
+    )
 
 
 def split(submission: Submission, follower: Follower) -> None:
@@ -154,9 +185,12 @@ def split(submission: Submission, follower: Follower) -> None:
         from k8s_charts.kinds import data_job
 
         # Sends nothing if the bucket holds this content.
-        upload_files(client("s3"), submission.local_file, data_job.source(job, submission.deployed.outputs))
+        upload_files(
+            client("s3"), submission.local_file, data_job.source(job, submission.deployed.outputs)
+        )
     submission.apply(cluster, submission.preparation())
-    # Only the data job knows whether its source has changed: it runs again, and ends at once if the source has not changed.
+    # Only the data job knows whether its source has changed: it runs again, and ends at once if the
+    # source has not changed.
     submission.forget(cluster, data=True)
     cluster.apply(submission.data_job)
     found = follower.until(waiting.data_ended)
@@ -174,4 +208,6 @@ def train(cluster: Cluster, submission: Submission) -> None:
     rehearsal_backend.submitted()
     submission.apply(cluster, submission.rest())
     training = submission.training
-    cluster.say(f"job {submission.job.name} is submitted: {training['kind']} {training['metadata']['name']}")
+    cluster.say(
+        f"job {submission.job.name} is submitted: {training['kind']} {training['metadata']['name']}"
+    )

@@ -1,6 +1,8 @@
-"""Submits a job's documents to a cluster: checks them first, then applies them in order, the data split before the training.
+"""Submits a job's documents to a cluster: checks them first, then applies them in order, the data
+split before the training.
 
-Never overwrites a running job. An interrupted submission continues: each step server-side applies the same documents.
+Never overwrites a running job. An interrupted submission continues: each step server-side applies
+the same documents.
 """
 
 import time
@@ -32,19 +34,25 @@ class Submission:
 
     @classmethod
     def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Self:
-        """Loads the job file and what deploy and push wrote. Raises SettingError with one sentence."""
+        """Loads the job file and what deploy and push wrote. Raises SettingError with one
+        sentence.
+        """
         # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
         from k8s_charts import documents
 
         job = TrainingJob.load(file, fetch=True)
         deployed = Deployed.load(job, outputs_file, image_file)
         check_deployed(job, outputs_file)
-        return cls(job, file, deployed, tuple(documents.documents(job, deployed.outputs, deployed.image)))
+        return cls(
+            job, file, deployed, tuple(documents.documents(job, deployed.outputs, deployed.image))
+        )
 
     @property
     def data_job(self) -> Object | None:
         """The data-split Job, if there is one."""
-        return next((d for d in self.documents if d["kind"] == "Job" and component(d) == "data"), None)
+        return next(
+            (d for d in self.documents if d["kind"] == "Job" and component(d) == "data"), None
+        )
 
     @property
     def training(self) -> Object:
@@ -58,22 +66,35 @@ class Submission:
         return self.file.parent / local if local is not None else None
 
     def preparation(self) -> list[Object]:
-        """Returns the documents to apply before the data Job, in order; none if there is no data Job."""
+        """Returns the documents to apply before the data Job, in order; none if there is no data
+        Job.
+        """
         return list(self.documents[: self.documents.index(self.data_job)]) if self.data_job else []
 
     def rest(self) -> list[Object]:
         """Returns the documents to apply once the data is on the volume."""
-        return list(self.documents[self.documents.index(self.data_job) + 1 :] if self.data_job else self.documents)
+        return list(
+            self.documents[self.documents.index(self.data_job) + 1 :]
+            if self.data_job
+            else self.documents
+        )
 
     def check(self, cluster: Cluster, again: bool = False) -> None:
-        """Raises BadInput if this cluster cannot take the job now; `again` allows a finished run to be repeated."""
+        """Raises BadInput if this cluster cannot take the job now; `again` allows a finished run to
+        be repeated.
+        """
         if self.deployed.missing:
             raise BadInput(
-                f"{self.deployed.missing}; deploy with `cdk deploy --all --outputs-file outputs.json`, or name your own in "
-                "the job file: any Kubernetes is enough then (docs/jobs.md)"
+                f"{self.deployed.missing}; deploy with `cdk deploy --all --outputs-file "
+                "outputs.json`, or name your own in the job file: any Kubernetes is enough then "
+                "(docs/jobs.md)"
             )
         check_data(self.job, self.file, cluster.say)
-        defined = {d["spec"]["names"]["kind"] for d in self.documents if d["kind"] == "CustomResourceDefinition"}
+        defined = {
+            d["spec"]["names"]["kind"]
+            for d in self.documents
+            if d["kind"] == "CustomResourceDefinition"
+        }
         for document in self.documents:
             if document["kind"] not in defined:
                 cluster.path(document)
@@ -82,7 +103,11 @@ class Submission:
     def _check_runs(self, cluster: Cluster, again: bool) -> None:
         name, namespace = self.job.name, self.job.namespace
         for found in runs(cluster, namespace, selector(name)):
-            known, since, data = found["metadata"]["name"], age(created(found)), component(found) == "data"
+            known, since, data = (
+                found["metadata"]["name"],
+                age(created(found)),
+                component(found) == "data",
+            )
             if not ended(found):
                 if data and self.data_job and self.data_job["metadata"]["name"] == known:
                     continue
@@ -92,12 +117,15 @@ class Submission:
                 )
             if not data and known == self.training["metadata"]["name"] and not again:
                 raise BadInput(
-                    f"this very job has run already ({known}, {since} ago): `paddle-aws resume` runs it on from its newest pass, "
-                    f"`paddle-aws delete {of_job(name, namespace)}` forgets it"
+                    f"this very job has run already ({known}, {since} ago): `paddle-aws resume` "
+                    "runs it on from its newest pass, `paddle-aws delete "
+                    f"{of_job(name, namespace)}` forgets it"
                 )
 
     def apply(self, cluster: Cluster, documents: list[Object]) -> None:
-        """Applies documents in order; an API server takes a moment to serve a newly defined kind."""
+        """Applies documents in order; an API server takes a moment to serve a newly defined
+        kind.
+        """
         deadline = time.monotonic() + SERVED
         for document in documents:
             while True:
@@ -106,21 +134,34 @@ class Submission:
                     break
                 except NotInstalled as error:
                     if time.monotonic() > deadline:
-                        raise Failed(f"{error}, {SERVED:.0f} s after its definition was applied") from None
+                        raise Failed(
+                            f"{error}, {SERVED:.0f} s after its definition was applied"
+                        ) from None
                     time.sleep(0.5)
         if documents:
             names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
             cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
 
     def data_jobs(self, cluster: Cluster) -> list[Object]:
-        """Returns this job's data Jobs that the cluster still has, including those of earlier job files."""
-        return [d for d in runs(cluster, self.job.namespace, selector(self.job.name)) if component(d) == "data"]
+        """Returns this job's data Jobs that the cluster still has, including those of earlier job
+        files.
+        """
+        return [
+            d
+            for d in runs(cluster, self.job.namespace, selector(self.job.name))
+            if component(d) == "data"
+        ]
 
     def forget(self, cluster: Cluster, *, data: bool) -> None:
-        """Deletes this job's ended training, so that it can run again; with `data`, all its ended data Jobs instead. The next one
-        splits again, and is the only one that says whose the shards are.
+        """Deletes this job's ended training, so that it can run again; with `data`, all its ended
+        data Jobs instead. The next one splits again, and is the only one that says whose the shards
+        are.
         """
         for found in runs(cluster, self.job.namespace, selector(self.job.name)):
-            meant = component(found) == "data" if data else found["metadata"]["name"] == self.training["metadata"]["name"]
+            meant = (
+                component(found) == "data"
+                if data
+                else found["metadata"]["name"] == self.training["metadata"]["name"]
+            )
             if meant and ended(found):
                 remove(cluster, path(found))

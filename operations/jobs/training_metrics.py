@@ -1,6 +1,7 @@
 """Passes as the trainers report them: loss, records and times, from the metrics on the volume.
 
-A pass counts once all its trainers have reported it in one attempt; a later attempt's pass replaces an earlier one's.
+A pass counts once all its trainers have reported it in one attempt; a later attempt's pass replaces
+an earlier one's.
 """
 
 import json
@@ -60,7 +61,8 @@ class Pass:
 class Passes:
     """Assembles passes from their trainers' lines, in any order.
 
-    A run may have other trainers than the previous one: each pass waits for as many as its own lines say.
+    A run may have other trainers than the previous one: each pass waits for as many as its own
+    lines say.
     """
 
     def __init__(self, trainers: Collection[int] = ()) -> None:
@@ -70,7 +72,9 @@ class Passes:
         self.complete: dict[int, Pass] = {}
 
     def add(self, trainer: int, entry: Mapping[str, Any]) -> Pass | None:
-        """Returns the pass that the line completes; None if other trainers' lines are missing, or the line reports no pass."""
+        """Returns the pass that the line completes; None if other trainers' lines are missing, or
+        the line reports no pass.
+        """
         if not entry.keys() >= NEEDED or "step" in entry:
             return None
         key = number, attempt = int(entry["pass"]), int(entry["attempt"])
@@ -96,7 +100,9 @@ class Passes:
 
 
 def passes(metrics: Mapping[int, str]) -> list[Pass]:
-    """Reads passes from metrics files by trainer id; every trainer that has to report has an entry, empty or not."""
+    """Reads passes from metrics files by trainer id; every trainer that has to report has an entry,
+    empty or not.
+    """
     found = Passes(metrics)
     for trainer, text in metrics.items():
         for line in text.splitlines(keepends=True):

@@ -1,4 +1,6 @@
-"""A training's progress, from trainer 0's output; where its time goes and who is slow, from the output of trainer 0's agent."""
+"""A training's progress, from trainer 0's output; where its time goes and who is slow, from the
+output of trainer 0's agent.
+"""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +16,9 @@ from operations.jobs.job_objects import pods
 from operations.screen import span
 
 TAIL = "1000"
-"""Lines of trainer 0's log to search: it reports its progress every few seconds, whatever else it prints."""
+"""Lines of trainer 0's log to search: it reports its progress every few seconds, whatever else it
+prints.
+"""
 _GOODPUT = re.compile(r"\[agent 0\] goodput (\d+)% of (\d+) s: ([^;]*)(?:; slow: (.+))?")
 
 
@@ -61,7 +65,15 @@ class TrainingProgress:
     def heard(cls, line: str, told: str = "") -> Self | None:
         """Parses a line of trainer 0's log; None if the line does not report progress."""
         facts = pass_metrics.parsed(line)
-        if not facts.keys() >= {"pass", "passes", "attempt", "trainers", "loss", "records", "seconds"}:
+        if not facts.keys() >= {
+            "pass",
+            "passes",
+            "attempt",
+            "trainers",
+            "loss",
+            "records",
+            "seconds",
+        }:
             return None
         seconds, records = max(facts["seconds"], 0.001), max(facts["records"], 1)
         size = facts.get("shard", records)
@@ -81,17 +93,35 @@ class TrainingProgress:
         step = "through" if self.step is None else f"step {self.step:,}"
         left = "" if self.seconds_left is None else f", {span(self.seconds_left)} left"
         speed = f"{self.records_per_second:,.0f} records a second"
-        return f"pass {self.pass_number} (the last is {self.passes - 1}), {step}, loss {self.loss:.4f}, {speed}{left}"
+        return (
+            f"pass {self.pass_number} (the last is {self.passes - 1}), {step}, loss "
+            f"{self.loss:.4f}, {speed}{left}"
+        )
 
 
-def of_pods(cluster: Cluster, namespace: str, found: Iterable[PodState]) -> tuple[TrainingProgress | None, Goodput | None]:
-    """Returns the last report of trainer 0's running pod, with one request; None if none runs, or its program reports nothing."""
+def of_pods(
+    cluster: Cluster, namespace: str, found: Iterable[PodState]
+) -> tuple[TrainingProgress | None, Goodput | None]:
+    """Returns the last report of trainer 0's running pod, with one request; None if none runs, or
+    its program reports nothing.
+    """
     progress, goodput = None, None
-    first = [pod.name for pod in found if (pod.component, pod.rank, pod.phase) == ("trainer", 0, "running")]
+    first = [
+        pod.name
+        for pod in found
+        if (pod.component, pod.rank, pod.phase) == ("trainer", 0, "running")
+    ]
     # A container that has just restarted has no log yet.
     with suppress(ApiError, IndexError):
-        log = cluster.request("GET", f"{pods(namespace)}/{first[-1]}/log", query={"timestamps": "true", "tailLines": TAIL})
+        log = cluster.request(
+            "GET",
+            f"{pods(namespace)}/{first[-1]}/log",
+            query={"timestamps": "true", "tailLines": TAIL},
+        )
         for line in reversed(log.data.decode(errors="replace").splitlines()):
             told, _, said = line.partition(" ")
-            progress, goodput = progress or TrainingProgress.heard(said, told), goodput or Goodput.heard(said)
+            progress, goodput = (
+                progress or TrainingProgress.heard(said, told),
+                goodput or Goodput.heard(said),
+            )
     return progress, goodput

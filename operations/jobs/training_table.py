@@ -1,4 +1,6 @@
-"""A training as people follow it, on a cluster and in a rehearsal: a row per pass, and the first agent's messages."""
+"""A training as people follow it, on a cluster and in a rehearsal: a row per pass, and the first
+agent's messages.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +10,9 @@ from operations.jobs.training_metrics import Passes
 from operations.jobs.training_progress import TrainingProgress
 
 _SHOWN_ONE_BY_ONE = 4
-"""Up to this many trainers' losses are shown one by one; of more, only the least and the greatest."""
+"""Up to this many trainers' losses are shown one by one; of more, only the least and the
+greatest.
+"""
 _FOR_DEBUGGERS = (" is process ", " has read ", "] goodput ")
 
 
@@ -21,7 +25,9 @@ class TrainingTable:
         self._last_words = ""
 
     def hear(self, rank: int, line: str) -> None:
-        """Takes a line of a pod's log; writes one row per pass, and one line per message of the first pod's agent."""
+        """Takes a line of a pod's log; writes one row per pass, and one line per message of the
+        first pod's agent.
+        """
         facts = pass_metrics.parsed(line)
         if rank == 0 and (progress := TrainingProgress.heard(line)) is not None:
             self._now(str(progress))
@@ -30,13 +36,21 @@ class TrainingTable:
             if not begun:
                 self._row("pass", "loss", "each trainer's loss", "records", "seconds", style="bold")
             losses = _losses([trainer.loss for trainer in one.trainers])
-            self._row(str(one.number), f"{one.loss:.4f}", losses, f"{one.records:,}", f"{one.seconds:.1f}")
-        if rank == 0 and line.startswith("[agent") and not any(words in line for words in _FOR_DEBUGGERS):
+            self._row(
+                str(one.number), f"{one.loss:.4f}", losses, f"{one.records:,}", f"{one.seconds:.1f}"
+            )
+        if (
+            rank == 0
+            and line.startswith("[agent")
+            and not any(words in line for words in _FOR_DEBUGGERS)
+        ):
             if line != self._last_words:
                 self._write(line, "dim")
             self._last_words = line
 
-    def _row(self, number: str, loss: str, losses: str, records: str, seconds: str, style: str = "") -> None:
+    def _row(
+        self, number: str, loss: str, losses: str, records: str, seconds: str, style: str = ""
+    ) -> None:
         self._write(f"{number:>4}  {loss:>7}   {losses:<30}{records:>11}  {seconds:>7}", style)
 
 

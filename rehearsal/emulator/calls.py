@@ -1,9 +1,9 @@
 """AWS API calls from inside the emulator to its own services.
 
-Promises: a resource handler calls a service through AWS's own API. botocore checks the names and types of the
-parameters against AWS's models, which MiniStack does not: a misspelled property fails here by name. MiniStack's
-service in this process answers, in the account and region of the stack, and never over HTTP, because the handlers
-run on the event loop that would have to answer.
+Promises: a resource handler calls a service through AWS's own API. botocore checks the names and
+types of the parameters against AWS's models, which MiniStack does not: a misspelled property fails
+here by name. MiniStack's service in this process answers, in the account and region of the stack,
+and never over HTTP, because the handlers run on the event loop that would have to answer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ def model(service: str) -> Any:
 
 
 def _input(service: str, operation: str) -> Any:
-    return model(service).operation_model(client(service).meta.method_to_api_mapping[operation]).input_shape
+    return (
+        model(service)
+        .operation_model(client(service).meta.method_to_api_mapping[operation])
+        .input_shape
+    )
 
 
 def members(service: str, operation: str) -> set[str]:
@@ -59,8 +63,9 @@ def members(service: str, operation: str) -> set[str]:
 
 
 def call(service: str, operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Calls a service with a template's properties, converted to the API's spelling of names and from text to numbers and
-    booleans. Returns the answer. Raises ValueError with the name of a property that the call does not know.
+    """Calls a service with a template's properties, converted to the API's spelling of names and
+    from text to numbers and booleans. Returns the answer. Raises ValueError with the name of a
+    property that the call does not know.
     """
     return getattr(client(service), operation)(**_fitted(_input(service, operation), given))
 
@@ -74,19 +79,24 @@ def _fitted(shape: Any, value: Any) -> Any:
         known = {names[name.lower()]: one for name, one in value.items()}
         return {name: _fitted(shape.members[name], one) for name, one in known.items()}
     if kind == "list":
-        return [_fitted(shape.member, one) for one in (value if isinstance(value, list) else [value])]
+        return [
+            _fitted(shape.member, one) for one in (value if isinstance(value, list) else [value])
+        ]
     if kind == "map" and isinstance(value, Mapping):
         return {key: _fitted(shape.value, one) for key, one in value.items()}
     if kind == "boolean":
         return str(value).lower() == "true"
-    return {"integer": int, "long": int, "float": float, "double": float, "string": str}.get(kind, lambda same: same)(value)
+    return {"integer": int, "long": int, "float": float, "double": float, "string": str}.get(
+        kind, lambda same: same
+    )(value)
 
 
 def _answer(module_name: str, request: Any, **_: Any) -> Any:
     module = _get_module(module_name)
     address = urlsplit(request.url)
     headers = {
-        str(key).lower(): value.decode() if isinstance(value, bytes) else str(value) for key, value in request.headers.items()
+        str(key).lower(): value.decode() if isinstance(value, bytes) else str(value)
+        for key, value in request.headers.items()
     }
     body = request.body or b""
     if isinstance(body, str):
@@ -103,7 +113,10 @@ def _answer(module_name: str, request: Any, **_: Any) -> Any:
             status, answered, content = stop.value
         else:
             coroutine.close()
-            raise RuntimeError(f"{module_name} really waits while it answers: it cannot be called from a resource handler")
+            raise RuntimeError(
+                f"{module_name} really waits while it answers: it cannot be called from a "
+                "resource handler"
+            )
     content = content.encode() if isinstance(content, str) else content or b""
     return botocore.awsrequest.AWSResponse(
         request.url, status, answered, HTTPResponse(io.BytesIO(content), preload_content=False)

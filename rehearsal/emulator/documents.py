@@ -1,6 +1,7 @@
 """Systems Manager's documents, which MiniStack lacks: records of what the templates say.
 
-Limits: botocore does not check them, no call returns them, only one version is kept, and no session starts.
+Limits: botocore does not check them, no call returns them, only one version is kept, and no session
+starts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ def _create(logical_id: str, props: Properties, stack: str) -> Made:
 
 def _update(physical_id: str, old: Properties, new: Properties) -> Made:
     content, kind = json.dumps(new["Content"]), new["DocumentType"]
-    _documents[physical_id] = {"Name": physical_id, "Content": content, "DocumentType": kind, "Status": "Active"}
+    _documents[physical_id] = {
+        "Name": physical_id,
+        "Content": content,
+        "DocumentType": kind,
+        "Status": "Active",
+    }
     return physical_id, {}
 
 
@@ -33,4 +39,10 @@ def _delete(physical_id: str, props: Properties) -> None:
 
 def apply() -> None:
     """Adds the type."""
-    add({"AWS::SSM::Document": ResourceType(_create, _delete, _update, replacing=("Name", "DocumentType"))})
+    add(
+        {
+            "AWS::SSM::Document": ResourceType(
+                _create, _delete, _update, replacing=("Name", "DocumentType")
+            )
+        }
+    )

@@ -1,8 +1,8 @@
 """DescribeStacks answers when the stack has settled, not at once.
 
-Promises: cdk, which polls every five seconds, learns of a finished stack within 50 ms instead. The answer is
-MiniStack's own, only later, and always before a client times out. A Lambda function gets its answer at once, because
-the stack itself may be waiting for the function.
+Promises: cdk, which polls every five seconds, learns of a finished stack within 50 ms instead. The
+answer is MiniStack's own, only later, and always before a client times out. A Lambda function gets
+its answer at once, because the stack itself may be waiting for the function.
 """
 
 from __future__ import annotations
@@ -22,11 +22,18 @@ def apply() -> None:
     """Puts the wait in front of MiniStack's CloudFormation."""
     answer = cloudformation.handle_request
 
-    async def patient(method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]) -> Any:
-        asked = parse_qs(body.decode(errors="replace")) if b"Action=DescribeStacks&" in body + b"&" else {}
+    async def patient(
+        method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]
+    ) -> Any:
+        asked = (
+            parse_qs(body.decode(errors="replace"))
+            if b"Action=DescribeStacks&" in body + b"&"
+            else {}
+        )
         name = asked.get("StackName", [""])[0]
         deadline = time.monotonic() + LONGEST
-        # MiniStack's functions do not identify themselves, but they use bare botocore, which no command-line client does.
+        # MiniStack's functions do not identify themselves, but they use bare botocore, which no
+        # command-line client does.
         function = headers.get("user-agent", "").startswith("Botocore/")
         while name and not function and _busy(name) and time.monotonic() < deadline:
             await asyncio.sleep(0.05)

@@ -1,7 +1,8 @@
-"""Repairs MiniStack's own CloudFormation types where they differ from AWS in ways that a deploy or a destroy would hide.
+"""Repairs MiniStack's own CloudFormation types where they differ from AWS in ways that a deploy or
+a destroy would hide.
 
-Promises: each repair wraps MiniStack's handler and nothing else; boto3 sees what it adds. docs/emulator.md lists
-what is still missing.
+Promises: each repair wraps MiniStack's handler and nothing else; boto3 sees what it adds.
+docs/emulator.md lists what is still missing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def apply() -> None:
 
 
 def _bucket_delete(delete: Call, bucket: str, props: Properties) -> None:
-    """AWS refuses to delete a bucket with objects or old versions; MiniStack's stack delete would delete it."""
+    """AWS refuses to delete a bucket with objects or old versions; MiniStack's stack delete would
+    delete it.
+    """
     if bucket in s3._buckets:
         client("s3").delete_bucket(Bucket=bucket)
 
@@ -42,7 +45,9 @@ def _subnets(props: Properties) -> list[str]:
 
 
 def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str, Any]:
-    """Creates the cluster's security group in EC2, sets the cluster's VPC and keeps the properties that MiniStack drops."""
+    """Creates the cluster's security group in EC2, sets the cluster's VPC and keeps the properties
+    that MiniStack drops.
+    """
     cluster = eks._clusters[name]
     network = cluster["resourcesVpcConfig"]
     if not old:
@@ -50,7 +55,9 @@ def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str,
         network["vpcId"] = vpc
         made = client("ec2").create_security_group(
             GroupName=f"eks-cluster-sg-{name}-{new_uuid()[:8]}",
-            Description="EKS created security group applied to ENI that is attached to EKS Control Plane master nodes",
+            Description="EKS created security group applied to ENI that is attached to EKS "
+            "Control Plane "
+            "master nodes",
             VpcId=vpc,
         )["GroupId"]
         itself = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": made}]}

@@ -1,9 +1,9 @@
 """The CloudFormation types that the app needs and MiniStack lacks.
 
-Promises: each type of resource_types.yaml, and each below, is created, changed and deleted through its service's own API
-(`calls.call`), so boto3 sees what was deployed. A property that the API does not know fails the stack by name. A type that
-is neither here nor in MiniStack fails the stack by name, because we only add to MiniStack's table. docs/emulator.md lists
-what is not checked.
+Promises: each type of resource_types.yaml, and each below, is created, changed and deleted through
+its service's own API (`calls.call`), so boto3 sees what was deployed. A property that the API does
+not know fails the stack by name. A type that is neither here nor in MiniStack fails the stack by
+name, because we only add to MiniStack's table. docs/emulator.md lists what is not checked.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class ResourceType:
     create: Callable[[str, Properties, str], Made]
     delete: Callable[[str, Properties], object]
     update: Callable[[str, Properties, Properties], Made] | None = None
-    """Updates in place: (physical id, old, new). A change of a property in `replacing` never gets here."""
+    """Updates in place: (physical id, old, new). A change of a property in `replacing` never gets
+    here.
+    """
     replacing: Container[str] = AllBut(("Tags",))
     """Properties whose change replaces the resource, according to the resource reference."""
     tags: bool = True
@@ -54,13 +56,17 @@ class ResourceType:
 
 
 def add(types: Mapping[str, ResourceType]) -> None:
-    """Adds types to MiniStack's tables. Raises RuntimeError for one that MiniStack knows by now: it must leave this folder."""
+    """Adds types to MiniStack's tables. Raises RuntimeError for one that MiniStack knows by now: it
+    must leave this folder.
+    """
     for name, kind in types.items():
         if name in provisioners._RESOURCE_HANDLERS:
             raise RuntimeError(f"MiniStack knows {name} itself: take it out")
         handler: dict[str, Any] = {"create": kind.create, "delete": _gone_is_deleted(kind.delete)}
         if kind.update is not None:
-            handler["update"] = lambda physical_id, old, new, stack, update=kind.update: update(physical_id, old, new)
+            handler["update"] = lambda physical_id, old, new, stack, update=kind.update: update(
+                physical_id, old, new
+            )
         if kind.snapshot is not None:
             handler["snapshot"] = kind.snapshot
         provisioners._RESOURCE_HANDLERS[name] = handler
@@ -70,9 +76,13 @@ def add(types: Mapping[str, ResourceType]) -> None:
 
 
 def around(kind: str, **wrappers: Call) -> None:
-    """Wraps a type's `create`, `update` or `delete` in a function, which gets the handler and then the handler's arguments."""
+    """Wraps a type's `create`, `update` or `delete` in a function, which gets the handler and then
+    the handler's arguments.
+    """
     handlers = provisioners._RESOURCE_HANDLERS[kind]
-    handlers |= {name: functools.partial(wrapper, handlers[name]) for name, wrapper in wrappers.items()}
+    handlers |= {
+        name: functools.partial(wrapper, handlers[name]) for name, wrapper in wrappers.items()
+    }
 
 
 def before(kind: str, check: Callable[[Properties], None]) -> None:
@@ -85,8 +95,12 @@ def before(kind: str, check: Callable[[Properties], None]) -> None:
     around(kind, create=checked, update=checked)
 
 
-def after(kind: str, complete: Callable[[str, Properties, Properties], dict[str, Any] | None]) -> None:
-    """Calls `complete` with (physical id, old, new properties) after create and update, to add what they drop, and attributes."""
+def after(
+    kind: str, complete: Callable[[str, Properties, Properties], dict[str, Any] | None]
+) -> None:
+    """Calls `complete` with (physical id, old, new properties) after create and update, to add what
+    they drop, and attributes.
+    """
 
     def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
         physical_id, attributes = create(logical_id, props, stack)
@@ -96,7 +110,9 @@ def after(kind: str, complete: Callable[[str, Properties, Properties], dict[str,
             provisioners._RESOURCE_HANDLERS[kind]["delete"](physical_id, props)
             raise
 
-    def updated(update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Made:
+    def updated(
+        update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any
+    ) -> Made:
         made, attributes = update(physical_id, old, new, *rest)
         return made, attributes | (complete(made, old if made == physical_id else {}, new) or {})
 
@@ -112,7 +128,9 @@ def apply() -> None:
     around("AWS::IAM::Group", delete=_group_delete)
 
 
-def _gone_is_deleted(delete: Callable[[str, Properties], object]) -> Callable[[str, Properties], None]:
+def _gone_is_deleted(
+    delete: Callable[[str, Properties], object],
+) -> Callable[[str, Properties], None]:
     """Wraps `delete`: a resource that is already gone counts as deleted, as in CloudFormation."""
 
     @functools.wraps(delete)
@@ -121,7 +139,9 @@ def _gone_is_deleted(delete: Callable[[str, Properties], object]) -> Callable[[s
             delete(physical_id, props)
         except ClientError as error:
             code = error.response["Error"]["Code"]
-            if not ("NotFound" in code or code in ("NoSuchEntity", "InvalidPlacementGroup.Unknown")):
+            if not (
+                "NotFound" in code or code in ("NoSuchEntity", "InvalidPlacementGroup.Unknown")
+            ):
                 raise
 
     return deleted
@@ -146,20 +166,35 @@ def _by_calls(row: Mapping[str, Any]) -> ResourceType:
     """Attributes, and the identifier that carries the tags, by physical id."""
 
     def known(physical_id: str, props: Properties) -> dict[str, Any]:
-        return {**props, **kept.get(physical_id, [{}])[0], "id": physical_id, "account": get_account_id()}
+        return {
+            **props,
+            **kept.get(physical_id, [{}])[0],
+            "id": physical_id,
+            "account": get_account_id(),
+        }
 
-    def given(props: Properties, paths: Mapping[str, str] | None, seen: Properties) -> dict[str, Any]:
-        return {**{name: value for name, value in props.items() if name not in apart}, **_found(paths, seen)}
+    def given(
+        props: Properties, paths: Mapping[str, str] | None, seen: Properties
+    ) -> dict[str, Any]:
+        return {
+            **{name: value for name, value in props.items() if name not in apart},
+            **_found(paths, seen),
+        }
 
     def made(logical_id: str, props: Properties, stack: str) -> Made:
-        made_up = str(provisioners._physical_name(stack, logical_id, max_len=row.get("longest", 255)))
+        made_up = str(
+            provisioners._physical_name(stack, logical_id, max_len=row.get("longest", 255))
+        )
         seen = {**props, "made_up": made_up, "account": get_account_id()}
         tags = {"Tags": props.get("Tags") or [], "tags": provisioners._tag_map(props.get("Tags"))}
         own = {name: value for name, value in tags.items() if name in members(service, create)}
         seen |= call(service, create, {**given(props, row.get("with"), seen), **own})
         physical_id: str = jmespath.search(row["id"], seen)
         attributes = _found(row.get("attributes"), seen)
-        kept[physical_id] = attributes, jmespath.search(row.get("tags", "id"), {**seen, "id": physical_id})
+        kept[physical_id] = (
+            attributes,
+            jmespath.search(row.get("tags", "id"), {**seen, "id": physical_id}),
+        )
         if not own:
             retagged(physical_id, {}, props)
         return physical_id, attributes
@@ -170,13 +205,19 @@ def _by_calls(row: Mapping[str, Any]) -> ResourceType:
             provisioners._ec2_apply_tags(on, dict(new), dict(old))
         elif service == "eks":
             before, after = (provisioners._tag_map(props.get("Tags")) for props in (old, new))
-            eks._tags[on] = {key: value for key, value in eks._tags.get(on, {}).items() if key not in before} | after
+            eks._tags[on] = {
+                key: value for key, value in eks._tags.get(on, {}).items() if key not in before
+            } | after
 
     def updated(physical_id: str, old: Properties, new: Properties) -> Made:
         for operation, paths in row.get("update", {}).items():
             possible = {name.lower() for name in members(service, operation)}
             told = given(new, paths, known(physical_id, new))
-            call(service, operation, {name: value for name, value in told.items() if name.lower() in possible})
+            call(
+                service,
+                operation,
+                {name: value for name, value in told.items() if name.lower() in possible},
+            )
         retagged(physical_id, old, new)
         return physical_id, kept[physical_id][0]
 
@@ -186,13 +227,24 @@ def _by_calls(row: Mapping[str, Any]) -> ResourceType:
 
     snapshot = functools.partial(each, row["snapshot"]) if "snapshot" in row else None
     replacing = row.get("replacing", AllBut(("Tags",)))
-    return ResourceType(made, functools.partial(each, row["delete"]), updated, replacing, "tags" in row, snapshot)
+    return ResourceType(
+        made, functools.partial(each, row["delete"]), updated, replacing, "tags" in row, snapshot
+    )
 
 
 def _rule(direction: str) -> ResourceType:
     """AWS::EC2::SecurityGroupIngress or SecurityGroupEgress: each resource is one rule."""
     peer = "Source" if direction == "ingress" else "Destination"
-    names = ("GroupId", "IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "Description", f"{peer}SecurityGroupId")
+    names = (
+        "GroupId",
+        "IpProtocol",
+        "FromPort",
+        "ToPort",
+        "CidrIp",
+        "CidrIpv6",
+        "Description",
+        f"{peer}SecurityGroupId",
+    )
 
     def create(logical_id: str, props: Properties, stack: str) -> Made:
         only(props, *names)
@@ -202,10 +254,14 @@ def _rule(direction: str) -> ResourceType:
         filters = [{"Name": "group-id", "Values": [group]}]
         before = client("ec2").describe_security_group_rules(Filters=filters)["SecurityGroupRules"]
         call = getattr(client("ec2"), f"authorize_security_group_{direction}")
-        made = call(GroupId=group, IpPermissions=[permission])["SecurityGroupRules"][0]["SecurityGroupRuleId"]
+        made = call(GroupId=group, IpPermissions=[permission])["SecurityGroupRules"][0][
+            "SecurityGroupRuleId"
+        ]
         if made in [rule["SecurityGroupRuleId"] for rule in before]:
             # MiniStack silently accepts a duplicate rule; AWS does not.
-            raise ValueError(f"InvalidPermission.Duplicate: the specified rule already exists in {group}")
+            raise ValueError(
+                f"InvalidPermission.Duplicate: the specified rule already exists in {group}"
+            )
         return made, {"Id": made}
 
     def delete(physical_id: str, props: Properties) -> None:
@@ -223,8 +279,13 @@ def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
     tags = [{"ResourceType": "key-pair", "Tags": props["Tags"]}] if props.get("Tags") else []
     given = {name: value for name, value in props.items() if name != "Tags"}
     made = call("ec2", "create_key_pair", {**given, "TagSpecifications": tags})
-    client("ssm").put_parameter(Name=PRIVATE_KEY.format(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString")
-    return props["KeyName"], {"KeyPairId": made["KeyPairId"], "KeyFingerprint": made["KeyFingerprint"]}
+    client("ssm").put_parameter(
+        Name=PRIVATE_KEY.format(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString"
+    )
+    return props["KeyName"], {
+        "KeyPairId": made["KeyPairId"],
+        "KeyFingerprint": made["KeyFingerprint"],
+    }
 
 
 def _key_pair_delete(physical_id: str, props: Properties) -> None:
@@ -236,7 +297,9 @@ def _key_pair_delete(physical_id: str, props: Properties) -> None:
 def _entry_policies(physical_id: str, old: Properties, new: Properties) -> None:
     """Updates the access policies of an access entry, which EKS keeps apart from the entry."""
     who = {"clusterName": new["ClusterName"], "principalArn": new["PrincipalArn"]}
-    before, after = ({one["PolicyArn"]: one for one in props.get("AccessPolicies") or []} for props in (old, new))
+    before, after = (
+        {one["PolicyArn"]: one for one in props.get("AccessPolicies") or []} for props in (old, new)
+    )
     for arn in before.keys() - after.keys():
         client("eks").disassociate_access_policy(**who, policyArn=arn)
     for arn, policy in after.items():

@@ -1,9 +1,10 @@
 """The AWS emulator as a child that cannot outlive its parent.
 
-Runs in `.venv-emulator`, started by `rehearsal.cloud.Cloud`. Promises: MiniStack listens on a free port of
-127.0.0.1 that no one else can take in between (the bound socket itself is handed to it); one JSON line with
-that port on stdout says it is ready; end of file on stdin, a parent that is gone, SIGTERM or SIGINT end it
-together with every process it started; it never touches Docker, so that it does the same on every machine.
+Runs in `.venv-emulator`, started by `rehearsal.cloud.Cloud`. Promises: MiniStack listens on a free
+port of 127.0.0.1 that no one else can take in between (the bound socket itself is handed to it);
+one JSON line with that port on stdout says it is ready; end of file on stdin, a parent that is
+gone, SIGTERM or SIGINT end it together with every process it started; it never touches Docker, so
+that it does the same on every machine.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
         "MINISTACK_HOST": "localhost",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "WARNING"),
         "TMPDIR": str(scratch),
-        # With a Docker daemon, EKS would start k3s containers and so differ from a machine without one.
+        # With a Docker daemon, EKS would start k3s containers and so differ from a machine without
+        # one.
         "DOCKER_HOST": "unix:///nonexistent/docker.sock",
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
@@ -49,7 +51,8 @@ async def ended() -> None:
         loop.add_signal_handler(number, end.set)
     # The parent writes nothing: only the end of the pipe makes it readable.
     loop.add_reader(0, end.set)
-    # The pipe's other end can survive the parent in a child that the parent forked: check the parent too.
+    # The pipe's other end can survive the parent in a child that the parent forked: check the
+    # parent too.
     while not end.is_set() and os.getppid() == parent:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(end.wait(), 1)
@@ -57,7 +60,9 @@ async def ended() -> None:
 
 
 def announced(app: Any, port: int) -> Any:
-    """Wraps `app`: prints the port once `app` is ready, and serves the inventory beside MiniStack's own paths."""
+    """Wraps `app`: prints the port once `app` is ready, and serves the inventory beside MiniStack's
+    own paths.
+    """
     import stores
 
     async def wrapped(scope: Any, receive: Any, send: Any) -> None:
@@ -71,12 +76,20 @@ def announced(app: Any, port: int) -> Any:
             await app(scope, receive, announce)
         elif scope["type"] == "http" and scope["path"] == "/_rehearsal/inventory":
             body = json.dumps(stores.resources()).encode()
-            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+            headers = [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+            ]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         else:
-            # Policies that require TLS protect the way to AWS, which does not exist on this machine: claim TLS.
-            await app(scope | {"headers": [*scope.get("headers", []), (b"x-forwarded-proto", b"https")]}, receive, send)
+            # Policies that require TLS protect the way to AWS, which does not exist on this
+            # machine: claim TLS.
+            await app(
+                scope | {"headers": [*scope.get("headers", []), (b"x-forwarded-proto", b"https")]},
+                receive,
+                send,
+            )
 
     return wrapped
 
@@ -86,14 +99,18 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--region", required=True)
     arguments.add_argument("--scratch", required=True, type=Path)
-    arguments.add_argument("--part", action="append", default=[], type=Path, help="one more module to apply")
+    arguments.add_argument(
+        "--part", action="append", default=[], type=Path, help="one more module to apply"
+    )
     given = arguments.parse_args()
 
     # The socket listens from now on: early requests wait in its queue instead of being refused.
     listening = socket.create_server(("127.0.0.1", 0), backlog=128)
     port = listening.getsockname()[1]
     os.environ.update(environment(port, given.region, given.scratch))
-    sys.path[:0] = [str(folder) for folder in (Path(__file__).parent, *(part.parent for part in given.part))]
+    sys.path[:0] = [
+        str(folder) for folder in (Path(__file__).parent, *(part.parent for part in given.part))
+    ]
 
     from hypercorn.asyncio import serve
     from hypercorn.config import Config
@@ -101,7 +118,10 @@ def main() -> int:
     from ministack.core import lambda_runtime
 
     # Import all before the first changes anything: some keep what they find.
-    parts = [importlib.import_module(name) for name in (*CHANGES.split(), *(part.stem for part in given.part))]
+    parts = [
+        importlib.import_module(name)
+        for name in (*CHANGES.split(), *(part.stem for part in given.part))
+    ]
     for part in parts:
         part.apply()
 
@@ -129,5 +149,6 @@ def main() -> int:
 if __name__ == "__main__":
     sys.stdout.flush()
     code = main()
-    # Not all of MiniStack's background threads (schedulers, reapers) are daemons, and nothing is left to wait for.
+    # Not all of MiniStack's background threads (schedulers, reapers) are daemons, and nothing is
+    # left to wait for.
     os._exit(code)

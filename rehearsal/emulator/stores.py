@@ -1,7 +1,8 @@
 """Everything that exists in the emulator, in all its services.
 
-Promises: MiniStack keeps what exists in account-scoped stores. Every such store of every service counts, unless
-stores.json lists it with its reason. So the inventory also covers a service that nobody thought of.
+Promises: MiniStack keeps what exists in account-scoped stores. Every such store of every service
+counts, unless stores.json lists it with its reason. So the inventory also covers a service that
+nobody thought of.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _WRITTEN = json.loads(Path(__file__).with_name("stores.json").read_text())
 NOT_RESOURCES: Mapping[str, str] = _WRITTEN["not resources"]
 """Stores that hold no resources of their own, and why."""
 PARTS: Mapping[str, str] = _WRITTEN["parts"]
-"""Stores of settings, and the store of what these belong to: settings count once their owner is gone, as leftovers."""
+"""Stores of settings, and the store of what these belong to: settings count once their owner is
+gone, as leftovers.
+"""
 NAMES: Mapping[str, str] = _WRITTEN["names"]
 """The service of a module that is named differently."""
 GONE: Mapping[tuple[str, str], Callable[[Any], bool]] = {
@@ -35,7 +38,9 @@ GONE: Mapping[tuple[str, str], Callable[[Any], bool]] = {
 """Tests for records that are gone, although AWS, too, still shows them for a while."""
 
 STAGING = re.compile(r"cdk-[^-]+-assets-")
-"""cdk's bootstrap bucket: the templates that cdk uploaded stay in it after a destroy (`cdk gc` removes them)."""
+"""cdk's bootstrap bucket: the templates that cdk uploaded stay in it after a destroy (`cdk gc`
+removes them).
+"""
 
 
 def resources() -> list[tuple[str, str, str]]:
@@ -59,7 +64,8 @@ def resources() -> list[tuple[str, str, str]]:
                 found += [
                     (NAMES.get(service, service), _kind(attribute), _identifier(key, region))
                     for key, value in list(store._data.items())
-                    if _exists(service, attribute, key, value) and not _part(service, attribute, key, module)
+                    if _exists(service, attribute, key, value)
+                    and not _part(service, attribute, key, module)
                 ]
     return sorted(set(found))
 
@@ -74,7 +80,11 @@ def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
 
 
 def _part(service: str, attribute: str, key: Any, module: Any) -> bool:
-    whole = "_buckets" if service == "s3" and attribute.startswith("_bucket_") else PARTS.get(f"{service}.{attribute}")
+    whole = (
+        "_buckets"
+        if service == "s3" and attribute.startswith("_bucket_")
+        else PARTS.get(f"{service}.{attribute}")
+    )
     return whole is not None and key in getattr(module, whole)._data
 
 

@@ -1,7 +1,9 @@
-"""The pods' addresses and names. Each pod has its own loopback address, and two rehearsals never share a block of addresses.
+"""The pods' addresses and names. Each pod has its own loopback address, and two rehearsals never
+share a block of addresses.
 
-A block is a /24 of 127.0.0.0/8, claimed by a socket that is bound in it while the rehearsal lives: the kernel
-frees it even if the rehearsal is killed. Linux answers on all of 127.0.0.0/8 without any set-up.
+A block is a /24 of 127.0.0.0/8, claimed by a socket that is bound in it while the rehearsal lives:
+the kernel frees it even if the rehearsal is killed. Linux answers on all of 127.0.0.0/8 without any
+set-up.
 """
 
 import json
@@ -31,7 +33,9 @@ class AddressBlock(AbstractContextManager["AddressBlock"]):
         self._hosts = cycle(_HOSTS)
 
     def next(self) -> str:
-        """Returns the next pod's address: a pod that replaces another has a new address, as in a cluster."""
+        """Returns the next pod's address: a pod that replaces another has a new address, as in a
+        cluster.
+        """
         return f"{self.prefix}.{next(self._hosts)}"
 
     def __exit__(self, *error: object) -> None:
@@ -39,7 +43,8 @@ class AddressBlock(AbstractContextManager["AddressBlock"]):
 
 
 def _claim_block() -> tuple[socket.socket, str]:
-    """Returns a listening socket in a /24 that no other rehearsal holds, and the first three numbers of the /24.
+    """Returns a listening socket in a /24 that no other rehearsal holds, and the first three
+    numbers of the /24.
 
     127.0.0 and 127.0.1 stay free, because machines use them for their own purposes.
     """
@@ -48,14 +53,17 @@ def _claim_block() -> tuple[socket.socket, str]:
     for prefix in blocks:
         with suppress(OSError):
             return socket.create_server((f"{prefix}.{_CLAIM_HOST}", _CLAIM_PORT), backlog=1), prefix
-    raise BadInput(f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8")
+    raise BadInput(
+        f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8"
+    )
 
 
 class Names:
-    """Maps the pods' names to addresses, as DNS would: a JSON file (PADDLE_NODE_HOSTS) that is complete at every moment.
+    """Maps the pods' names to addresses, as DNS would: a JSON file (PADDLE_NODE_HOSTS) that is
+    complete at every moment.
 
-    A pod whose subdomain is a headless Service that selects it has the name `<hostname>.<service>`, and the longer forms
-    up to the cluster's domain.
+    A pod whose subdomain is a headless Service that selects it has the name `<hostname>.<service>`,
+    and the longer forms up to the cluster's domain.
     """
 
     def __init__(self, file: Path, services: Sequence[Service]) -> None:
@@ -63,7 +71,9 @@ class Names:
         self._addresses: dict[str, str] = {}
         self._write()
 
-    def add(self, hostname: str, subdomain: str, namespace: str, labels: Mapping[str, str], address: str) -> None:
+    def add(
+        self, hostname: str, subdomain: str, namespace: str, labels: Mapping[str, str], address: str
+    ) -> None:
         """Publishes a pod's names."""
         for service in self._services:
             selected = bool(service.selector) and service.selector.items() <= labels.items()
@@ -75,7 +85,9 @@ class Names:
 
     def remove(self, address: str) -> None:
         """Removes the names of a pod that ended, unless they lead to its successor by now."""
-        self._addresses = {name: known for name, known in self._addresses.items() if known != address}
+        self._addresses = {
+            name: known for name, known in self._addresses.items() if known != address
+        }
         self._write()
 
     def _write(self) -> None:

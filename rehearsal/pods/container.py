@@ -13,12 +13,22 @@ _INIT = Path(__file__).with_name("container_init.py")
 class RunningContainer:
     """A started container. `wait()` returns its exit code as a container runtime reports it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, environment: Mapping[str, str], folder: Path, log: Path) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        environment: Mapping[str, str],
+        folder: Path,
+        log: Path,
+    ) -> None:
         self._process, self.environment, self._folder, self.log = process, environment, folder, log
 
     @classmethod
-    async def start(cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> Self:
-        """Starts `argv` in `folder` with exactly `environment`; stdout and stderr go to the file `log`."""
+    async def start(
+        cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path
+    ) -> Self:
+        """Starts `argv` in `folder` with exactly `environment`; stdout and stderr go to the file
+        `log`.
+        """
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
@@ -33,7 +43,9 @@ class RunningContainer:
         return code if code >= 0 else 128 - code
 
     async def terminate(self, grace: float) -> int:
-        """Sends SIGTERM to the first process and SIGKILL to all processes `grace` seconds later, as the kubelet does."""
+        """Sends SIGTERM to the first process and SIGKILL to all processes `grace` seconds later, as
+        the kubelet does.
+        """
         with contextlib.suppress(OSError):
             self._orders.write(b"T")
             await self._orders.drain()
@@ -48,10 +60,13 @@ class RunningContainer:
         return await self.wait()
 
     async def run_beside(self, argv: Sequence[str], timeout: float, log: Path) -> int:
-        """Runs a probe's command, which sees what the container sees. Returns its exit code, or 124 after `timeout` seconds."""
+        """Runs a probe's command, which sees what the container sees. Returns its exit code, or 124
+        after `timeout` seconds.
+        """
         probe = await type(self).start(argv, self.environment, self._folder, log)
         try:
-            # Not `wait_for`: before Python 3.12 it loses a cancellation if the command ends at the same moment.
+            # Not `wait_for`: before Python 3.12 it loses a cancellation if the command ends at the
+            # same moment.
             async with asyncio.timeout(timeout):
                 return await probe.wait()
         except TimeoutError:

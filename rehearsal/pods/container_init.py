@@ -1,8 +1,10 @@
-"""Stands in for a container's namespace: when its first process or the rehearsal ends, no process below it survives.
+"""Stands in for a container's namespace: when its first process or the rehearsal ends, no process
+below it survives.
 
-It exits with the first process's code (128 + signal if a signal ended it), as a container runtime reports it. On standard input,
-the byte T sends the first process SIGTERM, and end of file kills everything at once: a killed rehearsal takes its pods along.
-Run as `python -I -S container_init.py program argument...`.
+It exits with the first process's code (128 + signal if a signal ended it), as a container runtime
+reports it. On standard input, the byte T sends the first process SIGTERM, and end of file kills
+everything at once: a killed rehearsal takes its pods along. Run as `python -I -S container_init.py
+program argument...`.
 """
 
 import contextlib
@@ -16,11 +18,15 @@ import time
 _PR_SET_CHILD_SUBREAPER = 36
 _CANNOT_START = 128
 _LONGEST_TMPDIR = 50
-"""Bytes: programs such as Python's multiprocessing put sockets there, and a socket's whole path may have 107."""
+"""Bytes: programs such as Python's multiprocessing put sockets there, and a socket's whole path may
+have 107.
+"""
 
 
 def _descendants() -> list[int]:
-    """Every process below this one, parents before children; a subreaper keeps orphans in its own tree."""
+    """Every process below this one, parents before children; a subreaper keeps orphans in its own
+    tree.
+    """
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208  (one string a process: fast)
         if name.isdigit():
@@ -72,7 +78,8 @@ def main() -> int:
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    # This process ignores the terminal's and the rehearsal's signals: orders come on standard input.
+    # This process ignores the terminal's and the rehearsal's signals: orders come on standard
+    # input.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
     init, temporary = os.getpid(), os.environ.get("TMPDIR", "")
@@ -82,7 +89,13 @@ def main() -> int:
             # In a container it is the short /tmp; here this short path leads to the same folder.
             os.environ["TMPDIR"] = f"/proc/{init}/cwd"
         signal.set_wakeup_fd(-1)
-        for default in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
+        for default in (
+            signal.SIGINT,
+            signal.SIGTERM,
+            signal.SIGHUP,
+            signal.SIGQUIT,
+            signal.SIGCHLD,
+        ):
             signal.signal(default, signal.SIG_DFL)
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

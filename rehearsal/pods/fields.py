@@ -1,4 +1,5 @@
-"""Every field of every manifest is on one of the three lists of fields.yaml: honoured, without effect here, refused by name.
+"""Every field of every manifest is on one of the three lists of fields.yaml: honoured, without
+effect here, refused by name.
 
 A field on no list is refused as well, so that no part of a manifest is silently dropped.
 """
@@ -38,9 +39,13 @@ def _fields(group: str) -> dict[str, tuple[str, str]]:
     written = _WRITTEN[group]
     found = {path: ("honoured", "") for path in written.get("honoured", ())}
     for listing in ("without_effect", "refused"):
-        found |= {path: (listing, reason) for path, reason in _by_item(written.get(listing, {})).items()}
+        found |= {
+            path: (listing, reason) for path, reason in _by_item(written.get(listing, {})).items()
+        }
     for at, groups in written.get("below", {}).items():
-        found |= {f"{at}.{path}": listed for below in groups for path, listed in _fields(below).items()}
+        found |= {
+            f"{at}.{path}": listed for below in groups for path, listed in _fields(below).items()
+        }
     return found
 
 
@@ -73,7 +78,8 @@ def _matches(path: str, fields: Mapping[str, object]) -> str | None:
 def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
     """Returns the kinds and fields of `documents` that have no effect here, grouped by reason.
 
-    Raises BadInput with the document, the field and the reason for the first field that cannot be rehearsed.
+    Raises BadInput with the document, the field and the reason for the first field that cannot be
+    rehearsed.
     """
     without: dict[str, set[str]] = {}
     for document in documents:
@@ -86,16 +92,29 @@ def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
             continue
         if kind not in _KINDS:
             known = ", ".join(sorted({*_KINDS, *_KINDS_WITHOUT_EFFECT}))
-            raise BadInput(f"{name or 'a document without a kind'}: the rehearsal knows no such kind; it runs {known}")
+            raise BadInput(
+                f"{name or 'a document without a kind'}: the rehearsal knows no such kind; it "
+                f"runs {known}"
+            )
         fields = _fields("any_kind") | _fields(kind)
         for path in paths(document):
             field = _matches(path, fields)
             if field is None:
-                raise BadInput(f"{name}: {path} is a field the rehearsal does not know; it can neither honour nor ignore it")
+                raise BadInput(
+                    f"{name}: {path} is a field the rehearsal does not know; it can neither "
+                    "honour nor ignore it"
+                )
             listing, reason = fields[field]
             if listing == "refused":
                 raise BadInput(f"{name}: {path} cannot be rehearsed: {reason}")
             if listing == "without_effect":
-                shown = field.removesuffix(".*").removesuffix("[]").rsplit(".", 1)[-1].removesuffix("[]")
+                shown = (
+                    field.removesuffix(".*")
+                    .removesuffix("[]")
+                    .rsplit(".", 1)[-1]
+                    .removesuffix("[]")
+                )
                 without.setdefault(reason, set()).add(shown)
-    return [WithoutEffect(reason, tuple(sorted(shown))) for reason, shown in sorted(without.items())]
+    return [
+        WithoutEffect(reason, tuple(sorted(shown))) for reason, shown in sorted(without.items())
+    ]

@@ -1,7 +1,8 @@
-"""The trainer image without a container engine: the files that trainer_image/Dockerfile copies, where it puts them.
+"""The trainer image without a container engine: the files that trainer_image/Dockerfile copies,
+where it puts them.
 
-A file that no COPY line of the last stage names is missing in a rehearsed pod, as in a container. Python and its packages
-come from `.venv-image`, which the image's lock file pins as well.
+A file that no COPY line of the last stage names is missing in a rehearsed pod, as in a container.
+Python and its packages come from `.venv-image`, which the image's lock file pins as well.
 """
 
 import re
@@ -23,7 +24,9 @@ class Image:
     working_dir: str
 
     def lay_out(self, context: Path, root: Path) -> None:
-        """Puts the image's files below `root`; `context` is the folder that the image is built from."""
+        """Puts the image's files below `root`; `context` is the folder that the image is built
+        from.
+        """
         _below(root, self.working_dir).mkdir(parents=True, exist_ok=True)
         for *sources, destination in self.copies:
             target = _below(root, destination)
@@ -35,7 +38,10 @@ class Image:
                     file.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(source, file)
                 else:
-                    raise BadInput(f"trainer_image/Dockerfile: COPY {source.relative_to(context)}: no such file or folder")
+                    raise BadInput(
+                        f"trainer_image/Dockerfile: COPY {source.relative_to(context)}: no such "
+                        "file or folder"
+                    )
 
 
 def read(dockerfile: Path) -> Image:
@@ -49,7 +55,9 @@ def read(dockerfile: Path) -> Image:
         if instruction == "COPY" and not any(word.startswith("--from=") for word in words):
             copies.append(tuple(word for word in words if not word.startswith("--")))
         elif instruction == "ENV":
-            environment |= {name: value for name, _, value in (word.partition("=") for word in words)}
+            environment |= {
+                name: value for name, _, value in (word.partition("=") for word in words)
+            }
         elif instruction == "WORKDIR":
             working_dir = rest
     return Image(tuple(copies), environment, working_dir)
@@ -57,7 +65,9 @@ def read(dockerfile: Path) -> Image:
 
 def _last_stage(text: str) -> list[tuple[str, str]]:
     """The instruction and the arguments of each line of the last stage."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    lines = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
     words = [line.strip().partition(" ") for line in joined.rpartition("FROM ")[2].splitlines()]
     return [(instruction.upper(), rest.strip()) for instruction, _, rest in words]

@@ -1,7 +1,9 @@
-"""The Job controller of one rehearsal: pods by index, retries, the back-off limit and the failure policy.
+"""The Job controller of one rehearsal: pods by index, retries, the back-off limit and the failure
+policy.
 
-Follows https://kubernetes.io/docs/concepts/workloads/controllers/job/: a failed index gets a new pod at a new address, with the
-same hostname if Indexed; the Job ends as Complete, or as Failed with Kubernetes' own reason after every other pod has ended.
+Follows https://kubernetes.io/docs/concepts/workloads/controllers/job/: a failed index gets a new
+pod at a new address, with the same hostname if Indexed; the Job ends as Complete, or as Failed with
+Kubernetes' own reason after every other pod has ended.
 """
 
 import asyncio
@@ -37,7 +39,9 @@ class Watcher:
 
 @dataclass(frozen=True)
 class JobResult:
-    """`reason` is the Job condition's: CompletionsReached, BackoffLimitExceeded, PodFailurePolicy, ..."""
+    """`reason` is the Job condition's: CompletionsReached, BackoffLimitExceeded, PodFailurePolicy,
+    ...
+    """
 
     succeeded: bool
     reason: str
@@ -48,14 +52,24 @@ class JobResult:
     retries: int = 0
 
 
-async def run_job(job: Job, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
+async def run_job(
+    job: Job, host: Host, addresses: AddressBlock, watcher: Watcher | None = None
+) -> JobResult:
     """Runs `job` on this machine. Cancelling the call kills every pod before it returns."""
     uid = str(uuid.uuid4())
-    return await run_pods(job, [partial(_pod, job, uid, index, host, addresses) for index in range(job.completions)], watcher)
+    return await run_pods(
+        job,
+        [partial(_pod, job, uid, index, host, addresses) for index in range(job.completions)],
+        watcher,
+    )
 
 
-async def run_pods(job: Job, pods: Sequence[Callable[[], Pod]], watcher: Watcher | None = None) -> JobResult:
-    """Runs pods to their end under the job's rules for failures: each function returns an index's next pod."""
+async def run_pods(
+    job: Job, pods: Sequence[Callable[[], Pod]], watcher: Watcher | None = None
+) -> JobResult:
+    """Runs pods to their end under the job's rules for failures: each function returns an index's
+    next pod.
+    """
     watcher = watcher or Watcher()
     following = asyncio.create_task(watcher.follow())
     try:
@@ -85,17 +99,27 @@ class _Run:
     async def run(self) -> JobResult:
         tasks = [asyncio.create_task(self._index(index)) for index in range(len(self.made))]
         try:
-            done, late = await asyncio.wait(tasks, timeout=self.job.deadline, return_when=asyncio.FIRST_EXCEPTION)
+            done, late = await asyncio.wait(
+                tasks, timeout=self.job.deadline, return_when=asyncio.FIRST_EXCEPTION
+            )
             if late and not any(task.exception() for task in done):
                 await self._fail("DeadlineExceeded")
             await asyncio.gather(*tasks)
         finally:
             await _ended(tasks)
         culprit = self._culprit if self._reason else None
-        return JobResult(not self._reason, self._reason or "CompletionsReached", tuple(self._ends), culprit, self._failures)
+        return JobResult(
+            not self._reason,
+            self._reason or "CompletionsReached",
+            tuple(self._ends),
+            culprit,
+            self._failures,
+        )
 
     async def _index(self, index: int) -> None:
-        """Runs the pods of one index, one after the other, until one succeeds or no retry is allowed."""
+        """Runs the pods of one index, one after the other, until one succeeds or no retry is
+        allowed.
+        """
         failures = 0
         while not self._reason:
             pod = self.made[index]()
@@ -108,7 +132,9 @@ class _Run:
                 self._pods.remove(pod)
             self._ends.append(end)
             if end.succeeded or self._reason:
-                self.watcher.pod_ended(pod, shown, end, "done" if end.succeeded else "ended with the job")
+                self.watcher.pod_ended(
+                    pod, shown, end, "done" if end.succeeded else "ended with the job"
+                )
                 return
             self._culprit = end
             verdict = self._verdict(end)
@@ -121,8 +147,14 @@ class _Run:
                 await self._fail(verdict)
                 return
             # Failures that cost no retry count for the back-off all the same.
-            counted = pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
-            lost = [end for end in self._ends if not end.succeeded and end.name.startswith(f"{counted}-")]
+            counted = (
+                pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
+            )
+            lost = [
+                end
+                for end in self._ends
+                if not end.succeeded and end.name.startswith(f"{counted}-")
+            ]
             await asyncio.sleep(back_off(len(lost)))
 
     def _verdict(self, end: PodEnd) -> str:
@@ -147,30 +179,48 @@ def _pod(job: Job, uid: str, index: int, host: Host, addresses: AddressBlock) ->
     base, template = f"{job.name}-{index}" if job.indexed else job.name, job.template
     name = f"{base}-{''.join(secrets.choice(_SUFFIX) for _ in range(5))}"
     own = {"job-name": job.name, "controller-uid": uid}
-    labels = {**template.labels, **own, **{f"batch.kubernetes.io/{key}": value for key, value in own.items()}}
+    labels = {
+        **template.labels,
+        **own,
+        **{f"batch.kubernetes.io/{key}": value for key, value in own.items()},
+    }
     annotations = dict(template.annotations)
     if job.indexed:
         labels[_INDEX_KEY] = annotations[_INDEX_KEY] = str(index)
         template = _with_index(template)
-    facts = PodFacts(name, job.namespace, labels, annotations, addresses.next(), template.service_account)
+    facts = PodFacts(
+        name, job.namespace, labels, annotations, addresses.next(), template.service_account
+    )
     return Pod(host, template, facts, hostname=base if job.indexed else name)
 
 
 def _with_index(template: PodTemplate) -> PodTemplate:
-    """Adds JOB_COMPLETION_INDEX to every container that does not set it, as the Job controller does."""
-    entry = EnvironmentEntry(name=Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{_INDEX_KEY}']")
+    """Adds JOB_COMPLETION_INDEX to every container that does not set it, as the Job controller
+    does.
+    """
+    entry = EnvironmentEntry(
+        name=Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{_INDEX_KEY}']"
+    )
 
     def one(container: Container) -> Container:
         named = {known.name for known in container.environment}
-        return container if entry.name in named else container.model_copy(update={"environment": (entry, *container.environment)})
+        return (
+            container
+            if entry.name in named
+            else container.model_copy(update={"environment": (entry, *container.environment)})
+        )
 
     containers, before = map(one, template.containers), map(one, template.init_containers)
-    return template.model_copy(update={"containers": tuple(containers), "init_containers": tuple(before)})
+    return template.model_copy(
+        update={"containers": tuple(containers), "init_containers": tuple(before)}
+    )
 
 
 def last_lines(log: Path, count: int = 20) -> str:
     """The last `count` lines of a log that are not empty, for a message that gives the reason."""
     try:
-        return "\n".join([line for line in log.read_text(errors="replace").splitlines() if line.strip()][-count:])
+        return "\n".join(
+            [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-count:]
+        )
     except OSError:
         return ""

@@ -1,4 +1,5 @@
-"""The written manifests as typed objects: all that the rest of the rehearsal knows about Kubernetes.
+"""The written manifests as typed objects: all that the rest of the rehearsal knows about
+Kubernetes.
 
 Every field here is honoured (fields.yaml holds the lists).
 """
@@ -64,7 +65,9 @@ class Probe(_Part):
 
 def _restart_codes(rules: Any) -> Any:
     """The exit codes of `restartPolicyRules`."""
-    if other := [rule["exitCodes"]["operator"] for rule in rules if rule["exitCodes"]["operator"] != "In"]:
+    if other := [
+        rule["exitCodes"]["operator"] for rule in rules if rule["exitCodes"]["operator"] != "In"
+    ]:
         raise ValueError(f"the operator {other[0]} is not read here, In is")
     return [code for rule in rules for code in rule["exitCodes"]["values"]]
 
@@ -78,12 +81,16 @@ class Container(_Part):
     args: tuple[str, ...] = ()
     working_dir: str = _at("workingDir", default="")
     environment: tuple[EnvironmentEntry, ...] = _at("env", default=())
-    config_maps: Annotated[tuple[str, ...], BeforeValidator(_config_maps)] = _at("envFrom", default=())
+    config_maps: Annotated[tuple[str, ...], BeforeValidator(_config_maps)] = _at(
+        "envFrom", default=()
+    )
     mounts: tuple[Mount, ...] = _at("volumeMounts", default=())
     startup: Probe | None = _at("startupProbe", default=None)
     liveness: Probe | None = _at("livenessProbe", default=None)
     restart_policy: Literal["Never"] = _at("restartPolicy", default="Never")
-    restart_codes: Annotated[frozenset[int], BeforeValidator(_restart_codes)] = _at("restartPolicyRules", default=frozenset())
+    restart_codes: Annotated[frozenset[int], BeforeValidator(_restart_codes)] = _at(
+        "restartPolicyRules", default=frozenset()
+    )
     """Exit codes after which the container restarts in its pod."""
 
 
@@ -106,7 +113,9 @@ class PodTemplate(_Part):
     annotations: dict[str, str] = _at("metadata", "annotations", default={})
     init_containers: tuple[Container, ...] = _at("spec", "initContainers", default=())
     containers: tuple[Container, ...] = _at("spec", "containers")
-    volumes: Annotated[dict[str, Volume], BeforeValidator(_by_name)] = _at("spec", "volumes", default={})
+    volumes: Annotated[dict[str, Volume], BeforeValidator(_by_name)] = _at(
+        "spec", "volumes", default={}
+    )
     restart_policy: Literal["Never"] = _at("spec", "restartPolicy")
     grace: float = _at("spec", "terminationGracePeriodSeconds", default=30)
     deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
@@ -125,8 +134,14 @@ class FailureRule(_Part):
     """Empty if the rule looks at conditions, which no pod here has."""
 
     def matches(self, codes: Mapping[str, int]) -> bool:
-        """Whether a failed pod's exit codes (by container) match this rule; 0 never does, as in Kubernetes."""
-        return any(code != 0 and code in self.codes for name, code in codes.items() if self.container in (None, name))
+        """Whether a failed pod's exit codes (by container) match this rule; 0 never does, as in
+        Kubernetes.
+        """
+        return any(
+            code != 0 and code in self.codes
+            for name, code in codes.items()
+            if self.container in (None, name)
+        )
 
 
 class Job(_Part):
@@ -176,7 +191,9 @@ class PaddleJob(_Part):
     @property
     def roles(self) -> dict[str, Replicas]:
         """The roles that the job has, servers first."""
-        return {"worker": self.worker} if self.ps is None else {"ps": self.ps, "worker": self.worker}
+        return (
+            {"worker": self.worker} if self.ps is None else {"ps": self.ps, "worker": self.worker}
+        )
 
 
 class Service(_Part):
@@ -196,7 +213,9 @@ class Manifests:
     jobs: tuple[Job, ...]
     services: tuple[Service, ...]
     claims: Mapping[str, bool]
-    """By name. True if folders that the kubelet makes there belong to the pod's user, as behind an EFS access point, not root."""
+    """By name. True if folders that the kubelet makes there belong to the pod's user, as behind an
+    EFS access point, not root.
+    """
     config_maps: Mapping[str, Mapping[str, str]]
     without_effect: tuple[fields.WithoutEffect, ...] = ()
     paddle_jobs: tuple[PaddleJob, ...] = ()
@@ -209,35 +228,58 @@ def load(files: list[Path]) -> list[dict[str, Any]]:
         try:
             documents += [document for document in yaml.safe_load_all(file.read_text()) if document]
         except (OSError, yaml.YAMLError) as error:
-            raise BadInput(f"{file}: not readable as YAML: {' '.join(str(error).split())}") from error
+            raise BadInput(
+                f"{file}: not readable as YAML: {' '.join(str(error).split())}"
+            ) from error
     return documents
 
 
 def read(documents: list[dict[str, Any]]) -> Manifests:
-    """Returns `documents` as typed objects. Raises BadInput for anything that cannot be rehearsed."""
+    """Returns `documents` as typed objects. Raises BadInput for anything that cannot be
+    rehearsed.
+    """
     without_effect = fields.check(documents)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for document in documents:
         by_kind.setdefault(document["kind"], []).append(document)
-    volumes = {document["metadata"]["name"]: document.get("spec", {}) for document in by_kind.get("PersistentVolume", [])}
+    volumes = {
+        document["metadata"]["name"]: document.get("spec", {})
+        for document in by_kind.get("PersistentVolume", [])
+    }
     claims = by_kind.get("PersistentVolumeClaim", [])
     manifests = Manifests(
         jobs=tuple(_job(document) for document in by_kind.get("Job", [])),
         services=tuple(_read(Service, document) for document in by_kind.get("Service", [])),
-        claims={d["metadata"]["name"]: "csi" in volumes.get(d["spec"].get("volumeName"), {}) for d in claims},
-        config_maps={d["metadata"]["name"]: d.get("data", {}) for d in by_kind.get("ConfigMap", [])},
+        claims={
+            d["metadata"]["name"]: "csi" in volumes.get(d["spec"].get("volumeName"), {})
+            for d in claims
+        },
+        config_maps={
+            d["metadata"]["name"]: d.get("data", {}) for d in by_kind.get("ConfigMap", [])
+        },
         without_effect=tuple(without_effect),
         paddle_jobs=tuple(_read(PaddleJob, document) for document in by_kind.get("PaddleJob", [])),
     )
     templates = [(job.template, f"Job {job.name}") for job in manifests.jobs]
-    templates += [(role.template, f"PaddleJob {job.name}") for job in manifests.paddle_jobs for role in job.roles.values()]
+    templates += [
+        (role.template, f"PaddleJob {job.name}")
+        for job in manifests.paddle_jobs
+        for role in job.roles.values()
+    ]
     for template, where in templates:
         if template.token:
             there = f"{where}: automountServiceAccountToken is true"
             raise BadInput(f"{there}: there is no API server to ask here; use index discovery")
-    wanted = {volume.claim for template, _ in templates for volume in template.volumes.values() if volume.claim}
+    wanted = {
+        volume.claim
+        for template, _ in templates
+        for volume in template.volumes.values()
+        if volume.claim
+    }
     if elsewhere := sorted(f"claim {claim}" for claim in wanted - manifests.claims.keys()):
-        note = fields.WithoutEffect("a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere))
+        note = fields.WithoutEffect(
+            "a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere)
+        )
         return replace(manifests, without_effect=(*manifests.without_effect, note))
     return manifests
 
@@ -248,7 +290,10 @@ def _job(document: dict[str, Any]) -> Job:
         raise BadInput(f"Job {name}: spec.suspend is true: nothing here would ever resume it")
     job = _read(Job, document)
     if job.parallelism < job.completions:
-        raise BadInput(f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run side by side here")
+        raise BadInput(
+            f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run "
+            "side by side here"
+        )
     return job
 
 
@@ -257,6 +302,8 @@ def _read(kind: type[T], document: dict[str, Any]) -> T:
         return kind.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        where = f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"
+        where = (
+            f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"
+        )
         found = "missing" if first["type"] == "missing" else first["input"]
         raise BadInput(f"{where} is {found}: {first['msg']}") from None

@@ -1,8 +1,10 @@
-"""The PaddleJob operator's part: which pods a PaddleJob becomes, what their first container gets, and how they run.
+"""The PaddleJob operator's part: which pods a PaddleJob becomes, what their first container gets,
+and how they run.
 
-Names and variables are those of the operator (api batch.paddlepaddle.org/v1): a pod has its own variables, and a ConfigMap
-with the job's name has the shared ones. One failed pod fails the job. What the operator does to pods over time (clean-up,
-elastic scaling, replacement of a lost pod) is not simulated.
+Names and variables are those of the operator (api batch.paddlepaddle.org/v1): a pod has its own
+variables, and a ConfigMap with the job's name has the shared ones. One failed pod fails the job.
+What the operator does to pods over time (clean-up, elastic scaling, replacement of a lost pod) is
+not simulated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +19,13 @@ from rehearsal.pods.manifests import EnvironmentEntry, Job, PaddleJob, PodTempla
 from rehearsal.pods.pod import Host, Pod
 
 PORT = 36000
-"""The first of each pod's ports: Service names lead to it, and the operator draws a job's port from a range that starts at it."""
+"""The first of each pod's ports: Service names lead to it, and the operator draws a job's port from
+a range that starts at it.
+"""
 DRAWN = 41234
-"""A port that the operator may draw if pods meet by Service: PADDLE_PORT has it, and the endpoints still have `PORT`."""
+"""A port that the operator may draw if pods meet by Service: PADDLE_PORT has it, and the endpoints
+still have `PORT`.
+"""
 PORTS = 20
 ROLES = {"ps": "PSERVER", "worker": "TRAINER"}
 
@@ -44,7 +50,9 @@ def pods(job: PaddleJob) -> list[OperatorPod]:
 
 def _shared(job: PaddleJob, addresses: Mapping[str, str]) -> dict[str, str]:
     """What the operator writes to the job's ConfigMap once all pods have addresses."""
-    servers, workers = ([addresses[pod.name] for pod in pods(job) if pod.role == role] for role in ROLES)
+    servers, workers = (
+        [addresses[pod.name] for pod in pods(job) if pod.role == role] for role in ROLES
+    )
     found = {
         "TRAINER_PORTS_NUM": str(PORTS),
         "PADDLE_PORT": str(DRAWN if job.intranet == "Service" else PORT),
@@ -65,7 +73,9 @@ def _endpoints(hosts: Sequence[str]) -> str:
     return ",".join(f"{host}:{PORT}" for host in hosts)
 
 
-async def run_paddle_job(job: PaddleJob, host: Host, addresses: AddressBlock, watcher: Watcher | None = None) -> JobResult:
+async def run_paddle_job(
+    job: PaddleJob, host: Host, addresses: AddressBlock, watcher: Watcher | None = None
+) -> JobResult:
     """Runs all pods to their end. Cancelling the call kills every pod before it returns."""
     given = {pod.name: addresses.next() for pod in pods(job)}
     config_maps = {**host.manifests.config_maps, job.name: _shared(job, given)}
@@ -81,9 +91,26 @@ def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str) -> Pod:
     template = pod.template
     first, *others = template.containers
     role = ROLES[pod.role]
-    own = {"POD_IP": address, "PADDLE_TRAINER_ID": str(pod.number), "TRAINING_ROLE": role, "PADDLE_TRAINING_ROLE": role}
-    variables = (*first.environment, *(EnvironmentEntry(name=name, value=value) for name, value in own.items()))
-    first = first.model_copy(update={"environment": variables, "config_maps": (*first.config_maps, job.name)})
-    facts = PodFacts(pod.name, job.namespace, template.labels, template.annotations, address, template.service_account)
+    own = {
+        "POD_IP": address,
+        "PADDLE_TRAINER_ID": str(pod.number),
+        "TRAINING_ROLE": role,
+        "PADDLE_TRAINING_ROLE": role,
+    }
+    variables = (
+        *first.environment,
+        *(EnvironmentEntry(name=name, value=value) for name, value in own.items()),
+    )
+    first = first.model_copy(
+        update={"environment": variables, "config_maps": (*first.config_maps, job.name)}
+    )
+    facts = PodFacts(
+        pod.name,
+        job.namespace,
+        template.labels,
+        template.annotations,
+        address,
+        template.service_account,
+    )
     template = template.model_copy(update={"containers": (first, *others)})
     return Pod(host, template, facts, hostname=pod.name)

@@ -1,4 +1,6 @@
-"""One pod: its folders, its containers in order, its probes, and its end, as the kubelet would run it."""
+"""One pod: its folders, its containers in order, its probes, and its end, as the kubelet would run
+it.
+"""
 
 import asyncio
 import contextlib
@@ -17,16 +19,24 @@ from rehearsal.pods.image import Image
 from rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate
 
 BACK_OFF_SHARE = 0.1
-"""Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal waits a tenth of that, and at most three seconds."""
+"""Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal waits a tenth of that, and at most
+three seconds.
+"""
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 30.0
 
 Identity = Callable[[str, str], Mapping[str, str]]
-"""A function of (namespace, service account) that returns the variables for that account's pods, as EKS Pod Identity does."""
+"""A function of (namespace, service account) that returns the variables for that account's pods, as
+EKS Pod Identity does.
+"""
 
 
 def back_off(failures: int) -> float:
     """Seconds before the next try after `failures` failures."""
-    return 0.0 if failures < 1 else min(_FIRST_BACK_OFF * 2.0 ** min(failures - 1, 10), _LONGEST_BACK_OFF) * BACK_OFF_SHARE
+    return (
+        0.0
+        if failures < 1
+        else min(_FIRST_BACK_OFF * 2.0 ** min(failures - 1, 10), _LONGEST_BACK_OFF) * BACK_OFF_SHARE
+    )
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,9 @@ class Host:
     logs: Path
     names: Names
     interpreter: Path
-    """The first folder on the pods' PATH: `.venv-image/bin`, or the one made for the job's image variant."""
+    """The first folder on the pods' PATH: `.venv-image/bin`, or the one made for the job's image
+    variant.
+    """
     identity: Identity
 
 
@@ -79,9 +91,13 @@ class Pod:
         return self.host.logs / f"{self.facts.name}.{container}.log"
 
     async def run(self) -> PodEnd:
-        """Runs the pod to its end. Whatever happens, none of its processes is left and its names are gone; its logs stay."""
+        """Runs the pod to its end. Whatever happens, none of its processes is left and its names
+        are gone; its logs stay.
+        """
         facts = self.facts
-        self.host.names.add(self.hostname, self.template.subdomain, facts.namespace, facts.labels, facts.address)
+        self.host.names.add(
+            self.hostname, self.template.subdomain, facts.namespace, facts.labels, facts.address
+        )
         containers = asyncio.create_task(self._containers())
         try:
             _, late = await asyncio.wait([containers], timeout=self.template.deadline)
@@ -91,10 +107,17 @@ class Pod:
         finally:
             containers.cancel()
             # Under cancellation too, the process tree is dead before its folder goes.
-            await asyncio.gather(*(container.kill() for container in self.started.values()), return_exceptions=True)
+            await asyncio.gather(
+                *(container.kill() for container in self.started.values()), return_exceptions=True
+            )
             self.host.names.remove(self.facts.address)
             shutil.rmtree(self._folder, ignore_errors=True)
-        return PodEnd(self.facts.name, dict(self._codes), {name: self.log(name) for name in self._codes}, bool(late))
+        return PodEnd(
+            self.facts.name,
+            dict(self._codes),
+            {name: self.log(name) for name in self._codes},
+            bool(late),
+        )
 
     async def _containers(self) -> None:
         """Runs the init containers one after the other, then the containers side by side."""
@@ -104,17 +127,28 @@ class Pod:
         await asyncio.gather(*(self._keep(container) for container in self.template.containers))
 
     async def terminate(self) -> None:
-        """Ends the pod as a deletion would: SIGTERM, the grace period, SIGKILL. No container restarts."""
+        """Ends the pod as a deletion would: SIGTERM, the grace period, SIGKILL. No container
+        restarts.
+        """
         self._leaving = True
-        await asyncio.gather(*(container.terminate(self.template.grace) for container in self.started.values()))
+        await asyncio.gather(
+            *(container.terminate(self.template.grace) for container in self.started.values())
+        )
 
     async def _keep(self, container: Container) -> int:
-        """Runs a container to its end, and again where its restart rules say so. Returns the last exit code."""
+        """Runs a container to its end, and again where its restart rules say so. Returns the last
+        exit code.
+        """
         failures = 0
         while True:
             code = self._codes[container.name] = await self._once(container)
-            # A container that the kubelet ends for a probe has lost the pod's sandbox: no rule restarts it.
-            if self._leaving or code not in container.restart_codes or container.name in self._probed_to_death:
+            # A container that the kubelet ends for a probe has lost the pod's sandbox: no rule
+            # restarts it.
+            if (
+                self._leaving
+                or code not in container.restart_codes
+                or container.name in self._probed_to_death
+            ):
                 return code
             with self.log(container.name).open("a") as log:
                 log.write(f"the container ended with {code}: it is started again in its pod\n")
@@ -146,7 +180,10 @@ class Pod:
 
     def _argv(self, container: Container, root: Path, variables: Mapping[str, str]) -> list[str]:
         if not container.command:
-            raise BadInput(f"container {container.name} has no command: nothing here knows what its image would run")
+            raise BadInput(
+                f"container {container.name} has no command: nothing here knows what its image "
+                "would run"
+            )
         words = [_mapped(expand(word, variables), root) for word in container.command]
         return [*words, *(expand(word, variables) for word in container.args)]
 
@@ -165,7 +202,9 @@ class Pod:
         variables[contract.Variable.ROOT] = str(root)
         variables[contract.Variable.HOSTS] = str(host.names.file)
         # There is no GPU and no EFA adapter here.
-        variables |= dict.fromkeys({contract.Variable.GPUS, contract.Variable.EFA} & variables.keys(), "0")
+        variables |= dict.fromkeys(
+            {contract.Variable.GPUS, contract.Variable.EFA} & variables.keys(), "0"
+        )
         variables["PATH"] = f"{host.interpreter}:{root}/usr/local/bin:/usr/local/bin:/usr/bin:/bin"
         return variables
 
@@ -199,14 +238,17 @@ class Pod:
             if not folder.exists():
                 if volume.claim is not None and not self.host.manifests.claims.get(volume.claim):
                     raise BadInput(
-                        f"pod {self.facts.name}: {mount.sub_path} is not on the volume: the kubelet would make it as root, and "
-                        "user 1000 could not write there; an init container has to make it before"
+                        f"pod {self.facts.name}: {mount.sub_path} is not on the volume: the "
+                        "kubelet would make it as root, and user 1000 could not write there; an "
+                        "init container has to make it before"
                     )
                 folder.mkdir(parents=True)
         return folder
 
     async def _probe(self, container: Container, running: RunningContainer, root: Path) -> None:
-        """Terminates the container when a probe gives up; the restart policy decides what follows."""
+        """Terminates the container when a probe gives up; the restart policy decides what
+        follows.
+        """
         for kind, probe in (("startup", container.startup), ("liveness", container.liveness)):
             if probe is None:
                 continue
@@ -222,7 +264,9 @@ class Pod:
                     failures += 1
                     if failures >= probe.failures:
                         with running.log.open("a") as told:
-                            told.write(f"{kind} probe failed {failures} times: the container is ended\n")
+                            told.write(
+                                f"{kind} probe failed {failures} times: the container is ended\n"
+                            )
                         self._probed_to_death.add(container.name)
                         await running.terminate(self.template.grace)
                         return
@@ -230,7 +274,9 @@ class Pod:
 
 
 def _inside(root: Path, container_path: str) -> Path:
-    """A container's path below `root`. Raises BadInput for a path with `..`, which could lead out of it."""
+    """A container's path below `root`. Raises BadInput for a path with `..`, which could lead out
+    of it.
+    """
     parts = PurePosixPath("/", container_path).parts[1:]
     if ".." in parts:
         raise BadInput(f"{container_path}: a path with .. is refused")
@@ -238,8 +284,14 @@ def _inside(root: Path, container_path: str) -> Path:
 
 
 def _mapped(word: str, root: Path) -> str:
-    """A command's word as it runs here: the image's own file if the word names one, else the word itself (/bin/sh)."""
-    if word.startswith("/") and ".." not in PurePosixPath(word).parts and (inside := _inside(root, word)).exists():
+    """A command's word as it runs here: the image's own file if the word names one, else the word
+    itself (/bin/sh).
+    """
+    if (
+        word.startswith("/")
+        and ".." not in PurePosixPath(word).parts
+        and (inside := _inside(root, word)).exists()
+    ):
         return str(inside)
     return word
 

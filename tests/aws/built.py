@@ -1,4 +1,6 @@
-"""Synthesizes settings: the templates, and a template's values as a deployment would resolve them."""
+"""Synthesizes settings: the templates, and a template's values as a deployment would resolve
+them.
+"""
 
 # The environment has to be set before jsii starts Node.
 # ruff: noqa: E402
@@ -23,7 +25,8 @@ from stacks.cluster_spec import ClusterSpec
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
 ACCOUNT, HERE = "000000000000", "us-west-2:000000000000"
 NAMES = {
-    # What CloudFormation might return for a resource of each type: its ARN, or the name or id where a template uses that.
+    # What CloudFormation might return for a resource of each type: its ARN, or the name or id where
+    # a template uses that.
     "AWS::EC2::KeyPair": "key-0123456789abcdef0",
     "AWS::EC2::Volume": "vol-1",
     "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}-x",
@@ -40,10 +43,16 @@ def listed(value: Any) -> list[Any]:
 
 
 def by_type(resources: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Returns what queries search: by type, each resource's properties together with the attributes beside them."""
+    """Returns what queries search: by type, each resource's properties together with the attributes
+    beside them.
+    """
     found: dict[str, list[dict[str, Any]]] = {}
     for id, one in resources.items():
-        beside = {"Id": id, "Deletion": one.get("DeletionPolicy"), "Update": one.get("UpdatePolicy")}
+        beside = {
+            "Id": id,
+            "Deletion": one.get("DeletionPolicy"),
+            "Update": one.get("UpdatePolicy"),
+        }
         whole = {**beside, "DependsOn": one.get("DependsOn", []), **one.get("Properties", {})}
         found.setdefault(one["Type"].removeprefix("AWS::").replace("::", ""), []).append(whole)
     return found
@@ -61,7 +70,8 @@ class Built:
         build(self.app, spec, locks=locks)
         self.assembly = self.app.synth()
         self.templates: dict[str, dict[str, Any]] = {
-            stack.stack_name.removeprefix(f"{spec.name}-"): stack.template for stack in self.assembly.stacks
+            stack.stack_name.removeprefix(f"{spec.name}-"): stack.template
+            for stack in self.assembly.stacks
         }
 
     def resources(self, kind: str, stack: str | None = None) -> list[dict[str, Any]]:
@@ -81,7 +91,9 @@ class Built:
     def resolved(self, stack: str, value: Any) -> Any:
         """Returns a template's value as a deployment would resolve it."""
         if isinstance(value, str):
-            return value.replace("${AWS::AccountId}", self.account).replace("${AWS::Region}", self.spec.region)
+            return value.replace("${AWS::AccountId}", self.account).replace(
+                "${AWS::Region}", self.spec.region
+            )
         if isinstance(value, list):
             return [self.resolved(stack, one) for one in value]
         match value:
@@ -92,16 +104,28 @@ class Built:
             case {"Fn::ImportValue": export}:
                 other = export.partition(":")[0].removeprefix(f"{self.spec.name}-")
                 exports = self.templates[other]["Outputs"].values()
-                return next(self.resolved(other, one["Value"]) for one in exports if one.get("Export", {}).get("Name") == export)
+                return next(
+                    self.resolved(other, one["Value"])
+                    for one in exports
+                    if one.get("Export", {}).get("Name") == export
+                )
             case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
                 pass
             case _:
                 return {key: self.resolved(stack, one) for key, one in value.items()}
-        pseudo = {"AWS::Partition": "aws", "AWS::AccountId": self.account, "AWS::URLSuffix": "amazonaws.com"}
+        pseudo = {
+            "AWS::Partition": "aws",
+            "AWS::AccountId": self.account,
+            "AWS::URLSuffix": "amazonaws.com",
+        }
         pseudo["AWS::StackId"] = f"arn:aws:cloudformation:{HERE}:stack/{self.spec.name}-{stack}/1"
         if name in pseudo:
             return pseudo[name]
         resource = self.templates[stack]["Resources"][name]
         properties = resource.get("Properties", {})
-        own = properties.get("Name") or properties.get("LogGroupName") or f"{self.spec.name}-{stack}-{name}"
+        own = (
+            properties.get("Name")
+            or properties.get("LogGroupName")
+            or f"{self.spec.name}-{stack}-{name}"
+        )
         return self.names[resource["Type"]].format(own)

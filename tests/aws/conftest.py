@@ -1,4 +1,5 @@
-"""What the AWS tests share: one jsii process, no account, no lookups, and each settings file synthesized once.
+"""What the AWS tests share: one jsii process, no account, no lookups, and each settings file
+synthesized once.
 
 Only test_security_review.py runs the CDK's own validation, which costs seconds each time.
 """
@@ -20,7 +21,10 @@ CFNLINT = Path(str(find_spec("cfnlint").origin)).parent / "data"  # type: ignore
 """AWS's resource schemas, types by region and service reference, as bundled with cfn-lint."""
 VARIANTS = Path(__file__).parent / "variants"
 TABLE = yaml.safe_load((PROJECT / "tests" / "aws" / "templates.yaml").read_text())
-FILES = {"shipped": PROJECT / "cluster.yaml", **{file.stem: file for file in sorted(VARIANTS.glob("*.yaml"))}}
+FILES = {
+    "shipped": PROJECT / "cluster.yaml",
+    **{file.stem: file for file in sorted(VARIANTS.glob("*.yaml"))},
+}
 
 
 def built(locks: Path | None = None, **settings: Any) -> Built:
@@ -37,7 +41,9 @@ def _variant(name: str) -> Built:
 
 @pytest.fixture(scope="session")
 def variant() -> Callable[[str], Built]:
-    """A function that synthesizes, once, a settings file of tests/aws/variants (or `shipped`), or settings of templates.yaml."""
+    """A function that synthesizes, once, a settings file of tests/aws/variants (or `shipped`), or
+    settings of templates.yaml.
+    """
     return _variant
 
 
@@ -45,9 +51,16 @@ def variant() -> Callable[[str], Built]:
 def types() -> set[str]:
     """The AWS types of all resources that the variants create."""
     found = {
-        one["Type"] for name in FILES for each in _variant(name).templates.values() for one in each.get("Resources", {}).values()
+        one["Type"]
+        for name in FILES
+        for each in _variant(name).templates.values()
+        for one in each.get("Resources", {}).values()
     }
-    return {kind for kind in found if not kind.startswith(("Custom::", "AWS::CloudFormation::", "AWS::CDK::"))}
+    return {
+        kind
+        for kind in found
+        if not kind.startswith(("Custom::", "AWS::CloudFormation::", "AWS::CDK::"))
+    }
 
 
 @pytest.fixture(params=list(FILES))

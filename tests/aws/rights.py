@@ -19,20 +19,34 @@ COMMANDS: dict[str, dict[str, Any]] = TABLE["commands"]
 TEAMS = {"o": "operator", "t": "trainer", "r": "reader"}
 VIEW = {
     (kind, verb)
-    for kind in ("pods", "pods/log", "events", "jobs.batch", "persistentvolumeclaims", "configmaps", "services")
+    for kind in (
+        "pods",
+        "pods/log",
+        "events",
+        "jobs.batch",
+        "persistentvolumeclaims",
+        "configmaps",
+        "services",
+    )
     for verb in ("get", "list", "watch")
 }
-"""The part of AWS's AmazonEKSViewPolicy that is used here. Kubernetes' own `view` grants the same."""
+"""The part of AWS's AmazonEKSViewPolicy that is used here. Kubernetes' own `view` grants the
+same.
+"""
 
 
 def row(words: list[str]) -> str:
-    """Returns the table's longest command whose words are all in the command line, or an empty string."""
+    """Returns the table's longest command whose words are all in the command line, or an empty
+    string.
+    """
     return max((name for name in COMMANDS if set(name.split()) <= set(words)), key=len, default="")
 
 
 @functools.cache
 def cluster_rights(team: str) -> set[tuple[str, str]]:
-    """Returns (resource, verb) pairs that `paddle-aws setup` and the access policy grant; resource: `jobs.batch`, `pods/log`."""
+    """Returns (resource, verb) pairs that `paddle-aws setup` and the access policy grant; resource:
+    `jobs.batch`, `pods/log`.
+    """
     given = set(VIEW) if team == "reader" else set()
     group = {"trainer": "paddle-deployers", "reader": "paddle-readers"}[team]
     for document in yaml_documents.template("deployers.yaml", namespace="paddle"):
@@ -84,16 +98,30 @@ PATH = re.compile(
     r"/(?:api|apis/(?P<api>[^/]+))/v[^/]+(?:/namespaces/(?P<namespace>[^/]+))?/(?P<kind>[a-z]+)(?:/[^/]+(?:/(?P<part>[a-z]+))?)?"
 )
 VERBS = {"DELETE": "delete", "PATCH": "patch"}
-INSTALLED = {"customresourcedefinitions.apiextensions.k8s.io", "deployments.apps", "namespaces", "limitranges", "resourcequotas"}
-"""Resources that an administrator installs: the PaddleJob operator, and the namespace with its limits (docs/people.md)."""
+INSTALLED = {
+    "customresourcedefinitions.apiextensions.k8s.io",
+    "deployments.apps",
+    "namespaces",
+    "limitranges",
+    "resourcequotas",
+}
+"""Resources that an administrator installs: the PaddleJob operator, and the namespace with its
+limits (docs/people.md).
+"""
 
 
-def check(arguments: Sequence[str], calls: Iterable[str], requests: Iterable[tuple[str, str]]) -> None:
-    """Fails if a command made a call that tests/aws/commands.yaml lacks, or one that is refused to a team that may run it."""
+def check(
+    arguments: Sequence[str], calls: Iterable[str], requests: Iterable[tuple[str, str]]
+) -> None:
+    """Fails if a command made a call that tests/aws/commands.yaml lacks, or one that is refused to
+    a team that may run it.
+    """
     name = row(["paddle-aws", *arguments])
     if not name:
         return
-    known = {call["ask"][0] for part in COMMANDS[name]["calls"] for call in TABLE["calls"].get(part, ())}
+    known = {
+        call["ask"][0] for part in COMMANDS[name]["calls"] for call in TABLE["calls"].get(part, ())
+    }
     unknown = set(calls) - known - FREE - DONE_WITHOUT
     assert not unknown, f"{name} calls {unknown}, which tests/aws/commands.yaml has not"
     for team in set(COMMANDS[name]["teams"]) - {"o"}:
@@ -102,8 +130,14 @@ def check(arguments: Sequence[str], calls: Iterable[str], requests: Iterable[tup
             if found is None or {"-A", "--all-namespaces"} & set(arguments):
                 continue
             resource = (
-                found["kind"] + (f"/{found['part']}" if found["part"] else "") + (f".{found['api']}" if found["api"] else "")
+                found["kind"]
+                + (f"/{found['part']}" if found["part"] else "")
+                + (f".{found['api']}" if found["api"] else "")
             )
-            verb = VERBS.get(method, "update" if method == "PUT" else "create" if method == "POST" else "get")
+            verb = VERBS.get(
+                method, "update" if method == "PUT" else "create" if method == "POST" else "get"
+            )
             if resource not in INSTALLED:
-                assert (resource, verb) in cluster_rights(TEAMS[team]), f"{name}: a {TEAMS[team]} may not {verb} {resource}"
+                assert (resource, verb) in cluster_rights(TEAMS[team]), (
+                    f"{name}: a {TEAMS[team]} may not {verb} {resource}"
+                )

@@ -1,7 +1,9 @@
-"""Reviews every variant with cdk-nag (AwsSolutions, NIST 800-53 R5) and the CDK's own validation; writes its findings as JSON.
+"""Reviews every variant with cdk-nag (AwsSolutions, NIST 800-53 R5) and the CDK's own validation;
+writes its findings as JSON.
 
-It is a separate program because the tests' process has the CDK's validation off. It records acknowledgments instead of making
-them, so that one run shows both unexplained findings and explanations that no finding needs.
+It is a separate program because the tests' process has the CDK's validation off. It records
+acknowledgments instead of making them, so that one run shows both unexplained findings and
+explanations that no finding needs.
 """
 
 import json
@@ -32,7 +34,8 @@ def review(file: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as out:
         app = App(context=CONTEXT, analytics_reporting=False, outdir=out)
         Validations.of(app).add_plugins(
-            cdk_nag.AwsSolutionsChecks(app, verbose=False), cdk_nag.NIST80053R5Checks(app, verbose=False)
+            cdk_nag.AwsSolutionsChecks(app, verbose=False),
+            cdk_nag.NIST80053R5Checks(app, verbose=False),
         )
         build(app, ClusterSpec.load(file))
         try:
@@ -47,7 +50,9 @@ def review(file: Path) -> dict[str, Any]:
             rule = violation["ruleName"]
             if "::" not in rule.partition("[")[0]:
                 rule = f"{plugin['pluginName'].replace(' ', '-')}::{rule}"
-            findings += [(construct["constructPath"], rule) for construct in violation["violatingConstructs"]]
+            findings += [
+                (construct["constructPath"], rule) for construct in violation["violatingConstructs"]
+            ]
     return {"findings": findings, "acknowledged": list(made)}
 
 

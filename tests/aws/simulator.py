@@ -1,7 +1,9 @@
-"""Simulates IAM's decisions with the npm package @cloud-copilot/iam-simulate (AGPL: runs as its own process, in tests only).
+"""Simulates IAM's decisions with the npm package @cloud-copilot/iam-simulate (AGPL: runs as its own
+process, in tests only).
 
-The package knows conditions, permissions boundaries, resource policies and every action's resources and condition keys. It
-returns an error if a request names an action, a resource or a key that AWS does not have.
+The package knows conditions, permissions boundaries, resource policies and every action's resources
+and condition keys. It returns an error if a request names an action, a resource or a key that AWS
+does not have.
 """
 
 import json
@@ -34,7 +36,8 @@ def decisions(
     boundary: Statements | None = None,
     key_policy: Statements | None = None,
 ) -> list[str]:
-    """Returns `Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied` for each request. Raises AssertionError for one unknown to AWS.
+    """Returns `Allowed`, `ImplicitlyDenied` or `ExplicitlyDenied` for each request. Raises
+    AssertionError for one unknown to AWS.
 
     `key_policy`: the statements of a key's own policy, which apply to requests about that key.
     """
@@ -58,7 +61,13 @@ def decisions(
         if key_policy is not None and request.action.startswith("kms:") and request.resource != "*":
             simulations[-1]["resourcePolicy"] = document(key_policy)
     program = Path(__file__).with_name("simulate.mjs")
-    run = subprocess.run(["node", program], input=json.dumps(simulations), capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        ["node", program],
+        input=json.dumps(simulations),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 0, run.stderr
     answers: list[str] = json.loads(run.stdout)
     for one, said in zip(simulations, answers, strict=True):

@@ -1,4 +1,5 @@
-"""Each reason for acknowledging a finding is a fact (reasons.yaml) in the template of every variant that gives it.
+"""Each reason for acknowledging a finding is a fact (reasons.yaml) in the template of every variant
+that gives it.
 
 A reason that reasons.yaml does not list fails: its author must state there what makes it true.
 """
@@ -37,8 +38,16 @@ def told(action: str) -> dict[str, Any]:
     """Returns AWS's facts about an action."""
     service, name = action.lower().split(":")
     known = {} if "*" in name else json.loads((ACTIONS / f"{service}.json").read_text())[name]
-    reads, on = known.get("accessLevel") in ("List", "Read"), bool(known.get("resourceTypes", [True]))
-    return {"Name": action, "Reads": reads, "OnResource": on, "Session": bool(SESSION.fullmatch(action))}
+    reads, on = (
+        known.get("accessLevel") in ("List", "Read"),
+        bool(known.get("resourceTypes", [True])),
+    )
+    return {
+        "Name": action,
+        "Reads": reads,
+        "OnResource": on,
+        "Session": bool(SESSION.fullmatch(action)),
+    }
 
 
 def statements(resources: dict[str, Any]) -> list[dict[str, Any]]:
@@ -47,39 +56,73 @@ def statements(resources: dict[str, Any]) -> list[dict[str, Any]]:
         for name in ("PolicyDocument", "KeyPolicy"):
             found += resource.get("Properties", {}).get(name, {}).get("Statement", [])
     for one in found:
-        one["Actions"], one["On"] = listed(one["Action"]), [acknowledged._spelled(each) for each in listed(one["Resource"])]
+        one["Actions"], one["On"] = (
+            listed(one["Action"]),
+            [acknowledged._spelled(each) for each in listed(one["Resource"])],
+        )
         one["Conditions"] = [key for keys in one.get("Condition", {}).values() for key in keys]
         tells = [told(action) for action in one["Actions"]]
-        one |= {"Reads": all(each["Reads"] for each in tells), "OnResource": any(each["OnResource"] for each in tells)}
+        one |= {
+            "Reads": all(each["Reads"] for each in tells),
+            "OnResource": any(each["OnResource"] for each in tells),
+        }
     return found
 
 
 def laid_out(built: Built, scope: IConstruct, findings: tuple[str, ...]) -> dict[str, Any]:
     """Returns the data that a fact's query searches, for one reason given for `scope`."""
     stack, spec = Stack.of(scope), built.spec
-    template = json.loads(json.dumps(built.templates[stack.stack_name.removeprefix(f"{spec.name}-")]))
-    ids = [str(stack.resolve(one.logical_id)) for one in scope.node.find_all() if isinstance(one, CfnResource)]
+    template = json.loads(
+        json.dumps(built.templates[stack.stack_name.removeprefix(f"{spec.name}-")])
+    )
+    ids = [
+        str(stack.resolve(one.logical_id))
+        for one in scope.node.find_all()
+        if isinstance(one, CfnResource)
+    ]
     own = {id: template["Resources"][id] for id in ids}
     said = statements(own)
-    about = {match[1] for finding in findings if (match := re.match(r".*\[Resource::(.*)\]$", finding))}
+    about = {
+        match[1] for finding in findings if (match := re.match(r".*\[Resource::(.*)\]$", finding))
+    }
     named = [one for one in said if about & set(one["On"])]
     assert named or not about, f"no statement is on {about}"
     places = [zone for one in own.values() for key in ("AvailabilityZone", "AvailabilityZones")
               for zone in listed(one.get("Properties", {}).get(key, []))]  # fmt: skip
     ours = "|".join((spec.name, spec.qualifier, spec.cluster_name))
-    roles = [arn for one in own.values() for arn in one.get("Properties", {}).get("ManagedPolicyArns", [])]
-    writes = [one["Resource"] for one in statements(template["Resources"]) if "secretsmanager:PutSecretValue" in one["Actions"]]
+    roles = [
+        arn
+        for one in own.values()
+        for arn in one.get("Properties", {}).get("ManagedPolicyArns", [])
+    ]
+    writes = [
+        one["Resource"]
+        for one in statements(template["Resources"])
+        if "secretsmanager:PutSecretValue" in one["Actions"]
+    ]
     return {
         "own": by_type(own),
         "beside": by_type(template["Resources"]),
-        "app": by_type({id: one for each in built.templates.values() for id, one in each.get("Resources", {}).items()}),
+        "app": by_type(
+            {
+                id: one
+                for each in built.templates.values()
+                for id, one in each.get("Resources", {}).items()
+            }
+        ),
         "outputs": template.get("Outputs", {}),
         "said": said,
         "named": named,
-        "actions": [told(action) for action in sorted({action for one in named for action in one["Actions"]})],
+        "actions": [
+            told(action)
+            for action in sorted({action for one in named for action in one["Actions"]})
+        ],
         "findings": [re.sub(rf"(?<=[/-])({ours})(?=[/-])", "OURS", one) for one in findings],
         "managed": sorted(acknowledged._spelled(arn).rpartition("/")[2] for arn in roles),
-        "zones": {"here": places, "unnamed": [zone for zone in places if zone not in spec.network.zones]},
+        "zones": {
+            "here": places,
+            "unnamed": [zone for zone in places if zone not in spec.network.zones],
+        },
         "written": json.dumps(writes),
     }
 
@@ -102,7 +145,9 @@ def test_every_reason_is_a_fact_in_every_variant() -> None:
             built = Built(ClusterSpec.load(file))
             for scope, reason, findings in made:
                 given.add(reason)
-                if reason in FACTS and not jmespath.search(FACTS[reason], laid_out(built, scope, findings)):
+                if reason in FACTS and not jmespath.search(
+                    FACTS[reason], laid_out(built, scope, findings)
+                ):
                     untrue.append((name, scope.node.path, reason))
     assert given == FACTS.keys(), "say in reasons.yaml what makes it true"
     assert untrue == [], "\n".join(map(str, untrue))

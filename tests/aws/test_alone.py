@@ -1,4 +1,6 @@
-"""Each construct works alone in a stranger's stack: without our feature flags, region or account, twice, and again in a stage."""
+"""Each construct works alone in a stranger's stack: without our feature flags, region or account,
+twice, and again in a stage.
+"""
 
 import functools
 import importlib
@@ -33,8 +35,13 @@ from stacks.distribution_lock import IMAGES
 pytestmark = pytest.mark.slow
 
 # Synth never reads the distribution's own files.
-DISTRIBUTION = {name: MachineFile(Path(__file__), "0" * 64) for name in ("k3s", "k3s-airgap-images-amd64.tar.zst")}
-RELEASE = Release(version="v1.35.0+k3s1", files=DISTRIBUTION, images=dict.fromkeys(IMAGES, "theirs"))
+DISTRIBUTION = {
+    name: MachineFile(Path(__file__), "0" * 64)
+    for name in ("k3s", "k3s-airgap-images-amd64.tar.zst")
+}
+RELEASE = Release(
+    version="v1.35.0+k3s1", files=DISTRIBUTION, images=dict.fromkeys(IMAGES, "theirs")
+)
 ZONES = ["eu-central-1a", "eu-central-1b"]
 # Base classes, and constructs that one of the others makes.
 NOT_ALONE = {"BucketEmptier", "MachineFiles", "MountableFileSystem", "NodeGroup"}
@@ -42,12 +49,17 @@ CONSTRUCTS: dict[str, type[Construct]] = {
     name: each
     for module in pkgutil.walk_packages(constructs_lib.__path__, "constructs_lib.")
     for name, each in vars(importlib.import_module(module.name)).items()
-    if inspect.isclass(each) and issubclass(each, Construct) and each.__module__ == module.name and name not in NOT_ALONE
+    if inspect.isclass(each)
+    and issubclass(each, Construct)
+    and each.__module__ == module.name
+    and name not in NOT_ALONE
 }
 
 
 class Theirs:
-    """What a stranger already has: made in the same stack (zones and ids unknown at synth), or imported."""
+    """What a stranger already has: made in the same stack (zones and ids unknown at synth), or
+    imported.
+    """
 
     def __init__(self, scope: Construct, case: str) -> None:
         self.stack, self.imports = Stack(scope, case), case.endswith("-imported")
@@ -61,25 +73,40 @@ class Theirs:
         if not self.imports:
             return ec2.Vpc(self.stack, "Vpc", max_azs=2)
         ids = [f"subnet-0123456789abcdef{number}" for number in (0, 1)]
-        known = {"vpc_id": "vpc-0123456789abcdef0", "vpc_cidr_block": "10.9.0.0/16", "private_subnet_ids": ids}
+        known = {
+            "vpc_id": "vpc-0123456789abcdef0",
+            "vpc_cidr_block": "10.9.0.0/16",
+            "private_subnet_ids": ids,
+        }
         return ec2.Vpc.from_vpc_attributes(self.stack, "Vpc", availability_zones=ZONES, **known)
 
     @functools.cached_property
     def cluster(self) -> eks.ICluster:
         if not self.imports:
             return TrainingCluster(self.stack, "Cluster", vpc=self.vpc, cluster_name="theirs")
-        known = {"cluster_certificate_authority_data": "QUJD", "cluster_security_group_id": "sg-0123456789abcdef0"}
+        known = {
+            "cluster_certificate_authority_data": "QUJD",
+            "cluster_security_group_id": "sg-0123456789abcdef0",
+        }
         return eks.Cluster.from_cluster_attributes(
-            self.stack, "Cluster", cluster_name="theirs", cluster_endpoint="https://theirs.example", vpc=self.vpc, **known
+            self.stack,
+            "Cluster",
+            cluster_name="theirs",
+            cluster_endpoint="https://theirs.example",
+            vpc=self.vpc,
+            **known,
         )
 
     @functools.cached_property
     def self_managed(self) -> SelfManagedCluster:
         place = SnapshotPlace("theirs", "arn:theirs")
-        return SelfManagedCluster(self.stack, "Own", vpc=self.vpc, cluster_name="own", release=RELEASE, snapshots=place)
+        return SelfManagedCluster(
+            self.stack, "Own", vpc=self.vpc, cluster_name="own", release=RELEASE, snapshots=place
+        )
 
 
-# Arguments by name: those without a default, and a key and a removal policy for each construct that takes them.
+# Arguments by name: those without a default, and a key and a removal policy for each construct that
+# takes them.
 GIVEN: dict[str, Callable[[Theirs, str], Any]] = {
     "addon_name": lambda t, id: "coredns",
     "availability_zone": lambda t, id: ZONES[0],
@@ -115,9 +142,16 @@ GIVEN: dict[str, Callable[[Theirs, str], Any]] = {
 
 def make(kind: str, theirs: Theirs, id: str) -> None:
     if kind == "existing-file-system":
-        group = ec2.SecurityGroup.from_security_group_id(theirs.stack, f"{id}Group", "sg-0123456789abcdef1")
-        known = {"file_system_id": "fs-0123456789abcdef0", "missing_mount_targets": theirs.vpc.select_subnets().subnets}
-        SharedFileSystem.from_file_system_attributes(theirs.stack, id, vpc=theirs.vpc, security_group=group, **known)
+        group = ec2.SecurityGroup.from_security_group_id(
+            theirs.stack, f"{id}Group", "sg-0123456789abcdef1"
+        )
+        known = {
+            "file_system_id": "fs-0123456789abcdef0",
+            "missing_mount_targets": theirs.vpc.select_subnets().subnets,
+        }
+        SharedFileSystem.from_file_system_attributes(
+            theirs.stack, id, vpc=theirs.vpc, security_group=group, **known
+        )
         return
     taken = dict(inspect.signature(CONSTRUCTS[kind].__init__).parameters)
     props = taken.pop("props", None)
@@ -138,7 +172,9 @@ def make(kind: str, theirs: Theirs, id: str) -> None:
 
 @pytest.fixture(scope="module")
 def templates() -> dict[str, dict[str, Any]]:
-    """Templates by stack name, all from one app; the names of the stage's stacks begin with `Production-`."""
+    """Templates by stack name, all from one app; the names of the stage's stacks begin with
+    `Production-`.
+    """
     app = App(analytics_reporting=False)
     stage = Stage(app, "Production")
     for kind in (*CONSTRUCTS, "existing-file-system"):
@@ -149,28 +185,43 @@ def templates() -> dict[str, dict[str, Any]]:
             make(kind, Theirs(stage, case), "Thing")
     assembly = app.synth()
     found = {stack.stack_name: stack.template for stack in assembly.stacks}
-    return found | {stack.stack_name: stack.template for stack in assembly.get_nested_assembly("assembly-Production").stacks}
+    return found | {
+        stack.stack_name: stack.template
+        for stack in assembly.get_nested_assembly("assembly-Production").stacks
+    }
 
 
 def test_each_works_alone_and_twice(templates: dict[str, dict[str, Any]]) -> None:
     assert len(templates) == 4 * (len(CONSTRUCTS) + 1) > 100
     for case, template in templates.items():
         resources = template["Resources"].items()
-        thing, other = (sorted(r["Type"] for name, r in resources if name.startswith(id)) for id in ("Thing", "Other"))
+        thing, other = (
+            sorted(r["Type"] for name, r in resources if name.startswith(id))
+            for id in ("Thing", "Other")
+        )
         assert thing == other != [] or case.startswith("Production-"), case
 
 
 def test_no_region_and_no_partition_is_wired_in(templates: dict[str, dict[str, Any]]) -> None:
     for name, template in templates.items():
         theirs = (*ZONES, "arn:aws:iam::111122223333:role/")
-        text = functools.reduce(lambda text, each: text.replace(each, ""), theirs, json.dumps(template))
+        text = functools.reduce(
+            lambda text, each: text.replace(each, ""), theirs, json.dumps(template)
+        )
         assert not re.search(r"arn:aws|\b(us|eu)-[a-z]+-\d", text), name
 
 
 NODES = ("EndpointTunnel", "K3sNodeGroup", "ManagedNodes", "SelfManagedNodes")
 OPENED = {
     "Alarms": ("ClusterDashboard",),
-    "LogGroups": ("ContainerLogs", "DataBucket", "EndingLogGroup", "FlowLogs", "TrainingCluster", "TrainingNetwork"),
+    "LogGroups": (
+        "ContainerLogs",
+        "DataBucket",
+        "EndingLogGroup",
+        "FlowLogs",
+        "TrainingCluster",
+        "TrainingNetwork",
+    ),
     "NodeVolumes": NODES,
     "NodeVolumeGrants": NODES,
 }
@@ -179,6 +230,15 @@ OPENED = {
 def test_their_own_key_is_opened_to_who_must_use_it(templates: dict[str, dict[str, Any]]) -> None:
     """Otherwise the deploy fails at the log group, or no node ever starts."""
     for kind in CONSTRUCTS:
-        keys = [r for n, r in templates[kind]["Resources"].items() if r["Type"] == "AWS::KMS::Key" and n.startswith("Key")]
-        named = {each["Sid"] for key in keys for each in key["Properties"]["KeyPolicy"]["Statement"] if "Sid" in each}
+        keys = [
+            r
+            for n, r in templates[kind]["Resources"].items()
+            if r["Type"] == "AWS::KMS::Key" and n.startswith("Key")
+        ]
+        named = {
+            each["Sid"]
+            for key in keys
+            for each in key["Properties"]["KeyPolicy"]["Statement"]
+            if "Sid" in each
+        }
         assert named == {statement for statement, kinds in OPENED.items() if kind in kinds}, kind

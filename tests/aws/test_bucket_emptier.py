@@ -1,4 +1,6 @@
-"""The emptier's handler answers CloudFormation in every case. (The emulator's tests show that it empties real versions.)"""
+"""The emptier's handler answers CloudFormation in every case. (The emulator's tests show that it
+empties real versions.)
+"""
 
 import io
 import json
@@ -26,23 +28,50 @@ LOCKED = {"Key": "a", "Message": "locked", "VersionId": "1"}
 def test_the_bucket_it_was_made_for_is_emptied_or_a_sentence_says_why_not(
     monkeypatch: pytest.MonkeyPatch, refused: list[dict[str, str]], milliseconds: int, reason: str
 ) -> None:
-    """After a replacement the properties name the new bucket, which must not be touched. Without an answer the stack hangs."""
+    """After a replacement the properties name the new bucket, which must not be touched. Without an
+    answer the stack hangs.
+    """
     account, told = Mock(), []
     account.exceptions.NoSuchBucket = KeyError
     account.describe_stacks.return_value = {"Stacks": [{"StackStatus": "DELETE_IN_PROGRESS"}]}
-    account.list_object_versions.side_effect = [{"Versions": [LOCKED, {**LOCKED, "VersionId": "2"}]}, {}]
+    account.list_object_versions.side_effect = [
+        {"Versions": [LOCKED, {**LOCKED, "VersionId": "2"}]},
+        {},
+    ]
     account.delete_objects.return_value = {"Errors": refused}
-    monkeypatch.setattr(botocore.session, "get_session", lambda: Mock(create_client=lambda service: account))
-    monkeypatch.setattr(urllib.request, "urlopen", lambda request, timeout: told.append(request) or io.BytesIO())
-    context = Mock(invoked_function_arn="arn:aws:lambda", get_remaining_time_in_millis=lambda: milliseconds)
-    event = {"RequestType": "Delete", "ResponseURL": "https://waits.example/", "PhysicalResourceId": "old-name"}
+    monkeypatch.setattr(
+        botocore.session, "get_session", lambda: Mock(create_client=lambda service: account)
+    )
+    monkeypatch.setattr(
+        urllib.request, "urlopen", lambda request, timeout: told.append(request) or io.BytesIO()
+    )
+    context = Mock(
+        invoked_function_arn="arn:aws:lambda", get_remaining_time_in_millis=lambda: milliseconds
+    )
+    event = {
+        "RequestType": "Delete",
+        "ResponseURL": "https://waits.example/",
+        "PhysicalResourceId": "old-name",
+    }
     handler({**KNOWN, **event, "ResourceProperties": {"BucketName": "new-name"}}, context)
-    answer: dict[str, Any] = {**KNOWN, "PhysicalResourceId": "old-name", "Status": "FAILED" if reason else "SUCCESS"}
+    answer: dict[str, Any] = {
+        **KNOWN,
+        "PhysicalResourceId": "old-name",
+        "Status": "FAILED" if reason else "SUCCESS",
+    }
     if reason:
-        answer["Reason"] = f"bucket old-name was not emptied ({reason}): delete the stack again to go on"
+        answer["Reason"] = (
+            f"bucket old-name was not emptied ({reason}): delete the stack again to go on"
+        )
     assert json.loads(told[0].data) == answer
     _, first, *calls = account.method_calls
-    assert json.loads(first.kwargs["Policy"])["Statement"][0]["Effect"] == "Deny", "no new object while the old ones go"
+    assert json.loads(first.kwargs["Policy"])["Statement"][0]["Effect"] == "Deny", (
+        "no new object while the old ones go"
+    )
     assert {call.kwargs["Bucket"] for call in (first, *calls)} == {"old-name"}
-    deleted = [one["VersionId"] for call in account.delete_objects.mock_calls for one in call.kwargs["Delete"]["Objects"]]
+    deleted = [
+        one["VersionId"]
+        for call in account.delete_objects.mock_calls
+        for one in call.kwargs["Delete"]["Objects"]
+    ]
     assert deleted == ([] if milliseconds == 1 else ["1", "2"])

@@ -15,8 +15,12 @@ from .built import PROJECT
 REFUSED, TAKEN = yaml.safe_load_all(Path(__file__).with_name("refused.yaml").read_text())
 
 
-@pytest.mark.parametrize(("text", "sentence"), REFUSED, ids=[sentence[:60] for _, sentence in REFUSED])
-def test_refused_with_one_sentence_that_names_the_field(text: str, sentence: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "sentence"), REFUSED, ids=[sentence[:60] for _, sentence in REFUSED]
+)
+def test_refused_with_one_sentence_that_names_the_field(
+    text: str, sentence: str, tmp_path: Path
+) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(text)
     with pytest.raises(SettingError) as caught:
@@ -39,6 +43,12 @@ def test_every_field_is_described() -> None:
 
 def test_reading_settings_needs_no_cdk() -> None:
     code = (
-        "import sys, stacks.cluster_spec; print([m for m in sys.modules if m.split('.')[0] in ('aws_cdk', 'jsii', 'constructs')])"
+        "import sys, stacks.cluster_spec; print([m for m in sys.modules if m.split('.')[0] in "
+        "('aws_cdk', 'jsii', 'constructs')])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PROJECT).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=PROJECT
+        ).stdout.strip()
+        == "[]"
+    )

@@ -1,7 +1,8 @@
 """The deployment policy is small and narrow, and allows what AWS's own resource handlers call.
 
-`UPDATE_GOLDEN=1 pytest tests/aws/test_deployment_policy.py` rewrites stacks/deployment_actions.json. Review what is new in it,
-and put what none of our templates needs into `reviewed.unused`.
+`UPDATE_GOLDEN=1 pytest tests/aws/test_deployment_policy.py` rewrites
+stacks/deployment_actions.json. Review what is new in it, and put what none of our templates needs
+into `reviewed.unused`.
 """
 
 import functools
@@ -33,12 +34,20 @@ class Restricted(Built):
 
     @functools.cached_property
     def files(self) -> dict[str, dict[str, Any]]:
-        return documents(self.spec, {f"{self.spec.name}-{part}": template for part, template in self.templates.items()})
+        return documents(
+            self.spec,
+            {f"{self.spec.name}-{part}": template for part, template in self.templates.items()},
+        )
 
     @functools.cached_property
     def policy(self) -> list[dict[str, Any]]:
         """The deployer's statements."""
-        return [one for name, document in self.files.items() if "-deploy-" in name for one in document["Statement"]]
+        return [
+            one
+            for name, document in self.files.items()
+            if "-deploy-" in name
+            for one in document["Statement"]
+        ]
 
 
 @functools.cache
@@ -52,33 +61,57 @@ def each(request: pytest.FixtureRequest) -> Restricted:
 
 
 def from_aws(reviewed: dict[str, Any], types: set[str]) -> dict[str, Any]:
-    """Returns what cfn-lint's copies of AWS's resource schemas and service reference say about `types`."""
+    """Returns what cfn-lint's copies of AWS's resource schemas and service reference say about
+    `types`.
+    """
     files = json.loads((CFNLINT / "schemas" / "providers" / "us-east-1.json").read_text())
     reference = json.loads((CFNLINT / "AdditionalSpecs" / "Policies.json").read_text())
     handlers: dict[str, dict[str, str]] = {}
     names: dict[str, str] = {"AWS::Budgets::Budget": "BudgetName"}
     for kind in sorted(types):
-        schema = json.loads((CFNLINT / "schemas" / "resources" / f"{files[kind]}.json").read_text()) if kind in files else {}
+        schema = (
+            json.loads((CFNLINT / "schemas" / "resources" / f"{files[kind]}.json").read_text())
+            if kind in files
+            else {}
+        )
         called, also = schema.get("handlers", {}), reviewed["also"].get(kind, {})
         unused = set(reviewed["unused"].get(kind, "").split())
         handlers[kind] = {}
         for operation in ("create", "update", "delete", "read"):
-            calls = {*called.get(operation, {}).get("permissions", []), *also.get(operation, "").split()}
+            calls = {
+                *called.get(operation, {}).get("permissions", []),
+                *also.get(operation, "").split(),
+            }
             handlers[kind][operation] = " ".join(sorted(calls - unused))
         last = kind.rpartition(":")[2]
         known = (f"{last}Name", "GroupName", "KeyName", "AliasName", "Name")
         names.update((kind, one) for one in reversed(known) if one in schema.get("properties", {}))
     actions: dict[str, str] = {}
     arns: dict[str, str] = {}
-    for action in sorted({a for called in handlers.values() for calls in called.values() for a in calls.split()}):
+    for action in sorted(
+        {a for called in handlers.values() for calls in called.values() for a in calls.split()}
+    ):
         service, _, name = action.partition(":")
         resources = reference[service]["Actions"].get(name.lower(), {}).get("Resources", [])
         on = [one for one in resources if one in reviewed["kinds"][service].split()]
-        assert on or not resources, f"{action} is called on {resources}: add the one of them that is ours to reviewed.kinds"
+        assert on or not resources, (
+            f"{action} is called on {resources}: add the one of them that is ours to reviewed.kinds"
+        )
         actions[action] = " ".join(on).lower()
-        arns |= {f"{service}:{one.lower()}": reference[service]["Resources"][one.lower()]["ARNFormats"][0] for one in on}
+        arns |= {
+            f"{service}:{one.lower()}": reference[service]["Resources"][one.lower()]["ARNFormats"][
+                0
+            ]
+            for one in on
+        }
     arns = {kind: form.removesuffix(".*") for kind, form in sorted(arns.items())}
-    return {"reviewed": reviewed, "handlers": handlers, "names": dict(sorted(names.items())), "actions": actions, "arns": arns}
+    return {
+        "reviewed": reviewed,
+        "handlers": handlers,
+        "names": dict(sorted(names.items())),
+        "actions": actions,
+        "arns": arns,
+    }
 
 
 def test_the_actions_are_those_of_aws_for_the_templates_of_all_variants(types: set[str]) -> None:
@@ -86,7 +119,9 @@ def test_the_actions_are_those_of_aws_for_the_templates_of_all_variants(types: s
     found = json.dumps(from_aws(json.loads(ACTIONS.read_text())["reviewed"], ours), indent=1) + "\n"
     if os.environ.get("UPDATE_GOLDEN"):
         ACTIONS.write_text(found)
-    assert ACTIONS.read_text() == found, f"UPDATE_GOLDEN=1 pytest {Path(__file__).name} rewrites {ACTIONS}"
+    assert ACTIONS.read_text() == found, (
+        f"UPDATE_GOLDEN=1 pytest {Path(__file__).name} rewrites {ACTIONS}"
+    )
 
 
 def test_each_file_fits_into_a_managed_policy(each: Restricted) -> None:
@@ -96,9 +131,13 @@ def test_each_file_fits_into_a_managed_policy(each: Restricted) -> None:
 
 
 def test_a_star_says_all_of_one_thing_only_where_there_is_no_other_way(each: Restricted) -> None:
-    """In an action: only for what an Auto Scaling group looks up. As a resource: only for lookups and for what has no ARN yet."""
+    """In an action: only for what an Auto Scaling group looks up. As a resource: only for lookups
+    and for what has no ARN yet.
+    """
     for statement in each.policy:
-        assert not any("*" in action for action in statement["Action"] if action != "autoscaling:Describe*"), statement["Sid"]
+        assert not any(
+            "*" in action for action in statement["Action"] if action != "autoscaling:Describe*"
+        ), statement["Sid"]
         if "*" in statement["Resource"]:
             assert statement["Sid"] in ("Look", "MakeOurs", "WhatHasNoArn")
     look = next(statement for statement in each.policy if statement["Sid"] == "Look")
@@ -106,23 +145,38 @@ def test_a_star_says_all_of_one_thing_only_where_there_is_no_other_way(each: Res
 
 
 def test_a_type_that_no_variant_has_is_refused_by_name() -> None:
-    with pytest.raises(SettingError, match="a template has AWS::SQS::Queue: allowed are the types of tests/aws/variants"):
-        statements(restricted("shipped").spec, {"paddle-queue": {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}})
+    with pytest.raises(
+        SettingError,
+        match="a template has AWS::SQS::Queue: allowed are the types of tests/aws/variants",
+    ):
+        statements(
+            restricted("shipped").spec,
+            {"paddle-queue": {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}},
+        )
 
 
 def test_names_are_those_of_the_stacks_or_of_the_templates() -> None:
     """A cluster whose name is a prefix of another's has no rights to the other's resources."""
     for statement in restricted("self-managed").policy:
         for arn in statement["Resource"]:
-            service, name = arn.split(":")[2] if arn != "*" else "", arn.rpartition(":")[2].rpartition("/")[2]
-            if service in ("iam", "s3", "sns", "lambda", "autoscaling") and "aws-service-role" not in arn and "oidc" not in arn:
+            service, name = (
+                arn.split(":")[2] if arn != "*" else "",
+                arn.rpartition(":")[2].rpartition("/")[2],
+            )
+            if (
+                service in ("iam", "s3", "sns", "lambda", "autoscaling")
+                and "aws-service-role" not in arn
+                and "oidc" not in arn
+            ):
                 assert re.match(r"self-(access|network|storage|cluster|nodes|watch)-", name), arn
 
 
 def test_a_long_name_is_met_as_cloudformation_shortens_it() -> None:
     settings = {"name": "a-cluster-with-a-long-name", "deployer": "restricted", "retain": False}
     found = Restricted(ClusterSpec.model_validate(settings)).policy
-    assert "arn:aws:iam::*:role/a-cluster-with-a-long-na*" in {arn for statement in found for arn in statement["Resource"]}
+    assert "arn:aws:iam::*:role/a-cluster-with-a-long-na*" in {
+        arn for statement in found for arn in statement["Resource"]
+    }
 
 
 Asked = tuple[str, str, dict[str, Any]]
@@ -130,19 +184,30 @@ IAM = f"arn:aws:iam::{ACCOUNT}:"
 ROLE = IAM + "role/paddle-access-x"
 ASKED: dict[str, list[Asked]] = {
     part: [(action, on, given) for action, on, given in listed]
-    for part, listed in yaml.safe_load(Path(__file__).with_name("escalations.yaml").read_text()).items()
+    for part, listed in yaml.safe_load(
+        Path(__file__).with_name("escalations.yaml").read_text()
+    ).items()
 }
 EVERYTHING = [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
 
 # Lets IAM decide about a key: without this statement no IAM policy counts.
-OPEN_KEY = [{"Effect": "Allow", "Principal": {"AWS": IAM + "root"}, "Action": "kms:*", "Resource": "*"}]
+OPEN_KEY = [
+    {"Effect": "Allow", "Principal": {"AWS": IAM + "root"}, "Action": "kms:*", "Resource": "*"}
+]
 
 
-def answers(asked: list[Asked], allowed: list[dict[str, Any]], principal: str = ROLE, **more: Any) -> dict[str, list[str]]:
+def answers(
+    asked: list[Asked], allowed: list[dict[str, Any]], principal: str = ROLE, **more: Any
+) -> dict[str, list[str]]:
     """Returns the requests by decision."""
-    requests = [Request(action, on, {"aws:PrincipalArn": principal, **given}, principal) for action, on, given in asked]
+    requests = [
+        Request(action, on, {"aws:PrincipalArn": principal, **given}, principal)
+        for action, on, given in asked
+    ]
     found: dict[str, list[str]] = {}
-    for one, said in zip(asked, decisions(allowed, requests, key_policy=OPEN_KEY, **more), strict=True):
+    for one, said in zip(
+        asked, decisions(allowed, requests, key_policy=OPEN_KEY, **more), strict=True
+    ):
         found.setdefault(said, []).append(str(one))
     return found
 
@@ -157,12 +222,17 @@ def test_no_way_leads_to_more() -> None:
 def test_a_role_with_any_policy_stays_within_its_boundary() -> None:
     """The two-step detour: a role that anybody may assume, with a policy that allows everything."""
     limit = restricted("shipped").files["paddle-boundary"]["Statement"]
-    assert set(found := answers(ASKED["beyond"], EVERYTHING, boundary=limit)) == {REFUSED, DENIED}, found
+    assert set(found := answers(ASKED["beyond"], EVERYTHING, boundary=limit)) == {
+        REFUSED,
+        DENIED,
+    }, found
     assert list(found := answers(ASKED["within"], EVERYTHING, boundary=limit)) == [ALLOWED], found
 
 
 def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
-    """The boundary allows each action of each role's own policies on the resource that the policy names."""
+    """The boundary allows each action of each role's own policies on the resource that the policy
+    names.
+    """
     limit = each.files[f"{each.spec.name}-boundary"]["Statement"]
     asked = [
         (action, each.resolved(stack, on))
@@ -186,7 +256,9 @@ def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
         ), (action, on)
     for kind in ("AWS::IAM::Role", "AWS::IAM::User"):
         for role in each.resources(kind):
-            assert json.dumps(role["PermissionsBoundary"]).endswith(f':policy/deployment/{each.spec.name}-boundary"]]}}')
+            assert json.dumps(role["PermissionsBoundary"]).endswith(
+                f':policy/deployment/{each.spec.name}-boundary"]]}}'
+            )
 
 
 @pytest.mark.parametrize(
@@ -199,28 +271,44 @@ def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
     ],
 )
 def test_the_bootstrap_changes_no_stack_of_others(part: str, role: str, decision: str) -> None:
-    """CloudFormation uses the role that a stack was last given: changing another's stack would confer that role's rights."""
+    """CloudFormation uses the role that a stack was last given: changing another's stack would
+    confer that role's rights.
+    """
     limit = restricted("shipped").files["paddle-bootstrap"]["Statement"]
     principal = IAM + f"role/cdk-paddle-{role}-role-000000000000-us-west-2"
-    assert list(found := answers(ASKED[part], EVERYTHING, principal, boundary=limit)) == [decision], found
+    assert list(found := answers(ASKED[part], EVERYTHING, principal, boundary=limit)) == [
+        decision
+    ], found
 
 
 def test_a_group_lets_its_members_take_their_role_and_holds_nothing_else(each: Restricted) -> None:
-    """A boundary does not limit a group, so the policies that a group holds are out of a deployment's reach."""
+    """A boundary does not limit a group, so the policies that a group holds are out of a
+    deployment's reach.
+    """
     name = each.spec.name
     for team in ("Operator", "Trainer", "Reader"):
         held = each.files[f"{name}-{team.lower()}"]["Statement"]
-        roles = {one: IAM + f"role/{name}-access-People{one}RoleCD19D991-x" for one in ("Operator", "Trainer", "Reader")}
+        roles = {
+            one: IAM + f"role/{name}-access-People{one}RoleCD19D991-x"
+            for one in ("Operator", "Trainer", "Reader")
+        }
         found = answers([("sts:AssumeRole", role, {}) for role in roles.values()], held)
         assert found[ALLOWED] == [str(("sts:AssumeRole", roles[team], {}))]
-        [group] = [one for key, one in each.whole("AWS::IAM::Group", "access").items() if team in key]
-        assert f":policy/deployment/{name}-{team.lower()}" in json.dumps(group["Properties"]["ManagedPolicyArns"])
+        [group] = [
+            one for key, one in each.whole("AWS::IAM::Group", "access").items() if team in key
+        ]
+        assert f":policy/deployment/{name}-{team.lower()}" in json.dumps(
+            group["Properties"]["ManagedPolicyArns"]
+        )
     assert not any(one.get("Groups") for one in each.resources("AWS::IAM::ManagedPolicy"))
 
 
 @pytest.mark.parametrize(
     ("config", "sentence"),
-    [("cluster.yaml", "deployer is administrator: set it restricted"), ("none.yaml", "none.yaml is missing: name an existing")],
+    [
+        ("cluster.yaml", "deployer is administrator: set it restricted"),
+        ("none.yaml", "none.yaml is missing: name an existing"),
+    ],
 )
 def test_what_needs_no_policy_gets_a_sentence(
     config: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,7 +1,8 @@
-"""The manifests that `paddle-aws setup` applies are valid, run on the right nodes, and give people who may only submit
-all rights that `paddle-aws` needs from the API server.
+"""The manifests that `paddle-aws setup` applies are valid, run on the right nodes, and give people
+who may only submit all rights that `paddle-aws` needs from the API server.
 
-No API server runs here: the tests read from the two policies' expressions what these refuse, and do not try it.
+No API server runs here: the tests read from the two policies' expressions what these refuse, and do
+not try it.
 """
 
 from typing import Any
@@ -21,7 +22,9 @@ from .rights import cluster_rights
 
 Documents = list[dict[str, Any]]
 ADMINISTRATORS = {"CustomResourceDefinition", "Deployment"}
-"""Kinds of the PaddleJob operator, which an administrator installs (paddlejob.install_operator: false in the job)."""
+"""Kinds of the PaddleJob operator, which an administrator installs (paddlejob.install_operator:
+false in the job).
+"""
 PLURALS = {"NetworkPolicy": "networkpolicies"}
 FRAME = {"Namespace", "LimitRange", "ResourceQuota"}
 """Applied unchanged with every job; an administrator creates and changes them."""
@@ -40,11 +43,16 @@ def test_a_plugin_runs_on_the_nodes_that_need_it(name: str, label: str) -> None:
     kubernetes_validate.validate(plugin, "1.34", strict=True)
     pod = plugin["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {label: "true"}
-    assert any(one.get("key", GPU_TAINT) == GPU_TAINT and one["operator"] == "Exists" for one in pod["tolerations"])
+    assert any(
+        one.get("key", GPU_TAINT) == GPU_TAINT and one["operator"] == "Exists"
+        for one in pod["tolerations"]
+    )
     assert ":v" in pod["containers"][0]["image"]
 
 
-def test_deployers_are_the_group_of_the_access_entries_and_a_self_managed_clusters_account() -> None:
+def test_deployers_are_the_group_of_the_access_entries_and_a_self_managed_clusters_account() -> (
+    None
+):
     for document in DOCUMENTS:
         kubernetes_validate.validate(document, "1.34", strict=True)
     group, account = AccessLevel.DEPLOY.value[1], "paddle-trainer"
@@ -52,31 +60,56 @@ def test_deployers_are_the_group_of_the_access_entries_and_a_self_managed_cluste
     teams = {group: account, AccessLevel.READ.value[1]: "paddle-reader"}
     for binding in _of(DOCUMENTS, "RoleBinding", "ClusterRoleBinding"):
         of = binding["metadata"]["name"]
-        assert [(s["kind"], s["name"]) for s in binding["subjects"]] == [("Group", of), ("ServiceAccount", teams[of])]
+        assert [(s["kind"], s["name"]) for s in binding["subjects"]] == [
+            ("Group", of),
+            ("ServiceAccount", teams[of]),
+        ]
         assert binding["subjects"][1]["namespace"] == "kube-system"
-        assert binding["roleRef"]["name"] in {d["metadata"]["name"] for d in _of(DOCUMENTS, binding["roleRef"]["kind"])}
+        assert binding["roleRef"]["name"] in {
+            d["metadata"]["name"] for d in _of(DOCUMENTS, binding["roleRef"]["kind"])
+        }
     for policy in _of(DOCUMENTS, "ValidatingAdmissionPolicy"):
         assert [c["expression"] for c in policy["spec"]["matchConditions"]] == [
-            f"'{group}' in request.userInfo.groups || request.userInfo.username == 'system:serviceaccount:kube-system:{account}'"
+            f"'{group}' in request.userInfo.groups || request.userInfo.username == "
+            f"'system:serviceaccount:kube-system:{account}'"
         ]
-    bound = {binding["spec"]["policyName"] for binding in _of(DOCUMENTS, "ValidatingAdmissionPolicyBinding")}
-    assert bound == {policy["metadata"]["name"] for policy in _of(DOCUMENTS, "ValidatingAdmissionPolicy")}
+    bound = {
+        binding["spec"]["policyName"]
+        for binding in _of(DOCUMENTS, "ValidatingAdmissionPolicyBinding")
+    }
+    assert bound == {
+        policy["metadata"]["name"] for policy in _of(DOCUMENTS, "ValidatingAdmissionPolicy")
+    }
 
 
-@pytest.mark.parametrize("golden", ["job", "volcano-spot-prepared", "kubernetes-on-aws", "wide-and-deep"])
+@pytest.mark.parametrize(
+    "golden", ["job", "volcano-spot-prepared", "kubernetes-on-aws", "wide-and-deep"]
+)
 def test_whatever_submit_applies_may_be_applied(golden: str) -> None:
-    found = yaml.safe_load_all((PROJECT / "tests" / "charts" / "golden" / f"{golden}.yaml").read_text())
-    applied = {(document["apiVersion"], document["kind"]) for document in found if document["kind"] not in ADMINISTRATORS}
+    found = yaml.safe_load_all(
+        (PROJECT / "tests" / "charts" / "golden" / f"{golden}.yaml").read_text()
+    )
+    applied = {
+        (document["apiVersion"], document["kind"])
+        for document in found
+        if document["kind"] not in ADMINISTRATORS
+    }
     assert applied
     for version, kind in applied:
-        resource = f"{PLURALS.get(kind, f'{kind.lower()}s')}.{version.rpartition('/')[0]}".rstrip(".")
+        resource = f"{PLURALS.get(kind, f'{kind.lower()}s')}.{version.rpartition('/')[0]}".rstrip(
+            "."
+        )
         for verb in ("get", "patch", *(() if kind in FRAME else ("create",))):
             assert (resource, verb) in cluster_rights("trainer"), (kind, verb)
 
 
 def test_whatever_delete_removes_may_be_removed() -> None:
     rights = cluster_rights("trainer")
-    others = ("/apis/batch/v1/jobs", "/apis/batch.paddlepaddle.org/v1/paddlejobs", "/api/v1/persistentvolumes")
+    others = (
+        "/apis/batch/v1/jobs",
+        "/apis/batch.paddlepaddle.org/v1/paddlejobs",
+        "/api/v1/persistentvolumes",
+    )
     for path in (*NAMESPACED, *others):
         api = f".{path.split('/')[2]}" if path.startswith("/apis/") else ""
         resource = path.rpartition("/")[2] + api
@@ -90,15 +123,30 @@ def test_the_frame_and_the_nodes_stay_closed() -> None:
     changed = {kind for kind, verb in rights if verb in ("create", "delete", "update")}
     assert not changed & {"namespaces", "limitranges", "resourcequotas"}
     resources = {kind.partition(".")[0] for kind, _ in rights}
-    assert not resources & {"nodes", "secrets", "pods/exec", "*", "clusterroles", "customresourcedefinitions"}
-    # The namespace is equally narrow from each creator, also from a self-managed cluster before anybody applies anything.
+    assert not resources & {
+        "nodes",
+        "secrets",
+        "pods/exec",
+        "*",
+        "clusterroles",
+        "customresourcedefinitions",
+    }
+    # The namespace is equally narrow from each creator, also from a self-managed cluster before
+    # anybody applies anything.
     [namespace], [made] = _of(DOCUMENTS, "Namespace"), _of(PEOPLE, "Namespace")
-    ours, *_ = yaml_documents.template("namespace.yaml", namespace="x", trainer="x", data="x", level="restricted")
-    assert namespace["metadata"]["labels"] == made["metadata"]["labels"] == ours["metadata"]["labels"]
+    ours, *_ = yaml_documents.template(
+        "namespace.yaml", namespace="x", trainer="x", data="x", level="restricted"
+    )
+    assert (
+        namespace["metadata"]["labels"] == made["metadata"]["labels"] == ours["metadata"]["labels"]
+    )
     volumes, frame = _of(DOCUMENTS, "ValidatingAdmissionPolicy")
     expressions = " ".join(rule["expression"] for rule in volumes["spec"]["validations"])
     name = namespace["metadata"]["name"]
-    assert f"request.name.startsWith('{name}.')" in expressions and "object.spec.csi.driver == 'efs.csi.aws.com'" in expressions
+    assert (
+        f"request.name.startsWith('{name}.')" in expressions
+        and "object.spec.csi.driver == 'efs.csi.aws.com'" in expressions
+    )
     [kinds] = frame["spec"]["matchConstraints"]["resourceRules"]
     assert kinds["resources"] == ["limitranges", "namespaces", "resourcequotas"]
     assert all(policy["spec"]["failurePolicy"] == "Fail" for policy in (volumes, frame))

@@ -1,4 +1,6 @@
-"""People: which commands each team may run according to the synthesized policies, and what no team may do."""
+"""People: which commands each team may run according to the synthesized policies, and what no team
+may do.
+"""
 
 import itertools
 import json
@@ -23,7 +25,9 @@ def _policies(cluster: Built) -> dict[str, Statements]:
         for name, policy in cluster.whole("AWS::IAM::ManagedPolicy", stack).items():
             if f"{team.title()}Policy" in name:
                 properties = policy["Properties"]
-                assert len(properties["Groups"]) == len(properties["Roles"]) == 1, "who takes the role, or is of the group"
+                assert len(properties["Groups"]) == len(properties["Roles"]) == 1, (
+                    "who takes the role, or is of the group"
+                )
                 assert len(json.dumps(properties["PolicyDocument"])) < 6144
                 found[team] += cluster.resolved(stack, properties["PolicyDocument"]["Statement"])
     return found
@@ -41,9 +45,17 @@ def _bucket(cluster: Built) -> str:
 
 def _requests(cluster: Built, team: str, calls: list[dict[str, Any]]) -> list[Request]:
     kind, name = cluster.spec.cluster.kind, cluster.spec.name
-    known = {"name": name, "team": team, "bucket": _bucket(cluster), "qualifier": name, "key": NAMES["AWS::KMS::Key"]}
+    known = {
+        "name": name,
+        "team": team,
+        "bucket": _bucket(cluster),
+        "qualifier": name,
+        "key": NAMES["AWS::KMS::Key"],
+    }
     found = []
-    for action, resource, *context in (call["ask"] for call in calls if call.get("only", kind) == kind):
+    for action, resource, *context in (
+        call["ask"] for call in calls if call.get("only", kind) == kind
+    ):
         keys = {key: value.format(**known) for given in context for key, value in given.items()}
         on = TABLE["resources"].get(resource, resource).format(**known)
         found.append(Request(action, on, {"aws:userid": "AROAEXAMPLE:me", **keys}))
@@ -54,15 +66,25 @@ def _requests(cluster: Built, team: str, calls: list[dict[str, Any]]) -> list[Re
 def test_each_team_may_run_its_commands_and_no_other(cluster: Built, team: str) -> None:
     kind, statements = cluster.spec.cluster.kind, _policies(cluster)[team]
     asked = {
-        command: _requests(cluster, team, [call for part in known["calls"] for call in TABLE["calls"].get(part, ())])
+        command: _requests(
+            cluster,
+            team,
+            [call for part in known["calls"] for call in TABLE["calls"].get(part, ())],
+        )
         for command, known in COMMANDS.items()
         if known.get("only", kind) == kind
     }
     [key] = cluster.resources("AWS::KMS::Key")
     of_key = cluster.resolved("access", key["KeyPolicy"]["Statement"])
-    answers = iter(decisions(statements, [one for requests in asked.values() for one in requests], key_policy=of_key))
+    answers = iter(
+        decisions(
+            statements, [one for requests in asked.values() for one in requests], key_policy=of_key
+        )
+    )
     for command, requests in asked.items():
-        refused = [request for request, answer in zip(requests, answers, strict=False) if answer != ALLOWED]
+        refused = [
+            request for request, answer in zip(requests, answers, strict=False) if answer != ALLOWED
+        ]
         if team[0] in COMMANDS[command]["teams"]:
             assert not refused, command
         elif requests:
@@ -82,7 +104,9 @@ def test_the_cluster_agrees(team: str) -> None:
 def test_docs_people_has_this_table() -> None:
     lines = (PROJECT / "docs" / "people.md").read_text().splitlines()
     told = {}
-    for names, *marks in (line.split("|")[1:-1] for line in lines if line.startswith("| `") and line.count("|") == 5):
+    for names, *marks in (
+        line.split("|")[1:-1] for line in lines if line.startswith("| `") and line.count("|") == 5
+    ):
         teams = "".join(team for team, mark in zip(TEAMS, marks, strict=True) if mark.strip())
         told |= dict.fromkeys(re.findall(r"`([^`]+)`", names), teams)
     assert told == {name: known["teams"] for name, known in COMMANDS.items()}
@@ -91,28 +115,52 @@ def test_docs_people_has_this_table() -> None:
 def test_every_command_of_the_pages_is_in_the_table() -> None:
     text = (PROJECT / "README.md").read_text() + (PROJECT / "docs" / "commands.md").read_text()
     code = "\n".join(re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.M | re.S))
-    lines = [part.strip() for line in code.splitlines() for part in line.lstrip("$ ").split("#")[0].split("&&")]
+    lines = [
+        part.strip()
+        for line in code.splitlines()
+        for part in line.lstrip("$ ").split("#")[0].split("&&")
+    ]
     cli = get_command(app)
-    known = [f"paddle-aws {name}" for name, one in cli.commands.items() if not one.hidden and name != "lock"]  # type: ignore[attr-defined]
+    known = [
+        f"paddle-aws {name}"
+        for name, one in cli.commands.items()
+        if not one.hidden and name != "lock"
+    ]  # type: ignore[attr-defined]
     for command in [*filter(None, lines), *known]:
         if command.split()[0] in ("paddle-aws", "cdk", "make"):
-            assert row(command.split()).split()[:2] == command.split()[:2] or command.startswith("make"), command
+            assert row(command.split()).split()[:2] == command.split()[:2] or command.startswith(
+                "make"
+            ), command
 
 
 @pytest.mark.parametrize("team", TEAMS.values())
 def test_what_no_command_needs_is_refused(cluster: Built, team: str) -> None:
-    asked = _requests(cluster, team, [call for call in TABLE["refused"] if team[0] in call["teams"]])
+    asked = _requests(
+        cluster, team, [call for call in TABLE["refused"] if team[0] in call["teams"]]
+    )
     answers = decisions(_policies(cluster)[team], asked)
-    assert [request for request, answer in zip(asked, answers, strict=True) if answer == ALLOWED] == []
+    assert [
+        request for request, answer in zip(asked, answers, strict=True) if answer == ALLOWED
+    ] == []
 
 
 def test_a_reader_changes_nothing(cluster: Built) -> None:
     actions = {action for one in _policies(cluster)["reader"] for action in listed(one["Action"])}
-    sessions = {"ssm:StartSession", "ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"}
+    sessions = {
+        "ssm:StartSession",
+        "ssm:ResumeSession",
+        "ssm:TerminateSession",
+        "ssmmessages:OpenDataChannel",
+    }
     verbs = ("Describe", "List", "Get", "Filter", "Decrypt", "StartQuery", "StopQuery")
     assert all(action.partition(":")[2].startswith(verbs) for action in actions - sessions)
 
 
 def test_stars_stand_for_what_has_no_resource_of_its_own(cluster: Built) -> None:
-    stars = {one["Sid"] for statements in _policies(cluster).values() for one in statements if one["Resource"] == "*"}
+    stars = {
+        one["Sid"]
+        for statements in _policies(cluster).values()
+        for one in statements
+        if one["Resource"] == "*"
+    }
     assert stars - {"LogAnswers"} == {"Look", "BudgetTag", "ImageLogin", "FindTunnel"}

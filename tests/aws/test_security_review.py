@@ -34,10 +34,16 @@ def _covers(acknowledged: list[str], finding: list[str]) -> bool:
     return rule == what and (where == path or where.startswith(f"{path}/"))
 
 
-def test_every_finding_is_explained_and_no_explanation_left_over(reviews: dict[str, dict[str, Any]]) -> None:
+def test_every_finding_is_explained_and_no_explanation_left_over(
+    reviews: dict[str, dict[str, Any]],
+) -> None:
     for variant, review in reviews.items():
         findings, explained = review["findings"], review["acknowledged"]
-        bare = [one for one in findings if tuple(one) not in ON_PURPOSE and not any(_covers(each, one) for each in explained)]
+        bare = [
+            one
+            for one in findings
+            if tuple(one) not in ON_PURPOSE and not any(_covers(each, one) for each in explained)
+        ]
         idle = [each[:2] for each in explained if not any(_covers(each, one) for one in findings)]
         assert (bare, idle) == ([], []), variant
 
@@ -47,14 +53,19 @@ Places = set[tuple[str, str, str]]
 
 
 def _written(variant: Any, folder: Path, tool: str) -> Places:
-    """Writes every template both as it is and without its explanations for `tool`. Returns those explanations."""
+    """Writes every template both as it is and without its explanations for `tool`. Returns those
+    explanations.
+    """
     explained: Places = set()
     for name in FILES:
         for stack, template in variant(name).templates.items():
             file, bare = f"{name}-{stack}.json", json.loads(json.dumps(template))
             for place, holder in (("", bare), *bare.get("Resources", {}).items()):
                 said = holder.get("Metadata", {}).pop(tool, {})
-                rules = [*said.get("config", {}).get("ignore_checks", []), *(skip["id"] for skip in said.get("skip", []))]
+                rules = [
+                    *said.get("config", {}).get("ignore_checks", []),
+                    *(skip["id"] for skip in said.get("skip", [])),
+                ]
                 explained |= {(file, place, rule) for rule in rules}
             for kind, document in (("as-is", template), ("bare", bare)):
                 (folder / kind).mkdir(exist_ok=True)
@@ -66,38 +77,72 @@ def _compare(found: Iterable[tuple[Path, str, str]], explained: Places) -> None:
     by_kind: dict[str, Places] = {"as-is": set(), "bare": set()}
     for file, place, rule in found:
         by_kind[file.parent.name].add((file.name, place, rule))
-    assert by_kind["as-is"] == set(), "explain it next to its construct (constructs_lib/acknowledged.py), or mend it"
+    assert by_kind["as-is"] == set(), (
+        "explain it next to its construct (constructs_lib/acknowledged.py), or mend it"
+    )
     assert explained - by_kind["bare"] == set(), "nothing needs these explanations any more"
 
 
 def test_cfn_lint_finds_what_is_explained_and_nothing_else(variant: Any, tmp_path: Path) -> None:
     explained = _written(variant, tmp_path, "cfn-lint")
     options = ["--regions", "us-west-2", "--format", "json", "--"]
-    command = [str(Path(sys.executable).with_name("cfn-lint")), *options, *map(str, tmp_path.glob("*/*.json"))]
+    command = [
+        str(Path(sys.executable).with_name("cfn-lint")),
+        *options,
+        *map(str, tmp_path.glob("*/*.json")),
+    ]
     findings = [
         (Path(one["Filename"]), one["Location"]["Path"], one["Rule"]["Id"])
         for one in json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
     ]
-    _compare(((file, path[1] if path[0] == "Resources" else "", rule) for file, path, rule in findings), explained)
+    _compare(
+        ((file, path[1] if path[0] == "Resources" else "", rule) for file, path, rule in findings),
+        explained,
+    )
 
 
 def test_checkov_finds_what_is_explained_and_nothing_else(variant: Any, tmp_path: Path) -> None:
     explained = _written(variant, tmp_path, "checkov")
-    options = ["--framework", "cloudformation", "--skip-download", "--compact", "--quiet", "--output", "json"]
-    command = [str(PROJECT / ".venv-checkov" / "bin" / "checkov"), "--directory", str(tmp_path), *options]
+    options = [
+        "--framework",
+        "cloudformation",
+        "--skip-download",
+        "--compact",
+        "--quiet",
+        "--output",
+        "json",
+    ]
+    command = [
+        str(PROJECT / ".venv-checkov" / "bin" / "checkov"),
+        "--directory",
+        str(tmp_path),
+        *options,
+    ]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.stdout.startswith("{"), ran.stderr[-3000:]
     report = json.loads(ran.stdout)
     assert report["summary"]["parsing_errors"] == 0
     assert report["summary"]["passed"] > 1000
     failed = report["results"]["failed_checks"]
-    _compare(((Path(one["file_path"]), one["resource"].rpartition(".")[2], one["check_id"]) for one in failed), explained)
+    _compare(
+        (
+            (Path(one["file_path"]), one["resource"].rpartition(".")[2], one["check_id"])
+            for one in failed
+        ),
+        explained,
+    )
 
 
 def test_the_shipped_app_passes_the_cdks_strict_validation(tmp_path: Path) -> None:
     """Runs the real command line as a user does, with acknowledgments made and validation on."""
     environment = {**os.environ, "CDK_VALIDATION": "true"}
-    command = [str(PROJECT / "node_modules" / ".bin" / "cdk"), "synth", "--quiet", "--output", str(tmp_path / "out")]
+    command = [
+        str(PROJECT / "node_modules" / ".bin" / "cdk"),
+        "synth",
+        "--quiet",
+        "--output",
+        str(tmp_path / "out"),
+    ]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, env=environment)
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "paddle: retain is false: a destroy deletes everything" in ran.stderr

@@ -23,27 +23,46 @@ def test_files_of_any_size_are_neither_hashed_nor_copied_at_synth(own: Any) -> N
     assert [path.name for path in folder.iterdir() if path.name.startswith("asset.")] == []
     manifest = json.loads((folder / "tutorial-cluster.assets.json").read_text())
     paths = [Path(file["source"]["path"]) for file in manifest["files"].values()]
-    assert {path.name for path in paths if path.is_absolute()} > {"k3s", "control-plane.sh", "efs-csi-driver.yaml"}
+    assert {path.name for path in paths if path.is_absolute()} > {
+        "k3s",
+        "control-plane.sh",
+        "efs-csi-driver.yaml",
+    }
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"distribution": {"lock": "none.json"}}, r"none\.json is missing: .* run `paddle-aws lock distribution`"),
+        (
+            {"distribution": {"lock": "none.json"}},
+            r"none\.json is missing: .* run `paddle-aws lock distribution`",
+        ),
         ({"version": "1.34"}, r'version is "1\.34", but'),
     ],
 )
-def test_without_its_lock_one_sentence_names_the_command(own: Any, settings: dict[str, Any], sentence: str) -> None:
+def test_without_its_lock_one_sentence_names_the_command(
+    own: Any, settings: dict[str, Any], sentence: str
+) -> None:
     cluster = own.spec.cluster.model_dump(include={"kind", "distribution"})
     with pytest.raises(SettingError, match=sentence):
         release(ClusterSpec.model_validate({"retain": False, "cluster": {**cluster, **settings}}))
-    fitting = ClusterSpec.model_validate({"retain": False, "cluster": {**cluster, "version": "1.35"}})
+    fitting = ClusterSpec.model_validate(
+        {"retain": False, "cluster": {**cluster, "version": "1.35"}}
+    )
     assert release(fitting).version == "v1.35.0+k3s0"
 
 
 def test_more_labels_than_a_machines_user_data_holds(own: Any) -> None:
-    cluster = own.spec.cluster.model_dump(include={"kind", "distribution"}) | {"elastic_ip": True, "administrators": []}
+    cluster = own.spec.cluster.model_dump(include={"kind", "distribution"}) | {
+        "elastic_ip": True,
+        "administrators": [],
+    }
     labels = {f"label-{number}": "x" * 60 for number in range(200)}
-    spec = ClusterSpec.model_validate({"retain": False, "cluster": cluster, "nodes": {"w": {"labels": labels}}})
-    with pytest.raises(SettingError, match=r"^nodes\.w: the machine's user data has [\d,]{6} characters, at most 15,500 are"):
+    spec = ClusterSpec.model_validate(
+        {"retain": False, "cluster": cluster, "nodes": {"w": {"labels": labels}}}
+    )
+    with pytest.raises(
+        SettingError,
+        match=r"^nodes\.w: the machine's user data has [\d,]{6} characters, at most 15,500 are",
+    ):
         build(App(), spec)

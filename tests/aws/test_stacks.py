@@ -17,13 +17,19 @@ UNTAGGED = yaml.safe_load(Path(__file__).with_name("untagged.yaml").read_text())
 LIVES = ["access", "network", "storage", "cluster", "nodes", "watch"]
 
 
-def test_a_stack_leans_on_longer_lives_and_on_all_whose_values_it_imports(each_variant: Any) -> None:
+def test_a_stack_leans_on_longer_lives_and_on_all_whose_values_it_imports(
+    each_variant: Any,
+) -> None:
     """Otherwise a destroy takes the stacks in the wrong order, and CloudFormation refuses."""
     for stack in each_variant.assembly.stacks:
         needed = {dependency.id for dependency in stack.dependencies}
         lives = [LIVES.index(life) for name in needed if (life := name.rpartition("-")[2]) in LIVES]
-        assert max(lives, default=-1) < LIVES.index(stack.stack_name.rpartition("-")[2]), stack.stack_name
-        assert set(re.findall(r'"Fn::ImportValue": "([^:"]+):', json.dumps(stack.template))) <= needed, stack.stack_name
+        assert max(lives, default=-1) < LIVES.index(stack.stack_name.rpartition("-")[2]), (
+            stack.stack_name
+        )
+        assert (
+            set(re.findall(r'"Fn::ImportValue": "([^:"]+):', json.dumps(stack.template))) <= needed
+        ), stack.stack_name
 
 
 def test_everything_carries_the_four_tags(each_variant: Any) -> None:
@@ -33,14 +39,25 @@ def test_everything_carries_the_four_tags(each_variant: Any) -> None:
             # The CDK's own marker in a cluster's stack is a bare resource that no tag reaches.
             if resource["Type"] in UNTAGGED or "KubectlReadyBarrier" in name:
                 continue
-            text = json.dumps({k: v for k, v in resource.get("Properties", {}).items() if "Tag" in k})
+            text = json.dumps(
+                {k: v for k, v in resource.get("Properties", {}).items() if "Tag" in k}
+            )
             found = {tag for tag in wanted if f'"{tag}"' in text}
-            # Only one of a node's security groups, EKS's own, may carry the cluster's tag: load balancers choose by it.
-            group = resource["Type"] == "AWS::EC2::SecurityGroup" and not each_variant.spec.cluster.self_managed
-            assert found == wanted - ({"KubernetesCluster"} if group else set()), (resource["Type"], name)
+            # Only one of a node's security groups, EKS's own, may carry the cluster's tag: load
+            # balancers choose by it.
+            group = (
+                resource["Type"] == "AWS::EC2::SecurityGroup"
+                and not each_variant.spec.cluster.self_managed
+            )
+            assert found == wanted - ({"KubernetesCluster"} if group else set()), (
+                resource["Type"],
+                name,
+            )
 
 
-@pytest.mark.parametrize(("settings", "line"), yaml.safe_load(Path(__file__).with_name("kept_or_lost.yaml").read_text()))
+@pytest.mark.parametrize(
+    ("settings", "line"), yaml.safe_load(Path(__file__).with_name("kept_or_lost.yaml").read_text())
+)
 def test_one_line_says_what_a_destroy_keeps_and_loses(settings: dict[str, Any], line: str) -> None:
     assert removal_summary(ClusterSpec.model_validate(settings)) == f"paddle: retain is {line}"
 

@@ -1,4 +1,6 @@
-"""Another team's stack: how parts work beside each other, and what is refused. test_alone.py tests each part alone."""
+"""Another team's stack: how parts work beside each other, and what is refused. test_alone.py tests
+each part alone.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +30,9 @@ def stranger() -> tuple[Stack, ec2.Vpc]:
     return stack, ec2.Vpc(stack, "Vpc", availability_zones=["eu-central-1a", "eu-central-1b"])
 
 
-def test_nodes_start_when_their_volume_can_be_mounted_and_cdks_own_beside_them(stranger: tuple[Stack, ec2.Vpc]) -> None:
+def test_nodes_start_when_their_volume_can_be_mounted_and_cdks_own_beside_them(
+    stranger: tuple[Stack, ec2.Vpc],
+) -> None:
     stack, vpc = stranger
     cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs")
     data = SharedFileSystem(stack, "Data", vpc=vpc)
@@ -38,33 +42,61 @@ def test_nodes_start_when_their_volume_can_be_mounted_and_cdks_own_beside_them(s
     eks.Nodegroup(stack, "TheirNodes", cluster=cluster)
     template = Template.from_stack(stack)
     targets = set(template.find_resources("AWS::EFS::MountTarget"))
-    groups = {kind: template.find_resources(f"AWS::{kind}") for kind in ("EKS::Nodegroup", "AutoScaling::AutoScalingGroup")}
+    groups = {
+        kind: template.find_resources(f"AWS::{kind}")
+        for kind in ("EKS::Nodegroup", "AutoScaling::AutoScalingGroup")
+    }
     found = {name: group for made in groups.values() for name, group in made.items()}
     assert len(found) == 3
     for name, group in found.items():
         assert name.startswith("TheirNodes") or targets <= set(group["DependsOn"])
-    template.has_resource_properties("AWS::EKS::Cluster", {"ResourcesVpcConfig": {"EndpointPublicAccess": False}})
-    template.all_resources_properties("AWS::EKS::Nodegroup", {"Subnets": [{"Ref": Match.any_value()}] * 2})
+    template.has_resource_properties(
+        "AWS::EKS::Cluster", {"ResourcesVpcConfig": {"EndpointPublicAccess": False}}
+    )
+    template.all_resources_properties(
+        "AWS::EKS::Nodegroup", {"Subnets": [{"Ref": Match.any_value()}] * 2}
+    )
 
 
-def test_snapshots_are_sealed_with_the_key_of_their_bucket(stranger: tuple[Stack, ec2.Vpc], variant: Any) -> None:
-    """A restore decrypts the snapshots. The state is kept, and the address may be any of its subnet's."""
+def test_snapshots_are_sealed_with_the_key_of_their_bucket(
+    stranger: tuple[Stack, ec2.Vpc], variant: Any
+) -> None:
+    """A restore decrypts the snapshots. The state is kept, and the address may be any of its
+    subnet's.
+    """
     stack, vpc = stranger
     runs = release(variant("self-managed-cluster").spec)
     arn = "arn:aws:kms:eu-central-1:123456789012:key/theirs"
     sealed = kms.Key.from_key_arn(stack, "TheirKey", arn)
-    snapshots = SnapshotPlace(bucket_name="theirs", bucket_arn="arn:aws:s3:::theirs", encryption_key=sealed)
-    cluster = SelfManagedCluster(stack, "Own", vpc=vpc, cluster_name="own", release=runs, snapshots=snapshots)
+    snapshots = SnapshotPlace(
+        bucket_name="theirs", bucket_arn="arn:aws:s3:::theirs", encryption_key=sealed
+    )
+    cluster = SelfManagedCluster(
+        stack, "Own", vpc=vpc, cluster_name="own", release=runs, snapshots=snapshots
+    )
     K3sNodeGroup(stack, "Nodes", cluster=cluster, vpc=vpc, release=runs)
     template = Template.from_stack(stack)
     template.resource_count_is("AWS::EC2::EIPAssociation", 0)
     template.has_resource("AWS::EC2::Volume", {"DeletionPolicy": "Snapshot"})
-    template.has_resource_properties("AWS::EC2::NetworkInterface", {"PrivateIpAddress": Match.absent()})
+    template.has_resource_properties(
+        "AWS::EC2::NetworkInterface", {"PrivateIpAddress": Match.absent()}
+    )
     policies = template.find_resources("AWS::IAM::ManagedPolicy").values()
-    found = [statement for policy in policies for statement in policy["Properties"]["PolicyDocument"]["Statement"]]
-    assert {statement["Action"] for statement in found if statement["Resource"] == arn} == {"kms:GenerateDataKey", "kms:Decrypt"}
-    with pytest.raises(ValueError, match="CLUSTER_NAME is it's: a machine's variable holds no single quote"):
-        SelfManagedCluster(stack, "Misread", vpc=vpc, cluster_name="it's", release=runs, snapshots=snapshots)
+    found = [
+        statement
+        for policy in policies
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    assert {statement["Action"] for statement in found if statement["Resource"] == arn} == {
+        "kms:GenerateDataKey",
+        "kms:Decrypt",
+    }
+    with pytest.raises(
+        ValueError, match="CLUSTER_NAME is it's: a machine's variable holds no single quote"
+    ):
+        SelfManagedCluster(
+            stack, "Misread", vpc=vpc, cluster_name="it's", release=runs, snapshots=snapshots
+        )
 
 
 EVERYBODY = ["0.0.0.0/1", "128.0.0.0/1"]
@@ -74,9 +106,21 @@ ONE_ZONE = ec2.SubnetSelection(availability_zones=["eu-central-1a"])
 @pytest.mark.parametrize(
     ("made", "given", "sentence"),
     [
-        (TrainingCluster, {"vpc_subnets": ONE_ZONE}, "is in 1 availability zone: EKS wants subnets in two at least"),
-        (TrainingCluster, {"public_access_from": EVERYBODY}, "the endpoint is never opened to everybody"),
-        (ManagedNodes, {"shape": NodeShape(key_pair="k", ssh_from=EVERYBODY)}, "SSH is never opened to everybody"),
+        (
+            TrainingCluster,
+            {"vpc_subnets": ONE_ZONE},
+            "is in 1 availability zone: EKS wants subnets in two at least",
+        ),
+        (
+            TrainingCluster,
+            {"public_access_from": EVERYBODY},
+            "the endpoint is never opened to everybody",
+        ),
+        (
+            ManagedNodes,
+            {"shape": NodeShape(key_pair="k", ssh_from=EVERYBODY)},
+            "SSH is never opened to everybody",
+        ),
         (ManagedNodes, {"shape": NodeShape(key_pair="k")}, "name who may connect"),
         (ManagedNodes, {"minimum_size": 4}, "Theirs/Made has no minimum_size"),
         (
@@ -87,11 +131,17 @@ ONE_ZONE = ec2.SubnetSelection(availability_zones=["eu-central-1a"])
     ],
 )
 def test_what_cannot_be_is_refused(
-    stranger: tuple[Stack, ec2.Vpc], made: Callable[..., Construct], given: dict[str, Any], sentence: str
+    stranger: tuple[Stack, ec2.Vpc],
+    made: Callable[..., Construct],
+    given: dict[str, Any],
+    sentence: str,
 ) -> None:
     stack, vpc = stranger
     if made is ManagedNodes:
-        given = {**given, "cluster": TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs")}
+        given = {
+            **given,
+            "cluster": TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs"),
+        }
     else:
         given = {**given, "cluster_name": "theirs"}
     with pytest.raises((TypeError, ValueError), match=sentence):

@@ -1,4 +1,6 @@
-"""What settings become in the templates: the rows of templates.yaml, and what a query cannot express."""
+"""What settings become in the templates: the rows of templates.yaml, and what a query cannot
+express.
+"""
 
 import json
 import os
@@ -29,23 +31,35 @@ def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
     found: dict[str, Any] = {"all": {}, "outputs": {}, "after": {}}
     for stack in assembly.stacks:
         part = stack.stack_name.removeprefix(prefix)
-        found["after"][part] = [one.id for one in stack.dependencies if not one.id.endswith("assets")]
+        found["after"][part] = [
+            one.id for one in stack.dependencies if not one.id.endswith("assets")
+        ]
         if made := by_type(stack.template.get("Resources", {})):
             found[part] = made
         for kind, resources in made.items():
             found["all"].setdefault(kind, []).extend(resources)
         outputs = {name: one["Value"] for name, one in stack.template.get("Outputs", {}).items()}
-        found["outputs"][part] = {name: value for name, value in outputs.items() if not name.startswith("Exports")}
+        found["outputs"][part] = {
+            name: value for name, value in outputs.items() if not name.startswith("Exports")
+        }
     return found
 
 
 @pytest.mark.parametrize(("name", "ask", "answer"), CASES)
 def test_settings_come_to(name: str, ask: str, answer: Any, variant: Any) -> None:
     if name == "stranger":
-        asked = laid_out(runpy.run_path(str(PROJECT / "examples" / "stranger_stack" / "app.py"))["app"]().synth(), "")
+        asked = laid_out(
+            runpy.run_path(str(PROJECT / "examples" / "stranger_stack" / "app.py"))[
+                "app"
+            ]().synth(),
+            "",
+        )
     else:
         built = variant(name)
-        asked = {**laid_out(built.assembly, f"{built.spec.name}-"), "spec": built.spec.model_dump(mode="json")}
+        asked = {
+            **laid_out(built.assembly, f"{built.spec.name}-"),
+            "spec": built.spec.model_dump(mode="json"),
+        }
     assert jmespath.search(ask, asked) == answer
 
 
@@ -54,7 +68,9 @@ def test_the_cost_of_a_tunnel_is_that_of_its_machine() -> None:
 
 
 def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
-    said = (Path(variant("self-managed").assembly.directory) / "self-storage.metadata.json").read_text()
+    said = (
+        Path(variant("self-managed").assembly.directory) / "self-storage.metadata.json"
+    ).read_text()
     assert "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear" in said
 
 
@@ -67,9 +83,11 @@ def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
     ],
 )
 def test_the_templates_are_as_reviewed(variant: Any, name: str, stack: str) -> None:
-    """The diff shows what a code change changes on AWS, except for the scripts' checksums, which have their own tests.
+    """The diff shows what a code change changes on AWS, except for the scripts' checksums, which
+    have their own tests.
 
-    Update them with `UPDATE_SNAPSHOTS=1 pytest tests/aws/test_templates.py`, and read the diff before you commit it.
+    Update them with `UPDATE_SNAPSHOTS=1 pytest tests/aws/test_templates.py`, and read the diff
+    before you commit it.
     """
     built = variant(name)
     whole = json.dumps(built.templates[stack], indent=1, sort_keys=True) + "\n"
@@ -77,4 +95,6 @@ def test_the_templates_are_as_reviewed(variant: Any, name: str, stack: str) -> N
     file = Path(__file__).with_name("snapshots") / f"{built.spec.name}-{stack}.json"
     if os.environ.get("UPDATE_SNAPSHOTS"):
         file.write_text(text)
-    assert json.loads(file.read_text()) == json.loads(text), "update with UPDATE_SNAPSHOTS=1 if this is what you want"
+    assert json.loads(file.read_text()) == json.loads(text), (
+        "update with UPDATE_SNAPSHOTS=1 if this is what you want"
+    )

@@ -1,4 +1,6 @@
-"""What the tests of the boot scripts share: an account, a control plane and a node that boot with the stacks' own user data."""
+"""What the tests of the boot scripts share: an account, a control plane and a node that boot with
+the stacks' own user data.
+"""
 
 import json
 import re
@@ -48,28 +50,52 @@ class Rendered(Built):
 
     def __init__(self, folder: Path) -> None:
         (folder / VERSION).mkdir()
-        content = {"k3s": f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -IS /recorders/k3s.py "$@"\n', IMAGES: "images"}
+        content = {
+            "k3s": f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -IS /recorders/k3s.py "$@"\n',
+            IMAGES: "images",
+        }
         files = {}
         for name, text in content.items():
             (folder / VERSION / name).write_text(text)
-            files[name] = {"url": f"https://x/{name}", "sha256": sha256(text.encode()), "size": len(text)}
-        images = {name: f"public.ecr.aws/x/{name}:v1" for name in ("efs-csi-driver", "node-driver-registrar", "liveness-probe")}
-        lock = {"read": "2026-11-21", "source": "a test", "distribution": "k3s", "version": VERSION, "files": files}
+            files[name] = {
+                "url": f"https://x/{name}",
+                "sha256": sha256(text.encode()),
+                "size": len(text),
+            }
+        images = {
+            name: f"public.ecr.aws/x/{name}:v1"
+            for name in ("efs-csi-driver", "node-driver-registrar", "liveness-probe")
+        }
+        lock = {
+            "read": "2026-11-21",
+            "source": "a test",
+            "distribution": "k3s",
+            "version": VERSION,
+            "files": files,
+        }
         (folder / "lock.json").write_text(json.dumps(lock | {"images": images}))
         distribution = {"distribution": {"lock": str(folder / "lock.json"), "files": str(folder)}}
-        super().__init__(ClusterSpec.model_validate(SETTINGS | {"cluster": SETTINGS["cluster"] | distribution}))
+        super().__init__(
+            ClusterSpec.model_validate(SETTINGS | {"cluster": SETTINGS["cluster"] | distribution})
+        )
         self.bucket = folder / "bucket"
         made = Path(self.assembly.directory)
         for manifest in made.glob("*.assets.json"):
             for asset in json.loads(manifest.read_text())["files"].values():
                 for place in asset["destinations"].values():
-                    target = self.bucket / self.resolved("cluster", {"Fn::Sub": place["bucketName"]}) / place["objectKey"]
+                    target = (
+                        self.bucket
+                        / self.resolved("cluster", {"Fn::Sub": place["bucketName"]})
+                        / place["objectKey"]
+                    )
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(made / asset["source"]["path"], target)
         self.user_data = {}
         for stack in ("cluster", "nodes"):
             for template in self.resources("AWS::EC2::LaunchTemplate", stack):
-                text = self.resolved(stack, template["LaunchTemplateData"]["UserData"]["Fn::Base64"])
+                text = self.resolved(
+                    stack, template["LaunchTemplateData"]["UserData"]["Fn::Base64"]
+                )
                 self.user_data[re.search(r"^ROLE='(.*)'$", text, re.M)[1]] = text
 
 

@@ -1,8 +1,10 @@
-"""Runs one boot of a machine under test in its own mount and network namespaces; `machine.py` calls it through unshare.
+"""Runs one boot of a machine under test in its own mount and network namespaces; `machine.py` calls
+it through unshare.
 
-What is real: the shell, mkfs, blkid, e2fsck, resize2fs, mount on a loop device, curl, sha256sum, and instance metadata over
-HTTP at its own address. Limits: the kernel, /usr and the loop device are the test machine's; AWS, k3s and systemd
-are recorders (recorders/*.py); there is no cloud-init, but the user data runs as cloud-init would run it.
+What is real: the shell, mkfs, blkid, e2fsck, resize2fs, mount on a loop device, curl, sha256sum,
+and instance metadata over HTTP at its own address. Limits: the kernel, /usr and the loop device are
+the test machine's; AWS, k3s and systemd are recorders (recorders/*.py); there is no cloud-init, but
+the user data runs as cloud-init would run it.
 """
 
 import http.server
@@ -29,7 +31,9 @@ def bind(source: str | Path, target: Path, *options: str) -> None:
 
 
 def build(root: Path, spec: dict) -> None:
-    """Builds the machine's root: its own /etc, /var, /opt and /usr/local; the test machine's programs, read-only."""
+    """Builds the machine's root: its own /etc, /var, /opt and /usr/local; the test machine's
+    programs, read-only.
+    """
     run("mount", "--make-rprivate", "/")
     bind("/usr", root / "usr", "ro")
     bind(spec["local"], root / "usr/local")
@@ -55,7 +59,11 @@ def build(root: Path, spec: dict) -> None:
     (root / "dev/fd").symlink_to("/proc/self/fd")
     (root / "dev/stdin").symlink_to("/proc/self/fd/0")
     if spec["attached"]:
-        link = root / "dev/disk/by-id" / ("nvme-Amazon_Elastic_Block_Store_" + spec["volume"].replace("-", ""))
+        link = (
+            root
+            / "dev/disk/by-id"
+            / ("nvme-Amazon_Elastic_Block_Store_" + spec["volume"].replace("-", ""))
+        )
         link.parent.mkdir(parents=True)
         link.symlink_to(spec["device"])
 
@@ -114,7 +122,14 @@ def main() -> int:
         serve(ControlPlane, "172.20.0.9", 6443, spec["certificate"])
     build(root, spec)
     return subprocess.run(
-        ["chroot", root, "/usr/bin/env", "-i", "PATH=/usr/local/bin:/usr/bin:/usr/sbin", *spec["command"]],
+        [
+            "chroot",
+            root,
+            "/usr/bin/env",
+            "-i",
+            "PATH=/usr/local/bin:/usr/bin:/usr/sbin",
+            *spec["command"],
+        ],
         stdin=subprocess.DEVNULL,
         check=False,
     ).returncode

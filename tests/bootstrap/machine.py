@@ -1,7 +1,8 @@
 """Machines that boot with our real scripts, and the account that they boot in.
 
-A `Machine` keeps its disk between boots and loses its memory, as a real one does; the state volume is a file behind a loop
-device that outlives machines. `inside.py` says what is real and what is not.
+A `Machine` keeps its disk between boots and loses its memory, as a real one does; the state volume
+is a file behind a loop device that outlives machines. `inside.py` says what is real and what is
+not.
 """
 
 import hashlib
@@ -30,14 +31,29 @@ ACCOUNT_ID, REGION, ADDRESS = "123456789012", "us-west-2", "172.20.0.9"
 VOLUME = "vol-0123456789abcdef0"
 IMAGES = "k3s-airgap-images-amd64.tar.zst"
 CA = "the cluster's CA"
-TOOLS = ("unshare", "ip", "mkfs.ext4", "blkid", "e2fsck", "resize2fs", "losetup", "curl", "mknod", "debugfs")
+TOOLS = (
+    "unshare",
+    "ip",
+    "mkfs.ext4",
+    "blkid",
+    "e2fsck",
+    "resize2fs",
+    "losetup",
+    "curl",
+    "mknod",
+    "debugfs",
+)
 
 
 def missing() -> str:
     """Returns why no machine can boot here, or an empty string if one can."""
     if os.getuid() != 0:
         return "mounting and namespaces want root"
-    absent = [name for name in TOOLS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
+    absent = [
+        name
+        for name in TOOLS
+        if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None
+    ]
     if absent:
         return f"{', '.join(absent)} not installed"
     done = subprocess.run(["losetup", "-f"], capture_output=True, check=False)
@@ -71,11 +87,19 @@ class Account:
         self.image = folder / "volume.img"
         with self.image.open("wb") as file:
             file.truncate(16 << 20)
-        attached = subprocess.run(["losetup", "-f", "--show", self.image], capture_output=True, text=True, check=True)
+        attached = subprocess.run(
+            ["losetup", "-f", "--show", self.image], capture_output=True, text=True, check=True
+        )
         self.device = attached.stdout.strip()
         self.set(
             secrets={"paddle/server-token": SERVER_TOKEN, "paddle/node-token": NODE_TOKEN},
-            volume={"id": VOLUME, "state": "available", "holder": "None", "then": [], "device": self.device},
+            volume={
+                "id": VOLUME,
+                "state": "available",
+                "holder": "None",
+                "then": [],
+                "device": self.device,
+            },
             instances=[],
             signals=[],
         )
@@ -95,8 +119,12 @@ class Account:
         path = self.folder / "state.json"
         path.write_text(json.dumps((self.state if path.exists() else {}) | values))
 
-    def volume_is(self, state: str, holder: str = "None", then: Sequence[tuple[str, str]] = ()) -> None:
-        self.set(volume=self.state["volume"] | {"state": state, "holder": holder, "then": list(then)})
+    def volume_is(
+        self, state: str, holder: str = "None", then: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        self.set(
+            volume=self.state["volume"] | {"state": state, "holder": holder, "then": list(then)}
+        )
 
     def asset(self, path: str) -> Path:
         """Returns the bucket's copy of one of the control plane's files."""
@@ -105,7 +133,9 @@ class Account:
 
     def called(self, *words: str) -> int:
         """Returns how often a recorded program was called with all of `words`."""
-        calls = [json.loads(line)["argv"] for line in (self.folder / "calls").read_text().splitlines()]
+        calls = [
+            json.loads(line)["argv"] for line in (self.folder / "calls").read_text().splitlines()
+        ]
         return sum(all(word in call for word in words) for call in calls)
 
     def written_down(self) -> str:
@@ -114,14 +144,18 @@ class Account:
 
     def on_the_volume(self, command: str) -> str:
         """Returns debugfs's answer about the state volume, read from outside the machine."""
-        done = subprocess.run(["debugfs", "-R", command, self.image], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["debugfs", "-R", command, self.image], capture_output=True, text=True, check=True
+        )
         return done.stdout
 
 
 class Machine:
     """One EC2 instance; `settings` override its variables."""
 
-    def __init__(self, account: Account, folder: Path, instance: str, role: str, **settings: str) -> None:
+    def __init__(
+        self, account: Account, folder: Path, instance: str, role: str, **settings: str
+    ) -> None:
         self.account, self.instance, self.role = account, instance, role
         self.root, self.local = folder / "root", folder / "local"
         (self.local / "bin").mkdir(parents=True)
@@ -139,13 +173,18 @@ class Machine:
         ):
             if (given := Path("/etc", name)).exists():
                 (self.root / "etc" / name).parent.mkdir(exist_ok=True)
-                subprocess.run(["cp", "-r", "--no-dereference", given, self.root / "etc" / name], check=True)
+                subprocess.run(
+                    ["cp", "-r", "--no-dereference", given, self.root / "etc" / name], check=True
+                )
         (self.root / "etc/fstab").write_text("LABEL=root / xfs defaults 0 0\n")
         (self.root / "var/lib/cloud/data/instance-id").write_text(f"{instance}\n")
         for name in ("aws", "systemctl", "dnf", "journalctl", "udevadm"):
             recorder = "aws" if name == "aws" else "systemctl"
             path = self.local / "bin" / name
-            path.write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -IS /recorders/{recorder}.py {name} "$@"\n')
+            path.write_text(
+                f"#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -IS /recorders/{recorder}.py "
+                f'{name} "$@"\n'
+            )
             path.chmod(0o755)
         (self.local / "bin/python3").symlink_to(f"{sys.base_prefix}/bin/python3")
         self.metadata = {"instance-type": "m5.large", "placement/availability-zone": "us-west-2a"}
@@ -153,21 +192,32 @@ class Machine:
         self.settings = {"DEADLINE_SECONDS": "20", "POLL_SECONDS": "0.05"} | settings
 
     def first_boot(self) -> Boot:
-        """Runs the boot in which cloud-init runs the user data, and systemd runs what the user data starts."""
+        """Runs the boot in which cloud-init runs the user data, and systemd runs what the user data
+        starts.
+        """
         settings = "".join(f"\n{name}='{value}'" for name, value in self.settings.items())
-        user_data = self.account.user_data[self.role].replace("\nEND_OF_FILE", f"{settings}\nEND_OF_FILE", 1)
+        user_data = self.account.user_data[self.role].replace(
+            "\nEND_OF_FILE", f"{settings}\nEND_OF_FILE", 1
+        )
         (self.root / "user-data").write_text(user_data)
-        return self.run("/bin/bash", "-c", "/bin/bash /user-data && exec /opt/paddle-cluster/boot.sh")
+        return self.run(
+            "/bin/bash", "-c", "/bin/bash /user-data && exec /opt/paddle-cluster/boot.sh"
+        )
 
     def reboot(self) -> Boot:
-        """Runs a later boot, or systemd's retry of a failed one: memory is lost, which a real machine keeps on a retry."""
+        """Runs a later boot, or systemd's retry of a failed one: memory is lost, which a real
+        machine keeps on a retry.
+        """
         return self.run("/opt/paddle-cluster/boot.sh")
 
     def by_hand(self, command: str) -> Boot:
         """Runs an operator's command while the state is mounted and k3s runs."""
         state = "/var/lib/rancher/k3s/server"
         return self.run(
-            "/bin/bash", "-c", f"mkdir -p {state}; mount $(readlink /dev/disk/by-id/*) {state}; touch /run/k3s-runs; {command}"
+            "/bin/bash",
+            "-c",
+            f"mkdir -p {state}; mount $(readlink /dev/disk/by-id/*) {state}; touch "
+            f"/run/k3s-runs; {command}",
         )
 
     def run(self, *command: str) -> Boot:
@@ -187,20 +237,32 @@ class Machine:
             "certificate": str(HERE.parent / "node/certificates/server.pem"),
             "command": list(command),
         }
-        unshare = ["unshare", "--mount", "--net", f"{sys.base_prefix}/bin/python3", HERE / "inside.py"]
-        done = subprocess.run(unshare, input=json.dumps(spec), capture_output=True, text=True, check=False)
+        unshare = [
+            "unshare",
+            "--mount",
+            "--net",
+            f"{sys.base_prefix}/bin/python3",
+            HERE / "inside.py",
+        ]
+        done = subprocess.run(
+            unshare, input=json.dumps(spec), capture_output=True, text=True, check=False
+        )
         return Boot(done.returncode, done.stdout + done.stderr)
 
     def file(self, path: str) -> Path:
         return self.root / path.lstrip("/")
 
     def k3s_settings(self) -> dict[str, Any]:
-        """Returns the settings as k3s reads them: file, then folder; a key with a plus appends. Each must be a k3s option."""
+        """Returns the settings as k3s reads them: file, then folder; a key with a plus appends.
+        Each must be a k3s option.
+        """
         found: dict[str, Any] = {}
         folder = self.file("/etc/rancher/k3s")
         for path in (folder / "config.yaml", *sorted((folder / "config.yaml.d").iterdir())):
             for key, value in yaml.safe_load(path.read_text()).items():
-                found[key.rstrip("+")] = found.get(key.rstrip("+"), []) + value if key.endswith("+") else value
+                found[key.rstrip("+")] = (
+                    found.get(key.rstrip("+"), []) + value if key.endswith("+") else value
+                )
         options = yaml.safe_load((HERE / "k3s_options.yaml").read_text())
         assert set(found) <= set(options["server" if self.role == "control-plane" else "agent"])
         return found

@@ -1,4 +1,6 @@
-"""The control plane's boots, run for real: the first, a later one, one on another machine, and everything that must stop one."""
+"""The control plane's boots, run for real: the first, a later one, one on another machine, and
+everything that must stop one.
+"""
 
 import json
 import re
@@ -39,7 +41,9 @@ def running(first: Running) -> Running:
 
 
 def refused(boot: Boot, account: Account, *words: str) -> None:
-    """Asserts that the boot failed with one sentence that has these words, and that the deploy fails at once."""
+    """Asserts that the boot failed with one sentence that has these words, and that the deploy
+    fails at once.
+    """
     assert boot.code == 1
     assert all(word in boot.sentence for word in words), boot.console
     assert [signal[2] for signal in account.state["signals"]] == ["FAILURE"]
@@ -49,7 +53,9 @@ def refused(boot: Boot, account: Account, *words: str) -> None:
 def test_first_boot(account: Account, control_plane: Machine, rendered: Any) -> None:
     boot = control_plane.first_boot()
     assert boot.code == 0, boot.console
-    assert boot.sentence == f"paddle's control plane is ready at https://203.0.113.7:6443 ({VERSION})"
+    assert (
+        boot.sentence == f"paddle's control plane is ready at https://203.0.113.7:6443 ({VERSION})"
+    )
     [[group, *signal]] = account.state["signals"]
     assert signal == ["i-0000000000000000a", "SUCCESS"]
     assert group in rendered.whole("AWS::AutoScaling::AutoScalingGroup", "cluster")
@@ -57,21 +63,36 @@ def test_first_boot(account: Account, control_plane: Machine, rendered: Any) -> 
 
     # What others need from the control plane.
     secrets = account.state["secrets"]
-    assert secrets["paddle/ca-hash"] == sha256(account.on_the_volume("cat /tls/server-ca.crt").encode())
+    assert secrets["paddle/ca-hash"] == sha256(
+        account.on_the_volume("cat /tls/server-ca.crt").encode()
+    )
     admin = yaml.safe_load(secrets["paddle/kubeconfig/operator"])
     assert admin["clusters"][0]["cluster"]["server"] == "https://203.0.113.7:6443"
-    assert admin["users"][0]["user"] == {"client-certificate-data": "Q0VSVA==", "client-key-data": "S0VZ"}
+    assert admin["users"][0]["user"] == {
+        "client-certificate-data": "Q0VSVA==",
+        "client-key-data": "S0VZ",
+    }
     for team in ("trainer", "reader"):
         config = yaml.safe_load(secrets[f"paddle/kubeconfig/{team}"])
         assert config["clusters"] == admin["clusters"] and config["contexts"] == admin["contexts"]
-        assert config["users"] == [{"name": "default", "user": {"token": f"token-of-paddle-{team}"}}]
-    for name, filled in (("efs-csi-driver", "public.ecr.aws/x/efs-csi-driver:v1"), ("people", 'name: "paddle"')):
+        assert config["users"] == [
+            {"name": "default", "user": {"token": f"token-of-paddle-{team}"}}
+        ]
+    for name, filled in (
+        ("efs-csi-driver", "public.ecr.aws/x/efs-csi-driver:v1"),
+        ("people", 'name: "paddle"'),
+    ):
         manifest = account.on_the_volume(f"cat /manifests/paddle-{name}.yaml")
         assert filled in manifest and "{{" not in manifest
 
-    # Every boot mounts the volume again, and a machine without its volume still boots. Only root can read the volume.
-    (line,) = [line for line in control_plane.file("/etc/fstab").read_text().splitlines() if STATE in line]
-    assert re.fullmatch(r"UUID=[0-9a-f-]{36} \S+ ext4 noatime,nofail,x-systemd.device-timeout=30 0 2", line)
+    # Every boot mounts the volume again, and a machine without its volume still boots. Only root
+    # can read the volume.
+    (line,) = [
+        line for line in control_plane.file("/etc/fstab").read_text().splitlines() if STATE in line
+    ]
+    assert re.fullmatch(
+        r"UUID=[0-9a-f-]{36} \S+ ext4 noatime,nofail,x-systemd.device-timeout=30 0 2", line
+    )
     assert re.search(r"Mode: +0700", account.on_the_volume("stat /"))
 
     # No secret is in any argument, environment or log.
@@ -79,40 +100,67 @@ def test_first_boot(account: Account, control_plane: Machine, rendered: Any) -> 
         assert secret not in account.written_down() + boot.console
 
 
-def test_units_are_what_systemd_reads_and_what_is_promised(running: Running, tmp_path: Path) -> None:
+def test_units_are_what_systemd_reads_and_what_is_promised(
+    running: Running, tmp_path: Path
+) -> None:
     account, control_plane = running
-    units = {path.name: path.read_text() for path in control_plane.file("/etc/systemd/system").iterdir()}
+    units = {
+        path.name: path.read_text() for path in control_plane.file("/etc/systemd/system").iterdir()
+    }
     assert "\nExecStart=/opt/paddle-cluster/boot.sh\n" in units["paddle-cluster.service"]
-    assert "\nRestart=on-failure\nRestartSec=60\n" in units["paddle-cluster.service"], "a boot that failed is tried again"
+    assert "\nRestart=on-failure\nRestartSec=60\n" in units["paddle-cluster.service"], (
+        "a boot that failed is tried again"
+    )
     assert f"\nAssertPathIsMountPoint={STATE}\n" in units["k3s.service"]
     enabled = re.findall(r'"enable", "--now", (.*)\]', account.written_down())
-    assert enabled[:2] == ['"--no-block", "paddle-cluster.service", "paddle-cluster.timer"', '"paddle-forget-nodes.timer"']
+    assert enabled[:2] == [
+        '"--no-block", "paddle-cluster.service", "paddle-cluster.timer"',
+        '"paddle-forget-nodes.timer"',
+    ]
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")
     for name, unit in units.items():
         # systemd-analyze also looks for the programs, which only the machine has.
-        (tmp_path / name).write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/usr/bin/true", unit, flags=re.MULTILINE))
+        (tmp_path / name).write_text(
+            re.sub(r"^ExecStart=\S+", "ExecStart=/usr/bin/true", unit, flags=re.MULTILINE)
+        )
     environ = {"SYSTEMD_UNIT_PATH": f"{tmp_path}:/lib/systemd/system", "PATH": "/usr/bin:/bin"}
     verify = ["systemd-analyze", "verify", *sorted(units)]
-    done = subprocess.run(verify, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        verify, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
     assert len(units) == 5 and done.returncode == 0 and not done.stderr, done.stderr
 
 
-def test_second_boot_and_successor_keep_the_state(account: Account, control_plane: Machine, successor: Machine) -> None:
+def test_second_boot_and_successor_keep_the_state(
+    account: Account, control_plane: Machine, successor: Machine
+) -> None:
     assert control_plane.first_boot().code == 0
-    ca, password = account.state["secrets"]["paddle/ca-hash"], account.on_the_volume("cat /node/password")
+    ca, password = (
+        account.state["secrets"]["paddle/ca-hash"],
+        account.on_the_volume("cat /node/password"),
+    )
     downloads, puts = account.called("cp"), account.called("put-secret-value")
-    for again in (control_plane.reboot, control_plane.first_boot):  # The latter after `cloud-init clean`.
+    for again in (
+        control_plane.reboot,
+        control_plane.first_boot,
+    ):  # The latter after `cloud-init clean`.
         boot = again()
         assert boot.code == 0, boot.console
-    assert account.called("cp") == downloads, "what is there already, and right, is not fetched again"
+    assert account.called("cp") == downloads, (
+        "what is there already, and right, is not fetched again"
+    )
     assert account.called("put-secret-value") == puts, "nothing new, nothing written"
     assert account.called("attach-volume") == 1
     assert len(account.state["signals"]) == 1, "a later boot is not waited for"
     assert control_plane.file("/etc/fstab").read_text().count(STATE) == 1
 
     # The machine is terminated: EC2 releases the volume while the successor already boots.
-    account.volume_is("in-use", control_plane.instance, then=[("in-use", control_plane.instance), ("available", "None")])
+    account.volume_is(
+        "in-use",
+        control_plane.instance,
+        then=[("in-use", control_plane.instance), ("available", "None")],
+    )
     boot = successor.first_boot()
     assert boot.code == 0, boot.console
     assert "making its file system" not in boot.console
@@ -122,8 +170,12 @@ def test_second_boot_and_successor_keep_the_state(account: Account, control_plan
 
 
 @pytest.mark.parametrize("deploy", [True, False])
-def test_a_first_boot_that_failed_is_tried_again(account: Account, successor: Machine, deploy: bool) -> None:
-    """For example: a terminated machine releases its volume late, and after that the tokens' service is unavailable."""
+def test_a_first_boot_that_failed_is_tried_again(
+    account: Account, successor: Machine, deploy: bool
+) -> None:
+    """For example: a terminated machine releases its volume late, and after that the tokens'
+    service is unavailable.
+    """
     successor.settings["DEADLINE_SECONDS"] = "0"
     account.set(no_deploy=not deploy, secrets={})
     account.volume_is("in-use", "i-0ther")
@@ -148,7 +200,9 @@ def test_what_comes_late_is_waited_for(account: Account, control_plane: Machine)
 
 
 @pytest.mark.parametrize("case", NEVER)
-def test_what_never_comes_is_one_sentence(account: Account, control_plane: Machine, case: str) -> None:
+def test_what_never_comes_is_one_sentence(
+    account: Account, control_plane: Machine, case: str
+) -> None:
     like, sentence = NEVER[case]
     control_plane.metadata |= like.pop("metadata", {})
     account.set(**like | {"volume": account.state["volume"] | like.get("volume", {})})
@@ -164,10 +218,15 @@ def test_what_never_comes_is_one_sentence(account: Account, control_plane: Machi
         (b"\0" * 4096 + b"somebody's raw data", "holds data that is no file system: not formatted"),
         ("mkfs.ext4 -q -L holidays", 'holds ext4 labelled "holidays"'),
         # A partition table: one Linux partition from sector 2048 on.
-        (bytes(446) + b"\0\0\0\0\x83\0\0\0\0\x08\0\0\0\x20\0\0" + bytes(48) + b"\x55\xaa", "holds something unknown"),
+        (
+            bytes(446) + b"\0\0\0\0\x83\0\0\0\0\x08\0\0\0\x20\0\0" + bytes(48) + b"\x55\xaa",
+            "holds something unknown",
+        ),
     ],
 )
-def test_volume_with_data_is_never_formatted(account: Account, control_plane: Machine, content: bytes | str, words: str) -> None:
+def test_volume_with_data_is_never_formatted(
+    account: Account, control_plane: Machine, content: bytes | str, words: str
+) -> None:
     if isinstance(content, bytes):
         with account.image.open("r+b") as file:
             file.write(content)
@@ -179,20 +238,33 @@ def test_volume_with_data_is_never_formatted(account: Account, control_plane: Ma
 
 
 @pytest.mark.parametrize("path", ["/usr/local/bin/k3s", "/opt/paddle-cluster/control-plane.sh"])
-def test_file_that_is_not_what_the_template_names(account: Account, control_plane: Machine, path: str) -> None:
+def test_file_that_is_not_what_the_template_names(
+    account: Account, control_plane: Machine, path: str
+) -> None:
     with account.asset(path).open("a") as file:
         file.write("echo something else\n")
     boot = control_plane.first_boot()
-    refused(boot, account, f"{account.asset(path).name} is not the file that the template names", "not used")
+    refused(
+        boot,
+        account,
+        f"{account.asset(path).name} is not the file that the template names",
+        "not used",
+    )
     assert "something else" not in boot.console
     assert not control_plane.file(path).exists() and not control_plane.file(f"{path}.part").exists()
 
 
 @pytest.mark.parametrize(("settings", "sentence"), FOREIGN.values(), ids=FOREIGN)
-def test_state_of_another_kind_is_not_opened(running: Running, tmp_path: Path, settings: dict[str, str], sentence: str) -> None:
+def test_state_of_another_kind_is_not_opened(
+    running: Running, tmp_path: Path, settings: dict[str, str], sentence: str
+) -> None:
     account, _ = running
     account.volume_is("available")
-    refused(Machine(account, tmp_path, "i-2", "control-plane", **settings).first_boot(), account, sentence)
+    refused(
+        Machine(account, tmp_path, "i-2", "control-plane", **settings).first_boot(),
+        account,
+        sentence,
+    )
 
 
 def test_grown_volume(running: Running) -> None:
@@ -203,14 +275,19 @@ def test_grown_volume(running: Running) -> None:
     again = control_plane.reboot()
     assert again.code == 0, again.console
     told = account.on_the_volume("show_super_stats -h")
-    blocks, size = (int(re.search(rf"^{name}: *(\d+)", told, re.MULTILINE)[1]) for name in ("Block count", "Block size"))
+    blocks, size = (
+        int(re.search(rf"^{name}: *(\d+)", told, re.MULTILINE)[1])
+        for name in ("Block count", "Block size")
+    )
     assert blocks * size == 32 << 20
 
 
 def test_nodes_whose_machine_is_gone_are_forgotten(running: Running) -> None:
     account, control_plane = running
     account.set(instances=["i-0silent"])
-    (account.folder / "nodes").write_text("control-plane True\ni-0well True\ni-0silent Unknown\ni-0gone Unknown\ni-1gone False\n")
+    (account.folder / "nodes").write_text(
+        "control-plane True\ni-0well True\ni-0silent Unknown\ni-0gone Unknown\ni-1gone False\n"
+    )
     looked = control_plane.by_hand("/opt/paddle-cluster/forget-nodes.sh")
     assert looked.code == 0, looked.console
     assert (account.folder / "deleted").read_text().split() == ["i-0gone", "i-1gone"]
@@ -228,7 +305,10 @@ def restore(account: Account, machine: Machine, name: str = "", *options: str) -
 def test_restore(running: Running) -> None:
     account, control_plane = running
     assert "made by" in account.on_the_volume("cat /db/etcd/content")
-    assert restore(account, control_plane).sentence == "there is no snapshot in s3://data/cluster/snapshots/ yet"
+    assert (
+        restore(account, control_plane).sentence
+        == "there is no snapshot in s3://data/cluster/snapshots/ yet"
+    )
     for _ in range(2):  # Twice: the mark that k3s leaves does not stop the second restore.
         done = restore(account, control_plane, "snapshot-1.zip")
         assert done.code == 0, done.console
@@ -243,17 +323,27 @@ def test_restore_that_cannot_be(running: Running) -> None:
     account, control_plane = running
     stopped = account.written_down().count("paddle-forget-nodes.timer")
     absent = control_plane.by_hand("/opt/paddle-cluster/restore.sh never-made")
-    assert absent.code == 1 and "s3://data/cluster/snapshots/never-made cannot be read" in absent.sentence
-    assert account.written_down().count("paddle-forget-nodes.timer") == stopped, "nothing was stopped for it"
+    assert (
+        absent.code == 1
+        and "s3://data/cluster/snapshots/never-made cannot be read" in absent.sentence
+    )
+    assert account.written_down().count("paddle-forget-nodes.timer") == stopped, (
+        "nothing was stopped for it"
+    )
 
     broken = restore(account, control_plane, "broken")
     assert broken.code == 1 and "k3s could not restore broken" in broken.sentence
     assert "no valid checksum" in broken.console
-    assert "the state volume is not mounted" in control_plane.run("/opt/paddle-cluster/restore.sh", "broken").sentence
+    assert (
+        "the state volume is not mounted"
+        in control_plane.run("/opt/paddle-cluster/restore.sh", "broken").sentence
+    )
     assert account.state["signals"] == [], "a deploy waits for something else"
 
 
-def test_a_restore_that_ended_halfway_begins_no_empty_cluster(running: Running, tmp_path: Path) -> None:
+def test_a_restore_that_ended_halfway_begins_no_empty_cluster(
+    running: Running, tmp_path: Path
+) -> None:
     account, control_plane = running
     torn = restore(account, control_plane, "torn")
     assert torn.code == 1 and "k3s could not restore torn" in torn.sentence
@@ -264,7 +354,8 @@ def test_a_restore_that_ended_halfway_begins_no_empty_cluster(running: Running, 
     assert "has served before, but holds no etcd database" in again.sentence
     assert account.on_the_volume("cat /db/etcd/content") == ""
 
-    # Or another machine takes its place: it refuses likewise, and by then has all that the restore needs.
+    # Or another machine takes its place: it refuses likewise, and by then has all that the restore
+    # needs.
     account.volume_is("available")
     successor = Machine(account, tmp_path, "i-2", "control-plane")
     assert "has served before, but holds no etcd database" in successor.first_boot().sentence
@@ -273,9 +364,13 @@ def test_a_restore_that_ended_halfway_begins_no_empty_cluster(running: Running, 
 
 
 def test_marks_that_a_machine_did_not_live_to_write(running: Running) -> None:
-    """A file that was created but not yet written is empty on the disk that the next machine gets."""
+    """A file that was created but not yet written is empty on the disk that the next machine
+    gets.
+    """
     account, control_plane = running
-    marks = " ".join(f"{STATE}/{name}" for name in ("cluster-name", "private-address", "distribution-version"))
+    marks = " ".join(
+        f"{STATE}/{name}" for name in ("cluster-name", "private-address", "distribution-version")
+    )
     assert control_plane.by_hand(f"truncate -s 0 {marks}").code == 0
     again = control_plane.reboot()
     assert again.code == 0, again.console
@@ -284,12 +379,19 @@ def test_marks_that_a_machine_did_not_live_to_write(running: Running) -> None:
 
 
 def test_ecr_password_reaches_kubelet_only(running: Running) -> None:
-    request = {"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderRequest"}
+    request = {
+        "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+        "kind": "CredentialProviderRequest",
+    }
     registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
 
     def asked(image: str) -> Boot:
         text = json.dumps(request | {"image": image})
-        return running[1].run("/bin/sh", "-c", f"echo '{text}' | /var/lib/rancher/credentialprovider/bin/ecr-credentials")
+        return running[1].run(
+            "/bin/sh",
+            "-c",
+            f"echo '{text}' | /var/lib/rancher/credentialprovider/bin/ecr-credentials",
+        )
 
     assert json.loads(asked(f"{registry}/paddle:1").console) == {
         "apiVersion": request["apiVersion"],
@@ -299,7 +401,10 @@ def test_ecr_password_reaches_kubelet_only(running: Running) -> None:
         "auth": {registry: {"username": "AWS", "password": "a-password-of-ecr"}},
     }
     other = asked("docker.io/library/busybox")
-    assert other.code == 1 and "'docker.io/library/busybox' is no image of a private ECR repository" in other.console
+    assert (
+        other.code == 1
+        and "'docker.io/library/busybox' is no image of a private ECR repository" in other.console
+    )
 
 
 def test_volume_that_outlived_its_deployment(running: Running, tmp_path: Path) -> None:
@@ -310,19 +415,26 @@ def test_volume_that_outlived_its_deployment(running: Running, tmp_path: Path) -
     later = Machine(account, tmp_path, "i-3", "control-plane")
     boot = later.first_boot()
     assert boot.code == 0, boot.console
-    assert "began under another server token than paddle/server-token holds: its own is used" in boot.console
+    assert (
+        "began under another server token than paddle/server-token holds: its own is used"
+        in boot.console
+    )
     assert account.on_the_volume("cat /token").strip().endswith(f"::server:{SERVER_TOKEN}")
 
     # A snapshot that was made under the secret's token.
     done = restore(account, later, "of-another-deployment", "--token-of-secret")
     assert done.code == 0, done.console
-    assert account.on_the_volume("cat /token").strip().endswith("::server:" + "AnotherDeployment" * 3)
+    assert (
+        account.on_the_volume("cat /token").strip().endswith("::server:" + "AnotherDeployment" * 3)
+    )
     account.set(secrets=secrets)
 
 
 def test_upgrade_by_one_version(running: Running, tmp_path: Path) -> None:
     account, _ = running
     account.volume_is("available")
-    upgraded = Machine(account, tmp_path, "i-2", "control-plane", DISTRIBUTION_VERSION="v1.36.0+k3s1")
+    upgraded = Machine(
+        account, tmp_path, "i-2", "control-plane", DISTRIBUTION_VERSION="v1.36.0+k3s1"
+    )
     assert upgraded.first_boot().code == 0
     assert account.on_the_volume("cat /distribution-version").strip() == "v1.36.0+k3s1"

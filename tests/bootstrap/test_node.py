@@ -16,7 +16,9 @@ def test_joins_the_control_plane_that_the_cluster_names(account: Account, node: 
     assert (account.folder / "joined").read_text() == f"K10{HASH}::node:{NODE_TOKEN}"
     assert node.k3s_settings() == K3S_SETTINGS["node"]
     assert NODE_TOKEN not in account.written_down() + boot.console
-    assert account.called("systemctl", "restart", "systemd-modules-load.service") == 1, "what the pod network needs of the kernel"
+    assert account.called("systemctl", "restart", "systemd-modules-load.service") == 1, (
+        "what the pod network needs of the kernel"
+    )
     downloads = account.called("cp")
     assert node.reboot().code == 0
     assert account.called("cp") == downloads
@@ -31,10 +33,15 @@ def test_wrong_ca(account: Account, node: Machine) -> None:
     assert account.state["signals"][-1][2] == "FAILURE"
 
 
-def test_control_plane_that_has_not_come_up_or_does_not_answer(account: Account, node: Machine) -> None:
+def test_control_plane_that_has_not_come_up_or_does_not_answer(
+    account: Account, node: Machine
+) -> None:
     secrets, node.shown_ca, node.settings["DEADLINE_SECONDS"] = account.state["secrets"], "", "0"
     account.set(secrets=secrets | {"paddle/ca-hash": None})
-    assert "paddle/ca-hash holds no CA hash after 0 s: the control plane has not come up" in node.first_boot().sentence
+    assert (
+        "paddle/ca-hash holds no CA hash after 0 s: the control plane has not come up"
+        in node.first_boot().sentence
+    )
     account.set(secrets=secrets)
     boot = node.reboot()
     assert boot.code == 1
@@ -42,7 +49,9 @@ def test_control_plane_that_has_not_come_up_or_does_not_answer(account: Account,
     node.shown_ca = CA
     boot = node.reboot()
     assert boot.code == 0, boot.console
-    assert [signal[2] for signal in account.state["signals"]] == ["FAILURE"], "the deploy has ended with it"
+    assert [signal[2] for signal in account.state["signals"]] == ["FAILURE"], (
+        "the deploy has ended with it"
+    )
 
 
 def test_settings_that_are_not_there_whole(node: Machine) -> None:
@@ -50,7 +59,13 @@ def test_settings_that_are_not_there_whole(node: Machine) -> None:
     assert node.first_boot().code == 0
     settings = node.file("/etc/paddle-cluster/environment")
     whole = settings.read_text()
-    for left in ("", whole.partition("AWS_REGION=")[0], whole.partition("FILES=")[0], whole[:-2], None):
+    for left in (
+        "",
+        whole.partition("AWS_REGION=")[0],
+        whole.partition("FILES=")[0],
+        whole[:-2],
+        None,
+    ):
         settings.unlink() if left is None else settings.write_text(left)
         boot = node.reboot()
         assert boot.code == 1 and " stopped at line " in boot.sentence, boot.console

@@ -1,4 +1,6 @@
-"""What holds for the boot scripts without booting: tools find nothing wrong, and README.md names every variable."""
+"""What holds for the boot scripts without booting: tools find nothing wrong, and README.md names
+every variable.
+"""
 
 import re
 import shutil
@@ -17,7 +19,9 @@ def test_shellcheck() -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not installed")
     scripts = sorted(path.name for path in SCRIPTS.glob("*.sh"))
-    done = subprocess.run(["shellcheck", "-x", *scripts], cwd=SCRIPTS, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["shellcheck", "-x", *scripts], cwd=SCRIPTS, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -34,7 +38,9 @@ def test_readme_has_every_variable_for_its_role(rendered: Any) -> None:
 
 @pytest.mark.slow
 def test_pods_of_nobodys_job_are_kept_from_the_machines_role() -> None:
-    """The policy excludes exactly the pods that the charts' own policies select, and what those let the data job reach."""
+    """The policy excludes exactly the pods that the charts' own policies select, and what those let
+    the data job reach.
+    """
     from k8s_charts.names import PART_OF
     from k8s_charts.pods.network import RULES
 
@@ -43,9 +49,14 @@ def test_pods_of_nobodys_job_are_kept_from_the_machines_role() -> None:
     ((key, value),) = PART_OF.items()
     spec = policy["spec"]
     assert policy["metadata"]["namespace"] == "{{jobs-namespace}}"
-    assert spec["podSelector"] == {"matchExpressions": [{"key": key, "operator": "NotIn", "values": [value]}]}
+    assert spec["podSelector"] == {
+        "matchExpressions": [{"key": key, "operator": "NotIn", "values": [value]}]
+    }
     (rule,) = spec["egress"]
-    everywhere = {"cidr": "0.0.0.0/0", "except": [to["ipBlock"]["cidr"] for to in RULES["instance-profile"]["to"]]}
+    everywhere = {
+        "cidr": "0.0.0.0/0",
+        "except": [to["ipBlock"]["cidr"] for to in RULES["instance-profile"]["to"]],
+    }
     assert rule == {"to": [{"namespaceSelector": {}}, {"ipBlock": everywhere}]}, "and every port"
 
 
@@ -54,14 +65,20 @@ def test_manifests_are_what_kubernetes_knows() -> None:
     import kubernetes_validate
 
     for path in SCRIPTS.glob("manifests/*.yaml"):
-        text = re.sub(r"\{\{[a-z-]+\}\}", "registry.example/image", path.read_text().replace("{{jobs-namespace}}", "paddle"))
+        text = re.sub(
+            r"\{\{[a-z-]+\}\}",
+            "registry.example/image",
+            path.read_text().replace("{{jobs-namespace}}", "paddle"),
+        )
         for document in yaml.safe_load_all(text):
             kubernetes_validate.validate(document, "1.35", strict=True)
 
 
 @pytest.mark.slow
 def test_each_call_of_the_aws_cli_is_one_that_aws_knows() -> None:
-    """The models that the CLI is built from have all options and --query fields; `aws s3` and a login are the CLI's own."""
+    """The models that the CLI is built from have all options and --query fields; `aws s3` and a
+    login are the CLI's own.
+    """
     import jmespath
     from botocore import xform_name
     from botocore.session import get_session
@@ -69,7 +86,11 @@ def test_each_call_of_the_aws_cli_is_one_that_aws_knows() -> None:
     def like(shape: Any, depth: int = 0) -> Any:
         """Returns an answer of this shape, with one of everything."""
         if shape.type_name == "structure":
-            return {name: like(member, depth + 1) for name, member in shape.members.items()} if depth < 8 else {}
+            return (
+                {name: like(member, depth + 1) for name, member in shape.members.items()}
+                if depth < 8
+                else {}
+            )
         return [like(shape.member, depth + 1)] if shape.type_name == "list" else "something"
 
     text = "\n".join(path.read_text() for path in SCRIPTS.glob("*.sh"))
@@ -79,11 +100,17 @@ def test_each_call_of_the_aws_cli_is_one_that_aws_knows() -> None:
     for service, operation, rest in calls:
         # The CLI's name for the service itself is `s3api`; `s3` has the CLI's own commands.
         model = get_session().get_service_model(service.removesuffix("api"))
-        described = model.operation_model({xform_name(name, "-"): name for name in model.operation_names}[operation])
-        given = set(re.findall(r" --([a-z-]+)", rest.split("|")[0]))
-        assert given <= {xform_name(name, "-") for name in described.input_shape.members} | {"region", "output", "query"}, (
-            operation
+        described = model.operation_model(
+            {xform_name(name, "-"): name for name in model.operation_names}[operation]
         )
-        assert {xform_name(name, "-") for name in described.input_shape.required_members} <= given, operation
+        given = set(re.findall(r" --([a-z-]+)", rest.split("|")[0]))
+        assert given <= {xform_name(name, "-") for name in described.input_shape.members} | {
+            "region",
+            "output",
+            "query",
+        }, operation
+        assert {
+            xform_name(name, "-") for name in described.input_shape.required_members
+        } <= given, operation
         if query := re.search(r"--query (?:'([^']+)'|(\S+))", rest):
             assert jmespath.search(query[1] or query[2], like(described.output_shape)), operation

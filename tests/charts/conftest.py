@@ -1,4 +1,6 @@
-"""What the chart tests share: a job from a few settings, its documents, and the outputs of a cluster that was never deployed."""
+"""What the chart tests share: a job from a few settings, its documents, and the outputs of a
+cluster that was never deployed.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +28,9 @@ def outputs() -> ClusterOutputs:
 
 
 def _job(**settings: Any) -> TrainingJob:
-    return TrainingJob.parse({"name": "words", "trainers": 3, "data": {"source": "s3://corpus/words"}} | settings)
+    return TrainingJob.parse(
+        {"name": "words", "trainers": 3, "data": {"source": "s3://corpus/words"}} | settings
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,6 @@
-"""After a change of job.yaml a user applies again. Kubernetes refuses to change some fields, so names have to change instead."""
+"""After a change of job.yaml a user applies again. Kubernetes refuses to change some fields, so
+names have to change instead.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,19 +18,33 @@ pytestmark = pytest.mark.slow
 Documents = list[dict[str, Any]]
 
 
-CHANGEABLE = {"activeDeadlineSeconds", "backoffLimit", "parallelism", "suspend", "ttlSecondsAfterFinished"}
+CHANGEABLE = {
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "parallelism",
+    "suspend",
+    "ttlSecondsAfterFinished",
+}
 """Fields of a Job's spec that an API server lets change."""
 
 
 def frozen(document: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields that an API server refuses to change. A claim's size is one: our storage class allows no growth."""
+    """Returns the fields that an API server refuses to change. A claim's size is one: our storage
+    class allows no growth.
+    """
     fields = document.get("data" if document["kind"] == "ConfigMap" else "spec", {})
     kinds = ("Job", "PersistentVolume", "PersistentVolumeClaim", "ConfigMap")
-    return {key: value for key, value in fields.items() if key not in CHANGEABLE} if document["kind"] in kinds else {}
+    return (
+        {key: value for key, value in fields.items() if key not in CHANGEABLE}
+        if document["kind"] in kinds
+        else {}
+    )
 
 
 def refused(before: Documents, after: Documents) -> Iterator[str]:
-    """Yields the objects that have the same name in both, and that an API server would refuse to change."""
+    """Yields the objects that have the same name in both, and that an API server would refuse to
+    change.
+    """
     named = {(d["kind"], d["metadata"]["name"]): d for d in before}
     for document in after:
         old = named.get((document["kind"], document["metadata"]["name"]))
@@ -40,7 +56,9 @@ CHANGES = yaml.safe_load(Path(__file__).with_name("changes.yaml").read_text())
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_a_changed_job_can_be_applied_over_the_old_one(change: dict[str, Any], made: Callable[..., Documents]) -> None:
+def test_a_changed_job_can_be_applied_over_the_old_one(
+    change: dict[str, Any], made: Callable[..., Documents]
+) -> None:
     assert list(refused(made(), made(**change))) == []
 
 
@@ -49,7 +67,11 @@ def test_a_replaced_file_system_or_access_point_is_another_claim(
     volume: dict[str, Any], job: Callable[..., TrainingJob], outputs: ClusterOutputs
 ) -> None:
     replaced = outputs.model_copy(
-        update={"file_system_id": "fs-0new", "access_point_id": "fsap-0new", "file_system_dns_name": "fs-0new.efs.x.y"}
+        update={
+            "file_system_id": "fs-0new",
+            "access_point_id": "fsap-0new",
+            "file_system_dns_name": "fs-0new.efs.x.y",
+        }
     )
     before, after = (documents(job(volume=volume), one, "image") for one in (outputs, replaced))
     assert list(refused(before, after)) == []
@@ -57,11 +79,15 @@ def test_a_replaced_file_system_or_access_point_is_another_claim(
     assert claim not in {d["metadata"]["name"] for d in before}
 
 
-def test_changed_data_is_a_new_training_job_whose_trainers_wait_for_it(made: Callable[..., Documents]) -> None:
+def test_changed_data_is_a_new_training_job_whose_trainers_wait_for_it(
+    made: Callable[..., Documents],
+) -> None:
     def jobs(found: Documents) -> tuple[set[str], set[str]]:
         """Returns the names of the Jobs, and of the data job that they name to their pods."""
         jobs = [d for d in found if d["kind"] == "Job"]
-        variables = [v for job in jobs for v in job["spec"]["template"]["spec"]["containers"][0]["env"]]
+        variables = [
+            v for job in jobs for v in job["spec"]["template"]["spec"]["containers"][0]["env"]
+        ]
         named = [v["value"] for v in variables if v["name"] == "PADDLE_NODE_DATA_JOB"]
         assert len(named) in (0, 2)
         return {job["metadata"]["name"] for job in jobs}, set(named)

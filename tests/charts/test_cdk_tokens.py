@@ -1,4 +1,6 @@
-"""Our charts and cluster in a stranger's CDK app: a value unknown before deployment is a token and comes out as a reference."""
+"""Our charts and cluster in a stranger's CDK app: a value unknown before deployment is a token and
+comes out as a reference.
+"""
 
 import json
 import re
@@ -20,7 +22,8 @@ pytestmark = pytest.mark.slow
 
 
 def manifests(job: TrainingJob, *, more: bool = False) -> str:
-    """Returns all manifests of a stranger's stack with our cluster, their own file system and bucket; `more` adds a bucket.
+    """Returns all manifests of a stranger's stack with our cluster, their own file system and
+    bucket; `more` adds a bucket.
 
     They are text, with references as {"Ref"} and {"Fn::GetAtt"}.
     """
@@ -32,7 +35,9 @@ def manifests(job: TrainingJob, *, more: bool = False) -> str:
     )
     vpc = aws_ec2.Vpc(stack, "Vpc")
     options = aws_eks_v2.KubectlProviderOptions(kubectl_layer=layer)
-    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="train", kubectl_provider_options=options)
+    cluster = TrainingCluster(
+        stack, "Cluster", vpc=vpc, cluster_name="train", kubectl_provider_options=options
+    )
     files = aws_efs.FileSystem(stack, "Files", vpc=vpc)
     outputs = ClusterOutputs(
         file_system_id=files.file_system_id,
@@ -43,25 +48,40 @@ def manifests(job: TrainingJob, *, more: bool = False) -> str:
     app = cdk8s.App()
     cluster.add_cdk8s_chart("volume", VolumeChart(app, job, outputs))
     cluster.add_cdk8s_chart("data", DataChart(app, job, outputs, "image"))
-    found = assertions.Template.from_stack(stack).find_resources("Custom::AWSCDK-EKS-KubernetesResource")
+    found = assertions.Template.from_stack(stack).find_resources(
+        "Custom::AWSCDK-EKS-KubernetesResource"
+    )
     return json.dumps([resource["Properties"]["Manifest"] for resource in found.values()])
 
 
 @pytest.mark.parametrize(("kind", "field"), [("efs", "volumeHandle"), ("nfs", "server")])
-def test_tokens_come_out_as_references(kind: str, field: str, job: Callable[..., TrainingJob]) -> None:
+def test_tokens_come_out_as_references(
+    kind: str, field: str, job: Callable[..., TrainingJob]
+) -> None:
     # A user's `$` is escaped for the kubelet; the `$` that begins a token is not.
     text = manifests(job(volume={"kind": kind}, data={"source": "corpora/a$b.tsv"}))
     assert "Token[" not in text
     assert "$$b.tsv" in text
     joined = [manifest["Fn::Join"][1] for manifest in json.loads(text)]
-    references = {before: part for parts in joined for before, part in pairwise(parts) if isinstance(part, dict)}
+    references = {
+        before: part
+        for parts in joined
+        for before, part in pairwise(parts)
+        if isinstance(part, dict)
+    }
     assert all(set(part) <= {"Ref", "Fn::GetAtt"} for part in references.values())
     assert any(before.endswith(f'"{field}":"') for before in references), references
     assert any(before.endswith("s3://") for before in references), references
-    # A replaced access point or file system needs another volume and claim: values that cannot be hashed yet are in their names.
-    assert re.search(r'"name":"paddle\.words-[0-9a-f]{8}-$', next(b for b in references if '"name":"paddle.words' in b))
+    # A replaced access point or file system needs another volume and claim: values that cannot be
+    # hashed yet are in their names.
+    assert re.search(
+        r'"name":"paddle\.words-[0-9a-f]{8}-$',
+        next(b for b in references if '"name":"paddle.words' in b),
+    )
 
 
 def test_a_change_elsewhere_in_the_app_changes_no_name(job: Callable[..., TrainingJob]) -> None:
-    before, after = (re.findall(r"words-data-[0-9a-f]{8}", manifests(job(), more=more)) for more in (False, True))
+    before, after = (
+        re.findall(r"words-data-[0-9a-f]{8}", manifests(job(), more=more)) for more in (False, True)
+    )
     assert before == after != []

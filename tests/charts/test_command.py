@@ -41,22 +41,30 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def deploy(clone: Path, outputs: ClusterOutputs) -> None:
     told = outputs.model_dump(by_alias=True, exclude={"placeholders"})
-    (clone / "outputs.json").write_text(json.dumps({"storage": told, "paddle-cluster": {"ClusterName": "paddle"}}))
+    (clone / "outputs.json").write_text(
+        json.dumps({"storage": told, "paddle-cluster": {"ClusterName": "paddle"}})
+    )
 
 
-def test_bad_input_is_one_sentence_and_leaves_the_last_manifests(clone: Path, outputs: ClusterOutputs) -> None:
+def test_bad_input_is_one_sentence_and_leaves_the_last_manifests(
+    clone: Path, outputs: ClusterOutputs
+) -> None:
     (clone / "dist").mkdir()
     (clone / "dist" / "0000-paddle-namespace.k8s.yaml").write_text("old")
     deploy(clone, outputs)
     done = run("paddle-aws", "manifests", folder=clone)
-    no_image = "image is missing: set it in the job file, or run `make push`, which writes image.json\n"
+    no_image = (
+        "image is missing: set it in the job file, or run `make push`, which writes image.json\n"
+    )
     assert (done.returncode, done.stderr) == (2, no_image)
     assert files(clone / "dist") == {"0000-paddle-namespace.k8s.yaml": b"old"}
 
 
 def test_cdk8s_synth_gives_the_same_bytes(clone: Path, outputs: ClusterOutputs) -> None:
     deploy(clone, outputs)
-    (clone / "image.json").write_text(json.dumps({"image": "registry.example/paddle@sha256:" + "cd" * 32}))
+    (clone / "image.json").write_text(
+        json.dumps({"image": "registry.example/paddle@sha256:" + "cd" * 32})
+    )
     assert run("cdk8s", "synth", folder=clone).returncode == 0
     by_cdk8s = files(clone / "dist")
     assert run("paddle-aws", "manifests", "--out", "other", folder=clone).returncode == 0
@@ -67,7 +75,9 @@ def test_cdk8s_synth_gives_the_same_bytes(clone: Path, outputs: ClusterOutputs) 
     assert b"image: registry.example/paddle@sha256:cdcd" in text
 
 
-def test_without_a_cluster_manifests_hold_placeholders_and_diff_shows_what_would_change(clone: Path) -> None:
+def test_without_a_cluster_manifests_hold_placeholders_and_diff_shows_what_would_change(
+    clone: Path,
+) -> None:
     nothing = run("paddle-aws", "manifests", "--diff", folder=clone)
     assert (nothing.returncode, nothing.stdout) == (2, "")
     assert nothing.stderr.startswith("dist holds no manifests: ")
@@ -82,8 +92,13 @@ def test_without_a_cluster_manifests_hold_placeholders_and_diff_shows_what_would
     (clone / "job.yaml").write_text(job.replace("passes: 5", "passes: 7"))
     changed = run("paddle-aws", "manifests", "--diff", folder=clone)
     assert changed.returncode == 1
-    lines = [line for line in changed.stdout.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    # Only the number of passes changes, and the names of the Job and of its settings, because both are immutable.
+    lines = [
+        line
+        for line in changed.stdout.splitlines()
+        if line[:1] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    # Only the number of passes changes, and the names of the Job and of its settings, because both
+    # are immutable.
     passes = [line for line in lines if "PASSES" in line]
     assert passes == ['-  PADDLE_NODE_PASSES: "5"', '+  PADDLE_NODE_PASSES: "7"']
     assert len(lines) == 8

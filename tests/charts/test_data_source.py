@@ -1,4 +1,6 @@
-"""Where a job's data comes from: what is uploaded, what the data job reads on its own, and what each pod sees of the volume."""
+"""Where a job's data comes from: what is uploaded, what the data job reads on its own, and what
+each pod sees of the volume.
+"""
 
 import os
 import subprocess
@@ -23,20 +25,30 @@ TABLES = yaml.safe_load(Path(__file__).with_name("data_sources.yaml").read_text(
 
 def only(found: list[dict[str, Any]], kind: str, component: str) -> dict[str, Any]:
     """Returns the one document of a kind for a component."""
-    (one,) = (d for d in found if d["kind"] == kind and d["metadata"]["labels"]["app.kubernetes.io/component"] == component)
+    (one,) = (
+        d
+        for d in found
+        if d["kind"] == kind and d["metadata"]["labels"]["app.kubernetes.io/component"] == component
+    )
     return one
 
 
 @pytest.mark.parametrize(("given", "local"), TABLES["local"])
-def test_a_local_file_is_uploaded_under_the_jobs_name(given: str, local: str | None, job: Job, outputs: ClusterOutputs) -> None:
+def test_a_local_file_is_uploaded_under_the_jobs_name(
+    given: str, local: str | None, job: Job, outputs: ClusterOutputs
+) -> None:
     made = job(data={"source": given})
     assert made.local_file == (None if local is None else Path(local).expanduser())
-    address = given if local is None else f"s3://paddle-storage-bucket/sources/words/{Path(local).name}"
+    address = (
+        given if local is None else f"s3://paddle-storage-bucket/sources/words/{Path(local).name}"
+    )
     assert source(made, outputs) == address
 
 
 @pytest.mark.parametrize(("given", "ports"), TABLES["ports"])
-def test_the_data_jobs_network_policy_lets_it_reach_its_source(given: str, ports: list[int], made: Made) -> None:
+def test_the_data_jobs_network_policy_lets_it_reach_its_source(
+    given: str, ports: list[int], made: Made
+) -> None:
     policy = only(made(data={"source": given}), "NetworkPolicy", "data")
     anywhere = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
     assert [[port["port"] for port in rule["ports"]] for rule in anywhere] == [ports]
@@ -44,13 +56,20 @@ def test_the_data_jobs_network_policy_lets_it_reach_its_source(given: str, ports
 
 @pytest.mark.parametrize(("volume", "given", "mounted", "made"), TABLES["mounted"])
 def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
-    volume: dict[str, Any], given: str, mounted: list[Any], made: list[str] | None, job: Job, outputs: ClusterOutputs
+    volume: dict[str, Any],
+    given: str,
+    mounted: list[Any],
+    made: list[str] | None,
+    job: Job,
+    outputs: ClusterOutputs,
 ) -> None:
     found = documents(job(data={"source": given}, volume=volume), outputs, "image")
     for component in ("data", "trainer"):
         pod = only(found, "Job", component)["spec"]["template"]["spec"]
         mounts = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "job"]
-        seen = [[mount["mountPath"], mount.get("subPath"), mount.get("readOnly")] for mount in mounts]
+        seen = [
+            [mount["mountPath"], mount.get("subPath"), mount.get("readOnly")] for mount in mounts
+        ]
         makers = [maker["args"] for maker in pod.get("initContainers", [])]
         if component == "data":
             assert (seen, makers) == (mounted, [made] if made else [])
@@ -60,27 +79,49 @@ def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
 
 
 @pytest.mark.parametrize("volume", [{}, {"kind": "nfs"}])
-def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(volume: dict[str, Any], made: Made) -> None:
-    def copies(component: str, source: str = "words", **settings: Any) -> tuple[str, bool, dict[str, str]]:
-        """Returns where the copy lies, whether the pod may only read it, and the container's variables."""
+def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(
+    volume: dict[str, Any], made: Made
+) -> None:
+    def copies(
+        component: str, source: str = "words", **settings: Any
+    ) -> tuple[str, bool, dict[str, str]]:
+        """Returns where the copy lies, whether the pod may only read it, and the container's
+        variables.
+        """
         data = {"source": f"s3://corpus/{source}", "shared": True}
         found = made(data=data, command=["train"], mode="collective", volume=volume, **settings)
         pod = only(found, "Job", component)["spec"]["template"]["spec"]
         (container,) = pod["containers"]
-        (mount,) = [m for m in container["volumeMounts"] if m.get("subPath", "").startswith("shared/")]
-        assert [maker["args"][2] for maker in pod.get("initContainers", [])] == ([mount["subPath"]] if volume else [])
-        return mount["subPath"], mount.get("readOnly", False), {each["name"]: each.get("value") for each in container["env"]}
+        (mount,) = [
+            m for m in container["volumeMounts"] if m.get("subPath", "").startswith("shared/")
+        ]
+        assert [maker["args"][2] for maker in pod.get("initContainers", [])] == (
+            [mount["subPath"]] if volume else []
+        )
+        return (
+            mount["subPath"],
+            mount.get("readOnly", False),
+            {each["name"]: each.get("value") for each in container["env"]},
+        )
 
     place, read_only, told = copies("data")
     assert not read_only and copies("trainer")[:2] == (place, True)
     assert copies("data", name="other")[0] == place != copies("data", "others")[0]
-    assert (told["PADDLE_NODE_SHARED"], told["DATA_FORMAT"], told["SPLIT_COUNT"]) == (place, "files", "1")
+    assert (told["PADDLE_NODE_SHARED"], told["DATA_FORMAT"], told["SPLIT_COUNT"]) == (
+        place,
+        "files",
+        "1",
+    )
     assert "SHUFFLE_SEED" not in told
 
 
 @pytest.mark.parametrize(("mode", "there", "code", "said"), TABLES["made"])
-def test_who_makes_the_jobs_folder_says_why_it_cannot(mode: int, there: list[str], code: int, said: str, made: Made) -> None:
-    """Runs as user 1000 in a folder that belongs to another user, as on an NFS server. Only root can set this up."""
+def test_who_makes_the_jobs_folder_says_why_it_cannot(
+    mode: int, there: list[str], code: int, said: str, made: Made
+) -> None:
+    """Runs as user 1000 in a folder that belongs to another user, as on an NFS server. Only root
+    can set this up.
+    """
     if os.getuid() != 0:
         pytest.skip("only root can be another user")
     job = made(volume={"kind": "nfs", "folder": "team", "mount_path": "/v"})[-1]
@@ -93,12 +134,28 @@ def test_who_makes_the_jobs_folder_says_why_it_cannot(mode: int, there: list[str
         root.chmod(0o755)
         volume.chmod(mode)
         command = [word.replace("$$", "$") for word in (*maker["command"], "team/words", "raw")]
-        done = subprocess.run(command, cwd=root, user=1000, group=1000, extra_groups=[], capture_output=True, text=True)
+        done = subprocess.run(
+            command,
+            cwd=root,
+            user=1000,
+            group=1000,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+        )
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr
-        assert (volume / "team" / "words").is_dir() == (code == 0 or "team/words" in there or "data.source" in said)
+        assert (volume / "team" / "words").is_dir() == (
+            code == 0 or "team/words" in there or "data.source" in said
+        )
 
 
 @pytest.mark.parametrize(("image", "policy"), TABLES["pulled"])
-def test_a_preloaded_version_is_used_and_latest_is_pulled(image: str, policy: str, job: Job, outputs: ClusterOutputs) -> None:
+def test_a_preloaded_version_is_used_and_latest_is_pulled(
+    image: str, policy: str, job: Job, outputs: ClusterOutputs
+) -> None:
     jobs = [document for document in documents(job(), outputs, image) if document["kind"] == "Job"]
-    assert {one["imagePullPolicy"] for job in jobs for one in job["spec"]["template"]["spec"]["containers"]} == {policy}
+    assert {
+        one["imagePullPolicy"]
+        for job in jobs
+        for one in job["spec"]["template"]["spec"]["containers"]
+    } == {policy}

@@ -1,4 +1,6 @@
-"""Whatever a user writes reaches the container unchanged: through our charts, cdk8s, YAML and the kubelet's expansion."""
+"""Whatever a user writes reaches the container unchanged: through our charts, cdk8s, YAML and the
+kubelet's expansion.
+"""
 
 # ruff: noqa: E501 (tables, one row a line)
 from pathlib import Path
@@ -25,37 +27,56 @@ SPECIAL = [
     "&a", "*a", "!t", "|", ">", "%", "@", "`", "?", ":", "---", "...", "--flag", "--flag=a b", "$", "$$", "$$$", "$(JOB_NAME)", "$$(JOB_NAME)",
     "$(", "$()", "$(NO_SUCH)", "${HOME}", "$é", "`id`", ";rm -rf /", "a\u0085b", "\u2028", "\ufeff", "é", "训练", "\U0001f680", "\x07", "\x7f", "x" * 5000,
 ]  # fmt: skip
-# Everything but NUL, which cannot be passed to a process, and lone surrogates, which no UTF-8 file can hold.
+# Everything but NUL, which cannot be passed to a process, and lone surrogates, which no UTF-8 file
+# can hold.
 TEXT = st.one_of(
-    st.sampled_from(SPECIAL), st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+    st.sampled_from(SPECIAL),
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40),
 )
 
 
 FACTS = PodFacts("pod", "paddle", {}, {}, "10.0.0.1", "default")
 
 
-def containers(job: TrainingJob, outputs: ClusterOutputs, folder: Path) -> dict[str, dict[str, Any]]:
-    """Returns each component's command, arguments and variables, as a rehearsal, like the kubelet, makes them from the files."""
+def containers(
+    job: TrainingJob, outputs: ClusterOutputs, folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Returns each component's command, arguments and variables, as a rehearsal, like the kubelet,
+    makes them from the files.
+    """
     found = read(load(write(job, outputs, "image", folder)))
-    templates = [one.template for one in found.jobs] + [role.template for one in found.paddle_jobs for role in one.roles.values()]
+    templates = [one.template for one in found.jobs] + [
+        role.template for one in found.paddle_jobs for role in one.roles.values()
+    ]
     made = {}
     for template in templates:
         (container,) = template.containers
         told = environment(container, FACTS, found.config_maps, {})
-        words = {name: [expand(word, told) for word in getattr(container, name)] for name in ("command", "args")}
+        words = {
+            name: [expand(word, told) for word in getattr(container, name)]
+            for name in ("command", "args")
+        }
         made[template.labels["app.kubernetes.io/component"]] = {**words, "told": told}
     return made
 
 
 @settings(max_examples=300, deadline=None)
-@given(value=st.dictionaries(TEXT, st.one_of(TEXT, st.integers(), st.booleans(), st.lists(TEXT, max_size=3)), max_size=5))
+@given(
+    value=st.dictionaries(
+        TEXT, st.one_of(TEXT, st.integers(), st.booleans(), st.lists(TEXT, max_size=3)), max_size=5
+    )
+)
 def test_any_text_survives_our_yaml(value: dict[str, Any]) -> None:
     assert list(yaml.safe_load_all(dump([value, value]))) == [value, value]
 
 
 def test_a_yaml_1_2_reader_agrees(tmp_path: Path) -> None:
     """cdk8s reads with npm's `yaml`, a different parser that follows YAML 1.2."""
-    document = {"apiVersion": "v1", "values": SPECIAL, **{f"key{value}": value for value in SPECIAL}}
+    document = {
+        "apiVersion": "v1",
+        "values": SPECIAL,
+        **{f"key{value}": value for value in SPECIAL},
+    }
     path = tmp_path / "document.yaml"
     path.write_text(dump([document]), encoding="utf-8")
     assert list(Yaml.load(str(path))) == [document]
@@ -74,11 +95,15 @@ PADDLE_JOB = {
 @pytest.mark.parametrize("more", [OURS, PADDLE_JOB], ids=["job", "paddlejob"])
 def test_every_special_value(more: dict[str, Any], outputs: ClusterOutputs, tmp_path: Path) -> None:
     given = {f"V{i}": value for i, value in enumerate(SPECIAL)}
-    job = TrainingJob.parse({"name": "hostile", "trainers": 1, "arguments": SPECIAL, "environment": given, **more})
+    job = TrainingJob.parse(
+        {"name": "hostile", "trainers": 1, "arguments": SPECIAL, "environment": given, **more}
+    )
     made = containers(job, outputs, tmp_path)
     assert len(made) == 2
     if data := made.pop("data", None):
         assert data["told"]["DATA_SOURCE"] == OURS["data"]["source"]
     for found in made.values():
         assert {name: found["told"][name] for name in given} == given
-        assert found["args"] == SPECIAL and found["command"] == more.get("command", ["/usr/local/bin/start.sh"])
+        assert found["args"] == SPECIAL and found["command"] == more.get(
+            "command", ["/usr/local/bin/start.sh"]
+        )

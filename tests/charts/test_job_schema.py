@@ -20,18 +20,24 @@ from stacks.cluster_spec import ClusterSpec
 PROJECT = Path(__file__).parents[2]
 HEAD = """# Settings of cluster.yaml
 
-Every setting with its default, written by `UPDATE_GOLDEN=1 pytest tests/charts`. `<group>` is a name of your
-choice; a setting without a value is unset.
+Every setting with its default, written by `UPDATE_GOLDEN=1 pytest tests/charts`. `<group>` is a
+name of your choice; a setting without a value is unset.
 
 """
 
 
 def texts() -> dict[str, str]:
     """Returns the text of each generated file of docs/ by its name."""
-    specs: dict[str, type[Settings]] = {"cluster.schema.json": ClusterSpec, "job.schema.json": TrainingJob}
+    specs: dict[str, type[Settings]] = {
+        "cluster.schema.json": ClusterSpec,
+        "job.schema.json": TrainingJob,
+    }
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schemas = {name: {**head, **spec.model_json_schema()} for name, spec in specs.items()}
-    found = {name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for name, schema in schemas.items()}
+    found = {
+        name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        for name, schema in schemas.items()
+    }
     cluster = schemas["cluster.schema.json"]
     lines = "\n".join(_lines(cluster, cluster["$defs"], ""))
     return {**found, "cluster-settings.md": f"{HEAD}```yaml\n{lines}\n```\n"}
@@ -53,7 +59,9 @@ def _lines(group: dict[str, Any], groups: dict[str, Any], indent: str) -> Iterat
 
 
 def _inside(field: dict[str, Any], groups: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """Returns the group of settings that a setting holds, and the name that stands between them, if any."""
+    """Returns the group of settings that a setting holds, and the name that stands between them, if
+    any.
+    """
     for choice in (field, *field.get("anyOf", ())):
         if "$ref" in choice:
             return groups[choice["$ref"].rpartition("/")[2]], ""
@@ -68,12 +76,18 @@ def test_each_file_says_what_the_settings_say(name: str) -> None:
     written = PROJECT / "docs" / name
     if os.environ.get("UPDATE_GOLDEN"):
         written.write_text(texts()[name], encoding="utf-8")
-    assert written.read_text(encoding="utf-8") == texts()[name], "UPDATE_GOLDEN=1 pytest tests/charts writes it"
+    assert written.read_text(encoding="utf-8") == texts()[name], (
+        "UPDATE_GOLDEN=1 pytest tests/charts writes it"
+    )
 
 
 def test_every_job_file_passes() -> None:
     schema = json.loads(texts()["job.schema.json"])
     jsonschema.Draft202012Validator.check_schema(schema)
-    files = [PROJECT / "job.yaml", *(PROJECT / "examples").rglob("job*.yaml"), *(PROJECT / "examples/paddlejob").glob("*.yaml")]
+    files = [
+        PROJECT / "job.yaml",
+        *(PROJECT / "examples").rglob("job*.yaml"),
+        *(PROJECT / "examples/paddlejob").glob("*.yaml"),
+    ]
     for path in [*files, *(PROJECT / "tests/charts/jobs").glob("*.yaml")]:
         jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(path.read_text()))

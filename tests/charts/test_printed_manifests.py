@@ -1,7 +1,9 @@
-"""Compares our output, field by field, with the manifests that the tutorials and the PaddleJob guide print.
+"""Compares our output, field by field, with the manifests that the tutorials and the PaddleJob
+guide print.
 
-Every field of theirs is in ours with the same value, or is listed with the reason why not. Every field of ours that theirs lack
-is covered by a listed reason too (*_differences.yaml). A reason that is no longer needed fails as well.
+Every field of theirs is in ours with the same value, or is listed with the reason why not. Every
+field of ours that theirs lack is covered by a listed reason too (*_differences.yaml). A reason that
+is no longer needed fails as well.
 """
 
 import re
@@ -28,7 +30,8 @@ Document = dict[str, Any]
 # Lists whose items have a name: compared by name, in any order.
 _NAMED = {"env", "ports", "volumeMounts", "volumes", "containers"}
 # Compared as a whole: their inner structure is ours alone.
-_WHOLE = {"command", "securityContext", "resources", "livenessProbe", "startupProbe", "topologySpreadConstraints", "tolerations",
+_WHOLE = {"command", "securityContext", "resources", "livenessProbe", "startupProbe",
+         "topologySpreadConstraints", "tolerations",
          "podFailurePolicy", "claimRef", "accessModes", "mountOptions"}  # fmt: skip
 
 
@@ -48,13 +51,19 @@ def fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def unexplained(kind: str, printed: Document, made: Document, reasons: Document, used: set[str]) -> Iterator[str]:
-    """Yields the fields that differ without a named reason. Adds the reasons that were needed to `used`."""
+def unexplained(
+    kind: str, printed: Document, made: Document, reasons: Document, used: set[str]
+) -> Iterator[str]:
+    """Yields the fields that differ without a named reason. Adds the reasons that were needed to
+    `used`.
+    """
     theirs, ours = dict(fields(printed, kind)), dict(fields(made, kind))
     for path, value in theirs.items():
         if path in ours and ours[path] == value:
             continue
-        reason = next((pattern for pattern in reasons["different"] if re.fullmatch(pattern, path)), "")
+        reason = next(
+            (pattern for pattern in reasons["different"] if re.fullmatch(pattern, path)), ""
+        )
         wanted = reasons["different"][reason]["ours"] if reason else None
         used.add(reason)
         found = ours.get(path, "ABSENT")
@@ -83,12 +92,23 @@ def by_kind(found: list[Document]) -> dict[str, Document]:
 @pytest.mark.parametrize(
     ("examples", "printed"),
     [
-        ({f"tutorials/{ours}": f"tutorials/{theirs}.yaml" for ours, theirs in TUTORIALS.items()}, "tutorial"),
-        ({f"paddlejob/{file.stem}": f"paddlejob/{file.name}" for file in (HERE / "paddlejob").glob("*.yaml")}, "guide"),
+        (
+            {f"tutorials/{ours}": f"tutorials/{theirs}.yaml" for ours, theirs in TUTORIALS.items()},
+            "tutorial",
+        ),
+        (
+            {
+                f"paddlejob/{file.stem}": f"paddlejob/{file.name}"
+                for file in (HERE / "paddlejob").glob("*.yaml")
+            },
+            "guide",
+        ),
     ],
     ids=["tutorials", "guide"],
 )
-def test_every_field_is_as_printed_or_has_a_reason(examples: dict[str, str], printed: str, outputs: ClusterOutputs) -> None:
+def test_every_field_is_as_printed_or_has_a_reason(
+    examples: dict[str, str], printed: str, outputs: ClusterOutputs
+) -> None:
     reasons = yaml.safe_load((HERE / f"{printed}_differences.yaml").read_text())
     used = {""}
     for example, file in examples.items():
@@ -96,4 +116,6 @@ def test_every_field_is_as_printed_or_has_a_reason(examples: dict[str, str], pri
         made = by_kind(documents(job, outputs, job.image or IMAGE))
         for kind, document in by_kind(list(yaml.safe_load_all((HERE / file).read_text()))).items():
             assert list(unexplained(kind, document, made[kind], reasons, used)) == [], file
-    assert {*reasons["different"], *reasons["added"]} - used == set(), "reasons that nothing in print needs any more"
+    assert {*reasons["different"], *reasons["added"]} - used == set(), (
+        "reasons that nothing in print needs any more"
+    )

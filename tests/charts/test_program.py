@@ -1,4 +1,6 @@
-"""A user's own program: from a folder or a commit to the variable that names its archive, or to a refusal in one sentence."""
+"""A user's own program: from a folder or a commit to the variable that names its archive, or to a
+refusal in one sentence.
+"""
 
 import hashlib
 import os
@@ -22,8 +24,17 @@ from settings.errors import SettingError
 
 
 def git(folder: Path, *arguments: str) -> str:
-    settings = ["-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main"]
-    return subprocess.check_output(["git", *settings, "-C", str(folder), *arguments], text=True, stderr=subprocess.PIPE).strip()
+    settings = [
+        "-c",
+        "user.name=test",
+        "-c",
+        "user.email=test@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    ]
+    return subprocess.check_output(
+        ["git", *settings, "-C", str(folder), *arguments], text=True, stderr=subprocess.PIPE
+    ).strip()
 
 
 @pytest.fixture
@@ -51,7 +62,12 @@ MINE = {"from": "folder", "path": "mine"}
 
 
 def parsed(folder: Path, program: dict[str, Any], **more: Any) -> TrainingJob:
-    settings = {"name": "words", "trainers": 2, "mode": "collective", "data": {"source": "s3://corpus/words"}}
+    settings = {
+        "name": "words",
+        "trainers": 2,
+        "mode": "collective",
+        "data": {"source": "s3://corpus/words"},
+    }
     return TrainingJob.parse(settings | {"program": program} | more, folder)
 
 
@@ -63,16 +79,28 @@ def archive(job: TrainingJob) -> ProgramArchive:
 def told(job: TrainingJob, outputs: ClusterOutputs) -> list[str | None]:
     """Returns the archive named to each container, of the data job and of the trainers."""
     jobs = [document for document in documents(job, outputs, "image") if document["kind"] == "Job"]
-    env = [{one["name"]: one.get("value") for one in job["spec"]["template"]["spec"]["containers"][0]["env"]} for job in jobs]
+    env = [
+        {
+            one["name"]: one.get("value")
+            for one in job["spec"]["template"]["spec"]["containers"][0]["env"]
+        }
+        for job in jobs
+    ]
     return [each.get(contract.Variable.PROGRAM_ARCHIVE) for each in env]
 
 
-def test_a_folder_reaches_the_pod_as_its_checkout_is(program: Path, tmp_path: Path, outputs: ClusterOutputs) -> None:
+def test_a_folder_reaches_the_pod_as_its_checkout_is(
+    program: Path, tmp_path: Path, outputs: ClusterOutputs
+) -> None:
     job = parsed(tmp_path, {"folder": "./mine"})
     digest = archive(job).digest
     assert job == parsed(tmp_path, {"from": "folder", "path": "./mine"})
-    assert told(job, outputs) == [None, digest], "the split has nothing to do with a program without a reader"
-    reads = parsed(tmp_path, MINE, data={"source": "s3://corpus/words", "format": "tools.train:records"})
+    assert told(job, outputs) == [None, digest], (
+        "the split has nothing to do with a program without a reader"
+    )
+    reads = parsed(
+        tmp_path, MINE, data={"source": "s3://corpus/words", "format": "tools.train:records"}
+    )
     assert told(reads, outputs) == [digest, digest]
 
     folder = JobFolder(tmp_path / "volume")
@@ -81,12 +109,18 @@ def test_a_folder_reaches_the_pod_as_its_checkout_is(program: Path, tmp_path: Pa
     place = program_archive.unpack(folder, digest, tmp_path / "home" / "program")
     files = {path.relative_to(place).as_posix() for path in place.rglob("*") if not path.is_dir()}
     assert files == {".gitignore", "latest", "new.py", "run.sh", "tools/train.py", "train.py"}
-    assert str((place / "latest").readlink()) == "tools/train.py" and (place / "latest").read_text() == "print('one')\n"
+    assert (
+        str((place / "latest").readlink()) == "tools/train.py"
+        and (place / "latest").read_text() == "print('one')\n"
+    )
     assert (place / "run.sh").stat().st_mode & 0o777 == 0o755
     (place / "tools" / "train.py").write_text("the pod's own copy can be written")
     (place / "leftover").write_text("of a container that was killed")
     program_archive.unpack(folder, digest, place)
-    assert not (place / "leftover").exists() and (place / "tools" / "train.py").read_text() == "print('one')\n"
+    assert (
+        not (place / "leftover").exists()
+        and (place / "tools" / "train.py").read_text() == "print('one')\n"
+    )
 
     # The same files have the same name at another time.
     os.utime(program / "new.py", (1, 1))
@@ -95,22 +129,36 @@ def test_a_folder_reaches_the_pod_as_its_checkout_is(program: Path, tmp_path: Pa
     assert archive(parsed(tmp_path, MINE)).digest != digest
 
 
-def test_a_commit_is_fetched_once_and_then_read_without_network(program: Path, tmp_path: Path) -> None:
+def test_a_commit_is_fetched_once_and_then_read_without_network(
+    program: Path, tmp_path: Path
+) -> None:
     commit = git(program, "rev-parse", "HEAD")
     settings = {"from": "git", "repository": f"file://{program}", "commit": commit}
-    with pytest.raises(SettingError, match="not on this machine yet, `paddle-aws submit --dry-run` fetches it"):
+    with pytest.raises(
+        SettingError, match="not on this machine yet, `paddle-aws submit --dry-run` fetches it"
+    ):
         parsed(tmp_path, settings)
     file = tmp_path / "job.yaml"
-    job = {"name": "words", "trainers": 2, "mode": "collective", "data": {"source": "s3://a/b"}, "program": settings}
+    job = {
+        "name": "words",
+        "trainers": 2,
+        "mode": "collective",
+        "data": {"source": "s3://a/b"},
+        "program": settings,
+    }
     file.write_text(yaml.safe_dump(job))
     git(program, "config", "uploadpack.allowAnySHA1InWant", "true")
     fetched = archive(TrainingJob.load(file, fetch=True))
-    assert fetched.names == (".gitignore", "latest", "run.sh", "tools/train.py", "train.py"), "what is committed, and no more"
+    assert fetched.names == (".gitignore", "latest", "run.sh", "tools/train.py", "train.py"), (
+        "what is committed, and no more"
+    )
 
     (program / ".git").rename(tmp_path / "gone")
     assert archive(TrainingJob.load(file)) == fetched
     assert archive(parsed(tmp_path, settings | {"folder": "tools"})).names == ("train.py",)
-    with pytest.raises(SettingError, match=f"program.folder is none: commit {commit} has no such folder"):
+    with pytest.raises(
+        SettingError, match=f"program.folder is none: commit {commit} has no such folder"
+    ):
         parsed(tmp_path, settings | {"folder": "none"})
 
     # Somebody changed the cache: it no longer holds the commit.
@@ -141,13 +189,21 @@ def test_an_archive_of_other_bytes_or_that_leads_out_of_the_folder_is_refused(
         made.rename(folder.archive(digest))
     with pytest.raises(Failure) as caught:
         program_archive.unpack(folder, digest, tmp_path / "home" / "program")
-    assert caught.value.code == 2 and not (tmp_path / "home" / "program").exists() and not (tmp_path / "out").exists()
+    assert (
+        caught.value.code == 2
+        and not (tmp_path / "home" / "program").exists()
+        and not (tmp_path / "out").exists()
+    )
 
 
 REFUSED = yaml.safe_load(Path(__file__).with_name("refused_programs.yaml").read_text())
 
 
-@pytest.mark.parametrize(("settings", "sentence"), [tuple(row.values()) for row in REFUSED], ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [tuple(row.values()) for row in REFUSED],
+    ids=lambda value: str(value)[:40],
+)
 def test_refused(program: Path, tmp_path: Path, settings: dict[str, Any], sentence: str) -> None:
     if "no train.py" in sentence:
         (program / "train.py").unlink()
@@ -156,19 +212,35 @@ def test_refused(program: Path, tmp_path: Path, settings: dict[str, Any], senten
     assert str(caught.value) == sentence.format(tmp_path)
 
 
-def test_what_the_folder_holds_is_refused(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_folder_holds_is_refused(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (program / "new.py").write_text("x" * (1 << 20))
-    with pytest.raises(SettingError, match=r"resources.scratch is 1Mi: the program has 1,048,\d+ bytes, which each pod unpacks"):
+    with pytest.raises(
+        SettingError,
+        match=r"resources.scratch is 1Mi: the program has 1,048,\d+ bytes, which each pod unpacks",
+    ):
         parsed(tmp_path, MINE, resources={"scratch": "1Mi"})
     (tmp_path / "other").write_text("of another's")
     (program / "out").symlink_to("../other")
-    with pytest.raises(SettingError, match=r"program.path has the link .*/mine/out, which leads out of the folder"):
+    with pytest.raises(
+        SettingError, match=r"program.path has the link .*/mine/out, which leads out of the folder"
+    ):
         parsed(tmp_path, MINE)
     (program / "out").unlink()
-    with pytest.raises(SettingError, match=r"command names tools/none.py: .*/mine has no such file"):
-        parsed(tmp_path, MINE, command="python -m paddle.distributed.launch --nnodes 1 tools/none.py -c x.py")
+    with pytest.raises(
+        SettingError, match=r"command names tools/none.py: .*/mine has no such file"
+    ):
+        parsed(
+            tmp_path,
+            MINE,
+            command="python -m paddle.distributed.launch --nnodes 1 tools/none.py -c x.py",
+        )
     monkeypatch.setattr(contract, "PROGRAM_LIMIT", 1000)
-    with pytest.raises(SettingError, match=r"its files have 1,048,\d+ bytes, 1 to 1,000 are allowed; let .gitignore leave out"):
+    with pytest.raises(
+        SettingError,
+        match=r"its files have 1,048,\d+ bytes, 1 to 1,000 are allowed; let .gitignore leave out",
+    ):
         parsed(tmp_path, MINE)
 
 
@@ -176,12 +248,15 @@ def test_what_the_folder_holds_is_refused(program: Path, tmp_path: Path, monkeyp
     ("file", "content", "refused"),
     [
         ("train.py", b"\xff\xfe", "only readable UTF-8 text"),
-        # `kubectl apply` writes JSON, escaped by Go, to an annotation: 60,000 of these become 360,000 bytes.
+        # `kubectl apply` writes JSON, escaped by Go, to an annotation: 60,000 of these become
+        # 360,000 bytes.
         ("train.py", b"<" * 60_000, "250000 are allowed"),
         ("pkg/train.py", b"pass", "a ConfigMap holds files only"),
     ],
 )
-def test_what_no_config_map_can_hold_is_refused(tmp_path: Path, file: str, content: bytes, refused: str) -> None:
+def test_what_no_config_map_can_hold_is_refused(
+    tmp_path: Path, file: str, content: bytes, refused: str
+) -> None:
     path = tmp_path / "mine" / file
     path.parent.mkdir(parents=True)
     path.write_bytes(content)

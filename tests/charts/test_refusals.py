@@ -1,4 +1,6 @@
-"""What cannot work is refused before anything is written, in one sentence that says what is allowed."""
+"""What cannot work is refused before anything is written, in one sentence that says what is
+allowed.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,21 +23,37 @@ def table(name: str) -> list[Any]:
 REFUSED = [(row["settings"], row["refused"]) for row in table("refusals.yaml")]
 CLOSED = [(row["settings"], row["refused"]) for row in table("refused_at_closed_nodes.yaml")]
 REFUSED += [
-    ({"environment": {"A": "x" * 131_070}}, "environment.A has 131072 bytes: Linux starts no program with more than 131071"),
-    ({"environment": {f"A{i}": "x" * 90_000 for i in range(3)}}, "environment has 270030 bytes as JSON: 250000 are allowed"),
-    ({"arguments": ["a", "ä" * 65_536]}, "arguments.1 has 131072 bytes: Linux starts no program with more than 131071"),
+    (
+        {"environment": {"A": "x" * 131_070}},
+        "environment.A has 131072 bytes: Linux starts no program with more than 131071",
+    ),
+    (
+        {"environment": {f"A{i}": "x" * 90_000 for i in range(3)}},
+        "environment has 270030 bytes as JSON: 250000 are allowed",
+    ),
+    (
+        {"arguments": ["a", "ä" * 65_536]},
+        "arguments.1 has 131072 bytes: Linux starts no program with more than 131071",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("settings", "sentence"), REFUSED, ids=[str(sentence)[:60] for _, sentence in REFUSED])
-def test_refused_in_one_sentence(settings: dict[str, Any], sentence: str | list[str], job: Callable[..., TrainingJob]) -> None:
+@pytest.mark.parametrize(
+    ("settings", "sentence"), REFUSED, ids=[str(sentence)[:60] for _, sentence in REFUSED]
+)
+def test_refused_in_one_sentence(
+    settings: dict[str, Any], sentence: str | list[str], job: Callable[..., TrainingJob]
+) -> None:
     with pytest.raises(SettingError) as refusal:
         job(**settings)
     said = str(refusal.value).splitlines()
     assert said == sentence if isinstance(sentence, list) else sentence in said
 
 
-READERS: dict[str, Callable[[Path], object]] = {"job.yaml": TrainingJob.load, "outputs.json": ClusterOutputs.load}
+READERS: dict[str, Callable[[Path], object]] = {
+    "job.yaml": TrainingJob.load,
+    "outputs.json": ClusterOutputs.load,
+}
 
 
 @pytest.mark.parametrize(("name", "text", "sentence"), table("refused_files.yaml"))
@@ -51,8 +69,15 @@ def test_a_file_that_is_none_is_refused_in_one_sentence(
 
 @pytest.mark.parametrize(("settings", "sentence"), CLOSED)
 def test_a_job_at_its_nodes_ports_is_refused_where_these_are_closed(
-    settings: dict[str, Any], sentence: str, job: Callable[..., TrainingJob], outputs: ClusterOutputs
+    settings: dict[str, Any],
+    sentence: str,
+    job: Callable[..., TrainingJob],
+    outputs: ClusterOutputs,
 ) -> None:
     with pytest.raises(SettingError) as refusal:
-        documents(job(namespace="mine", **settings), outputs.model_copy(update={"host_ports": "closed"}), "image")
+        documents(
+            job(namespace="mine", **settings),
+            outputs.model_copy(update={"host_ports": "closed"}),
+            "image",
+        )
     assert str(refusal.value) == sentence

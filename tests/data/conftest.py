@@ -15,7 +15,9 @@ from job_folder import Job, lines_file
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Gives all bytes one id: archives hold their packing time, so pytest-xdist's workers would collect different tests."""
+    """Gives all bytes one id: archives hold their packing time, so pytest-xdist's workers would
+    collect different tests.
+    """
     return "bytes" if isinstance(val, bytes) else None
 
 
@@ -32,7 +34,9 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lowers every limit so far that a few hundred bytes cross all boundaries: blocks, chunks, parts, lanes."""
+    """Lowers every limit so far that a few hundred bytes cross all boundaries: blocks, chunks,
+    parts, lanes.
+    """
     from paddle_node.data import deal, lanes, parts, records
 
     limits = {records: {"BLOCK": 16}, deal: {"CHUNK": 8, "TOGETHER": 1}, lanes: {"WORTH": 100}}

@@ -24,12 +24,14 @@ IMAGE = Path(__file__).parents[2] / "trainer_image"
 ENTRY = (str(IMAGE / "split_data.py"),)
 """How the image starts the data job."""
 
-# The data job with pieces so small that a few kilobytes fill many files, written by two processes. AT names a function and N:
-# before its first process calls the function for the N-th time, the job stops itself, as a frozen machine would.
+# The data job with pieces so small that a few kilobytes fill many files, written by two processes.
+# AT names a function and N: before its first process calls the function for the N-th time, the job
+# stops itself, as a frozen machine would.
 STOPPING = """
 import multiprocessing, os, signal, sys
 from paddle_node.data import commit, deal, job, lanes, parts, records
-records.BLOCK, deal.CHUNK, parts.PART, parts.AIM, parts.BUFFER, lanes.WORTH = 512, 64, 2048, 1024, 256, 4096
+records.BLOCK, deal.CHUNK, parts.PART, parts.AIM = 512, 64, 2048, 1024
+parts.BUFFER, lanes.WORTH = 256, 4096
 at, _, left = os.environ.get("AT", "").partition(" ")
 left = int(left or 1)
 if at:
@@ -53,25 +55,44 @@ class Job:
         self.folder = JobFolder(root)
 
     def environment(self, source: Path | str, shards: int = 3, **more: object) -> dict[str, str]:
-        settings = {"OUT_DIR": self.folder.root, "SPLIT_COUNT": shards, "DATA_SOURCE": source, **more}
+        settings = {
+            "OUT_DIR": self.folder.root,
+            "SPLIT_COUNT": shards,
+            "DATA_SOURCE": source,
+            **more,
+        }
         return {name: str(value) for name, value in settings.items()}
 
     def split(self, source: Path | str, shards: int = 3, **more: object) -> DataManifest | None:
-        """Splits in this process; raises what would end the data job. Returns None while other indexes are not done."""
+        """Splits in this process; raises what would end the data job. Returns None while other
+        indexes are not done.
+        """
         environ = self.environment(source, shards, **more)
         return job.split(SplitSettings.from_environment(environ), environ)
 
-    def refused(self, sentence: str, code: int, source: Path | str, shards: int = 3, **more: object) -> None:
-        """Asserts that the split fails with `code` and with a sentence that matches the pattern `sentence`."""
+    def refused(
+        self, sentence: str, code: int, source: Path | str, shards: int = 3, **more: object
+    ) -> None:
+        """Asserts that the split fails with `code` and with a sentence that matches the pattern
+        `sentence`.
+        """
         with pytest.raises(Failure, match=sentence) as caught:
             self.split(source, shards, **more)
         assert caught.value.code == code
 
-    def start(self, source: Path | str, shards: int = 3, words: tuple[str, ...] = ("-c", STOPPING), **more: object) -> "Split":
+    def start(
+        self,
+        source: Path | str,
+        shards: int = 3,
+        words: tuple[str, ...] = ("-c", STOPPING),
+        **more: object,
+    ) -> "Split":
         return Split(self.environment(source, shards, **more), words)
 
     def run(self, source: Path | str, shards: int = 3, ends: int = 0, **more: object) -> str:
-        """Runs the data job as its image starts it, and asserts that it ends with `ends`. Returns its output."""
+        """Runs the data job as its image starts it, and asserts that it ends with `ends`. Returns
+        its output.
+        """
         return self.start(source, shards, ENTRY, **more).ended(ends)
 
     def trainer(self, **more: object) -> pod_environment.NodeEnvironment:
@@ -95,9 +116,13 @@ class Job:
         return b"".join(path.read_bytes() for path in sorted(self.folder.shard(index).iterdir()))
 
     def data(self, linked: bool = True) -> dict[str, bytes]:
-        """Maps each listed file's name in its shard to its content, checked against the manifest and, if `linked`, the links."""
+        """Maps each listed file's name in its shard to its content, checked against the manifest
+        and, if `linked`, the links.
+        """
         manifest, found = data_manifest.read(self.folder.data_manifest), {}
-        shards = {f"{shard.index}/data": shard.files for shard in manifest.shards} | {"held-out/data": manifest.held_out}
+        shards = {f"{shard.index}/data": shard.files for shard in manifest.shards} | {
+            "held-out/data": manifest.held_out
+        }
         for place, files in shards.items():
             for file in files:
                 path, name = self.folder.root / file.name, f"{place}/{below(file.name)}"
@@ -108,7 +133,9 @@ class Job:
 
     def records(self, linked: bool = True) -> list[bytes]:
         """All lines, including the held-out ones, sorted."""
-        return sorted(line for content in self.data(linked).values() for line in content.split(b"\n")[:-1])
+        return sorted(
+            line for content in self.data(linked).values() for line in content.split(b"\n")[:-1]
+        )
 
 
 class Split(subprocess.Popen[str]):
@@ -117,7 +144,9 @@ class Split(subprocess.Popen[str]):
     def __init__(self, environ: dict[str, str], words: tuple[str, ...]) -> None:
         environ = os.environ | {"PYTHONPATH": str(IMAGE)} | environ
         out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        super().__init__([sys.executable, *words], env=environ, text=True, start_new_session=True, **out)
+        super().__init__(
+            [sys.executable, *words], env=environ, text=True, start_new_session=True, **out
+        )
 
     def ended(self, code: int = 0) -> str:
         """Waits for the end and asserts the exit code. Returns the output."""

@@ -1,4 +1,6 @@
-"""Archives as they come: damaged anywhere, concatenated, in old formats. Each is read exactly or refused in one sentence."""
+"""Archives as they come: damaged anywhere, concatenated, in old formats. Each is read exactly or
+refused in one sentence.
+"""
 
 import bz2
 import contextlib
@@ -17,14 +19,21 @@ from paddle_node.data.sources import registry, unpack
 from paddle_node.failure import Failure
 
 SOME = random.Random(11)
-FILES: Members = [(f"deep/{number:03}.txt", SOME.randbytes(SOME.randrange(900)).hex().encode() + b"\n") for number in range(12)]
+FILES: Members = [
+    (f"deep/{number:03}.txt", SOME.randbytes(SOME.randrange(900)).hex().encode() + b"\n")
+    for number in range(12)
+]
 DAMAGED = r"^in.* is damaged or cut short: "
 
 
 def read(place: Path, format: str = "files") -> Members:
     """Returns what the data job reads at `place`; raises the failure that would end it."""
     source = registry.open_source(str(place), {})
-    return [(name, stream.read()) for thing in source.objects() for name, stream in unpack.members(source, thing, format)]
+    return [
+        (name, stream.read())
+        for thing in source.objects()
+        for name, stream in unpack.members(source, thing, format)
+    ]
 
 
 def damage(content: bytes, chance: random.Random, place: int) -> bytes:
@@ -33,7 +42,11 @@ def damage(content: bytes, chance: random.Random, place: int) -> bytes:
         return content[: chance.randrange(len(content))]
     if what == "more":
         return content + chance.randbytes(chance.randrange(1, 2000))
-    put = bytes([content[place] ^ 1 << chance.randrange(8)]) if what == "flip" else chance.randbytes(chance.randrange(1, 2000))
+    put = (
+        bytes([content[place] ^ 1 << chance.randrange(8)])
+        if what == "flip"
+        else chance.randbytes(chance.randrange(1, 2000))
+    )
     return (content[:place] + put + content[place + len(put) :])[: len(content)]
 
 
@@ -48,36 +61,52 @@ def damage(content: bytes, chance: random.Random, place: int) -> bytes:
         ("in.gz", gzip.compress(b"".join(content for _, content in FILES), mtime=0), 200),
     ],
 )
-def test_random_damage_is_refused_or_read_exactly(tmp_path: Path, name: str, content: bytes, damages: int) -> None:
+def test_random_damage_is_refused_or_read_exactly(
+    tmp_path: Path, name: str, content: bytes, damages: int
+) -> None:
     place = tmp_path / name
     place.write_bytes(content)
     whole = read(place, "reader")
     assert b"".join(each for _, each in whole) == b"".join(each for _, each in FILES)
     chance = random.Random(name)
     bytes_with_checksum = range(len(content))
-    if name == "in.tar":  # Members' bodies have no checksum, so a flipped bit in one goes unnoticed.
+    if (
+        name == "in.tar"
+    ):  # Members' bodies have no checksum, so a flipped bit in one goes unnoticed.
         with tarfile.open(place) as archive:
-            bytes_with_checksum = [entry.offset + number for entry in archive for number in range(512)]
+            bytes_with_checksum = [
+                entry.offset + number for entry in archive for number in range(512)
+            ]
     refused = 0
     for _ in range(damages):
         place.write_bytes(damage(content, chance, chance.choice(bytes_with_checksum)))
         try:
             assert read(place, "reader") == whole, "damage was read as data"
         except Failure as failure:
-            assert failure.code == 65 and failure.sentence.isprintable() and name in failure.sentence
+            assert (
+                failure.code == 65 and failure.sentence.isprintable() and name in failure.sentence
+            )
             refused += 1
     assert refused > damages / 2
 
 
 @pytest.mark.parametrize(
     ("format", "name"),
-    [("v7", "a"), *((format, "/".join(["中" * 80, "x" * 200, "y" * 255])) for format in ("gnu", "pax", "oldgnu"))],
+    [
+        ("v7", "a"),
+        *(
+            (format, "/".join(["中" * 80, "x" * 200, "y" * 255]))
+            for format in ("gnu", "pax", "oldgnu")
+        ),
+    ],
 )
 def test_tars_of_all_kinds_and_long_names(tmp_path: Path, format: str, name: str) -> None:
     """A Unix v7 tar has no magic number: the checksum of its first header identifies it."""
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_bytes(b"1\n")
-    subprocess.run(["tar", f"--format={format}", "-cf", "in", name.partition("/")[0]], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["tar", f"--format={format}", "-cf", "in", name.partition("/")[0]], cwd=tmp_path, check=True
+    )
     assert read(tmp_path / "in") == [(name, b"1\n")]
 
 
@@ -90,14 +119,23 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_tar_holds_beside_files_is_refused_and_links_are_packed_as_the_sentence_says(tmp_path: Path, kind: str) -> None:
+def test_what_a_tar_holds_beside_files_is_refused_and_links_are_packed_as_the_sentence_says(
+    tmp_path: Path, kind: str
+) -> None:
     (tmp_path / "a").write_bytes(b"1\n")
     KINDS[kind](tmp_path / "b")
     subprocess.run(["tar", "--sparse", "-cf", "in", "a", "b"], cwd=tmp_path, check=True)
-    with pytest.raises(Failure, match=r"^in holds b, (a link: pack it with tar --dereference|a device, a sparse file)"):
+    with pytest.raises(
+        Failure,
+        match=r"^in holds b, (a link: pack it with tar --dereference|a device, a sparse file)",
+    ):
         read(tmp_path / "in")
     if kind.endswith("link"):
-        subprocess.run(["tar", "--dereference", "--hard-dereference", "-cf", "in", "a", "b"], cwd=tmp_path, check=True)
+        subprocess.run(
+            ["tar", "--dereference", "--hard-dereference", "-cf", "in", "a", "b"],
+            cwd=tmp_path,
+            check=True,
+        )
         assert read(tmp_path / "in") == [("a", b"1\n"), ("b", b"1\n")]
 
 
@@ -115,20 +153,43 @@ PACKED_TWICE = r"a is compressed: one layer of \.gz, \.zip, \.tar or \.tar\.gz i
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        *(("in.tar", TAR + end, DAMAGED) for end in (b"", bytes(512), bytes(1024) + b"x", bytes(1536) + b"behind it" * 57)),
+        *(
+            ("in.tar", TAR + end, DAMAGED)
+            for end in (b"", bytes(512), bytes(1024) + b"x", bytes(1536) + b"behind it" * 57)
+        ),
         ("in", zipped([(LINK, b"a")]), "in holds b, a link: pack what it leads to instead"),
         ("in", zipped([("folder/", b"1\n")]), DAMAGED + "a folder has content"),
         # A zip's directory is at its end, so the directory of the first zip would be ignored.
-        ("in", zipped(FILES[:3]) + zipped(FILES[3:6]), DAMAGED + "its directory does not list what it holds"),
+        (
+            "in",
+            zipped(FILES[:3]) + zipped(FILES[3:6]),
+            DAMAGED + "its directory does not list what it holds",
+        ),
         # bz2's own error is an OSError, like a disk's.
-        ("in", BZIP2[:40] + bytes([BZIP2[40] ^ 0xFF]) + BZIP2[41:], DAMAGED + "Invalid data stream"),
-        ("in", zipped([("../../etc/x", b"1\n")]), "has a member named '../../etc/x', which leads out of it"),
+        (
+            "in",
+            BZIP2[:40] + bytes([BZIP2[40] ^ 0xFF]) + BZIP2[41:],
+            DAMAGED + "Invalid data stream",
+        ),
+        (
+            "in",
+            zipped([("../../etc/x", b"1\n")]),
+            "has a member named '../../etc/x', which leads out of it",
+        ),
         ("in", DEVICE.tobuf() + bytes(1024), "^in holds b, a device"),
-        *((name, b"text\n", NAMED_WRONGLY) for name in ("in.gz", "in.tgz", "in.tar", "in.tar.gz", "in.zip")),
-        *(("in", zipped([("a", inner)]), PACKED_TWICE) for inner in (bz2.compress(b"1\n"), gzip.compress(b"1\n"), tar(FILES))),
+        *(
+            (name, b"text\n", NAMED_WRONGLY)
+            for name in ("in.gz", "in.tgz", "in.tar", "in.tar.gz", "in.zip")
+        ),
+        *(
+            ("in", zipped([("a", inner)]), PACKED_TWICE)
+            for inner in (bz2.compress(b"1\n"), gzip.compress(b"1\n"), tar(FILES))
+        ),
     ],
 )
-def test_an_archive_that_cannot_be_read_exactly_is_refused(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
+def test_an_archive_that_cannot_be_read_exactly_is_refused(
+    tmp_path: Path, name: str, content: bytes, sentence: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(Failure, match=sentence) as caught:
         read(tmp_path / name, "lines")
@@ -140,14 +201,20 @@ def test_an_archive_that_cannot_be_read_exactly_is_refused(tmp_path: Path, name:
     [
         # The result of `cat a.tar b.tar`.
         ("in", tar(FILES[:4]) + tar(FILES[4:8]) + tar(FILES[8:]), FILES),
-        ("in", gzip.compress(tar(FILES[:4]) + tar(FILES[4:8])) + gzip.compress(tar(FILES[8:])), FILES),
+        (
+            "in",
+            gzip.compress(tar(FILES[:4]) + tar(FILES[4:8])) + gzip.compress(tar(FILES[8:])),
+            FILES,
+        ),
         ("packed-twice", zipped([("a", tar(FILES))]), [("a", tar(FILES))]),
         ("empty", zipped([]), []),
         ("empty.tar", tar([]), []),
         ("empty.tar.gz", gzip.compress(tar([])), []),
     ],
 )
-def test_whole_files_are_read_as_packed(tmp_path: Path, name: str, content: bytes, holds: Members) -> None:
+def test_whole_files_are_read_as_packed(
+    tmp_path: Path, name: str, content: bytes, holds: Members
+) -> None:
     (tmp_path / name).write_bytes(content)
     assert read(tmp_path / name) == holds
 

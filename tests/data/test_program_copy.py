@@ -1,4 +1,6 @@
-"""The training program reaches the volume whole. The program and the split stay while a run trains with them."""
+"""The training program reaches the volume whole. The program and the split stay while a run trains
+with them.
+"""
 
 import shutil
 from pathlib import Path
@@ -26,7 +28,11 @@ def program(tmp_path: Path) -> Path:
 
 def files(folder: Path) -> dict[str, str]:
     folder = folder.resolve()
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_the_data_job_repairs_a_damaged_copy(job: Job, program: Path, source: Path) -> None:
@@ -48,9 +54,16 @@ def test_a_persons_program_stays(job: Job, program: Path, source: Path) -> None:
     assert (own / "train.py").read_text() == "my changes" and not own.is_symlink()
 
 
-def test_links_are_followed_as_a_config_map_has_them_and_to_folders_but_not_in_circles(job: Job, program: Path) -> None:
-    """Kubernetes mounts each key of a ConfigMap as a link into ..data, which is itself a link to a dated folder."""
-    for folder, name in ((program / "..2026_11_21", "own.py"), (program.parent / "library", "words.py")):
+def test_links_are_followed_as_a_config_map_has_them_and_to_folders_but_not_in_circles(
+    job: Job, program: Path
+) -> None:
+    """Kubernetes mounts each key of a ConfigMap as a link into ..data, which is itself a link to a
+    dated folder.
+    """
+    for folder, name in (
+        (program / "..2026_11_21", "own.py"),
+        (program.parent / "library", "words.py"),
+    ):
         folder.mkdir()
         (folder / name).write_text("three")
     (program / "..data").symlink_to("..2026_11_21")
@@ -75,10 +88,14 @@ def test_no_such_program_names_those_there_are(job: Job, program: Path, source: 
 def test_a_run_keeps_its_program_and_while_it_trains_its_split(
     job: Job, program: Path, source: Path, monkeypatch: pytest.MonkeyPatch, run: str
 ) -> None:
-    """The test writes what the run's trainer 0 writes to the volume; tests/node shows that later pods read the old versions."""
+    """The test writes what the run's trainer 0 writes to the volume; tests/node shows that later
+    pods read the old versions.
+    """
     first = job.split(source, PROGRAM_FROM=program)
     its_program, its_shard = job.folder.program("mine").resolve(), job.folder.shard(0).resolve()
-    record = Record(job.folder, "run-1", lease.acquire(job.folder.run_state, "run-1", "boot", 9.0).check)
+    record = Record(
+        job.folder, "run-1", lease.acquire(job.folder.run_state, "run-1", "boot", 9.0).check
+    )
     if run != "waits for its data":
         record.begin(Resumption(), Identity())
     if run == "was killed":

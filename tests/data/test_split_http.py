@@ -1,4 +1,6 @@
-"""An https:// source on a real server that does what servers do: it cuts answers off, refuses, fails, ignores ranges."""
+"""An https:// source on a real server that does what servers do: it cuts answers off, refuses,
+fails, ignores ranges.
+"""
 
 import re
 import socket
@@ -45,7 +47,9 @@ Answer = Callable[[Handler], object]
 
 
 class Server(ThreadingHTTPServer):
-    """Answers request number `n` with `faults[n]` and all others with `always`, which is good unless a test changes it."""
+    """Answers request number `n` with `faults[n]` and all others with `always`, which is good
+    unless a test changes it.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -57,19 +61,31 @@ class Server(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
 
-def good(ranges: bool = True, cut: int | None = None, begin: int | None = None, etag: str = '"v1"') -> Answer:
-    """Answers with the bytes asked for, or with those from `begin` on; cuts the body off after `cut` bytes."""
+def good(
+    ranges: bool = True, cut: int | None = None, begin: int | None = None, etag: str = '"v1"'
+) -> Answer:
+    """Answers with the bytes asked for, or with those from `begin` on; cuts the body off after
+    `cut` bytes.
+    """
 
     def answer(handler: Handler) -> None:
         body = handler.server.content
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", "")) if ranges else None
+        wanted = (
+            re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", "")) if ranges else None
+        )
         headers, status = {"ETag": etag}, 200
         if wanted:
-            first, last = int(wanted[1]) if begin is None else begin, int(wanted[2] or len(body) - 1)
+            first, last = (
+                int(wanted[1]) if begin is None else begin,
+                int(wanted[2] or len(body) - 1),
+            )
             if first >= len(body):
                 handler.head(416, Content_Length=0)
                 return
-            status, headers["Content_Range"] = 206, f"bytes {first}-{min(last, len(body) - 1)}/{len(body)}"
+            status, headers["Content_Range"] = (
+                206,
+                f"bytes {first}-{min(last, len(body) - 1)}/{len(body)}",
+            )
             body = body[first : last + 1]
         handler.head(status, Content_Length=len(body), **headers)
         handler.wfile.write(body[:cut])
@@ -100,7 +116,10 @@ def unmeasured(chunked: bool, cut: int | None = None) -> Answer:
 
 def nowhere() -> Answer:
     """A partial answer that does not say which part it is."""
-    return lambda handler: (handler.head(206, Content_Length=5, ETag='"v1"'), handler.wfile.write(b"wrong"))
+    return lambda handler: (
+        handler.head(206, Content_Length=5, ETag='"v1"'),
+        handler.wfile.write(b"wrong"),
+    )
 
 
 def named(answer: dict[str, dict[str, Any]]) -> Answer:
@@ -140,7 +159,7 @@ def refused(server: Server, sentence: str, code: int) -> None:
     assert caught.value.code == code and "SECRET" not in caught.value.sentence
 
 
-def test_a_good_server_is_asked_for_one_byte_the_second_time_and_an_addresss_query_is_told_to_nobody(
+def test_a_good_server_is_asked_for_one_byte_the_second_time_and_a_query_is_told_to_nobody(
     job: Job, server: Server
 ) -> None:
     said = [job.run(server.address + "?X-Amz-Signature=SECRET") for _ in range(2)]
@@ -167,16 +186,24 @@ ZIP = zipped([("a", CONTENT[:HALF]), ("b", CONTENT[HALF:])])
 
 @pytest.mark.parametrize(
     ("packed", "faults", "always"),
-    [(tar([("a", CONTENT)]), {2: good(cut=100)}, good()), (ZIP, {}, good()), (ZIP, {}, good(ranges=False))],
+    [
+        (tar([("a", CONTENT)]), {2: good(cut=100)}, good()),
+        (ZIP, {}, good()),
+        (ZIP, {}, good(ranges=False)),
+    ],
     ids=["tar, cut before its mark", "zip", "zip, by way of the pod's scratch"],
 )
-def test_an_archive_on_the_web(job: Job, server: Server, packed: bytes, faults: dict, always: Answer) -> None:
+def test_an_archive_on_the_web(
+    job: Job, server: Server, packed: bytes, faults: dict, always: Answer
+) -> None:
     server.content, server.faults, server.always = packed, faults, always
     job.split(server.address)
     assert whole(job)
 
 
-def test_an_object_of_s3_is_resumed_by_range_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_of_s3_is_resumed_by_range_too(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.setenv(name, "us-west-2")
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
@@ -185,7 +212,9 @@ def test_an_object_of_s3_is_resumed_by_range_too(server: Server, monkeypatch: py
     assert source.open(thing).read() == CONTENT
     assert server.requests == ["", FROM, "bytes=200000-"]
     server.faults = {4: CUT, 5: status(412)}
-    with pytest.raises(Failure, match="s3://bucket/key changed while it was being read: run the split again"):
+    with pytest.raises(
+        Failure, match="s3://bucket/key changed while it was being read: run the split again"
+    ):
         source.open(thing).read()
 
 
@@ -193,7 +222,9 @@ def test_https_is_resumed_by_range_too(server: Server, monkeypatch: pytest.Monke
     """The certificate comes from an authority that nobody trusts by default."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATES / "server.pem")
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    server.socket = context.wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
     server.address = server.address.replace("http:", "https:")
     refused(server, f"DATA_SOURCE is {server.address}, whose certificate cannot be trusted: ", 2)
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "ca.pem"))
@@ -201,7 +232,12 @@ def test_https_is_resumed_by_range_too(server: Server, monkeypatch: pytest.Monke
     assert read(server) == CONTENT
     assert server.requests == ["bytes=0-0", "", FROM]
     server.always = redirect("http://127.0.0.1:9/x?token=SECRET")
-    refused(server, r"leads to http://127\.0\.0\.1:9/x, which is not followed: https is allowed, and http from http", 2)
+    refused(
+        server,
+        r"leads to http://127\.0\.0\.1:9/x, which is not followed: https is allowed, and http "
+        r"from http",
+        2,
+    )
 
 
 @pytest.mark.parametrize("row", table("web.yaml")["refused"], ids=lambda row: row["sentence"])
@@ -218,13 +254,17 @@ def test_an_address_of_nobody_and_an_empty_file(job: Job, server: Server) -> Non
     refused(server, "cannot be read after 6 tries: ", 68)
 
 
-def test_another_query_is_another_source_and_without_a_mark_every_run_splits_anew(job: Job, server: Server) -> None:
+def test_another_query_is_another_source_and_without_a_mark_every_run_splits_anew(
+    job: Job, server: Server
+) -> None:
     for query, letter in (("A", b"1"), ("B", b"2"), ("B", b"3")):
         server.content, server.always = (letter + b"\n") * 6, unmeasured(chunked=True)
         assert job.split(f"{server.address}?set={query}").source.etag == ""
         assert whole(job, server.content)
     server.always = good()
-    assert job.split(f"{server.address}?set=A").source != job.split(f"{server.address}?set=B").source
+    assert (
+        job.split(f"{server.address}?set=A").source != job.split(f"{server.address}?set=B").source
+    )
 
 
 LINK_LOCAL = {
@@ -238,8 +278,13 @@ LINK_LOCAL = {
 
 
 @pytest.mark.parametrize("target", LINK_LOCAL)
-def test_where_ec2_and_eks_hand_out_credentials_is_no_source_and_no_redirect_is_followed(server: Server, target: str) -> None:
-    sentence = f"DATA_SOURCE is .*, which leads to {LINK_LOCAL[target]}, which is the pod's own or its node's: not a source"
+def test_where_ec2_and_eks_hand_out_credentials_is_no_source_and_no_redirect_is_followed(
+    server: Server, target: str
+) -> None:
+    sentence = (
+        f"DATA_SOURCE is .*, which leads to {LINK_LOCAL[target]}, which is the pod's own or its "
+        "node's: not a source"
+    )
     server.always = redirect(target)
     refused(server, sentence, 2)
     with pytest.raises(Failure, match=sentence):
@@ -253,8 +298,12 @@ def test_a_redirect_from_another_host_to_this_pod_is_not_followed(server: Server
     assert server.requests == ["bytes=0-0"]
 
 
-def test_the_connection_goes_to_the_address_that_was_checked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name resolves to another address the second time. Name resolution is the only thing simulated here."""
+def test_the_connection_goes_to_the_address_that_was_checked(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name resolves to another address the second time. Name resolution is the only thing
+    simulated here.
+    """
     answers = iter(("127.0.0.1", "169.254.169.254"))
     really = socket.getaddrinfo
 
@@ -264,4 +313,6 @@ def test_the_connection_goes_to_the_address_that_was_checked(server: Server, mon
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     server.address = server.address.replace("127.0.0.1", "source.test")
     refused(server, r"leads to 169\.254\.169\.254, which is the pod's own or its node's", 2)
-    assert server.requests == ["bytes=0-0"] and not list(answers), "it was asked once for each connection"
+    assert server.requests == ["bytes=0-0"] and not list(answers), (
+        "it was asked once for each connection"
+    )

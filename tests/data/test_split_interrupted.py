@@ -1,4 +1,6 @@
-"""Whether killed, frozen, shared by several pods or out of space, a split is complete and exact, or there is none at all."""
+"""Whether killed, frozen, shared by several pods or out of space, a split is complete and exact, or
+there is none at all.
+"""
 
 import os
 import random
@@ -29,7 +31,9 @@ def sources(tmp_path: Path) -> list[Path]:
         folder.mkdir()
         folders.append(folder)
         for name, count in (("a", 50), ("b", 1500), ("c", 300)):
-            (folder / name).write_text("".join(f"{word} {name} line {number}\n" for number in range(count)))
+            (folder / name).write_text(
+                "".join(f"{word} {name} line {number}\n" for number in range(count))
+            )
     return folders
 
 
@@ -40,7 +44,9 @@ def content(source: Path) -> list[bytes]:
 PHASES = ("started", "0.*", "0.*/*/part*", "0.json", "manifest.json")
 
 
-def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_is_exact(job: Job, sources: list[Path]) -> None:
+def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_is_exact(
+    job: Job, sources: list[Path]
+) -> None:
     chance = random.Random(1)
     began = time.monotonic()
     start(job, sources[0]).ended()
@@ -52,34 +58,44 @@ def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_
         source = sources[tries % 2]
         process = start(job, source, PADDLE_NODE_RUN_ID=f"run-{tries}")
         place, phase = job.folder.splits / f"run-{tries}", PHASES[tries % len(PHASES)]
-        # Waits until one of the split's steps is visible, then for a random time: this works however busy the machine is.
+        # Waits until one of the split's steps is visible, then for a random time: this works
+        # however busy the machine is.
         while process.poll() is None and phase != "started" and not any(place.glob(phase)):
             pass
         try:
             process.wait(chance.uniform(0, usual / (1 if phase == "started" else 20)))
         except subprocess.TimeoutExpired:
-            # Kubernetes kills all processes of a container; here some may outlive the first one, which is worse.
+            # Kubernetes kills all processes of a container; here some may outlive the first one,
+            # which is worse.
             (os.killpg if chance.random() < 0.5 else os.kill)(process.pid, signal.SIGKILL)
             killed += 1
         process.communicate()
-        assert job.records(linked=False) in expected.values(), "what the manifest names is whole, whichever split it is"
+        assert job.records(linked=False) in expected.values(), (
+            "what the manifest names is whole, whichever split it is"
+        )
         start(job, source).ended()
         assert job.records() == expected[source]
 
 
-def test_two_different_splits_at_once_are_both_complete_and_the_manifest_is_of_one_of_them(job: Job, sources: list[Path]) -> None:
+def test_two_different_splits_at_once_are_both_complete_and_the_manifest_is_of_one_of_them(
+    job: Job, sources: list[Path]
+) -> None:
     expected = [content(source) for source in sources]
     for _ in range(5):
         for process in [start(job, source) for source in sources]:
             process.ended()
-        assert job.records() in expected  # Compares the links with the manifest, and both with the checksums.
+        assert (
+            job.records() in expected
+        )  # Compares the links with the manifest, and both with the checksums.
         # Otherwise the split would already be complete in the next round.
         for source in sources:
             os.utime(source / "a")
 
 
 @pytest.mark.parametrize(
-    ("done", "at"), [((), "create"), ((0, 2), "put")], ids=["the first", "the last, behind the split's manifest"]
+    ("done", "at"),
+    [((), "create"), ((0, 2), "put")],
+    ids=["the first", "the last, behind the split's manifest"],
 )
 def test_three_pods_share_a_split_and_one_that_is_killed_is_repeated(
     job: Job, sources: list[Path], done: tuple[int, ...], at: str
@@ -87,9 +103,14 @@ def test_three_pods_share_a_split_and_one_that_is_killed_is_repeated(
     shared = {"SPLIT_PODS": 3, "PADDLE_NODE_RUN_ID": "run"}
     for index in done:
         start(job, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="first", **shared).ended()
-    start(job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="first", AT=at, **shared).stopped().kill_all()
+    start(
+        job, sources[0], JOB_COMPLETION_INDEX=1, POD_UID="first", AT=at, **shared
+    ).stopped().kill_all()
     assert not job.folder.data_manifest.exists()
-    pods = [start(job, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="again", **shared) for index in range(3)]
+    pods = [
+        start(job, sources[0], JOB_COMPLETION_INDEX=index, POD_UID="again", **shared)
+        for index in range(3)
+    ]
     outputs = [pod.ended() for pod in pods]
     assert job.records() == content(sources[0])
     manifest = data_manifest.read(job.folder.data_manifest)
@@ -97,11 +118,17 @@ def test_three_pods_share_a_split_and_one_that_is_killed_is_repeated(
     assert max(counts) - min(counts) <= 3
     written = ["0.first", "1.first", "2.first"] if done else ["0.again", "1.again", "2.again"]
     assert sorted({file.name.split("/")[2] for file in manifest.files()}) == written
-    assert sorted(path.name for path in (job.folder.splits / "run").glob("*/")) == [*written, "shards"], "no dead pod's is left"
+    assert sorted(path.name for path in (job.folder.splits / "run").glob("*/")) == [
+        *written,
+        "shards",
+    ], "no dead pod's is left"
     assert sum("the split is complete when all are" in output for output in outputs) <= 2
     # In another run of the same data job, only index 0 verifies the split.
     again = shared | {"PADDLE_NODE_RUN_ID": "again", "POD_UID": "pod"}
-    for index, said in ((1, "run is complete already: index 0 reads and verifies it"), (0, "is complete already: nothing to do")):
+    for index, said in (
+        (1, "run is complete already: index 0 reads and verifies it"),
+        (0, "is complete already: nothing to do"),
+    ):
         assert said in start(job, sources[0], JOB_COMPLETION_INDEX=index, **again).ended()
     # Three pods make the same bytes again from the same source and settings.
     other = Job(job.folder.root.with_name("other"))
@@ -111,7 +138,9 @@ def test_three_pods_share_a_split_and_one_that_is_killed_is_repeated(
 
 
 @pytest.mark.parametrize("at", ["create", "put", "_set_links"])
-def test_a_data_pod_asleep_in_its_commit_takes_nothing_away_when_it_wakes(job: Job, sources: list[Path], at: str) -> None:
+def test_a_data_pod_asleep_in_its_commit_takes_nothing_away_when_it_wakes(
+    job: Job, sources: list[Path], at: str
+) -> None:
     asleep = start(job, sources[0], PADDLE_NODE_RUN_ID="run", POD_UID="asleep", AT=at).stopped()
     start(job, sources[0], PADDLE_NODE_RUN_ID="run", POD_UID="successor").ended()
     before = job.data(), job.folder.data_manifest.read_bytes()
@@ -121,7 +150,9 @@ def test_a_data_pod_asleep_in_its_commit_takes_nothing_away_when_it_wakes(job: J
     assert (job.data(), job.folder.data_manifest.read_bytes()) == before
 
 
-def test_a_source_that_changes_between_two_indexes_is_refused_and_a_new_run_heals_it(job: Job, sources: list[Path]) -> None:
+def test_a_source_that_changes_between_two_indexes_is_refused_and_a_new_run_heals_it(
+    job: Job, sources: list[Path]
+) -> None:
     first = {"SPLIT_PODS": 2, "POD_UID": "pod", "PADDLE_NODE_RUN_ID": "first"}
     start(job, sources[0], JOB_COMPLETION_INDEX=0, **first).ended()
     (sources[0] / "a").write_text("other\n")
@@ -129,7 +160,9 @@ def test_a_source_that_changes_between_two_indexes_is_refused_and_a_new_run_heal
     assert f"{sources[0]} changed while it was being split" in output
     assert not job.folder.data_manifest.exists()
     for index in range(2):
-        start(job, sources[0], JOB_COMPLETION_INDEX=index, **first | {"PADDLE_NODE_RUN_ID": "second"}).ended()
+        start(
+            job, sources[0], JOB_COMPLETION_INDEX=index, **first | {"PADDLE_NODE_RUN_ID": "second"}
+        ).ended()
     assert job.records() == content(sources[0])
 
 
@@ -152,7 +185,10 @@ def test_a_full_volume_leaves_what_was_complete_and_with_room_the_next_run_is_do
     free = os.statvfs(volume)
     (volume / "ballast").write_bytes(bytes(free.f_bavail * free.f_frsize - 32_768))
     output = start(job, sources[1]).ended(74)
-    assert re.search(f"the disk of {job.folder.root}.* is full: nothing that was complete before has changed", output)
+    assert re.search(
+        f"the disk of {job.folder.root}.* is full: nothing that was complete before has changed",
+        output,
+    )
     assert (job.data(), job.folder.data_manifest.read_bytes()) == before
     (volume / "ballast").unlink()
     start(job, sources[1]).ended()

@@ -1,4 +1,6 @@
-"""Lines into shards: every record exactly once, counts within one for each pod, the same bytes each time."""
+"""Lines into shards: every record exactly once, counts within one for each pod, the same bytes each
+time.
+"""
 
 import gzip
 import tempfile
@@ -12,8 +14,11 @@ from job_folder import Job, lines_file, table
 from paddle_node.data import data_manifest
 from paddle_node.failure import Failure
 
-# Any bytes except the magic numbers of archives: a file that begins with one is taken for an archive.
-LINE = st.binary(max_size=40).map(lambda line: line.replace(b"\n", b" ").replace(b"PK", b"").replace(b"\x1f\x8b", b""))
+# Any bytes except the magic numbers of archives: a file that begins with one is taken for an
+# archive.
+LINE = st.binary(max_size=40).map(
+    lambda line: line.replace(b"\n", b" ").replace(b"PK", b"").replace(b"\x1f\x8b", b"")
+)
 
 CASES = {
     "lines": st.lists(LINE, min_size=6, max_size=60),
@@ -35,10 +40,17 @@ def check(small_pieces, lines, newline_at_end, packed, shards, hold_out, seed, p
         content = b"\n".join(lines) + (b"\n" if newline_at_end else b"")
         source.write_bytes(gzip.compress(content) if packed else content)
         job = Job(Path(folder, "job"))
-        shared = {"SPLIT_PODS": pods, "PADDLE_NODE_RUN_ID": "run", "HOLD_OUT": hold_out, "SHUFFLE_SEED": seed}
+        shared = {
+            "SPLIT_PODS": pods,
+            "PADDLE_NODE_RUN_ID": "run",
+            "HOLD_OUT": hold_out,
+            "SHUFFLE_SEED": seed,
+        }
         try:
             for index in range(pods):
-                whole = job.split(source, shards, JOB_COMPLETION_INDEX=index, POD_UID=f"pod-{index}", **shared)
+                whole = job.split(
+                    source, shards, JOB_COMPLETION_INDEX=index, POD_UID=f"pod-{index}", **shared
+                )
                 assert (whole is not None) == (index == pods - 1)
         except Failure as failure:
             # A pod that has only a few records may leave a shard empty.
@@ -55,21 +67,31 @@ def check(small_pieces, lines, newline_at_end, packed, shards, hold_out, seed, p
         if not seed and not hold_out and pods == 1 and len(content) < 100:
             for index in range(shards):
                 round_by_round = b"".join(line + b"\n" for line in lines[index::shards])
-                assert job.shard(index) == round_by_round, "without a seed records go round in the source's order"
+                assert job.shard(index) == round_by_round, (
+                    "without a seed records go round in the source's order"
+                )
 
 
-test_every_record_goes_to_exactly_one_place = settings(max_examples=10, **RELAXED)(given(**CASES)(check))
+test_every_record_goes_to_exactly_one_place = settings(max_examples=10, **RELAXED)(
+    given(**CASES)(check)
+)
 test_every_record_goes_to_exactly_one_place_many_times = pytest.mark.slow(
     settings(max_examples=150, **RELAXED)(given(**CASES)(check))
 )
 
 
-@pytest.mark.parametrize("labels", ["".join(label * 40 for label in "abcdef"), "abcdef" * 40], ids=["sorted", "periodic"])
+@pytest.mark.parametrize(
+    "labels", ["".join(label * 40 for label in "abcdef"), "abcdef" * 40], ids=["sorted", "periodic"]
+)
 def test_a_seed_spreads_a_sorted_and_a_periodic_source_evenly_and_in_the_same_way_again(
     tmp_path: Path, small_pieces: None, labels: str
 ) -> None:
-    """A fair deal of 240 lines, a tenth held out, puts about 12 of each of six labels into each shard, whatever their order."""
-    (tmp_path / "in").write_text("".join(f"{label}\t{number}\n" for number, label in enumerate(labels)))
+    """A fair deal of 240 lines, a tenth held out, puts about 12 of each of six labels into each
+    shard, whatever their order.
+    """
+    (tmp_path / "in").write_text(
+        "".join(f"{label}\t{number}\n" for number, label in enumerate(labels))
+    )
     jobs = [Job(tmp_path / name) for name in ("one", "equal", "other")]
     for job, seed in zip(jobs, (3, 3, 4), strict=True):
         job.split(tmp_path / "in", SHUFFLE_SEED=seed, HOLD_OUT=0.1)
@@ -89,7 +111,10 @@ def test_running_again_reads_the_files_and_makes_anew_what_is_damaged(
     before = stamps(job)
     job.split(source)
     assert stamps(job) == before
-    assert "complete already: nothing to do (3 files, 63 bytes, verified in " in capsys.readouterr().out
+    assert (
+        "complete already: nothing to do (3 files, 63 bytes, verified in "
+        in capsys.readouterr().out
+    )
     for damage in (lambda path: path.write_text("line 5\n"), Path.unlink):
         damage(job.folder.root / first.shards[1].files[0].name)
         second = job.split(source, PADDLE_NODE_RUN_ID="run")
@@ -100,15 +125,26 @@ def test_running_again_reads_the_files_and_makes_anew_what_is_damaged(
 
 
 def stamps(job: Job) -> dict[Path, int]:
-    return {path: path.lstat().st_mtime_ns for path in job.folder.root.rglob("*") if path.is_symlink() or not path.is_dir()}
+    return {
+        path: path.lstat().st_mtime_ns
+        for path in job.folder.root.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
 
 
-def test_a_changed_source_or_another_number_of_shards_leaves_nothing_stale(job: Job, source: Path) -> None:
+def test_a_changed_source_or_another_number_of_shards_leaves_nothing_stale(
+    job: Job, source: Path
+) -> None:
     old = job.split(source, 5, HOLD_OUT=0.2)
     lines_file(source, 12)
     assert job.split(source, 2).records == 12
     assert not (job.folder.splits / old.split).exists()
-    assert sorted(path.name for path in job.folder.root.iterdir()) == ["0", "1", "data-manifest.json", "splits"]
+    assert sorted(path.name for path in job.folder.root.iterdir()) == [
+        "0",
+        "1",
+        "data-manifest.json",
+        "splits",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["files", "files after a split", "file", "link"])
@@ -130,32 +166,55 @@ def test_where_a_shard_belongs_a_persons_files_and_links_are_refused_and_stay(
         place.symlink_to(tmp_path / "other") if kind == "link" else place.write_text("mine")
     before = stamps(job)
     lines_file(source, 11)
-    job.refused(f"{place} was not made by a data job: move it away or delete it", 65, source, HOLD_OUT=0.1, PROGRAM_FROM=tmp_path)
+    job.refused(
+        f"{place} was not made by a data job: move it away or delete it",
+        65,
+        source,
+        HOLD_OUT=0.1,
+        PROGRAM_FROM=tmp_path,
+    )
     assert stamps(job) == before and not list((tmp_path / "other").iterdir())
 
 
-@pytest.mark.parametrize("inside", ["output", "splits", "0/data", "held-out", "[0-9]/data/*", "linked", "", ".."])
-def test_a_source_in_what_the_job_writes_or_around_it_is_refused(job: Job, source: Path, inside: str) -> None:
+@pytest.mark.parametrize(
+    "inside", ["output", "splits", "0/data", "held-out", "[0-9]/data/*", "linked", "", ".."]
+)
+def test_a_source_in_what_the_job_writes_or_around_it_is_refused(
+    job: Job, source: Path, inside: str
+) -> None:
     """Such a source would halve with each run."""
     job.split(source)
     (job.folder.root / "corpus").mkdir()
     lines_file(job.folder.root / "corpus" / "in.txt", 12)
     (job.folder.root / "linked").symlink_to("0/data")
     (job.folder.root / "held-out").mkdir()
-    job.refused("which lies in what this job itself writes, or holds it", 2, job.folder.root / inside)
-    assert job.split(job.folder.root / "corpus").records == 12, "a folder of a person's own is a source like others"
+    job.refused(
+        "which lies in what this job itself writes, or holds it", 2, job.folder.root / inside
+    )
+    assert job.split(job.folder.root / "corpus").records == 12, (
+        "a folder of a person's own is a source like others"
+    )
 
 
-def test_too_few_records_end_with_a_sentence_and_hold_out_is_read_to_its_last_digit(job: Job, source: Path) -> None:
-    assert job.run(source, 10, ends=65).splitlines()[-1] == f"split: {source} has 9 records: too few for 10 shards"
+def test_too_few_records_end_with_a_sentence_and_hold_out_is_read_to_its_last_digit(
+    job: Job, source: Path
+) -> None:
+    assert (
+        job.run(source, 10, ends=65).splitlines()[-1]
+        == f"split: {source} has 9 records: too few for 10 shards"
+    )
     assert job.split(source, 1, HOLD_OUT="0.12345678").hold_out == 0.12345678
     assert job.split(source, 1, HOLD_OUT="0.9").records == 1
     assert job.split(source, 1, HOLD_OUT="5e-324", DATA_FORMAT="files").records == 1
-    job.refused("has 0 records beside 9 held out: too few for 1 shards", 65, source, 1, HOLD_OUT="0.9999999")
+    job.refused(
+        "has 0 records beside 9 held out: too few for 1 shards", 65, source, 1, HOLD_OUT="0.9999999"
+    )
 
 
 @pytest.mark.parametrize("refused", table("refused.yaml"), ids=lambda refused: refused["sentence"])
-def test_bad_settings_end_with_one_sentence_without_a_secret(job: Job, source: Path, refused: dict) -> None:
+def test_bad_settings_end_with_one_sentence_without_a_secret(
+    job: Job, source: Path, refused: dict
+) -> None:
     with pytest.raises(Failure) as caught:
         job.split(source, **refused["set"])
     assert caught.value.code == 2 and caught.value.sentence.startswith(refused["sentence"])
@@ -175,7 +234,10 @@ HEADER = "line 1 of source looks like a header, which a program reads as a recor
         ([f"{number} {number}" for number in range(60)], ""),
         (["label\ttext", *LABELLED], f"{HEADER}'label\\ttext'"),
         (["user,movie,rating", *NUMBERS], f"{HEADER}'user,"),
-        ([*LABELLED[:9], "arts\tcafé", *LABELLED], "line 10 of source is not UTF-8 (byte 0xe9): 'arts\\tcaf\ufffd'"),
+        (
+            [*LABELLED[:9], "arts\tcafé", *LABELLED],
+            "line 10 of source is not UTF-8 (byte 0xe9): 'arts\\tcaf\ufffd'",
+        ),
     ],
 )
 def test_a_doubtful_line_is_said(
@@ -184,6 +246,8 @@ def test_a_doubtful_line_is_said(
     source = tmp_path / "source"
     source.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode("latin-1")))
     job.split(source)
-    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("split: warning: ")]
+    warnings = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("split: warning: ")
+    ]
     assert len(warnings) == bool(said) and all(said in line for line in warnings)
     assert len(job.records()) == len(lines)

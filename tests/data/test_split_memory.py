@@ -18,12 +18,17 @@ def used(pid: int) -> int:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    own = next((int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+    own = next(
+        (int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:")), 0
+    )
     return own + sum(used(int(child)) for child in children)
 
 
 @pytest.mark.parametrize("seed", ["", "1"])
-@pytest.mark.parametrize(("line", "count"), [(b"a\n", 20_000_000), (b"x" * 99 + b"\n", 600_000), (b"y" * 1_000_000 + b"\n", 150)])
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [(b"a\n", 20_000_000), (b"x" * 99 + b"\n", 600_000), (b"y" * 1_000_000 + b"\n", 150)],
+)
 def test_peak(job: Job, tmp_path: Path, line: bytes, count: int, seed: str) -> None:
     """Lines of 2 bytes, which weigh 25 times as much in Python, ordinary lines, and giants."""
     source = tmp_path / "in.txt"

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with Cloud(project=Path(__file__).parents[2], state=tmp_path_factory.mktemp("cloud")) as started:
+    with Cloud(
+        project=Path(__file__).parents[2], state=tmp_path_factory.mktemp("cloud")
+    ) as started:
         yield started
 
 
@@ -45,7 +47,9 @@ OBJECTS = {
 @pytest.fixture
 def bucket(s3: Any, request: pytest.FixtureRequest) -> str:
     name = f"b{abs(hash(request.node.name))}"
-    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name})
+    s3.create_bucket(
+        Bucket=name, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name}
+    )
     for key, content in OBJECTS.items():
         s3.put_object(Bucket=name, Key=key, Body=content)
     return name
@@ -62,7 +66,9 @@ def bucket(s3: Any, request: pytest.FixtureRequest) -> str:
         ("", "a1 a2 b1 b2 c1 other"),
     ],
 )
-def test_object_prefix_and_pattern_and_a_change_is_noticed(job: Job, bucket: str, s3: Any, address: str, expected: str) -> None:
+def test_object_prefix_and_pattern_and_a_change_is_noticed(
+    job: Job, bucket: str, s3: Any, address: str, expected: str
+) -> None:
     manifest = job.split(f"s3://{bucket}/{address}", 1)
     assert job.records() == expected.encode().split()
     assert manifest.source.uri == f"s3://{bucket}/{address}"
@@ -91,11 +97,16 @@ def test_two_processes_read_one_object_each_by_connections_of_its_own(
 
 
 def refused(self) -> None:
-    raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}, "ResponseMetadata": {}}, "ListObjectsV2")
+    raise ClientError(
+        {"Error": {"Code": "AccessDenied", "Message": "no"}, "ResponseMetadata": {}},
+        "ListObjectsV2",
+    )
 
 
 @pytest.mark.parametrize("row", table("bucket_refused.yaml"), ids=lambda row: row["sentence"])
-def test_what_cannot_be_read_is_told_apart(job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]) -> None:
+def test_what_cannot_be_read_is_told_apart(
+    job: Job, bucket: str, monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]
+) -> None:
     change = row.get("change", "")
     if change == "refused":  # The emulator allows everything, so the test supplies S3's refusal.
         monkeypatch.setattr(S3Source, "_single", refused)
@@ -103,7 +114,12 @@ def test_what_cannot_be_read_is_told_apart(job: Job, bucket: str, monkeypatch: p
         monkeypatch.setenv(change, "http://localhost:9")
     elif change:
         monkeypatch.delenv(change)
-        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # The default session keeps credentials.
+        monkeypatch.setattr(
+            boto3, "DEFAULT_SESSION", None
+        )  # The default session keeps credentials.
     with pytest.raises(Failure) as caught:
         job.split("s3://" + row["address"].replace("BUCKET", bucket))
-    assert caught.value.code == row["code"] and row["sentence"].replace("BUCKET", bucket) in caught.value.sentence
+    assert (
+        caught.value.code == row["code"]
+        and row["sentence"].replace("BUCKET", bucket) in caught.value.sentence
+    )

@@ -31,11 +31,17 @@ def folder(tmp_path: Path) -> Path:
     return lay(tmp_path / "source", PLAIN)
 
 
-def test_a_folder_and_a_pattern_are_read_whole_and_a_new_file_is_noticed(job: Job, folder: Path) -> None:
+def test_a_folder_and_a_pattern_are_read_whole_and_a_new_file_is_noticed(
+    job: Job, folder: Path
+) -> None:
     assert job.split(folder, 2).source.etag.startswith("sha256:")
     assert words(job) == "a1 a2 b1 b2 c1"
     (folder / "z.txt").write_text("z1\n")
-    for pattern, found in (("", "a1 a2 b1 b2 c1 z1"), ("/[ab].txt*", "a1 a2 b1 b2"), ("/**/c.txt", "c1")):
+    for pattern, found in (
+        ("", "a1 a2 b1 b2 c1 z1"),
+        ("/[ab].txt*", "a1 a2 b1 b2"),
+        ("/**/c.txt", "c1"),
+    ):
         job.split(f"{folder}{pattern}", 1)
         assert words(job) == found
 
@@ -52,10 +58,14 @@ def test_links_are_followed_and_none_is_passed_over(job: Job, tmp_path: Path, fo
     job.refused("DATA_SOURCE holds .*/deep/lost, a link that leads nowhere", 2, folder)
     (folder / "deep" / "lost").unlink()
     (tmp_path / "elsewhere" / "circle").symlink_to(folder)
-    job.refused("DATA_SOURCE holds .*/folder/circle, a link to a folder in which it lies", 2, folder)
+    job.refused(
+        "DATA_SOURCE holds .*/folder/circle, a link to a folder in which it lies", 2, folder
+    )
 
 
-def test_a_folder_that_may_not_be_looked_into_is_not_passed_over(job: Job, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_may_not_be_looked_into_is_not_passed_over(
+    job: Job, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     really = os.scandir
 
     def scandir(path):
@@ -80,7 +90,12 @@ def test_a_link_in_splits_leads_no_sweep_into_another_job(job: Job, folder: Path
 MEMBERS = [("inside/one.txt", b"1\n2"), ("two.txt", b"3\n")]
 ODD = {"\udcff\udcfe": b"1\n", "a\nb": b"2\n", "c d'$(e)": b"3\n"}
 # Hidden files, such as a Mac adds to every archive, and one that is not hidden.
-HIDDEN = [("__MACOSX/._two.txt", b"x\n"), (".DS_Store", b"x\n"), (".git/config", b"x\n"), ("./two.txt", b"3\n")]
+HIDDEN = [
+    ("__MACOSX/._two.txt", b"x\n"),
+    (".DS_Store", b"x\n"),
+    (".git/config", b"x\n"),
+    ("./two.txt", b"3\n"),
+]
 TWO = {"a.zip": zipped([("inside/", b""), *MEMBERS]), "b.tgz": gzip.compress(tar(MEMBERS))}
 
 
@@ -94,9 +109,21 @@ TWO = {"a.zip": zipped([("inside/", b""), *MEMBERS]), "b.tgz": gzip.compress(tar
         ({"download of a zip": zipped(HIDDEN)}, "3", {"two.txt": b"3\n"}),
         ({"data.tar.gz": gzip.compress(tar(MEMBERS))}, "1 2 3", dict(MEMBERS)),
         ({"download of a tar": tar(HIDDEN)}, "3", {"two.txt": b"3\n"}),
-        (TWO, "1 1 2 2 3 3", {f"{packed}/{name}": content for packed in TWO for name, content in MEMBERS}),
+        (
+            TWO,
+            "1 1 2 2 3 3",
+            {f"{packed}/{name}": content for packed in TWO for name, content in MEMBERS},
+        ),
     ],
-    ids=["plain", "names of any bytes", "zip", "hidden in a zip", "tar.gz", "hidden in a tar", "two archives"],
+    ids=[
+        "plain",
+        "names of any bytes",
+        "zip",
+        "hidden in a zip",
+        "tar.gz",
+        "hidden in a tar",
+        "two archives",
+    ],
 )
 def test_folders_and_archives_are_lines_or_whole_files_under_their_names(
     job: Job, tmp_path: Path, given: dict[str, bytes], lines: str, whole: dict[str, bytes]
@@ -110,12 +137,21 @@ def test_folders_and_archives_are_lines_or_whole_files_under_their_names(
 
 def test_two_members_that_no_folder_can_hold_both(job: Job, tmp_path: Path) -> None:
     (tmp_path / "in.zip").write_bytes(zipped([("a/b", b"1"), ("a", b"2")]))
-    job.refused("the source has a file and a folder named a: rename one", 65, tmp_path / "in.zip", DATA_FORMAT="files")
+    job.refused(
+        "the source has a file and a folder named a: rename one",
+        65,
+        tmp_path / "in.zip",
+        DATA_FORMAT="files",
+    )
 
 
 @pytest.mark.parametrize("name", ["missing.txt", "*.nothing"])
 def test_nothing_there(job: Job, tmp_path: Path, name: str) -> None:
-    job.refused("is not a file, a folder, or a pattern that matches one in this container", 2, tmp_path / name)
+    job.refused(
+        "is not a file, a folder, or a pattern that matches one in this container",
+        2,
+        tmp_path / name,
+    )
 
 
 def test_whole_files_are_shuffled_and_held_out(job: Job, tmp_path: Path) -> None:
@@ -138,7 +174,9 @@ def read(stream, name):
 
 @pytest.fixture
 def reader(tmp_path: Path, request: pytest.FixtureRequest) -> Reader:
-    """`reader(code)` returns settings with the code's `read`. Each test has its own module, because Python caches imports."""
+    """`reader(code)` returns settings with the code's `read`. Each test has its own module, because
+    Python caches imports.
+    """
     module = f"reader_{abs(hash(request.node.name))}"
 
     def write(code: str) -> dict[str, str]:
@@ -149,20 +187,39 @@ def reader(tmp_path: Path, request: pytest.FixtureRequest) -> Reader:
 
 
 @pytest.mark.parametrize("content", [gzip.compress(b"1\n"), b"1\n2\n3\n"], ids=["packed", "plain"])
-def test_a_source_that_changes_while_it_is_read(job: Job, tmp_path: Path, reader: Reader, content: bytes) -> None:
+def test_a_source_that_changes_while_it_is_read(
+    job: Job, tmp_path: Path, reader: Reader, content: bytes
+) -> None:
     source = lay(tmp_path, {"in.txt": content}) / "in.txt"
-    changing = f"def read(stream, name):\n    yield stream.readline()\n    open({str(source)!r}, 'ab').write(b'more')\n"
-    job.refused("^in.txt changed while it was being read: run the split again$", 65, source, 1, **reader(changing))
+    changing = (
+        f"def read(stream, name):\n    yield stream.readline()\n    open({str(source)!r}, "
+        "'ab').write(b'more')\n"
+    )
+    job.refused(
+        "^in.txt changed while it was being read: run the split again$",
+        65,
+        source,
+        1,
+        **reader(changing),
+    )
     assert not job.folder.data_manifest.exists()
 
 
 @pytest.mark.parametrize("seed", ["", "5"])
-def test_records_of_several_lines_stay_whole(job: Job, tmp_path: Path, reader: Reader, seed: str) -> None:
+def test_records_of_several_lines_stay_whole(
+    job: Job, tmp_path: Path, reader: Reader, seed: str
+) -> None:
     records = [f"record {number}\nof two lines" for number in range(40)]
     (tmp_path / "in.gz").write_bytes(gzip.compress("--".join(records).encode()))
     job.split(tmp_path / "in.gz", 3, SHUFFLE_SEED=seed, HOLD_OUT=0.1, **reader(BLOCKS))
-    found = [*job.folder.held_out.iterdir()], *([*job.folder.shard(index).iterdir()] for index in range(3))
-    pieces = [[piece for path in sorted(paths) for piece in path.read_text().split("--")[:-1]] for paths in found]
+    found = (
+        [*job.folder.held_out.iterdir()],
+        *([*job.folder.shard(index).iterdir()] for index in range(3)),
+    )
+    pieces = [
+        [piece for path in sorted(paths) for piece in path.read_text().split("--")[:-1]]
+        for paths in found
+    ]
     assert sorted(record for piece in pieces for record in piece) == sorted(records)
     assert [len(piece) for piece in pieces] == [4, 12, 12, 12]
     if not seed:
@@ -171,16 +228,26 @@ def test_records_of_several_lines_stay_whole(job: Job, tmp_path: Path, reader: R
 
 @pytest.mark.slow
 def test_other_code_is_another_split(job: Job, tmp_path: Path, reader: Reader) -> None:
-    """Separate processes import the current files: the modules that the reader imports belong to its code."""
+    """Separate processes import the current files: the modules that the reader imports belong to
+    its code.
+    """
     (tmp_path / "in.txt").write_text("1--2--3--4")
     job.run(tmp_path / "in.txt", 1, **reader(BLOCKS))
     assert "nothing to do" in job.run(tmp_path / "in.txt", 1, **reader(BLOCKS))
     for end in (":", ";"):
         lay(tmp_path / "mine", {"ends.py": f"END = b'{end}'\n".encode()})
-        job.run(tmp_path / "in.txt", 1, **reader("import ends\n" + BLOCKS.replace('b"--"\n', "ends.END\n")))
+        job.run(
+            tmp_path / "in.txt",
+            1,
+            **reader("import ends\n" + BLOCKS.replace('b"--"\n', "ends.END\n")),
+        )
     assert job.shard(0) == b"1;2;3;4;"
 
 
 @pytest.mark.parametrize("case", table("readers.yaml"), ids=lambda case: case["sentence"])
-def test_a_readers_faults_are_told_with_its_own_line(job: Job, source: Path, reader: Reader, case: dict) -> None:
-    job.refused(case["sentence"], case["ends"], source, **reader(case["code"]) | case.get("set", {}))
+def test_a_readers_faults_are_told_with_its_own_line(
+    job: Job, source: Path, reader: Reader, case: dict
+) -> None:
+    job.refused(
+        case["sentence"], case["ends"], source, **reader(case["code"]) | case.get("set", {})
+    )

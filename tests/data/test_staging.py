@@ -55,13 +55,25 @@ def changed(path: Path, old: str, new: str) -> None:
 
 
 DAMAGES = {
-    "{part} has 20 bytes, the manifest says 21: split the data again": lambda part, manifest: os.truncate(part, 20),
-    "{part} is damaged: its checksum is not the manifest's": lambda part, manifest: changed(part, "4", "5"),
-    "{part} is missing, though the manifest lists it: split the data again": lambda part, manifest: part.unlink(),
-    "{part.parent} holds more, which the manifest does not list": lambda part, manifest: part.with_name("more").write_text("x"),
-    "{manifest} is not valid JSON: delete it and split the data again": lambda part, manifest: manifest.write_text("{"),
+    "{part} has 20 bytes, the manifest says 21: split the data again": lambda part, manifest: (
+        os.truncate(part, 20)
+    ),
+    "{part} is damaged: its checksum is not the manifest's": lambda part, manifest: changed(
+        part, "4", "5"
+    ),
+    "{part} is missing, though the manifest lists it: split the data again": (
+        lambda part, manifest: part.unlink()
+    ),
+    "{part.parent} holds more, which the manifest does not list": lambda part, manifest: (
+        part.with_name("more").write_text("x")
+    ),
+    "{manifest} is not valid JSON: delete it and split the data again": lambda part, manifest: (
+        manifest.write_text("{")
+    ),
     "{manifest} cannot be read: ": lambda part, manifest: (manifest.unlink(), manifest.mkdir()),
-    "{manifest} is missing, though a data job has split here: run the data job again": lambda part, manifest: manifest.unlink(),
+    "{manifest} is missing, though a data job has split here: run the data job again": (
+        lambda part, manifest: manifest.unlink()
+    ),
     "{part} has a checksum by 'blake9': this image knows xxh3_128": lambda part, manifest: changed(
         manifest, "xxh3_128:", "blake9:"
     ),
@@ -70,7 +82,9 @@ DAMAGES = {
 
 @pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("sentence", DAMAGES)
-def test_damage_is_named_before_any_training(split_job: Job, tmp_path: Path, sentence: str, copied: bool) -> None:
+def test_damage_is_named_before_any_training(
+    split_job: Job, tmp_path: Path, sentence: str, copied: bool
+) -> None:
     part, manifest = part_of(split_job), split_job.folder.data_manifest
     DAMAGES[sentence](part, manifest)
     local = LocalDisk(tmp_path / "local") if copied else None
@@ -88,8 +102,12 @@ def test_what_is_not_right_in_a_manifest_is_refused_by_name(split_job: Job, wron
     assert refused(split_job) == f"{file} cannot be trusted: {wrong['sentence']}"
 
 
-@pytest.mark.parametrize("change", [("{", "[" * 100_000), ("0.0", "9" * 400), ("1/part", r"0/\ud800")])
-def test_what_json_cannot_hold_is_refused_and_blocks_no_other_split(split_job: Job, change: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "change", [("{", "[" * 100_000), ("0.0", "9" * 400), ("1/part", r"0/\ud800")]
+)
+def test_what_json_cannot_hold_is_refused_and_blocks_no_other_split(
+    split_job: Job, change: tuple[str, str]
+) -> None:
     folder = split_job.folder
     whole = folder.data_manifest.read_text()
     folder.data_manifest.write_text(whole.replace(*change))
@@ -106,28 +124,38 @@ def test_its_layout_is_the_contract_of_tools_and_people(job: Job, tmp_path: Path
     job.split(source, SHUFFLE_SEED="1", HOLD_OUT="0.1", PADDLE_NODE_RUN_ID="one", POD_UID="pod")
     document = json.loads(job.folder.data_manifest.read_text())
     expected = table("layout.yaml")
-    for file in [*(shard["files"][0] for shard in expected["shards"]), expected["held_out"]["files"][0]]:
-        file["checksum"] = (
-            f"{data_manifest.CHECKSUM}:{xxhash.xxh3_128((job.folder.root / file['name']).read_bytes()).hexdigest()}"
-        )
+    for file in [
+        *(shard["files"][0] for shard in expected["shards"]),
+        expected["held_out"]["files"][0],
+    ]:
+        content = (job.folder.root / file["name"]).read_bytes()
+        file["checksum"] = f"{data_manifest.CHECKSUM}:{xxhash.xxh3_128(content).hexdigest()}"
     expected["source"] |= {"uri": str(source), "etag": document["source"]["etag"]}
     assert document == expected | {"created": document["created"]}
 
 
 @pytest.mark.parametrize("layout", ["0/data", "data/0"])
-def test_a_volume_filled_by_hand_works_with_a_warning(job: Job, tmp_path: Path, layout: str) -> None:
+def test_a_volume_filled_by_hand_works_with_a_warning(
+    job: Job, tmp_path: Path, layout: str
+) -> None:
     folder = job.folder.root / layout
     folder.mkdir(parents=True)
     (folder / "train.txt").write_text("1\n")
     said: list[str] = []
     assert stage(job.folder, 0, 3, said.append) == folder
-    assert said == [f"warning: {job.folder.data_manifest} is missing, so {folder} is read unchecked"]
+    assert said == [
+        f"warning: {job.folder.data_manifest} is missing, so {folder} is read unchecked"
+    ]
     local = stage(job.folder, 0, 3, said.append, LocalDisk(tmp_path / "local"))
     assert (local / "train.txt").read_text() == "1\n"
-    assert refused(job).startswith(f"trainer 1 has no data: {job.folder.data_manifest} is missing, and neither ")
+    assert refused(job).startswith(
+        f"trainer 1 has no data: {job.folder.data_manifest} is missing, and neither "
+    )
 
 
-def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_are_cut_safely(job: Job, tmp_path: Path) -> None:
+def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_are_cut_safely(
+    job: Job, tmp_path: Path
+) -> None:
     source = tmp_path / "files"
     source.mkdir()
     chinese, ascii_name = "数" * 80, "a" * 251 + ".txt"
@@ -137,7 +165,11 @@ def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_
     (source / "more.tar").write_bytes(tar([(name, name.encode()) for name in long]))
     job.split(source, 1, DATA_FORMAT="files")
     local = stage(job.folder, 0, 1, local=LocalDisk(tmp_path / "local"))
-    found = {path.relative_to(local).as_posix(): path.read_text() for path in local.rglob("*") if path.is_file()}
+    found = {
+        path.relative_to(local).as_posix(): path.read_text()
+        for path in local.rglob("*")
+        if path.is_file()
+    }
     assert found[chinese] == chinese and found[ascii_name] == ascii_name
     assert len(set(found.values())) == len(found) == 5, "each has a name of its own"
     assert all(path.endswith(".txt") for path in found.keys() - {chinese})
@@ -151,42 +183,61 @@ def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(
     job.split(lines_file(tmp_path / "in.txt", 60))
     local, said = staged(job, LocalDisk(tmp_path / "local"), 0)
     parts = sorted(local.iterdir())
-    assert said == f"copied {len(parts)} of {len(parts)} files of {job.folder.shard(0)} to {local}" and len(parts) >= 3
+    assert (
+        said == f"copied {len(parts)} of {len(parts)} files of {job.folder.shard(0)} to {local}"
+        and len(parts) >= 3
+    )
     kept = parts[0].stat().st_mtime_ns
     parts[1].write_bytes(b"half")
     parts[2].unlink()
     (local / "of-another-job").write_text("x")
-    assert staged(job, LocalDisk(tmp_path / "local", when), 0)[1].startswith(f"copied 2 of {len(parts)} files of ")
+    assert staged(job, LocalDisk(tmp_path / "local", when), 0)[1].startswith(
+        f"copied 2 of {len(parts)} files of "
+    )
     assert parts[0].stat().st_mtime_ns == kept
     assert b"".join(path.read_bytes() for path in sorted(local.iterdir())) == job.shard(0)
 
 
 def test_a_local_disk_that_is_too_small(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_disk: Callable[[Path, str], Path]
+    job: Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    small_disk: Callable[[Path, str], Path],
 ) -> None:
     small = small_disk(tmp_path / "local", "64k")
     (tmp_path / "in.txt").write_text("a line\n" * 200_000)
     job.split(tmp_path / "in.txt")
-    sentence = f"the shard cannot be copied to {small}: No space left on device; give the pod more local storage, or set "
+    sentence = (
+        f"the shard cannot be copied to {small}: No space left on device; give the pod more "
+        "local storage, or set "
+    )
     assert refused(job, 74, local=LocalDisk(small)).startswith(sentence)
     assert not list(small.rglob("*.tmp"))
     # Kubernetes would evict a pod that exceeds its scratch limit.
     sentence = refused(job, 74, local=LocalDisk(tmp_path / "other", room=20))
-    assert sentence.startswith("the shard has 466669 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more")
+    assert sentence.startswith(
+        "the shard has 466669 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more"
+    )
     assert not (tmp_path / "other").exists()
     # A full disk is no reason to fail when nobody asked for the copy.
     monkeypatch.setattr(local_disk, "SAMPLE", 1 << 16)
     place, said = staged(job, LocalDisk(small, "auto", passes=10))
     assert place == job.folder.shard(1)
-    assert said.endswith(" is read in place: its 466669 bytes are more than half of the 65536 of local disk")
+    assert said.endswith(
+        " is read in place: its 466669 bytes are more than half of the 65536 of local disk"
+    )
 
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`failing(is_meant, code, times)` makes the first `times` attempts to open a matching file fail with `code`."""
+    """`failing(is_meant, code, times)` makes the first `times` attempts to open a matching file
+    fail with `code`.
+    """
     opened = Path.open
 
-    def fail(is_meant: Callable[[Path], bool], code: int = errno.EIO, times: int = 1_000_000) -> None:
+    def fail(
+        is_meant: Callable[[Path], bool], code: int = errno.EIO, times: int = 1_000_000
+    ) -> None:
         faults = iter(range(times))
 
         def open_or_fail(path: Path, *more: object, **named: object) -> object:
@@ -201,9 +252,18 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("name", ["data-manifest.json", PART])
-@pytest.mark.parametrize(("code", "times", "said"), [(errno.EIO, 3, 3), (errno.EIO, 1_000_000, None), (errno.ENOSPC, 1, 0)])
+@pytest.mark.parametrize(
+    ("code", "times", "said"),
+    [(errno.EIO, 3, 3), (errno.EIO, 1_000_000, None), (errno.ENOSPC, 1, 0)],
+)
 def test_a_pod_outlasts_a_volume_that_fails_for_a_moment(
-    split_job: Job, failing: Callable, monkeypatch: pytest.MonkeyPatch, name: str, code: int, times: int, said: int | None
+    split_job: Job,
+    failing: Callable,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    code: int,
+    times: int,
+    said: int | None,
 ) -> None:
     monkeypatch.setattr(retry, "PAUSES", (0.001, 0.002))
     if said is None:
@@ -212,20 +272,26 @@ def test_a_pod_outlasts_a_volume_that_fails_for_a_moment(
     failing(lambda path: path.name == name, code, times)
     if said:
         preparation.prepare(node, lines.append)
-        assert len(lines) == said and lines[0].endswith(f"{name}: Input/output error; trying again in 0.001 s")
+        assert len(lines) == said and lines[0].endswith(
+            f"{name}: Input/output error; trying again in 0.001 s"
+        )
         return
     with pytest.raises(OSError, match=os.strerror(code)):
         preparation.prepare(node, lines.append)
     assert bool(lines) == (said is None)
 
 
-def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(split_job: Job, tmp_path: Path, failing: Callable) -> None:
+def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(
+    split_job: Job, tmp_path: Path, failing: Callable
+) -> None:
     local, part = tmp_path / "local", part_of(split_job)
     failing(lambda path: path == part)
     with pytest.raises(OSError, match=f"Input/output error: '{part}'"):
         stage(split_job.folder, 1, 3, local=LocalDisk(local))
     failing(lambda path: path.is_relative_to(local))
-    sentence = f"the shard cannot be copied to {local}: Input/output error; set PADDLE_NODE_STAGE=never"
+    sentence = (
+        f"the shard cannot be copied to {local}: Input/output error; set PADDLE_NODE_STAGE=never"
+    )
     assert refused(split_job, 1, local=LocalDisk(local)) == sentence
 
 
@@ -244,10 +310,14 @@ def test_a_shard_that_is_not_worth_a_copy_is_read_where_it_is(
     place, said = staged(split_job, LocalDisk(tmp_path / "local", "auto", 10, room))
     assert place == split_job.folder.shard(1)
     assert re.search(f"is read in place: {why}$", said)
-    assert [path.name for path in (tmp_path / "local").rglob("*")] == ["1"], "a trainer reads a copy wherever one is"
+    assert [path.name for path in (tmp_path / "local").rglob("*")] == ["1"], (
+        "a trainer reads a copy wherever one is"
+    )
 
 
-def test_trainers_wait_for_the_manifest_of_their_own_data_job(job: Job, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trainers_wait_for_the_manifest_of_their_own_data_job(
+    job: Job, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(preparation, "POLL", 0.001)
     old, new = ({"PADDLE_NODE_DATA_JOB": name} for name in ("0ld", "new"))
     waiting = {"PADDLE_NODE_PEER_DEADLINE": 0.003, **new}
@@ -256,7 +326,9 @@ def test_trainers_wait_for_the_manifest_of_their_own_data_job(job: Job, source: 
     preparation.prepare(job.trainer(**old), print)
     late = f"{job.folder.data_manifest} of data job new did not come within 0 s, "
     with pytest.raises(
-        Failure, match=f"^{late}the one there is of data job 0ld: let this job's own data job run to its end; "
+        Failure,
+        match=f"^{late}the one there is of data job 0ld: let this job's own data job run to its "
+        "end; ",
     ) as end:
         preparation.prepare(job.trainer(**waiting), print)
     assert end.value.code == 65
@@ -265,27 +337,55 @@ def test_trainers_wait_for_the_manifest_of_their_own_data_job(job: Job, source: 
     assert (again.created, again.shards, job.data()) == (first.created, first.shards, before)
     preparation.prepare(job.trainer(**waiting), print)
     # Half a manifest, then shards without a manifest, as if a person had put them there.
-    for damage in (lambda: job.folder.data_manifest.write_text("{"), job.folder.data_manifest.unlink):
+    for damage in (
+        lambda: job.folder.data_manifest.write_text("{"),
+        job.folder.data_manifest.unlink,
+    ):
         damage()
         with pytest.raises(Failure, match=f"^{late}no whole one is there"):
             preparation.prepare(job.trainer(**waiting), print)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can slow the reading of a file down here")
+@pytest.mark.skipif(
+    shutil.which("strace") is None, reason="only strace can slow the reading of a file down here"
+)
 def test_a_slow_volume_is_copied(job: Job, tmp_path: Path) -> None:
-    """Each read of the shard really takes 0.2 s longer than usual: strace delays the system call."""
+    """Each read of the shard really takes 0.2 s longer than usual: strace delays the system
+    call.
+    """
     (tmp_path / "in.txt").write_text("a line\n" * 1_000_000)
     job.split(tmp_path / "in.txt")
     program = (
-        "import sys; from pathlib import Path; from paddle_node import contract; "
-        "from paddle_node.staging import local_disk, shard_copy; "
-        "local_disk.SAMPLE = 1 << 20; local = local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=100); "
+        "import sys; from pathlib import Path; from paddle_node import contract; from "
+        "paddle_node.staging import local_disk, shard_copy; local_disk.SAMPLE = 1 << 20; local = "
+        "local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=100); "
         "print(shard_copy.stage(contract.JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
     )
-    slowed = ["strace", "-f", "-qq", "-e", "trace=read", "-P", str(part_of(job)), "-e", "inject=read:delay_enter=200000"]
-    command = [*slowed, "-o", "/dev/null", sys.executable, "-c", program, str(job.folder.root), str(tmp_path / "local")]
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(IMAGE)}, capture_output=True, text=True)
+    slowed = [
+        "strace",
+        "-f",
+        "-qq",
+        "-e",
+        "trace=read",
+        "-P",
+        str(part_of(job)),
+        "-e",
+        "inject=read:delay_enter=200000",
+    ]
+    command = [
+        *slowed,
+        "-o",
+        "/dev/null",
+        sys.executable,
+        "-c",
+        program,
+        str(job.folder.root),
+        str(tmp_path / "local"),
+    ]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(IMAGE)}, capture_output=True, text=True
+    )
     if "ptrace" in done.stderr.lower():
         pytest.skip(f"strace may not work here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""One emulator per module: it starts in half a second, and its account is empty except for AWS's own default VPC."""
+"""One emulator per module: it starts in half a second, and its account is empty except for AWS's
+own default VPC.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 @pytest.fixture
 def deploy(cloud: Cloud) -> Iterator[Deploy]:
-    """`deploy(name, template)` creates or updates a stack with boto3. Returns its new state, with its events' reasons.
-    The stacks are deleted afterwards, the last one first.
+    """`deploy(name, template)` creates or updates a stack with boto3. Returns its new state, with
+    its events' reasons. The stacks are deleted afterwards, the last one first.
     """
     api = cloud.client("cloudformation")
     made: list[str] = []
@@ -47,9 +49,13 @@ def deploy(cloud: Cloud) -> Iterator[Deploy]:
 
 
 def settled(api: Any, name: str) -> dict[str, Any]:
-    """Returns a stack once its operation has ended; {} if it is gone. A Lambda function's part continues after the call."""
+    """Returns a stack once its operation has ended; {} if it is gone. A Lambda function's part
+    continues after the call.
+    """
     while True:
-        found: dict[str, Any] = {stack["StackName"]: stack for stack in api.describe_stacks()["Stacks"]}.get(name, {})
+        found: dict[str, Any] = {
+            stack["StackName"]: stack for stack in api.describe_stacks()["Stacks"]
+        }.get(name, {})
         if not found.get("StackStatus", "").endswith("_IN_PROGRESS"):
             return found
         time.sleep(0.1)

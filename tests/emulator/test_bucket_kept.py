@@ -1,5 +1,6 @@
-"""A change of `retain` does nothing to a bucket's objects, in either direction, even if the change fails. Only the end of the
-stack deletes them, and only with DESTROY."""
+"""A change of `retain` does nothing to a bucket's objects, in either direction, even if the change
+fails. Only the end of the stack deletes them, and only with DESTROY.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +22,13 @@ KEPT, LOST = RemovalPolicy.RETAIN, RemovalPolicy.DESTROY
 
 
 def template(policy: RemovalPolicy, fails: bool = False) -> dict[str, Any]:
-    """Returns the template of a bucket with a removal policy. With `fails`, the last of the stack's resources is refused."""
+    """Returns the template of a bucket with a removal policy. With `fails`, the last of the stack's
+    resources is refused.
+    """
     app = App()
-    stack = Stack(app, "Theirs", synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False))
+    stack = Stack(
+        app, "Theirs", synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False)
+    )
     bucket = DataBucket(stack, "Bucket", removal_policy=policy)
     if fails:
         refused = ssm.CfnParameter(stack, "Refused", type="String", value="x", name="/taken")
@@ -44,7 +49,11 @@ def test_no_change_of_retain_deletes_an_object(
 
     def buckets() -> list[str]:
         found = cloudformation.describe_stack_resources(StackName=name)["StackResources"]
-        return sorted(each["PhysicalResourceId"] for each in found if each["ResourceType"] == "AWS::S3::Bucket")
+        return sorted(
+            each["PhysicalResourceId"]
+            for each in found
+            if each["ResourceType"] == "AWS::S3::Bucket"
+        )
 
     def write() -> None:
         for bucket in ours:
@@ -58,13 +67,21 @@ def test_no_change_of_retain_deletes_an_object(
     ours = buckets()
     write()
     if fails:
-        cloud.client("ssm").put_parameter(Name="/taken", Value="theirs", Type="String", Overwrite=True)
+        cloud.client("ssm").put_parameter(
+            Name="/taken", Value="theirs", Type="String", Overwrite=True
+        )
     changed = deploy(name, template(after, fails))
-    assert changed["StackStatus"] == ("UPDATE_ROLLBACK_COMPLETE" if fails else "UPDATE_COMPLETE"), changed["reasons"]
+    assert changed["StackStatus"] == ("UPDATE_ROLLBACK_COMPLETE" if fails else "UPDATE_COMPLETE"), (
+        changed["reasons"]
+    )
     assert buckets() == ours and versions() == [3] * len(ours)
     for bucket in ours:
         policy = json.loads(s3.get_bucket_policy(Bucket=bucket)["Policy"])
-        denied = [each for each in policy["Statement"] if each["Effect"] == "Deny" and each["Action"] == "s3:PutObject"]
+        denied = [
+            each
+            for each in policy["Statement"]
+            if each["Effect"] == "Deny" and each["Action"] == "s3:PutObject"
+        ]
         assert not denied, "who writes is refused"
     write()
 

@@ -10,7 +10,9 @@ from rehearsal.cloud import Cloud, CloudError
 PROJECT = Path(__file__).parents[2]
 
 
-def test_nothing_of_the_callers_account_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_the_callers_account_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "CDK_DEFAULT_ACCOUNT"):
         monkeypatch.setenv(name, "the caller's own")
     environ = Cloud(project=PROJECT, state=tmp_path)._environ()
@@ -19,5 +21,8 @@ def test_nothing_of_the_callers_account_is_read(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_missing_emulator_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CloudError, match="run `make rehearse`, which makes it"), Cloud(project=tmp_path, state=tmp_path):
+    with (
+        pytest.raises(CloudError, match="run `make rehearse`, which makes it"),
+        Cloud(project=tmp_path, state=tmp_path),
+    ):
         pass

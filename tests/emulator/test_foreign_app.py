@@ -1,4 +1,6 @@
-"""The emulator's folder does not depend on this project: copied alone, it serves somebody else's CDK app."""
+"""The emulator's folder does not depend on this project: copied alone, it serves somebody else's
+CDK app.
+"""
 
 import json
 import os
@@ -14,14 +16,16 @@ pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
 APP = """
-from aws_cdk import App, CfnOutput, Stack, aws_dynamodb as dynamodb, aws_ec2 as ec2, aws_iam as iam, aws_sqs as sqs
+from aws_cdk import App, CfnOutput, Stack
+from aws_cdk import aws_dynamodb as dynamodb, aws_ec2 as ec2, aws_iam as iam, aws_sqs as sqs
 
 app = App(analytics_reporting=False)
 network = Stack(app, "their-network")
 vpc = ec2.Vpc(network, "Vpc", max_azs=2, nat_gateways=1)
 shop = Stack(app, "their-shop")
 orders = sqs.Queue(shop, "Orders")
-table = dynamodb.Table(shop, "Table", partition_key=dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING))
+key = dynamodb.Attribute(name="id", type=dynamodb.AttributeType.STRING)
+table = dynamodb.Table(shop, "Table", partition_key=key)
 role = iam.Role(shop, "Role", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
 orders.grant_send_messages(role)
 ec2.SecurityGroup(shop, "Group", vpc=vpc)
@@ -34,26 +38,43 @@ def test_a_foreign_app_is_deployed_and_destroyed(tmp_path: Path) -> None:
     folder = shutil.copytree(PROJECT / "rehearsal" / "emulator", tmp_path / "emulator")
     (tmp_path / "app.py").write_text(APP)
     interpreter = PROJECT / ".venv-emulator" / "bin" / "python"
-    command = [interpreter, folder / "server.py", "--region", "eu-west-1", "--scratch", tmp_path / "scratch"]
+    command = [
+        interpreter,
+        folder / "server.py",
+        "--region",
+        "eu-west-1",
+        "--scratch",
+        tmp_path / "scratch",
+    ]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     bare = {"PATH": path, "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=bare) as emulator:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=bare
+    ) as emulator:
         assert emulator.stdin is not None and emulator.stdout is not None
         endpoint = f"http://localhost:{json.loads(emulator.stdout.readline())['port']}"
-        aws = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "eu-west-1"}
+        aws = {
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "eu-west-1",
+        }
 
         def cdk(*words: str) -> None:
             run = subprocess.run(
                 ["cdk", *words, "--ci", "--no-notices", "--no-version-reporting"],
                 cwd=tmp_path,
-                env=bare | aws | {"AWS_ENDPOINT_URL": endpoint, "CDK_DISABLE_CLI_TELEMETRY": "true"},
+                env=bare
+                | aws
+                | {"AWS_ENDPOINT_URL": endpoint, "CDK_DISABLE_CLI_TELEMETRY": "true"},
                 capture_output=True,
                 text=True,
                 check=False,
             )
             assert run.returncode == 0, run.stdout + run.stderr
 
-        session = boto3.session.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="eu-west-1")
+        session = boto3.session.Session(
+            aws_access_key_id="test", aws_secret_access_key="test", region_name="eu-west-1"
+        )
         queues = session.client("sqs", endpoint_url=endpoint)
         cdk("bootstrap", "aws://000000000000/eu-west-1")
         cdk("deploy", "--all", "--app", f"{sys.executable} app.py", "--require-approval", "never")

@@ -1,4 +1,5 @@
-"""The emulator refuses what AWS refuses, in templates that are deployed and deleted again. test_variants.py has what it makes.
+"""The emulator refuses what AWS refuses, in templates that are deployed and deleted again.
+test_variants.py has what it makes.
 
 Templates go straight to the emulator's CloudFormation, without cdk, so that these tests are quick.
 """
@@ -28,14 +29,19 @@ def test_what_aws_refuses_fails_the_stack(deploy: Deploy, row: dict[str, Any]) -
         refused = deploy("one", {"Resources": row["resources"]})
     except ClientError as error:
         refused = {"StackStatus": "ROLLBACK_COMPLETE", "reasons": [str(error)]}
-    assert refused["StackStatus"].endswith("ROLLBACK_COMPLETE") and row["refused"] in " ".join(refused["reasons"])
+    assert refused["StackStatus"].endswith("ROLLBACK_COMPLETE") and row["refused"] in " ".join(
+        refused["reasons"]
+    )
 
 
 def why_not_deleted(cloud: Cloud, name: str) -> str:
     """Deletes a stack, which must fail. Returns the reasons."""
     cloudformation = cloud.client("cloudformation")
     cloudformation.delete_stack(StackName=name)
-    assert cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"] == "DELETE_FAILED"
+    assert (
+        cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
+        == "DELETE_FAILED"
+    )
     events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
     return " ".join(event.get("ResourceStatusReason", "") for event in events)
 
@@ -43,10 +49,22 @@ def why_not_deleted(cloud: Cloud, name: str) -> str:
 def test_what_holds_data_is_not_deleted_with_its_stack(cloud: Cloud, deploy: Deploy) -> None:
     """As on AWS: otherwise a destroy that forgets to empty a bucket would look fine here."""
     s3, ecr = cloud.client("s3"), cloud.client("ecr")
-    deploy("bucket", {"Resources": {"Thing": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "full"}}}})
-    deploy("images", {"Resources": {"Thing": {"Type": "AWS::ECR::Repository", "Properties": {"RepositoryName": "full"}}}})
+    deploy(
+        "bucket",
+        {"Resources": {"Thing": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "full"}}}},
+    )
+    deploy(
+        "images",
+        {
+            "Resources": {
+                "Thing": {"Type": "AWS::ECR::Repository", "Properties": {"RepositoryName": "full"}}
+            }
+        },
+    )
     s3.put_object(Bucket="full", Key="data", Body=b"1")
-    ecr.put_image(repositoryName="full", imageManifest=json.dumps({"schemaVersion": 2}), imageTag="1")
+    ecr.put_image(
+        repositoryName="full", imageManifest=json.dumps({"schemaVersion": 2}), imageTag="1"
+    )
     assert "BucketNotEmpty" in why_not_deleted(cloud, "bucket")
     assert "not empty" in why_not_deleted(cloud, "images")
     s3.delete_object(Bucket="full", Key="data")

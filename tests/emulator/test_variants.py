@@ -1,7 +1,8 @@
-"""The real cdk creates, changes and destroys each kind of cluster that cluster.yaml can describe, against the emulator.
+"""The real cdk creates, changes and destroys each kind of cluster that cluster.yaml can describe,
+against the emulator.
 
-The tests look up in the services, with boto3, what was asked for; a stack's status is no proof. Each test has its own
-emulator, so that tests run in parallel.
+The tests look up in the services, with boto3, what was asked for; a stack's status is no proof.
+Each test has its own emulator, so that tests run in parallel.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ Settings = dict[str, Any]
 
 
 def merged(settings: Settings, change: Settings) -> Settings:
-    both = {name: merged(settings.get(name) or {}, value) if isinstance(value, dict) else value for name, value in change.items()}
+    both = {
+        name: merged(settings.get(name) or {}, value) if isinstance(value, dict) else value
+        for name, value in change.items()
+    }
     return {name: value for name, value in (settings | both).items() if value is not None}
 
 
@@ -55,14 +59,24 @@ class Life:
         self.write()
         outputs_file = self.config.with_name("outputs.json")
         self.cloud.deploy(self.config, outputs_file)
-        self.outputs = {key: value for stack in json.loads(outputs_file.read_text()).values() for key, value in stack.items()}
+        self.outputs = {
+            key: value
+            for stack in json.loads(outputs_file.read_text()).values()
+            for key, value in stack.items()
+        }
 
     def differing_stacks(self) -> int:
-        [line] = [line for line in self.cloud.cdk("diff", config=self.config) if "Number of stacks with differences" in line]
+        [line] = [
+            line
+            for line in self.cloud.cdk("diff", config=self.config)
+            if "Number of stacks with differences" in line
+        ]
         return int(line.split()[-1])
 
     def change(self, **change: Any) -> None:
-        """Deploys a change of the settings. `cdk diff` sees the change before the deploy, and no longer after it."""
+        """Deploys a change of the settings. `cdk diff` sees the change before the deploy, and no
+        longer after it.
+        """
         assert self.differing_stacks() == 0
         self.settings = merged(self.settings, change)
         self.write()
@@ -77,16 +91,30 @@ class Life:
     def end(self) -> set[tuple[str, str]]:
         """Destroys the cluster. Returns (service, type) of the resources that are left."""
         self.cloud.destroy(self.config)
-        return {(resource.service, resource.type) for resource in self.cloud.inventory() - self.before}
+        return {
+            (resource.service, resource.type) for resource in self.cloud.inventory() - self.before
+        }
 
 
 @pytest.fixture
 def begin(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Life]:
-    """`begin(file, prepare)` makes an account, prepares it by hand, and deploys the settings of `file` in it."""
+    """`begin(file, prepare)` makes an account, prepares it by hand, and deploys the settings of
+    `file` in it.
+    """
 
-    def begun(file: Path, prepare: Callable[[Cloud, Settings], None] = lambda cloud, settings: None, deploy: bool = True) -> Life:
-        # The stacks' tests validate the synthesized templates: here that would take half of the time.
-        cloud = Cloud(project=PROJECT, state=tmp_path / "state", parts=PARTS, extra={"CDK_VALIDATION": "false"})
+    def begun(
+        file: Path,
+        prepare: Callable[[Cloud, Settings], None] = lambda cloud, settings: None,
+        deploy: bool = True,
+    ) -> Life:
+        # The stacks' tests validate the synthesized templates: here that would take half of the
+        # time.
+        cloud = Cloud(
+            project=PROJECT,
+            state=tmp_path / "state",
+            parts=PARTS,
+            extra={"CDK_VALIDATION": "false"},
+        )
         cloud.__enter__()
         request.addfinalizer(cloud.__exit__)
         settings = yaml.safe_load(file.read_text())
@@ -105,15 +133,26 @@ def begin(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Life]
 def node_groups(cloud: Cloud, cluster: str) -> dict[str, Any]:
     eks = cloud.client("eks")
     names = eks.list_nodegroups(clusterName=cluster)["nodegroups"]
-    return {name: eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"] for name in names}
+    return {
+        name: eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"]
+        for name in names
+    }
 
 
 def user_data(cloud: Cloud) -> list[str]:
     """Returns the user data of the newest version of each launch template."""
     ec2 = cloud.client("ec2")
     ids = [each["LaunchTemplateId"] for each in ec2.describe_launch_templates()["LaunchTemplates"]]
-    found = [ec2.describe_launch_template_versions(LaunchTemplateId=one, Versions=["$Latest"]) for one in ids]
-    return [base64.b64decode(one["LaunchTemplateVersions"][0]["LaunchTemplateData"]["UserData"]).decode() for one in found]
+    found = [
+        ec2.describe_launch_template_versions(LaunchTemplateId=one, Versions=["$Latest"])
+        for one in ids
+    ]
+    return [
+        base64.b64decode(
+            one["LaunchTemplateVersions"][0]["LaunchTemplateData"]["UserData"]
+        ).decode()
+        for one in found
+    ]
 
 
 KEPT = {("s3", "bucket"), ("efs", "file system"), ("kms", "key"), ("ecr", "repository")}
@@ -134,36 +173,55 @@ def seen(life: Life) -> dict[str, Any]:
         "cluster": eks.describe_cluster(name=cluster)["cluster"],
         "nodes": list(node_groups(cloud, cluster).values()),
         "scaling_groups": groups,
-        "access": [eks.describe_access_entry(clusterName=cluster, principalArn=one)["accessEntry"] for one in entries],
+        "access": [
+            eks.describe_access_entry(clusterName=cluster, principalArn=one)["accessEntry"]
+            for one in entries
+        ],
         "file_systems": efs.describe_file_systems()["FileSystems"],
-        "mount_targets": efs.describe_mount_targets(FileSystemId=outputs["FileSystemId"])["MountTargets"],
+        "mount_targets": efs.describe_mount_targets(FileSystemId=outputs["FileSystemId"])[
+            "MountTargets"
+        ],
         "subnets": ec2.describe_subnets(Filters=in_vpc)["Subnets"],
         "nat_gateways": ec2.describe_nat_gateways()["NatGateways"],
         "internet_gateways": ec2.describe_internet_gateways(Filters=attached)["InternetGateways"],
         "services": [one["ServiceName"].partition("us-west-2.")[2] for one in endpoints],
         "flow_logs": ec2.describe_flow_logs()["FlowLogs"],
         "placement_groups": ec2.describe_placement_groups()["PlacementGroups"],
-        "providers": cloud.client("iam").list_open_id_connect_providers()["OpenIDConnectProviderList"],
+        "providers": cloud.client("iam").list_open_id_connect_providers()[
+            "OpenIDConnectProviderList"
+        ],
         "budgets": cloud.client("budgets").describe_budgets(AccountId=ACCOUNT).get("Budgets", []),
     }
 
 
-@pytest.mark.parametrize("row", LIVES, ids=lambda row: "-".join([Path(row["settings"]).stem, *row.get("with", {}).values()]))
+@pytest.mark.parametrize(
+    "row",
+    LIVES,
+    ids=lambda row: "-".join([Path(row["settings"]).stem, *row.get("with", {}).values()]),
+)
 def test_a_life(begin: Callable[..., Life], row: dict[str, Any]) -> None:
-    life = begin(PROJECT / row["settings"], lambda cloud, settings: settings.update(row.get("with", {})))
+    life = begin(
+        PROJECT / row["settings"], lambda cloud, settings: settings.update(row.get("with", {}))
+    )
     before = seen(life)
     assert {query: jmespath.search(query, before) for query in row["made"]} == row["made"]
     life.change(**row["change"])
     after = seen(life)
     assert {query: jmespath.search(query, after) for query in row["changed"]} == row["changed"]
-    assert jmespath.search(row["stays"], before) == jmespath.search(row["stays"], after), "changed in place, nothing lost"
+    assert jmespath.search(row["stays"], before) == jmespath.search(row["stays"], after), (
+        "changed in place, nothing lost"
+    )
     assert {" ".join(one) for one in life.end()} == set(row["left"])
 
 
 def theirs(cloud: Cloud, settings: Settings) -> None:
-    """Creates somebody else's VPC, key, bucket, file system, cluster and zone (theirs.yaml), and names them in `settings`."""
+    """Creates somebody else's VPC, key, bucket, file system, cluster and zone (theirs.yaml), and
+    names them in `settings`.
+    """
     cloudformation = cloud.client("cloudformation")
-    cloudformation.create_stack(StackName="theirs", TemplateBody=Path(__file__).with_name("theirs.yaml").read_text())
+    cloudformation.create_stack(
+        StackName="theirs", TemplateBody=Path(__file__).with_name("theirs.yaml").read_text()
+    )
     made = settled(cloudformation, "theirs")
     assert made["StackStatus"] == "CREATE_COMPLETE"
     has = {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
@@ -171,7 +229,10 @@ def theirs(cloud: Cloud, settings: Settings) -> None:
     settings["network"]["existing"] |= {"id": has["Vpc"], "private_subnets": subnets}
     if "file_system" in settings:
         settings["key"]["existing_arn"] = has["Key"]
-        settings["file_system"]["existing"] |= {"id": has["FileSystem"], "security_group": has["Group"]}
+        settings["file_system"]["existing"] |= {
+            "id": has["FileSystem"],
+            "security_group": has["Group"],
+        }
     else:
         settings["cluster"]["existing"]["security_group"] = has["Group"]
         settings["zone"]["existing"]["id"] = has["Zone"]
@@ -186,8 +247,16 @@ def test_existing_network_key_bucket_and_file_system(begin: Callable[..., Life])
     assert life.outputs["BucketName"] == "somebody-elses-data"
     assert life.outputs["KeyArn"] == settings["key"]["existing_arn"]
     made = {(resource.service, resource.type) for resource in cloud.inventory() - life.before}
-    assert not made & {("ec2", "vpc"), ("ec2", "subnet"), ("kms", "key"), ("s3", "bucket"), ("efs", "file system")}
-    targets = cloud.client("efs").describe_mount_targets(FileSystemId=life.outputs["FileSystemId"])["MountTargets"]
+    assert not made & {
+        ("ec2", "vpc"),
+        ("ec2", "subnet"),
+        ("kms", "key"),
+        ("s3", "bucket"),
+        ("efs", "file system"),
+    }
+    targets = cloud.client("efs").describe_mount_targets(FileSystemId=life.outputs["FileSystemId"])[
+        "MountTargets"
+    ]
     assert {target["AvailabilityZoneName"] for target in targets} == {"us-west-2a", "us-west-2b"}
 
     life.change(nodes={"workers": {"min": 0, "desired": 1, "max": 2}})
@@ -209,11 +278,15 @@ def test_an_existing_cluster(begin: Callable[..., Life]) -> None:
 
 
 def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
-    """With `retain: true`, a deploy after a destroy uses the old data, images and key, and the next destroy keeps them again."""
+    """With `retain: true`, a deploy after a destroy uses the old data, images and key, and the next
+    destroy keeps them again.
+    """
     life = begin(PROJECT / "cluster.yaml", lambda cloud, settings: settings.update(retain=True))
     cloud, made = life.cloud, life.outputs
     cloud.client("s3").put_object(Bucket=made["BucketName"], Key="data", Body=b"ours")
-    digest = record_image(cloud, made["RepositoryUri"], life.config.with_name("image.json")).rpartition("@")[2]
+    digest = record_image(
+        cloud, made["RepositoryUri"], life.config.with_name("image.json")
+    ).rpartition("@")[2]
     assert life.end() == KEPT | {("s3", "object version")}
     keys = cloud.client("kms").list_keys()["Keys"]
     life.settings |= {
@@ -225,16 +298,25 @@ def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
     life.deploy()
     for output in ("FileSystemId", "BucketName", "RepositoryUri"):
         assert life.outputs[output] == made[output]
-    assert cloud.client("s3").get_object(Bucket=made["BucketName"], Key="data")["Body"].read() == b"ours"
+    assert (
+        cloud.client("s3").get_object(Bucket=made["BucketName"], Key="data")["Body"].read()
+        == b"ours"
+    )
     images = cloud.client("ecr").describe_images(repositoryName="paddle/trainer")["imageDetails"]
     assert digest in {image["imageDigest"] for image in images}
-    targets = cloud.client("efs").describe_mount_targets(FileSystemId=made["FileSystemId"])["MountTargets"]
+    targets = cloud.client("efs").describe_mount_targets(FileSystemId=made["FileSystemId"])[
+        "MountTargets"
+    ]
     assert {target["AvailabilityZoneName"] for target in targets} == {"us-west-2a", "us-west-2b"}
     assert life.end() == KEPT | {("s3", "object version")}
 
 
-def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_on_to(begin: Callable[..., Life]) -> None:
-    """Each failure undoes what its deploy made and keeps what existed; the same command works once the cause is gone."""
+def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_on_to(
+    begin: Callable[..., Life],
+) -> None:
+    """Each failure undoes what its deploy made and keeps what existed; the same command works once
+    the cause is gone.
+    """
     life = begin(PROJECT / "cluster.yaml", deploy=False)
     cloud, cluster, shipped = life.cloud, life.settings["name"], json.dumps(life.settings)
     ecr, eks, efs = (cloud.client(name) for name in ("ecr", "eks", "efs"))
@@ -243,7 +325,12 @@ def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_
         life.deploy()
     assert life.stacks()[f"{cluster}-storage"] == "ROLLBACK_COMPLETE"
     left = {(resource.service, resource.type) for resource in cloud.inventory() - life.before}
-    assert not left & {("efs", "file system"), ("efs", "mount target"), ("s3", "bucket"), ("lambda", "function")}
+    assert not left & {
+        ("efs", "file system"),
+        ("efs", "mount target"),
+        ("s3", "bucket"),
+        ("lambda", "function"),
+    }
     ecr.delete_repository(repositoryName=f"{cluster}/trainer")
     life.deploy()
     assert set(life.stacks().values()) == {"CREATE_COMPLETE"}
@@ -260,10 +347,14 @@ def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_
     eks.delete_access_entry(**entry)
     assert cloud.inventory() == deployed
     life.deploy()
-    assert eks.list_access_entries(clusterName=cluster)["accessEntries"].count(entry["principalArn"]) == 1
+    assert (
+        eks.list_access_entries(clusterName=cluster)["accessEntries"].count(entry["principalArn"])
+        == 1
+    )
     assert efs.describe_file_systems()["FileSystems"][0]["ThroughputMode"] == "bursting"
 
-    # A change of an export in use is refused and rolled back. A change that needs more or fewer exports is deployed.
+    # A change of an export in use is refused and rolled back. A change that needs more or fewer
+    # exports is deployed.
     life.settings = json.loads(shipped) | {"zone": {"name": "other"}}
     with pytest.raises(CloudError, match=r"Update canceled\. Cannot update export"):
         life.deploy()
@@ -273,7 +364,10 @@ def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_
     life.deploy()
     assert node_groups(cloud, cluster) == {}
     groups = cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-    assert len([group for group in groups if f"{cluster}-nodes-" in group["AutoScalingGroupName"]]) == 1
+    assert (
+        len([group for group in groups if f"{cluster}-nodes-" in group["AutoScalingGroupName"]])
+        == 1
+    )
     life.settings = json.loads(shipped) | {"budget": {"emails": ["a@b.de"]}}
     life.deploy()
     assert len(node_groups(cloud, cluster)) == 1
@@ -284,7 +378,9 @@ def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_
 
 
 def another_release(life: Life, version: str) -> dict[str, str]:
-    """Copies the variant's stand-ins and their lock for another version. Returns the settings that name them."""
+    """Copies the variant's stand-ins and their lock for another version. Returns the settings that
+    name them.
+    """
     source = VARIANTS / "distribution"
     lock = json.loads((source / "lock.json").read_text())
     folder = life.config.parent / "distribution"
@@ -294,7 +390,8 @@ def another_release(life: Life, version: str) -> dict[str, str]:
 
 
 def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
-    """The tutorials' own kind: control plane, nodes, an upgrade, and nothing left of volume, interface, address and secrets.
+    """The tutorials' own kind: control plane, nodes, an upgrade, and nothing left of volume,
+    interface, address and secrets.
 
     (tests/aws/templates.yaml says what its templates hold.)
     """
@@ -310,15 +407,30 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     token = secrets.get_secret_value(SecretId="tutorial/server-token")["SecretString"]
     assert len(token) == 48 and token not in told
     [pair] = ec2.describe_key_pairs()["KeyPairs"]
-    assert cloud.client("ssm").get_parameter(Name=f"/ec2/keypair/{pair['KeyPairId']}")["Parameter"]["Type"] == "SecureString"
+    assert (
+        cloud.client("ssm").get_parameter(Name=f"/ec2/keypair/{pair['KeyPairId']}")["Parameter"][
+            "Type"
+        ]
+        == "SecureString"
+    )
     # What the control plane has written by then must outlive every later deploy.
     secrets.put_secret_value(SecretId="tutorial/ca-hash", SecretString="a" * 64)
 
-    change = {"nodes": {"workers": {"desired": 4}}, "cluster": {"volume_gib": 40}, "owner": "somebody-else"}
-    life.change(**merged(change, {"cluster": {"distribution": another_release(life, "v1.36.0+k3s0")}}))
+    change = {
+        "nodes": {"workers": {"desired": 4}},
+        "cluster": {"volume_gib": 40},
+        "owner": "somebody-else",
+    }
+    life.change(
+        **merged(change, {"cluster": {"distribution": another_release(life, "v1.36.0+k3s0")}})
+    )
     assert all("DISTRIBUTION_VERSION='v1.36.0+k3s0'" in told for told in user_data(cloud))
     [same] = ec2.describe_volumes()["Volumes"]
-    assert (same["VolumeId"], same["Size"], same["State"]) == (volume["VolumeId"], 40, "available"), "the state stays where it is"
+    assert (same["VolumeId"], same["Size"], same["State"]) == (
+        volume["VolumeId"],
+        40,
+        "available",
+    ), "the state stays where it is"
     assert secrets.get_secret_value(SecretId="tutorial/server-token")["SecretString"] == token
     assert secrets.get_secret_value(SecretId="tutorial/ca-hash")["SecretString"] == "a" * 64
     assert [pair["KeyPairId"]] == [one["KeyPairId"] for one in ec2.describe_key_pairs()["KeyPairs"]]

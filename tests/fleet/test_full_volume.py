@@ -17,7 +17,9 @@ def small_volume(tmp_path):
     """The folder that TrainingJob uses as its volume."""
     volume = tmp_path / "volume"
     volume.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", volume], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", volume], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("mounting a small tmpfs needs root")
     yield volume
@@ -35,7 +37,9 @@ def fill(volume: Path, spare: int) -> Path:
     return filler
 
 
-def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_when_there_is_room(training_job, small_volume):
+def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_when_there_is_room(
+    training_job, small_volume
+):
     job = training_job(pods=2, PASSES="3", ATTEMPTS="2", CHECKPOINT="1")
     job.hold_at_record(1000)  # In the middle of the second pass.
     job.split(job.make_sample("--lines", "1500"))
@@ -47,13 +51,22 @@ def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_whe
     job.release()
     job.end_with(74, 70)
     first, second = map(job.log, range(2))
-    assert re.search(r"pass-00001 was not saved whole, the volume is full|the disk is full: .*the volume at /volume", first), (
-        first
-    )
+    assert re.search(
+        r"pass-00001 was not saved whole, the volume is full|the disk is full: .*the volume at "
+        r"/volume",
+        first,
+    ), first
     said = job.folder.train_log(0).read_text(errors="replace")
-    assert re.search(r"no checkpoint in pass 1 at step \d+, training continues: .*(volume is full|No space left)", said), said
+    assert re.search(
+        r"no checkpoint in pass 1 at step \d+, training continues: .*(volume is full|No space "
+        r"left)",
+        said,
+    ), said
     # Attempt 1 saved pass 0, the two after it saved nothing.
-    why = "2 attempts ended without progress: attempt 2: .*74 .VOLUME_FULL.*; attempt 3: .*74 .VOLUME_FULL."
+    why = (
+        "2 attempts ended without progress: attempt 2: .*74 .VOLUME_FULL.*; attempt 3: .*74 "
+        ".VOLUME_FULL."
+    )
     for said in (first, second):
         assert re.search(why, said), said
         assert "Traceback" not in said and "cannot be recorded" not in said

@@ -14,13 +14,18 @@ def test_the_data_must_be_split_anew_and_then_nothing_is_lost(training_job):
 
     job.count = 3
     said = job.run(65, 65, 65, RUN_ID="three", PASSES="3")
-    assert said.count("lists 2 shards, but this job has 3 trainers: split the data again") >= 3 and "pass=" not in said
+    assert (
+        said.count("lists 2 shards, but this job has 3 trainers: split the data again") >= 3
+        and "pass=" not in said
+    )
 
-    # The parts of two pservers go to three, then those of three to two: pass 2 begins where pass 1 ended.
+    # The parts of two pservers go to three, then those of three to two: pass 2 begins where pass 1
+    # ended.
     for pods, number in ((3, 2), (2, 3)):
         job.count = pods
         job.split(source)
-        # A new split is other data, so the job must ask to continue from what it learned on the old one.
+        # A new split is other data, so the job must ask to continue from what it learned on the old
+        # one.
         job.run(RUN_ID=f"{pods}-again", PASSES=str(number + 1), RESUME_FROM="any")
         for trainer, records in enumerate(job.records()):
             last, earlier = job.metrics(trainer)[-1], job.metrics(0)[-2]

@@ -22,9 +22,13 @@ def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(traini
     predicted = job.predict()
     assert predicted.stdout.startswith("[["), predicted.stderr
     assert [job.folder.done(number).exists() for number in range(4)] == [False, False, True, True]
-    # The job asks for fewer passes than exist, and the last one it asks for is gone: nothing is left to do, and nothing is wrong.
+    # The job asks for fewer passes than exist, and the last one it asks for is gone: nothing is
+    # left to do, and nothing is wrong.
     job.run(RUN_ID="fewer", PASSES="1")
-    assert "4 passes are complete and 1 were asked for: nothing is left to train" in job.folder.train_log(0).read_text()
+    assert (
+        "4 passes are complete and 1 were asked for: nothing is left to train"
+        in job.folder.train_log(0).read_text()
+    )
     assert job.judged() == found
 
 
@@ -32,7 +36,10 @@ def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     job = training_job("regression", pods=2, PASSES="20")
     draw = random.Random(1)
     flats = [(number % 7, draw.randint(1, 6), draw.uniform(20, 150)) for number in range(1200)]
-    lines = [f"{where},{rooms},{area:.1f},{1000 * area * (1 + where / 7) + 20_000 * rooms:.0f}\n" for where, rooms, area in flats]
+    lines = [
+        f"{where},{rooms},{area:.1f},{1000 * area * (1 + where / 7) + 20_000 * rooms:.0f}\n"
+        for where, rooms, area in flats
+    ]
     (job.place / "flats.csv").write_text("".join(lines))
     job.split(job.place / "flats.csv")
     job.run()
@@ -41,7 +48,9 @@ def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.95
 
 
-def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_shapes_is_trained_anew(training_job):
+def test_a_program_of_several_modules_is_evaluated_and_other_data_is_trained_anew(
+    training_job,
+):
     job = training_job(pods=2, PASSES="4")
     source = job.make_sample()
     text = (job.program / "train.py").read_text()
@@ -52,20 +61,27 @@ def test_a_program_of_several_modules_is_evaluated_and_other_data_of_the_same_sh
     job.split(source)
     job.run()
     assert job.judged()["value"] > 0.6
-    # There are as many labels and words as before, but each label means something else: the old passes are worthless.
+    # There are as many labels and words as before, but each label means something else: the old
+    # passes are worthless.
     others = {"arts": "health", "health": "science", "science": "sport", "sport": "arts"}
     lines = [line.split("\t") for line in source.read_text().splitlines()]
     source.write_text("".join(f"{others[label]}\t{words}\n" for label, words in lines))
     job.split(source)
     # Nothing would be left to train, which is no success.
     assert "ask for at least 5" in job.run(2, 2, RUN_ID="none-left", RESUME_FROM="any")
-    assert "4 of other data or another program, not used; set resume_from: any" in job.run(RUN_ID="other-data")
-    assert [(m["pass"], m["attempt"]) for m in job.metrics(0)] == [(p, a) for a in (1, 2) for p in range(4)]
+    assert "4 of other data or another program, not used; set resume_from: any" in job.run(
+        RUN_ID="other-data"
+    )
+    assert [(m["pass"], m["attempt"]) for m in job.metrics(0)] == [
+        (p, a) for a in (1, 2) for p in range(4)
+    ]
     assert job.judged()["value"] > 0.6
 
 
 def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
-    """On uneven shards, one more record would mean one more batch if each trainer went by its own count."""
+    """On uneven shards, one more record would mean one more batch if each trainer went by its own
+    count.
+    """
     job = training_job("collective", PASSES="3", RUNTIME="collective")
     job.split(job.make_sample("--lines", "1600"))
     job.run()
@@ -75,9 +91,12 @@ def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
     assert "shape=[1, 4]" in predicted.stdout, predicted.stdout + predicted.stderr + job.logs()
 
 
-def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(training_job):
+def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(
+    training_job,
+):
     job = training_job("collective", pods=2, PASSES="2", RUNTIME="collective")
-    # It stops itself in the middle of a step of the second pass: a signal from outside might hit a barrier or a save.
+    # It stops itself in the middle of a step of the second pass: a signal from outside might hit a
+    # barrier or a save.
     job.at_each_record("if seen == 400 and index == '1': os.kill(os.getpid(), signal.SIGSTOP)")
     job.split(job.make_sample("--lines", "600"))
     job.start()
@@ -99,7 +118,9 @@ def test_synchronous_steps_are_made_by_all_or_none(training_job):
     job.split(job.make_sample("--lines", "1000"), hold_out=0.129)
     job.run()
     assert job.judged()["value"] > 0.6
-    assert json.loads((job.folder.pass_dir(1) / "parameters.json").read_text())["steps"] == 2 * 2 * -(-436 // 32)
+    assert json.loads((job.folder.pass_dir(1) / "parameters.json").read_text())[
+        "steps"
+    ] == 2 * 2 * -(-436 // 32)
 
 
 def test_paddle_0x_starts_again_behind_the_newest_pass_where_a_trainer_is_killed(training_job):
@@ -126,12 +147,25 @@ def test_paddle_0x_starts_again_behind_the_newest_pass_where_a_trainer_is_killed
         assert "4 ports listen" in job.folder.server_log(index).read_text()
 
 
-ON_ONE_MACHINE = ["fleetrun", "--server_num=1", "--worker_num=1", "train.py", "--output", "{output}", "--hold", "{output}/go"]
+ON_ONE_MACHINE = [
+    "fleetrun",
+    "--server_num=1",
+    "--worker_num=1",
+    "train.py",
+    "--output",
+    "{output}",
+    "--hold",
+    "{output}/go",
+]
 
 
 def test_role_makers_have_gloo_and_begin_anew_after_a_killed_trainer(training_job):
     """Uses the command line that starts the program on one machine."""
-    settings = {"RUNTIME": "fleet-ps", "COMMAND": json.dumps(ON_ONE_MACHINE), "PROGRESS": "output/epoch-*.json"}
+    settings = {
+        "RUNTIME": "fleet-ps",
+        "COMMAND": json.dumps(ON_ONE_MACHINE),
+        "PROGRESS": "output/epoch-*.json",
+    }
     job = training_job(HERE / "role_maker_program", pods=2, **settings)
     job.split(job.make_sample("--lines", "20"))
     job.start()

@@ -1,10 +1,12 @@
-"""Real Paddle, real kills: a job with a fault reaches the result of undisturbed runs, measured here, or the test fails.
+"""Real Paddle, real kills: a job with a fault reaches the result of undisturbed runs, measured
+here, or the test fails.
 
-Asynchronous training never gives the same result twice, so "the same" means that accuracy and the last pass's loss lie where
-one more undisturbed run with the same data and seed would lie with 99.99 % probability, judged by the mean and the standard
-deviation of five runs (Student's t). A loss may also lie within a tenth of the way to the pass before, because five runs may lie
-closer together by chance than ten do. Every record of every shard is trained in every pass that counts. The loss is the sharper
-criterion: a model that had lost a pass would lie far outside, which is asserted, too.
+Asynchronous training never gives the same result twice, so "the same" means that accuracy and the
+last pass's loss lie where one more undisturbed run with the same data and seed would lie with 99.99
+% probability, judged by the mean and the standard deviation of five runs (Student's t). A loss may
+also lie within a tenth of the way to the pass before, because five runs may lie closer together by
+chance than ten do. Every record of every shard is trained in every pass that counts. The loss is
+the sharper criterion: a model that had lost a pass would lie far outside, which is asserted, too.
 """
 
 import os
@@ -28,12 +30,16 @@ if seen == {RECORDS * 2} and index == "0":
 """Holds trainer 0 just before the first sync of the second pass that it saves to the volume."""
 UNDISTURBED = 5
 WIDTH = 15.544 * (1 + 1 / UNDISTURBED) ** 0.5
-"""Standard deviations, on either side, within which one more run of a normal distribution lies 9,999 times in 10,000:
-Student's t for the 4 degrees of freedom that five runs leave. Twenty comparisons fail by chance in one run out of 500."""
+"""Standard deviations, on either side, within which one more run of a normal distribution lies
+9,999 times in 10,000: Student's t for the 4 degrees of freedom that five runs leave. Twenty
+comparisons fail by chance in one run out of 500.
+"""
 
 
 def result(job: TrainingJob) -> list[float]:
-    """Asserts that every record was trained. Returns the accuracy and each pass's mean loss, the last pass first."""
+    """Asserts that every record was trained. Returns the accuracy and each pass's mean loss, the
+    last pass first.
+    """
     job.end_with()
     found = job.judged()
     assert found["pass"] == PASSES - 1
@@ -41,13 +47,17 @@ def result(job: TrainingJob) -> list[float]:
     for trainer, records in enumerate(job.records()):
         # For a pass that was trained again, the last time counts.
         metrics = {line["pass"]: line for line in job.metrics(trainer)}
-        assert {number: line["records"] for number, line in metrics.items()} == dict.fromkeys(range(PASSES), records)
+        assert {number: line["records"] for number, line in metrics.items()} == dict.fromkeys(
+            range(PASSES), records
+        )
         losses.append([metrics[number]["loss"] for number in reversed(range(PASSES))])
     return [found["value"], *map(statistics.mean, zip(*losses, strict=True))]
 
 
 def fits(value: float, found: tuple[float, ...], least: float = 0.0) -> bool:
-    """Whether one more undisturbed run might reach `value`; a distance of `least` fits in any case."""
+    """Whether one more undisturbed run might reach `value`; a distance of `least` fits in any
+    case.
+    """
     return abs(value - statistics.mean(found)) <= max(least, WIDTH * statistics.stdev(found))
 
 
@@ -81,7 +91,9 @@ def test_kill_9(training_job, undisturbed, victim: str, moment: str) -> None:
     job.at_each_record(IN_A_SAVE if moment == "save" else f"if seen == {RECORDS * 3 // 2}: hold()")
     begun(job).wait_until_held(1 if moment == "save" else 3)
     # The first pass is complete; nothing of the second is saved, or a half.
-    assert job.folder.done(0).exists() and not list(job.folder.output.glob("attempts/*/pass-00001/done"))
+    assert job.folder.done(0).exists() and not list(
+        job.folder.output.glob("attempts/*/pass-00001/done")
+    )
     assert len(list(job.folder.output.glob("attempts/*/pass-00001"))) == (moment == "save")
     if role == "pod":
         children = [job.child(index, "trainer"), job.child(index, "pserver")]
@@ -97,5 +109,8 @@ def test_kill_9(training_job, undisturbed, victim: str, moment: str) -> None:
     for value, (found, near) in zip(result(job), undisturbed, strict=False):
         assert fits(value, found, near), f"{value} is not within {found}"
     first, _ = job.attempts()
-    assert role == "pod" or first["cause"] == f"{role} {index} ended with 137 (SIGKILL), in job-{index}.job"
+    assert (
+        role == "pod"
+        or first["cause"] == f"{role} {index} ended with 137 (SIGKILL), in job-{index}.job"
+    )
     assert ("pass 1 was not complete and is removed" in job.log(0)) == (moment == "save")

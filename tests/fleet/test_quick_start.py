@@ -1,4 +1,6 @@
-"""quick_start, trained by three pods under the agent. Real Paddle: about 15 s for the whole file."""
+"""quick_start, trained by three pods under the agent. Real Paddle: about 15 s for the whole
+file.
+"""
 
 import json
 
@@ -17,14 +19,21 @@ def trained(tmp_path_factory):
         yield job
 
 
-def test_every_trainer_reports_its_shard_and_a_falling_loss_and_each_pass_has_every_pservers_part(trained: TrainingJob):
+def test_every_trainer_reports_its_shard_and_a_falling_loss_and_each_pass_has_every_pservers_part(
+    trained: TrainingJob,
+):
     for trainer, records in enumerate(trained.records()):
         metrics = trained.metrics(trainer)
-        assert [(m["pass"], m["records"], m["skipped"]) for m in metrics] == [(p, records, 0) for p in range(PASSES)]
+        assert [(m["pass"], m["records"], m["skipped"]) for m in metrics] == [
+            (p, records, 0) for p in range(PASSES)
+        ]
         assert metrics[-1]["loss"] < metrics[0]["loss"] / 2
     for number in range(PASSES):
         directory = trained.folder.pass_dir(number)
-        files = {file.relative_to(directory).as_posix(): file.stat().st_mtime_ns for file in directory.rglob("*")}
+        files = {
+            file.relative_to(directory).as_posix(): file.stat().st_mtime_ns
+            for file in directory.rglob("*")
+        }
         assert {"done", "path.txt", "program/train.py", "vocabulary.json"} <= files.keys()
         assert {f"001/part-{server:03d}.gz" for server in range(3)} <= files.keys()
         assert directory.readlink().as_posix() == f"attempts/run-1/pass-{number:05d}"
@@ -49,12 +58,16 @@ print(numpy.argmax(paddle.static.Executor().run(program, feed=record, fetch_list
 """)
     vocabulary = json.loads((trained.folder.output / "inference/vocabulary.json").read_text())
     *probabilities, answer = predicted.stdout.replace("[", "").replace("]", "").split()
-    assert len(probabilities) == 4 and vocabulary["labels"][int(answer)] == "health", predicted.stdout + predicted.stderr
+    assert len(probabilities) == 4 and vocabulary["labels"][int(answer)] == "health", (
+        predicted.stdout + predicted.stderr
+    )
 
 
 @pytest.mark.parametrize("part", ["000/part-001-00003.gz", "001/part-002.gz"])
 @pytest.mark.parametrize(("flip", "why"), [(None, "{} is missing"), (1, "{} was changed")])
-def test_a_pass_without_a_part_or_with_a_changed_byte_is_not_evaluated(trained: TrainingJob, part: str, flip, why: str):
+def test_a_pass_without_a_part_or_with_a_changed_byte_is_not_evaluated(
+    trained: TrainingJob, part: str, flip, why: str
+):
     file = trained.folder.pass_dir(PASSES - 1) / part
     before = file.read_bytes()
     if flip:

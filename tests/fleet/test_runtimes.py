@@ -15,39 +15,61 @@ ADDRESSES = [f"192.168.129.{66 + i}" for i in range(3)]
 
 
 def node(*arguments: str, **more: str) -> NodeEnvironment:
-    told = {"JOB_NAME": "paddle-cluster-job", "TRAIN_CONFIG_DIR": "recommendation", "TRAINER_COUNT": "4"}
-    pod = {"JOB_COMPLETION_INDEX": "1", "PADDLE_NODE_RUN_ID": "run", "POD_IP": ADDRESSES[1], "PYTHONPATH": "/theirs"}
+    told = {
+        "JOB_NAME": "paddle-cluster-job",
+        "TRAIN_CONFIG_DIR": "recommendation",
+        "TRAINER_COUNT": "4",
+    }
+    pod = {
+        "JOB_COMPLETION_INDEX": "1",
+        "PADDLE_NODE_RUN_ID": "run",
+        "POD_IP": ADDRESSES[1],
+        "PYTHONPATH": "/theirs",
+    }
     return environment.parse(GOOD | told | pod | more, arguments)
 
 
 def test_paddle_0x_gets_the_tutorials_command_lines_and_the_users_arguments_untouched():
-    arguments = ("--config_args=a=1,b=two words", "--show_parameter_stats_period", "$(id); 'quoted'")
-    server, trainer = runtimes.by_name("paddle-0.x").processes(node(*arguments), ADDRESSES, Attempt(1))
+    arguments = (
+        "--config_args=a=1,b=two words",
+        "--show_parameter_stats_period",
+        "$(id); 'quoted'",
+    )
+    server, trainer = runtimes.by_name("paddle-0.x").processes(
+        node(*arguments), ADDRESSES, Attempt(1)
+    )
     assert " ".join(server.argv) == (
-        "paddle pserver --nics=eth0 --port=7164 --ports_num=2 --ports_num_for_sparse=2 --num_gradient_servers=3"
-        " --comment=paddle_process_by_paddle"
+        "paddle pserver --nics=eth0 --port=7164 --ports_num=2 --ports_num_for_sparse=2 "
+        "--num_gradient_servers=3 --comment=paddle_process_by_paddle"
     )
     own = len(trainer.argv) - len(arguments)
     assert trainer.argv[own:] == arguments
     assert " ".join(trainer.argv[:own]) == (
-        "paddle train --nics=eth0 --port=7164 --ports_num=2 --comment=paddle_process_by_paddle"
-        " --pservers=192.168.129.66,192.168.129.67,192.168.129.68 --ports_num_for_sparse=2 --num_gradient_servers=3"
-        " --config=./trainer_config.lr.py --trainer_count=4 --num_passes=10 --use_gpu=0 --log_period=50 --dot_period=10"
-        " --saving_period=1 --local=0 --trainer_id=1 --save_dir=/home/jobpath/paddle-cluster-job/output"
+        "paddle train --nics=eth0 --port=7164 --ports_num=2 --comment=paddle_process_by_paddle "
+        "--pservers=192.168.129.66,192.168.129.67,192.168.129.68 --ports_num_for_sparse=2 "
+        "--num_gradient_servers=3 --config=./trainer_config.lr.py --trainer_count=4 "
+        "--num_passes=10 --use_gpu=0 --log_period=50 --dot_period=10 --saving_period=1 --local=0 "
+        "--trainer_id=1 --save_dir=/home/jobpath/paddle-cluster-job/output"
     )
     assert server.ports == (7164, 7165, 7166, 7167) and trainer.waits_for_servers
     assert trainer.working_directory == Path("/home/jobpath/paddle-cluster-job/recommendation")
 
 
 def test_fleet_ps_refuses_an_address_that_its_pservers_cannot_use():
-    with pytest.raises(SettingError, match=r"POD_IP is fd00::2: pservers of Paddle .* know IPv4 addresses only"):
-        runtimes.by_name("fleet-ps").processes(node(), [f"fd00::{i + 1}" for i in range(3)], Attempt(1))
+    with pytest.raises(
+        SettingError, match=r"POD_IP is fd00::2: pservers of Paddle .* know IPv4 addresses only"
+    ):
+        runtimes.by_name("fleet-ps").processes(
+            node(), [f"fd00::{i + 1}" for i in range(3)], Attempt(1)
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["fleet-ps", "collective", "paddle-0.x"])
 def test_as_many_pods_as_job_yaml_allows_are_told_of_each_other(runtime: str):
-    assert runtimes.by_name(runtime).processes(node(), [f"10.100.{i // 250}.{i % 250}" for i in range(6_500)], Attempt(1))
+    assert runtimes.by_name(runtime).processes(
+        node(), [f"10.100.{i // 250}.{i % 250}" for i in range(6_500)], Attempt(1)
+    )
 
 
 def test_launch_on_two_pods_of_eight_gpus_starts_a_rank_a_gpu_and_names_no_gloo():
@@ -55,7 +77,16 @@ def test_launch_on_two_pods_of_eight_gpus_starts_a_rank_a_gpu_and_names_no_gloo(
         CONF_PADDLE_GRADIENT_NUM="2",
         PATH=os.environ["PATH"],
         PADDLE_NODE_COMMAND=json.dumps(
-            ["python3", "-m", "paddle.distributed.launch", "--gpus", "0,1", "train.py", "-o", "out={output}"]
+            [
+                "python3",
+                "-m",
+                "paddle.distributed.launch",
+                "--gpus",
+                "0,1",
+                "train.py",
+                "-o",
+                "out={output}",
+            ]
         ),
         PADDLE_NODE_PROCESSES="8",
         PADDLE_NODE_GPUS="8",
@@ -64,17 +95,34 @@ def test_launch_on_two_pods_of_eight_gpus_starts_a_rank_a_gpu_and_names_no_gloo(
         WHO="{rank} of {trainers} pods, {{shard}} {shard}",
     )
     attempt = Attempt(3, {"newest": "output/7.pdparams"})
-    ranks = runtimes.by_name("launch").processes(replace(told, program=Path("/program")), ADDRESSES[:2], attempt)
+    ranks = runtimes.by_name("launch").processes(
+        replace(told, program=Path("/program")), ADDRESSES[:2], attempt
+    )
     output = "/home/jobpath/paddle-cluster-job/output"
     expected = yaml.safe_load(Path(__file__).with_name("launch_environment.yaml").read_text())
     endpoints = [f"192.168.129.{66 + pod}:{7164 + local}" for pod in range(2) for local in range(8)]
     for local, rank in enumerate(ranks):
-        assert rank.argv == ("python3", "-u", "train.py", "-o", f"out={output}", "--resume", f"{output}/7")
+        assert rank.argv == (
+            "python3",
+            "-u",
+            "train.py",
+            "-o",
+            f"out={output}",
+            "--resume",
+            f"{output}/7",
+        )
         told = {
             name: value
             for name, value in rank.environ.items()
             if re.match("PADDLE_(?!NODE_)|FLAGS|[A-Z_]*(RANK|SIZE|MASTER)|WHO", name)
         }
-        values = {"local": local, "rank": 8 + local, "port": 7164 + local, "endpoints": ",".join(endpoints)}
+        values = {
+            "local": local,
+            "rank": 8 + local,
+            "port": 7164 + local,
+            "endpoints": ",".join(endpoints),
+        }
         assert told == {name: value.format(**values) for name, value in expected.items()}
-    assert {str(rank.log) for rank in ranks} == {f"{output}/node_1/rank-{rank}.log" for rank in range(8, 16)}
+    assert {str(rank.log) for rank in ranks} == {
+        f"{output}/node_1/rank-{rank}.log" for rank in range(8, 16)
+    }

@@ -1,4 +1,6 @@
-"""Passes on a volume: whose they are, which are complete, and which stay. Files only; tests/node has the processes."""
+"""Passes on a volume: whose they are, which are complete, and which stay. Files only; tests/node
+has the processes.
+"""
 
 import re
 import shutil
@@ -31,7 +33,9 @@ def begun(folder: JobFolder, attempt: int, name: str) -> Path:
 
 
 def sealed(directory: Path, number: int, identity: Identity = OURS, **facts: object) -> Path:
-    passes.seal(directory, {"pass": number, "attempt": 1, "run": "run", **facts, **asdict(identity)})
+    passes.seal(
+        directory, {"pass": number, "attempt": 1, "run": "run", **facts, **asdict(identity)}
+    )
     return directory
 
 
@@ -45,19 +49,32 @@ def damage(directory: Path) -> None:
     (directory / "path.txt").write_text("program/train.pz\n")
 
 
-def begin(folder: JobFolder, identity: Identity = OURS, **variables: str) -> tuple[Resumption, list[str]]:
+def begin(
+    folder: JobFolder, identity: Identity = OURS, **variables: str
+) -> tuple[Resumption, list[str]]:
     """Returns what an attempt begins with, and its messages."""
-    environ = {"JOB_NAME": folder.root.name, "JOB_PATH": str(folder.root.parent), "PADDLE_NODE_RUN_ID": "run"}
+    environ = {
+        "JOB_NAME": folder.root.name,
+        "JOB_PATH": str(folder.root.parent),
+        "PADDLE_NODE_RUN_ID": "run",
+    }
     own = {f"PADDLE_NODE_{name}": value for name, value in ({"SEED": "7"} | variables).items()}
     said: list[str] = []
     node = environment.parse(GOOD | environ | own)
-    return runtimes.by_name(node.runtime).progress(node, said.append).begin(identity, History()), said
+    return runtimes.by_name(node.runtime).progress(node, said.append).begin(
+        identity, History()
+    ), said
 
 
-def test_a_persons_folders_links_and_files_at_the_names_of_passes_are_neither_followed_nor_removed(folder):
+def test_a_persons_folders_links_and_files_at_the_names_of_passes_are_neither_followed_nor_removed(
+    folder,
+):
     folder.pass_dir(0).mkdir(parents=True)
     (folder.pass_dir(0) / "weights").touch()
-    sentence = f"pass-00000 in {folder.output}: folders without a record of this version, they are left alone"
+    sentence = (
+        f"pass-00000 in {folder.output}: folders without a record of this version, they are left "
+        "alone"
+    )
     assert begin(folder) == (Resumption(), [sentence])
     directory = saved(folder, 0)
     assert (folder.pass_dir(0) / "weights").is_file() and not folder.pass_dir(0).is_symlink()
@@ -69,7 +86,9 @@ def test_a_persons_folders_links_and_files_at_the_names_of_passes_are_neither_fo
     (directory.parent / "pass-00005").touch()
     (folder.output / "elsewhere").symlink_to("/not mounted here")
     assert begin(folder)[0].resume["pass"] == "0"
-    assert [entry.name for entry in mine.iterdir()] == ["precious"] and (folder.output / "elsewhere").is_symlink()
+    assert [entry.name for entry in mine.iterdir()] == ["precious"] and (
+        folder.output / "elsewhere"
+    ).is_symlink()
 
 
 def test_a_damaged_pass_is_passed_over_for_the_one_before_with_a_sentence(folder):
@@ -92,7 +111,11 @@ def test_keep_passes_neither_counts_nor_deletes_a_damaged_or_foreign_pass(folder
         saved(folder, number, attempt=2)
         passes.keep_newest(folder, OURS, 1, set())
     kept = {one.name for one in passes.newest_first(folder)}
-    assert kept == {"attempts/run-1/pass-00008", "attempts/run-1/pass-00009", "attempts/run-2/pass-00002"}
+    assert kept == {
+        "attempts/run-1/pass-00008",
+        "attempts/run-1/pass-00009",
+        "attempts/run-2/pass-00002",
+    }
     assert not folder.pass_dir(1).is_symlink() and folder.pass_dir(2).exists()
 
 
@@ -100,7 +123,11 @@ CHECKPOINTS = {
     "as it was saved": (lambda folder, half: None, {}, True),
     "another seed": (lambda folder, half: None, {"SEED": "8"}, False),
     "other data": (lambda folder, half: None, {"identity": OTHER}, False),
-    "the pass before is gone": (lambda folder, half: shutil.rmtree(half.with_name("pass-00001")), {}, False),
+    "the pass before is gone": (
+        lambda folder, half: shutil.rmtree(half.with_name("pass-00001")),
+        {},
+        False,
+    ),
     "that pass was trained anew": (lambda folder, half: saved(folder, 1, attempt=2), {}, False),
     "it is damaged": (lambda folder, half: damage(half), {}, False),
     "it is half saved": (lambda folder, half: (half / "done").unlink(), {}, False),
@@ -108,15 +135,23 @@ CHECKPOINTS = {
 
 
 @pytest.mark.parametrize("case", CHECKPOINTS)
-def test_a_checkpoint_is_used_by_a_run_that_reads_the_same_records_in_the_same_order_behind_the_same_pass(folder, case):
+def test_a_checkpoint_is_used_by_a_run_that_reads_the_same_records_in_the_same_order(folder, case):
     happens, more, used = CHECKPOINTS[case]
     saved(folder, 0)
     saved(folder, 1)
     half = begun(folder, 1, "interrupted")
     trainers = [asdict(Position(10, 9, 3.5, 0.5)), asdict(Position(8, 8, 2.0, 0.5))]
-    sealed(half, 2, behind="attempts/run-1/pass-00001", order=passes.order("data", 7, 3), trainers=trainers)
+    sealed(
+        half,
+        2,
+        behind="attempts/run-1/pass-00001",
+        order=passes.order("data", 7, 3),
+        trainers=trainers,
+    )
     happens(folder, half)
-    assert begin(folder, **more)[0].resume.get("interrupted") == ("attempts/run-1/interrupted" if used else None)
+    assert begin(folder, **more)[0].resume.get("interrupted") == (
+        "attempts/run-1/interrupted" if used else None
+    )
     assert (half / "path.txt").exists() == (case != "it is half saved")
 
 
@@ -132,12 +167,18 @@ time.sleep(0.005)
 """
 
 
-def test_a_checkpoint_of_which_one_trainer_cannot_read_its_share_is_left_out_and_the_next_is_whole(training_job):
+def test_a_checkpoint_of_which_one_trainer_cannot_read_its_share_is_left_out_and_the_next_is_whole(
+    training_job,
+):
     job = training_job(pods=2, PASSES="1", CHECKPOINT="0.5")
     job.at_each_record(BAD_DISK)
     job.split(job.make_sample("--lines", "1000"))
     job.run()
     said = job.folder.train_log(0).read_text(errors="replace")
-    assert re.search(r"no checkpoint in pass 0 at step \d+, training continues: .*trainer 1: .*Input/output error", said), said
+    assert re.search(
+        r"no checkpoint in pass 0 at step \d+, training continues: .*trainer 1: .*Input/output "
+        r"error",
+        said,
+    ), said
     assert len(re.findall(r"checkpoint in pass 0 at step \d+: \d", said)) > 0
     passes.verify(job.folder.pass_dir(0))

@@ -16,7 +16,10 @@ def shard_of(place: Path, *files: str) -> Shard:
 def test_records_are_lines_as_the_splitter_counts_them(tmp_path):
     records = list(shard_of(tmp_path, "a\r\n\nb\rc\n", "ü"))
     assert [record.text for record in records] == ["a", "", "b\rc", "ü"]
-    assert [(record.file.name, record.number) for record in records][-2:] == [("part-00000", 3), ("part-00001", 1)]
+    assert [(record.file.name, record.number) for record in records][-2:] == [
+        ("part-00000", 3),
+        ("part-00001", 1),
+    ]
 
 
 def test_the_order_is_decided_by_seed_pass_and_trainer_alone(tmp_path):
@@ -24,18 +27,27 @@ def test_the_order_is_decided_by_seed_pass_and_trainer_alone(tmp_path):
     first = [record.text for record in own.shuffled(1, 0, 0)]
     assert first == [record.text for record in own.shuffled(1, 0, 0)]
     assert Counter(first) == Counter(record.text for record in own)
-    others = [[record.text for record in own.shuffled(*order)] for order in ((2, 0, 0), (1, 1, 0), (1, 0, 1))]
+    others = [
+        [record.text for record in own.shuffled(*order)]
+        for order in ((2, 0, 0), (1, 1, 0), (1, 0, 1))
+    ]
     assert all(other != first for other in others)
 
 
 def test_a_sorted_shard_of_many_windows_is_mixed_whatever_its_files(tmp_path, monkeypatch):
-    """On data sorted by label, each window must have all labels in about the same proportions as the whole."""
+    """On data sorted by label, each window must have all labels in about the same proportions as
+    the whole.
+    """
     monkeypatch.setattr(shard, "WINDOW", 200)
     monkeypatch.setattr(shard, "STRETCH", 100)
     labels = "a" * 2000 + "b" * 2000
     for files in (1, 3):
-        cut = [labels[number * 4000 // files : (number + 1) * 4000 // files] for number in range(files)]
-        own = shard_of(tmp_path, *("".join(f"{label} of some length\n" for label in text) for text in cut))
+        cut = [
+            labels[number * 4000 // files : (number + 1) * 4000 // files] for number in range(files)
+        ]
+        own = shard_of(
+            tmp_path, *("".join(f"{label} of some length\n" for label in text) for text in cut)
+        )
         own.expected = 4000 * 64  # As if records were short compared with the stretches.
         order = [record.text[0] for record in own.shuffled(1, 0, 0)]
         assert Counter(order) == Counter(labels)
@@ -48,7 +60,9 @@ def test_a_shard_larger_than_the_window_loses_no_record(tmp_path, monkeypatch):
     for stretch in (1, 2, 3, 10, 1000):
         monkeypatch.setattr(shard, "STRETCH", stretch)
         for expected in (None, 54):
-            own = shard_of(tmp_path, "".join(f"{number}\n" for number in range(50)), "", "\n50", "51\n\n")
+            own = shard_of(
+                tmp_path, "".join(f"{number}\n" for number in range(50)), "", "\n50", "51\n\n"
+            )
             own.expected = expected and expected * 64
             found = [record.text for record in own.shuffled(3)]
             assert Counter(found) == Counter([*map(str, range(52)), "", ""])

@@ -1,4 +1,6 @@
-"""A whole job on a folder: the real split, pods that run the image's own entry point, the real evaluation."""
+"""A whole job on a folder: the real split, pods that run the image's own entry point, the real
+evaluation.
+"""
 
 import itertools
 import json
@@ -37,19 +39,32 @@ class TrainingJob(Pods):
     defaults: ClassVar[dict[str, str]] = {"PEER_DEADLINE": "180", "SEED": "1"}
 
     def __init__(
-        self, place: Path, program: str | Path = "quick_start", pods: int = 3, binaries: Path | None = None, **variables: str
+        self,
+        place: Path,
+        program: str | Path = "quick_start",
+        pods: int = 3,
+        binaries: Path | None = None,
+        **variables: str,
     ) -> None:
         super().__init__(place, pods, "run", **variables)
         self.program = EXAMPLES / program
         self.program_name = self.program.name
-        self.path = ":".join(str(folder) for folder in (binaries, PADDLE.parent, os.environ["PATH"]) if folder)
+        self.path = ":".join(
+            str(folder) for folder in (binaries, PADDLE.parent, os.environ["PATH"]) if folder
+        )
         self._copies = itertools.count()
 
     def make_sample(self, *arguments: str) -> Path:
         file = self.place / "sample"
         own = self.program / "make_sample.py"
         subprocess.run(
-            [sys.executable, own if own.exists() else EXAMPLES / "quick_start/make_sample.py", file, *arguments], check=True
+            [
+                sys.executable,
+                own if own.exists() else EXAMPLES / "quick_start/make_sample.py",
+                file,
+                *arguments,
+            ],
+            check=True,
         )
         return file
 
@@ -63,16 +78,20 @@ class TrainingJob(Pods):
         train.write_text(text.replace(old, new))
 
     def at_each_record(self, statements: str) -> None:
-        """Makes the trainers also run `statements` at each record; `seen` is the number of records that the process has had.
+        """Makes the trainers also run `statements` at each record; `seen` is the number of records
+        that the process has had.
 
-        `hold()` waits there for `release`, so that a test stops at the same point on a busy machine and on an idle one.
+        `hold()` waits there for `release`, so that a test stops at the same point on a busy machine
+        and on an idle one.
         """
         head = "def sample(labelled):\n"
         body = textwrap.indent(f"seen = next(_seen)\n{statements}\n", "    ")
         self.change(head, f"{HOLD.format(place=str(self.place))}{head}{body}")
 
     def hold_at_record(self, number: int) -> None:
-        """Makes each trainer wait there until `release`: what a test does meanwhile happens in the middle of that pass."""
+        """Makes each trainer wait there until `release`: what a test does meanwhile happens in the
+        middle of that pass.
+        """
         self.at_each_record(f"if seen == {number}: hold()")
 
     def wait_until_held(self, trainers: int | None = None) -> None:
@@ -86,7 +105,13 @@ class TrainingJob(Pods):
     def evaluate(self) -> subprocess.CompletedProcess[str]:
         root = self.root(f"evaluation-{next(self._lives)}")
         environ = self.environment(0) | {"PADDLE_NODE_ROOT": str(root)}
-        return subprocess.run([PADDLE, IMAGE / "evaluate_pass.py"], env=environ, capture_output=True, text=True, cwd=root)
+        return subprocess.run(
+            [PADDLE, IMAGE / "evaluate_pass.py"],
+            env=environ,
+            capture_output=True,
+            text=True,
+            cwd=root,
+        )
 
     def judged(self) -> dict:
         """Asserts that `evaluate` succeeds. Returns its findings."""
@@ -99,11 +124,15 @@ class TrainingJob(Pods):
         inference = self.folder.output / "inference"
         lines = (inference / "predict.py").read_text()
         assert len(lines.splitlines()) == 5 and "paddle_node" not in lines
-        return subprocess.run([PADDLE, "-c", lines + more], env={}, cwd=inference, capture_output=True, text=True)
+        return subprocess.run(
+            [PADDLE, "-c", lines + more], env={}, cwd=inference, capture_output=True, text=True
+        )
 
     def probe(self, pod: int, stall: str) -> subprocess.CompletedProcess[str]:
         """Runs the probe that Kubernetes runs in a pod."""
-        environ = self.environment(pod, STALL=stall) | {"PADDLE_NODE_ROOT": str(self.pods[pod].life / "root")}
+        environ = self.environment(pod, STALL=stall) | {
+            "PADDLE_NODE_ROOT": str(self.pods[pod].life / "root")
+        }
         command = [PADDLE, "-m", "paddle_node.agent.health"]
         return subprocess.run(command, env=environ, capture_output=True, text=True, cwd=IMAGE)
 

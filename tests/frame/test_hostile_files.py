@@ -1,4 +1,6 @@
-"""Whatever is in place of a settings file, its reader refuses it with one sentence that names the file, and no traceback."""
+"""Whatever is in place of a settings file, its reader refuses it with one sentence that names the
+file, and no traceback.
+"""
 
 import json
 import os
@@ -40,7 +42,11 @@ YAML: dict[str, tuple[str | bytes, str]] = {
     "a FIFO": (b"", "is not a file"),
 }
 JSON = {case: YAML[case] for case in ("no UTF-8", "100 MB", "a folder", "a FIFO")}
-JSON |= {"5,000 digits": ("[" + "9" * 5000 + "]", ""), "brackets": ("[" * 100_000, ""), "a number": ("[1]", "")}
+JSON |= {
+    "5,000 digits": ("[" + "9" * 5000 + "]", ""),
+    "brackets": ("[" * 100_000, ""),
+    "a number": ("[1]", ""),
+}
 
 
 def merged(path: Path) -> None:
@@ -51,7 +57,9 @@ READERS: dict[str, Callable[[Path], object]] = {
     "cluster.yaml": ClusterSpec.load,
     "job.yaml": TrainingJob.load,
     "outputs.json": ClusterOutputs.load,
-    "image.json": lambda path: choose(TrainingJob.load(ROOT / "job.yaml"), ClusterOutputs.placeholder(), path),
+    "image.json": lambda path: choose(
+        TrainingJob.load(ROOT / "job.yaml"), ClusterOutputs.placeholder(), path
+    ),
     "kubeconfig": merged,
 }
 HOLDS = {name: YAML if name.endswith(".yaml") else JSON for name in READERS}
@@ -68,7 +76,9 @@ def lay(path: Path, case: str, content: str | bytes) -> None:
             os.truncate(path, 100 << 20)
 
 
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name in READERS for case in HOLDS[name]])
+@pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name in READERS for case in HOLDS[name]]
+)
 def test_a_hostile_file_is_one_sentence(name: str, case: str, tmp_path: Path) -> None:
     content, sentence = HOLDS[name][case]
     lay(tmp_path / name, case, content)
@@ -86,13 +96,21 @@ def test_a_byte_order_mark_is_no_fault(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [("app.py", "cluster.yaml"), ("-m operations.main manifests", "job.yaml")])
-def test_a_hostile_file_ends_a_command_with_code_2(command: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command", [("app.py", "cluster.yaml"), ("-m operations.main manifests", "job.yaml")]
+)
+def test_a_hostile_file_ends_a_command_with_code_2(
+    command: tuple[str, str], tmp_path: Path
+) -> None:
     program, name = command
     (tmp_path / name).write_text("trainers: " + "9" * 5000)
-    arguments = program.split() if name == "cluster.yaml" else [*program.split(), str(tmp_path / name)]
+    arguments = (
+        program.split() if name == "cluster.yaml" else [*program.split(), str(tmp_path / name)]
+    )
     environment = {**os.environ, "CDK_CONTEXT_JSON": json.dumps({"config": str(tmp_path / name)})}
-    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 2, done.stderr
     assert name == "job.yaml" or done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr and str(tmp_path / name) in done.stderr.replace("\n", "")

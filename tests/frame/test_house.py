@@ -1,4 +1,6 @@
-"""Rooms import each other only along the arrows of docs/architecture.md, and what is pinned stays pinned."""
+"""Rooms import each other only along the arrows of docs/architecture.md, and what is pinned stays
+pinned.
+"""
 
 import ast
 import json
@@ -10,7 +12,9 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 
-MAY_IMPORT: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("rooms.yaml").read_text())
+MAY_IMPORT: dict[str, list[str]] = yaml.safe_load(
+    Path(__file__).with_name("rooms.yaml").read_text()
+)
 WATCHED = {"app", "paddle_node", "aws_cdk", "cdk8s", "constructs", "cdk_nag", *MAY_IMPORT}
 
 
@@ -30,7 +34,9 @@ def test_arrows(room: str) -> None:
         f"{file.relative_to(ROOT)} imports {name}"
         for file in (ROOT / room).rglob("*.py")
         for name in sorted(imports(file))
-        if not any(name == allowed or name.startswith(f"{allowed}.") for allowed in MAY_IMPORT[room])
+        if not any(
+            name == allowed or name.startswith(f"{allowed}.") for allowed in MAY_IMPORT[room]
+        )
     ]
     assert wrong == []
 
@@ -41,7 +47,11 @@ def test_constructs_know_no_environment() -> None:
         assert not re.search(r"^\s*(import|from) (os|yaml)\b", file.read_text(), re.M), file
 
 
-LOCKS = [file for folder in ("requirements", "trainer_image", "rehearsal/*") for file in sorted(ROOT.glob(f"{folder}/*.lock"))]
+LOCKS = [
+    file
+    for folder in ("requirements", "trainer_image", "rehearsal/*")
+    for file in sorted(ROOT.glob(f"{folder}/*.lock"))
+]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda p: p.name)
@@ -55,7 +65,9 @@ def test_locks_pin_with_hashes_and_name_no_index(lock: Path) -> None:
 def test_npm_lock_pins_and_names_no_registry() -> None:
     package = json.loads((ROOT / "package.json").read_text())
     lock = json.loads((ROOT / "package-lock.json").read_text())
-    assert package["dependencies"]["aws-cdk"] == "2.1148.1"  # npm's `latest` tag is older than the library's schema
+    assert (
+        package["dependencies"]["aws-cdk"] == "2.1148.1"
+    )  # npm's `latest` tag is older than the library's schema
     packages = {name: entry for name, entry in lock["packages"].items() if name}
     # A bundled package lies inside its parent's archive, which has the hash.
     assert all("integrity" in entry or entry.get("inBundle") for entry in packages.values())

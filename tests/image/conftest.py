@@ -15,7 +15,9 @@ from containers import BASE, COLLECTIVE, IMAGE, Cluster, Podman, missing
 
 @pytest.fixture(scope="session")
 def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
-    """podman, with the image built by the same command that `make image` runs, on a base that debootstrap made."""
+    """podman, with the image built by the same command that `make image` runs, on a base that
+    debootstrap made.
+    """
     reason = missing()
     if reason:
         pytest.skip(reason)
@@ -30,10 +32,19 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, podman: Podman, tmp_path: Path) -> Iterator[Cluster]:
-    """A cluster that runs the image or, with parameter COLLECTIVE, the image of the Dockerfile's other set of arguments."""
+    """A cluster that runs the image or, with parameter COLLECTIVE, the image of the Dockerfile's
+    other set of arguments.
+    """
     image = getattr(request, "param", IMAGE)
     if image == COLLECTIVE:
-        podman.build("--base", BASE, "--tag", COLLECTIVE, "--requirements", "trainer_image/requirements-collective.lock")
+        podman.build(
+            "--base",
+            BASE,
+            "--tag",
+            COLLECTIVE,
+            "--requirements",
+            "trainer_image/requirements-collective.lock",
+        )
     cluster = Cluster(podman, tmp_path / "volume", image)
     yield cluster
     cluster.close()

@@ -1,8 +1,9 @@
-"""Runs a job's pods as real containers of the real image, with podman, from the job's real manifests.
+"""Runs a job's pods as real containers of the real image, with podman, from the job's real
+manifests.
 
-Limits: podman replaces neither the scheduler nor the volume's driver (a folder stands in for EFS); resource limits and
-probes are not set (a test calls the probe's command itself); the network policy has no effect, but the network leads
-nowhere else.
+Limits: podman replaces neither the scheduler nor the volume's driver (a folder stands in for EFS);
+resource limits and probes are not set (a test calls the probe's command itself); the network policy
+has no effect, but the network leads nowhere else.
 """
 
 import os
@@ -32,31 +33,50 @@ def missing() -> str:
     if os.getuid() != 0:
         return "containers are run as root"
     path = f"{os.environ['PATH']}:/usr/sbin"
-    absent = [name for name in ("podman", "runc", "debootstrap") if shutil.which(name, path=path) is None]
-    return f"{', '.join(absent)} not installed: apt-get install podman runc netavark aardvark-dns debootstrap" if absent else ""
+    absent = [
+        name for name in ("podman", "runc", "debootstrap") if shutil.which(name, path=path) is None
+    ]
+    return (
+        f"{', '.join(absent)} not installed: apt-get install podman runc netavark aardvark-dns "
+        "debootstrap"
+        if absent
+        else ""
+    )
 
 
 class Podman:
     """podman with its own settings instead of the machine's."""
 
     def __init__(self) -> None:
-        self.environ = os.environ | {"CONTAINERS_CONF": str(Path(__file__).with_name("containers.conf"))}
+        self.environ = os.environ | {
+            "CONTAINERS_CONF": str(Path(__file__).with_name("containers.conf"))
+        }
 
-    def run(self, *arguments: str | Path, check: bool = True, **more: Any) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str | Path, check: bool = True, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
         command = ["podman", *map(str, arguments)]
-        done = subprocess.run(command, env=self.environ, capture_output=True, text=True, check=False, **more)
+        done = subprocess.run(
+            command, env=self.environ, capture_output=True, text=True, check=False, **more
+        )
         assert not check or done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
         return done
 
     def build(self, *arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """Runs what `make image` runs; uses podman even where docker is installed without its daemon."""
+        """Runs what `make image` runs; uses podman even where docker is installed without its
+        daemon.
+        """
         command = [sys.executable, "-m", "operations.images.image", "build", *arguments]
-        done = subprocess.run(command, cwd=PROJECT, env=self.environ, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=PROJECT, env=self.environ, capture_output=True, text=True, check=False
+        )
         assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
         return done
 
     def make_base(self, folder: Path) -> None:
-        """Makes a base of Debian and Python with debootstrap: no image registry is needed. The base is kept for later runs."""
+        """Makes a base of Debian and Python with debootstrap: no image registry is needed. The base
+        is kept for later runs.
+        """
         if self.run("image", "exists", BASE, check=False).returncode == 0:
             return
         root = folder / "root"
@@ -64,10 +84,18 @@ class Podman:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         # As in a company's own base: the machine's certificates, and where pip finds them.
-        shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs/ca-certificates.crt")
+        shutil.copy(
+            "/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs/ca-certificates.crt"
+        )
         (root / "etc/pip.conf").write_text("[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n")
         # What slim images, such as the Dockerfile's default, leave out.
-        for left_out in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"):
+        for left_out in (
+            "var/cache/apt",
+            "var/lib/apt/lists",
+            "usr/share/doc",
+            "usr/share/locale",
+            "usr/share/man",
+        ):
             shutil.rmtree(root / left_out, ignore_errors=True)
         with subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE) as tar:
             self.run("import", "-", BASE, stdin=tar.stdout)
@@ -75,7 +103,9 @@ class Podman:
 
 
 class Cluster:
-    """A network, a volume and the containers on them; `close` removes the containers and the network."""
+    """A network, a volume and the containers on them; `close` removes the containers and the
+    network.
+    """
 
     def __init__(self, podman: Podman, volume: Path, image: str = IMAGE) -> None:
         self.podman = podman
@@ -94,38 +124,87 @@ class Cluster:
 
     def start(self, job: dict[str, Any], index: int | None = None) -> str:
         """Starts a pod of the Job as its controller would. Returns the container's name."""
-        template, pod = PodTemplate.model_validate(job["spec"]["template"]), job["spec"]["template"]["spec"]
+        template, pod = (
+            PodTemplate.model_validate(job["spec"]["template"]),
+            job["spec"]["template"]["spec"],
+        )
         (container,) = template.containers
         host = f"{job['metadata']['name']}-{0 if index is None else index}"
         name = f"{host}-{uuid.uuid4().hex[:6]}"
         user = f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}"
         assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
-        arguments = ["--name", name, "--hostname", host, "--network", self.network, "--network-alias", host]
-        arguments += ["--network-alias", f"{host}.{template.subdomain or 'none'}", "--user", user, "--cap-drop", "all"]
-        arguments += ["--security-opt", "no-new-privileges", "--workdir", container.working_dir, "--read-only"]
+        arguments = [
+            "--name",
+            name,
+            "--hostname",
+            host,
+            "--network",
+            self.network,
+            "--network-alias",
+            host,
+        ]
+        arguments += [
+            "--network-alias",
+            f"{host}.{template.subdomain or 'none'}",
+            "--user",
+            user,
+            "--cap-drop",
+            "all",
+        ]
+        arguments += [
+            "--security-opt",
+            "no-new-privileges",
+            "--workdir",
+            container.working_dir,
+            "--read-only",
+        ]
         arguments += ["--read-only-tmpfs=false"]
-        read_only = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"] if mount.get("readOnly")}
-        memory = {volume["name"] for volume in pod["volumes"] if volume.get("emptyDir", {}).get("medium") == "Memory"}
+        read_only = {
+            mount["mountPath"]
+            for mount in pod["containers"][0]["volumeMounts"]
+            if mount.get("readOnly")
+        }
+        memory = {
+            volume["name"]
+            for volume in pod["volumes"]
+            if volume.get("emptyDir", {}).get("medium") == "Memory"
+        }
         for mount in container.mounts:
             if mount.volume in memory:
                 arguments += ["--tmpfs", f"{mount.path}:rw,mode=1777"]
                 continue
             claimed = template.volumes[mount.volume].claim
-            folder = self.volume / mount.sub_path if claimed else self.volume.parent / "empty" / name / mount.volume
+            folder = (
+                self.volume / mount.sub_path
+                if claimed
+                else self.volume.parent / "empty" / name / mount.volume
+            )
             if not folder.exists():
                 # As behind an access point: a folder that has to be created belongs to user 1000.
                 folder.mkdir(parents=True)
                 os.chown(folder, 1000, 1000)
-            arguments += ["--volume", f"{folder}:{mount.path}{':ro' if mount.path in read_only else ''}"]
+            arguments += [
+                "--volume",
+                f"{folder}:{mount.path}{':ro' if mount.path in read_only else ''}",
+            ]
         told = {"controller-uid": self.uid, "job-name": job["metadata"]["name"]}
-        labels = template.labels | {f"batch.kubernetes.io/{key}": value for key, value in told.items()}
+        labels = template.labels | {
+            f"batch.kubernetes.io/{key}": value for key, value in told.items()
+        }
         # The pod's address is known only once it runs: the shell below sets it.
         facts = PodFacts(name, "default", labels, {}, "", "default")
-        given = environment(container, facts, job["settings"], {} if index is None else {"JOB_COMPLETION_INDEX": str(index)})
+        given = environment(
+            container,
+            facts,
+            job["settings"],
+            {} if index is None else {"JOB_COMPLETION_INDEX": str(index)},
+        )
         del given["POD_IP"]
         arguments += [word for key, value in given.items() for word in ("--env", f"{key}={value}")]
         shell = ("/bin/sh", "-c", 'POD_IP=$(hostname -i | cut -d" " -f1) exec "$@"', "sh")
-        self.podman.run("run", "--detach", *arguments, self.image, *shell, *container.command, *container.args)
+        self.podman.run(
+            "run", "--detach", *arguments, self.image, *shell, *container.command, *container.args
+        )
         self.pods.append(name)
         return name
 
@@ -152,13 +231,33 @@ class Cluster:
 
 
 def jobs(folder: Path, job_file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns a job file's data Job and training Job as `paddle-aws manifests` writes them, with the ConfigMaps' data."""
+    """Returns a job file's data Job and training Job as `paddle-aws manifests` writes them, with
+    the ConfigMaps' data.
+    """
     out = folder / "dist"
-    command = [PROJECT / ".venv/bin/paddle-aws", "manifests", job_file, "--out", out, "--outputs", folder / "none.json"]
+    command = [
+        PROJECT / ".venv/bin/paddle-aws",
+        "manifests",
+        job_file,
+        "--out",
+        out,
+        "--outputs",
+        folder / "none.json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    documents = [document for path in sorted(out.iterdir()) for document in yaml.safe_load_all(path.read_text())]
-    settings = {document["metadata"]["name"]: document["data"] for document in documents if document["kind"] == "ConfigMap"}
-    found = [document | {"settings": settings} for document in documents if document["kind"] == "Job"]
+    documents = [
+        document
+        for path in sorted(out.iterdir())
+        for document in yaml.safe_load_all(path.read_text())
+    ]
+    settings = {
+        document["metadata"]["name"]: document["data"]
+        for document in documents
+        if document["kind"] == "ConfigMap"
+    }
+    found = [
+        document | {"settings": settings} for document in documents if document["kind"] == "Job"
+    ]
     data = next(job for job in found if "-data-" in job["metadata"]["name"])
     return data, next(job for job in found if job is not data)

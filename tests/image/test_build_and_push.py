@@ -1,8 +1,10 @@
 # ruff: noqa: E501 (tables, one row a line)
-"""`make image` and `make push`: what they say when something is missing, and what they write when nothing is.
+"""`make image` and `make push`: what they say when something is missing, and what they write when
+nothing is.
 
-Limits: the engine is a stand-in (a script that records how it was called, and "pushes" by putting a manifest into the
-emulated ECR); the real engine builds in test_container.py, and there is no real registry to push to.
+Limits: the engine is a stand-in (a script that records how it was called, and "pushes" by putting a
+manifest into the emulated ECR); the real engine builds in test_container.py, and there is no real
+registry to push to.
 """
 
 import json
@@ -55,7 +57,9 @@ if arguments[0] == "push":
 
 
 class Machine:
-    """The test's folder, with only git and the engines that a test asks for on the PATH; AWS is not configured."""
+    """The test's folder, with only git and the engines that a test asks for on the PATH; AWS is not
+    configured.
+    """
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder, self.set = folder, patch.setenv
@@ -64,8 +68,17 @@ class Machine:
         patch.chdir(folder)
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             patch.delenv(name)
-        own = {"PATH": folder / "bin", "HOME": folder, "CALLS": folder / "calls", "PYTHONPATH": PROJECT}
-        for name, value in {**own, "ALIVE": "docker podman", "AWS_EC2_METADATA_DISABLED": "true"}.items():
+        own = {
+            "PATH": folder / "bin",
+            "HOME": folder,
+            "CALLS": folder / "calls",
+            "PYTHONPATH": PROJECT,
+        }
+        for name, value in {
+            **own,
+            "ALIVE": "docker podman",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }.items():
             patch.setenv(name, str(value))
 
     def install(self, *engines: str) -> None:
@@ -95,7 +108,9 @@ def test_what_is_missing_is_one_sentence(machine: Machine, row: dict[str, Any]) 
     if "outputs" in row:
         (machine.folder / "outputs.json").write_text(row["outputs"])
     done = machine.run(*row["command"].split())
-    assert done.exit_code == row.get("code", 2) and done.stderr.startswith(row["says"].format(project=PROJECT))
+    assert done.exit_code == row.get("code", 2) and done.stderr.startswith(
+        row["says"].format(project=PROJECT)
+    )
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -103,7 +118,13 @@ def test_what_is_missing_is_one_sentence(machine: Machine, row: dict[str, Any]) 
 def test_build(machine: Machine, engine: str) -> None:
     machine.install("docker", "podman")
     machine.set("ALIVE", engine)
-    done = machine.run("build", "--base", "my/base:1", "--requirements", "trainer_image/requirements-collective.lock")
+    done = machine.run(
+        "build",
+        "--base",
+        "my/base:1",
+        "--requirements",
+        "trainer_image/requirements-collective.lock",
+    )
     assert done.exit_code == 0, done.stderr
     assert done.stdout == "built paddle-aws-trainer:0.1.0: 839 MB unpacked\n"
     (build,) = machine.calls("build")
@@ -120,14 +141,22 @@ def test_a_jobs_own_packages_are_one_layer_on_the_image_with_its_paddle(machine:
     done = machine.run("build", "--job", "job.yaml")
     assert done.exit_code == 0, done.stderr
     (layer,) = machine.calls("build")
-    assert {"BASE=paddle-aws-trainer:0.1.0-paddle3.3", "REQUIREMENTS=six>=1.16", "PACKAGES=libgl1"} <= set(layer)
+    assert {
+        "BASE=paddle-aws-trainer:0.1.0-paddle3.3",
+        "REQUIREMENTS=six>=1.16",
+        "PACKAGES=libgl1",
+    } <= set(layer)
     assert layer[layer.index("--file") + 1] == str(PROJECT / "trainer_image" / "Dockerfile.program")
-    assert re.search(r"^built paddle-aws-trainer:0.1.0-3.3-[0-9a-f]{12}-0123456789ab: ", done.stdout, re.M)
+    assert re.search(
+        r"^built paddle-aws-trainer:0.1.0-3.3-[0-9a-f]{12}-0123456789ab: ", done.stdout, re.M
+    )
 
     machine.set("NO_IMAGE", "1")
     assert machine.run("build", "--job", "job.yaml").exit_code == 0
     _, image, _ = machine.calls("build")
-    assert "REQUIREMENTS=trainer_image/requirements-collective.lock" in image, "the image with Paddle 3.3 comes first"
+    assert "REQUIREMENTS=trainer_image/requirements-collective.lock" in image, (
+        "the image with Paddle 3.3 comes first"
+    )
 
 
 @pytest.mark.parametrize("row", WRITTEN["does not fit"], ids=lambda row: row["pip"])
@@ -153,26 +182,41 @@ class TestAgainstAnEmulatedRegistry:
             for name in [name for name in cloud.environment if name.startswith("AWS_")]:
                 machine.set(name, cloud.environment[name])
             self.ecr = cloud.client("ecr")
-            self.ecr.create_repository(repositoryName="paddle-trainer", imageTagMutability="IMMUTABLE")
+            self.ecr.create_repository(
+                repositoryName="paddle-trainer", imageTagMutability="IMMUTABLE"
+            )
             yield machine
 
-    def test_push_writes_the_digests_of_the_image_and_of_a_jobs_own_beside_it(self, deployed: Machine) -> None:
-        file, outputs = deployed.folder / "job.yaml", ClusterOutputs.placeholder().model_copy(update={"placeholders": False})
+    def test_push_writes_the_digests_of_the_image_and_of_a_jobs_own_beside_it(
+        self, deployed: Machine
+    ) -> None:
+        file, outputs = (
+            deployed.folder / "job.yaml",
+            ClusterOutputs.placeholder().model_copy(update={"placeholders": False}),
+        )
         file.write_text(JOB)
 
         def pushed_for_it() -> str:
             return chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json")
 
-        with pytest.raises(SettingError, match=r"in no image that was pushed .*: run `make image push JOB=<this job file>`"):
+        with pytest.raises(
+            SettingError,
+            match=r"in no image that was pushed .*: run `make image push JOB=<this job file>`",
+        ):
             pushed_for_it()
         for _ in range(2):
             done = deployed.run("push")
             assert done.exit_code == 0, done.stderr
-            digest = self.ecr.describe_images(repositoryName="paddle-trainer")["imageDetails"][0]["imageDigest"]
+            digest = self.ecr.describe_images(repositoryName="paddle-trainer")["imageDetails"][0][
+                "imageDigest"
+            ]
             image = f"000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer@{digest}"
             assert json.loads((deployed.folder / "image.json").read_text()) == {"image": image}
         (pushed,) = deployed.calls("push")  # The second time, the immutable tag exists already.
-        assert pushed[-1] == "000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer:0.1.0-0123456789ab"
+        assert (
+            pushed[-1]
+            == "000000000000.dkr.ecr.us-west-2.amazonaws.com/paddle-trainer:0.1.0-0123456789ab"
+        )
         with pytest.raises(SettingError, match=r"in no image that was pushed"):
             pushed_for_it()
 
@@ -189,8 +233,17 @@ class TestAgainstAnEmulatedRegistry:
         deployed.set("REFUSED", "1")
         done = deployed.run("push")
         host = "000000000000.dkr.ecr.us-west-2.amazonaws.com"
-        assert (done.exit_code, done.stderr) == (1, f"docker could not log in to {host}: Error: denied: token expired\n")
+        assert (done.exit_code, done.stderr) == (
+            1,
+            f"docker could not log in to {host}: Error: denied: token expired\n",
+        )
         self.ecr.delete_repository(repositoryName="paddle-trainer", force=True)
-        done, gone = deployed.run("push"), "there is no repository paddle-trainer in account 000000000000"
-        assert (done.exit_code, done.stderr) == (2, f"{gone}: deploy the cluster of these outputs\n")
+        done, gone = (
+            deployed.run("push"),
+            "there is no repository paddle-trainer in account 000000000000",
+        )
+        assert (done.exit_code, done.stderr) == (
+            2,
+            f"{gone}: deploy the cluster of these outputs\n",
+        )
         assert not (deployed.folder / "image.json").exists()

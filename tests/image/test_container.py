@@ -17,22 +17,42 @@ pytestmark = [pytest.mark.container, pytest.mark.slow]
 PASSES = 5
 
 
-def inside(podman: Podman, *command: str, check: bool = True, image: str = IMAGE) -> subprocess.CompletedProcess[str]:
-    """Runs a command in a container like the pods': read-only root, no capabilities, the image's own user."""
-    flags = ["--rm", "--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--network", "none", "--tmpfs", "/tmp"]
+def inside(
+    podman: Podman, *command: str, check: bool = True, image: str = IMAGE
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a container like the pods': read-only root, no capabilities, the image's
+    own user.
+    """
+    flags = [
+        "--rm",
+        "--read-only",
+        "--read-only-tmpfs=false",
+        "--cap-drop",
+        "all",
+        "--network",
+        "none",
+        "--tmpfs",
+        "/tmp",
+    ]
     return podman.run("run", *flags, image, *command, check=check)
 
 
 def the_clients_work(podman: Podman, image: str) -> None:
-    """Both clients work though the image omits parts of them: AWS's for the data job, Kubernetes' for pod-list discovery."""
+    """Both clients work though the image omits parts of them: AWS's for the data job, Kubernetes'
+    for pod-list discovery.
+    """
     program = """
 import boto3, paddle_node.rendezvous.pod_list
 for service in ("s3", "sts"):
-    client = boto3.client(service, region_name="eu-central-1", aws_access_key_id="a", aws_secret_access_key="b")
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    client = boto3.client(service, region_name="eu-central-1", **keys)
     print(client.meta.endpoint_url)
 """
     found = inside(podman, "env", "PYTHONPATH=/opt/paddle", "python3", "-c", program, image=image)
-    assert found.stdout.split() == ["https://s3.eu-central-1.amazonaws.com", "https://sts.eu-central-1.amazonaws.com"]
+    assert found.stdout.split() == [
+        "https://s3.eu-central-1.amazonaws.com",
+        "https://sts.eu-central-1.amazonaws.com",
+    ]
 
 
 def test_labels_user_and_size(podman: Podman) -> None:
@@ -51,39 +71,72 @@ def test_what_is_in_it_and_what_is_not(podman: Podman) -> None:
     assert inside(podman, "id", "-u").stdout.strip() == "1000"
     refused = inside(podman, "touch", "/home/paddle/x", "/opt/paddle/x", "/x", check=False)
     assert refused.stderr.count("Read-only file system") == 3
-    # Nothing belongs to the user, so that not even a writable root would let a job change the program.
-    owned = inside(podman, "find", "/opt", "/usr/local", "(", "-user", "1000", "-o", "-perm", "-002", "!", "-type", "l", ")")
-    leftovers = inside(podman, "find", "/opt/paddle", "(", "-name", "*.tsv", "-o", "-name", "*.lock", ")")
+    # Nothing belongs to the user, so that not even a writable root would let a job change the
+    # program.
+    owned = inside(
+        podman,
+        "find",
+        "/opt",
+        "/usr/local",
+        "(",
+        "-user",
+        "1000",
+        "-o",
+        "-perm",
+        "-002",
+        "!",
+        "-type",
+        "l",
+        ")",
+    )
+    leftovers = inside(
+        podman, "find", "/opt/paddle", "(", "-name", "*.tsv", "-o", "-name", "*.lock", ")"
+    )
     assert owned.stdout == leftovers.stdout == ""
     # Without bash, mkdir, rm and cat a save hangs, or a job trains on nothing and ends with 0.
     for program in ("bash", "mkdir", "rm", "cat"):
         assert inside(podman, "sh", "-c", f"command -v {program}").stdout.strip()
-    # A read-only root cannot cache bytecode: unless the image has it, each process of each pod compiles Paddle anew.
+    # A read-only root cannot cache bytecode: unless the image has it, each process of each pod
+    # compiles Paddle anew.
     for folder in ("/opt/paddle/paddle_node", "/opt/venv/lib"):
         assert inside(podman, "find", folder, "-name", "*.pyc").stdout.strip()
     the_clients_work(podman, IMAGE)
 
 
-def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(podman: Podman, tmp_path: Path) -> None:
-    def build(requirements: list[str], packages: list[str], code: int = 0) -> subprocess.CompletedProcess[str]:
+def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(
+    podman: Podman, tmp_path: Path
+) -> None:
+    def build(
+        requirements: list[str], packages: list[str], code: int = 0
+    ) -> subprocess.CompletedProcess[str]:
         job = {"name": "words", "trainers": 2, "data": {"source": "s3://corpus/words"}}
         file = tmp_path / "job.yaml"
-        file.write_text(yaml.safe_dump(job | {"program": {"requirements": requirements, "packages": packages}}))
+        file.write_text(
+            yaml.safe_dump(job | {"program": {"requirements": requirements, "packages": packages}})
+        )
         return podman.build("--tag", IMAGE, "--job", file, code=code)
 
     done = build(["tabulate>=0.9", "numpy>=1.20"], ["tree"])
     image = done.stdout.splitlines()[-1].removeprefix("built ").partition(": ")[0]
     try:
         program = "import tabulate, paddle, numpy; print(paddle.__version__, numpy.__version__)"
-        assert inside(podman, "python3", "-c", program, image=image).stdout.split() == ["2.6.2", "1.26.4"]
+        assert inside(podman, "python3", "-c", program, image=image).stdout.split() == [
+            "2.6.2",
+            "1.26.4",
+        ]
         assert inside(podman, "tree", "--version", image=image).stdout
         assert inside(podman, "id", "-u", image=image).stdout.strip() == "1000"
-        layers = [json.loads(podman.run("image", "inspect", one).stdout)[0]["RootFS"]["Layers"] for one in (IMAGE, image)]
+        layers = [
+            json.loads(podman.run("image", "inspect", one).stdout)[0]["RootFS"]["Layers"]
+            for one in (IMAGE, image)
+        ]
         assert layers[1][: len(layers[0])] == layers[0]
     finally:
         podman.run("rmi", image, check=False)
     refused = build(["protobuf>=7"], [], code=2)
-    assert refused.stderr.splitlines()[-1].startswith("program.requirements has protobuf>=7, which does not fit the image's own")
+    assert refused.stderr.splitlines()[-1].startswith(
+        "program.requirements has protobuf>=7, which does not fit the image's own"
+    )
 
 
 @pytest.fixture
@@ -100,7 +153,9 @@ def job_file(tmp_path: Path) -> Path:
 def split(cluster: Cluster, tmp_path: Path, job_file: Path) -> tuple[JobFolder, dict]:
     """Runs the data Job. Returns the job's folder and the training Job."""
     sample = cluster.volume / "sample.tsv"
-    subprocess.run([sys.executable, PROJECT / "examples/quick_start/make_sample.py", sample], check=True)
+    subprocess.run(
+        [sys.executable, PROJECT / "examples/quick_start/make_sample.py", sample], check=True
+    )
     sample.chmod(0o644)
     data, training = jobs(tmp_path, job_file)
     pod = cluster.start(data)
@@ -120,7 +175,9 @@ def whole_model(cluster: Cluster, pods: list[str], folder: JobFolder) -> None:
         shard = json.loads(folder.data_manifest.read_text())["shards"][trainer]
         last = metrics(folder, trainer)[-1]
         assert last["pass"] == PASSES - 1
-        assert last["records"] == sum(file["records"] for file in shard["files"]), "each trainer read its whole shard"
+        assert last["records"] == sum(file["records"] for file in shard["files"]), (
+            "each trainer read its whole shard"
+        )
         assert last["loss"] < metrics(folder, trainer)[0]["loss"]
     owners = {path.stat().st_uid for path in folder.output.rglob("*")}
     assert owners == {contract.UID}
@@ -148,7 +205,9 @@ def test_three_containers_train_together_and_one_that_is_killed_is_replaced(
     text = (PROJECT / "examples/quick_start/train.py").read_text()
     (program / "train.py").write_text(text.replace("def sample(labelled):\n", WAITING))
     os.chown(folder.root, contract.UID, contract.GID)
-    job = yaml.safe_load(job_file.read_text()) | {"program": {"from": "volume", "folder": "waiting"}}
+    job = yaml.safe_load(job_file.read_text()) | {
+        "program": {"from": "volume", "folder": "waiting"}
+    }
     job_file.write_text(yaml.safe_dump(job))
     _, training = split(cluster, tmp_path, job_file)
     pods = [cluster.start(training, index) for index in range(3)]
@@ -166,19 +225,28 @@ def test_three_containers_train_together_and_one_that_is_killed_is_replaced(
 
 
 @pytest.mark.parametrize("cluster", [COLLECTIVE], indirect=True)
-def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(cluster: Cluster, tmp_path: Path, job_file: Path) -> None:
+def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(
+    cluster: Cluster, tmp_path: Path, job_file: Path
+) -> None:
     found = json.loads(cluster.podman.run("image", "inspect", COLLECTIVE).stdout)[0]
-    assert found["Labels"]["dev.paddle-aws.requirements"] == "trainer_image/requirements-collective.lock"
+    assert (
+        found["Labels"]["dev.paddle-aws.requirements"]
+        == "trainer_image/requirements-collective.lock"
+    )
     print(f"collective image: {found['Size'] / 1e6:.0f} MB unpacked")
     assert found["Size"] < 1e9
     the_clients_work(cluster.podman, COLLECTIVE)
     folder, of_pservers = split(cluster, tmp_path, job_file)
     pods = [cluster.start(of_pservers, index) for index in range(3)]
     assert cluster.codes(*pods) == [2, 2, 2]
-    assert "the image has Paddle 3.3.1, which has no parameter servers" in "".join(map(cluster.logs, pods))
+    assert "the image has Paddle 3.3.1, which has no parameter servers" in "".join(
+        map(cluster.logs, pods)
+    )
 
     program = folder.program("collective_program")
-    shutil.copytree(PROJECT / "examples/collective", program, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        PROJECT / "examples/collective", program, ignore=shutil.ignore_patterns("__pycache__")
+    )
     job = yaml.safe_load(job_file.read_text())
     job |= {"mode": "collective", "program": {"from": "volume", "folder": "collective_program"}}
     job_file.write_text(yaml.safe_dump(job))
@@ -192,9 +260,26 @@ def test_a_base_that_has_paddle_keeps_it_as_it_is(podman: Podman) -> None:
     """As for GPUs, for which no index has Paddle's wheels. This base's Paddle 3.3.1 is for CPUs."""
     base, image = f"{IMAGE}-others", f"{IMAGE}-agent"
     dockerfile = Path(__file__).with_name("Dockerfile.others")
-    podman.run("build", "--quiet", "--build-arg", f"BASE={BASE}", "--file", dockerfile, "--tag", base, PROJECT)
+    podman.run(
+        "build",
+        "--quiet",
+        "--build-arg",
+        f"BASE={BASE}",
+        "--file",
+        dockerfile,
+        "--tag",
+        base,
+        PROJECT,
+    )
     try:
-        podman.build("--base", base, "--tag", image, "--requirements", "trainer_image/requirements-agent.lock")
+        podman.build(
+            "--base",
+            base,
+            "--tag",
+            image,
+            "--requirements",
+            "trainer_image/requirements-agent.lock",
+        )
         program = "import paddle, numpy; print(paddle.__version__, paddle.__file__, numpy.__file__)"
         number, *files = inside(podman, "python3", "-c", program, image=image).stdout.split()
         assert number == "3.3.1" and all(file.startswith("/usr/local/lib/") for file in files)
@@ -202,7 +287,10 @@ def test_a_base_that_has_paddle_keeps_it_as_it_is(podman: Podman) -> None:
         sizes, layers = zip(
             *(
                 (one["Size"], one["RootFS"]["Layers"])
-                for one in (json.loads(podman.run("image", "inspect", name).stdout)[0] for name in (base, image))
+                for one in (
+                    json.loads(podman.run("image", "inspect", name).stdout)[0]
+                    for name in (base, image)
+                )
             ),
             strict=True,
         )

@@ -1,4 +1,6 @@
-"""Tests on NFS: they run only inside the small machine that `make test-nfs` boots (see `init` beside this file)."""
+"""Tests on NFS: they run only inside the small machine that `make test-nfs` boots (see `init`
+beside this file).
+"""
 
 from __future__ import annotations
 

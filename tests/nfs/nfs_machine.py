@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 SERVER = Path(__file__).with_name("server")
 GRACE = 10.0
-"""Seconds that the restarted server waits for its clients to reclaim their state; the least that it accepts."""
+"""Seconds that the restarted server waits for its clients to reclaim their state; the least that it
+accepts.
+"""
 
 
 class Volume:
@@ -40,7 +42,10 @@ def cut_off(client: str) -> Iterator[None]:
 @contextmanager
 def slow_answers(client: str, seconds: float) -> Iterator[None]:
     """The client's requests arrive and take effect at once; the answers come `seconds` later."""
-    subprocess.run(["tc", "qdisc", "add", "dev", f"to-{client}", "root", "netem", "delay", f"{seconds}s"], check=True)
+    subprocess.run(
+        ["tc", "qdisc", "add", "dev", f"to-{client}", "root", "netem", "delay", f"{seconds}s"],
+        check=True,
+    )
     try:
         yield
     finally:
@@ -49,7 +54,9 @@ def slow_answers(client: str, seconds: float) -> Iterator[None]:
 
 @contextmanager
 def server_down() -> Iterator[None]:
-    """Stops the server. Once restarted, it lets clients reclaim their state for `GRACE` seconds or until all have come back."""
+    """Stops the server. Once restarted, it lets clients reclaim their state for `GRACE` seconds or
+    until all have come back.
+    """
     subprocess.run([SERVER, "stop"], check=True)
     try:
         yield

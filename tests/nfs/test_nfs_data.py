@@ -1,4 +1,6 @@
-"""The data job and the program's copy: pods on different nodes, each a process that works through its node's NFS client."""
+"""The data job and the program's copy: pods on different nodes, each a process that works through
+its node's NFS client.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from paddle_node.training.passes import Identity
 
 IMAGE = Path(paddle_node.__file__).parents[1]
 SLOW = 0.2
-"""Seconds that the server takes for each answer when a pod must not end before the test disturbs it."""
+"""Seconds that the server takes for each answer when a pod must not end before the test disturbs
+it.
+"""
 MOUNT = "/run/pod"
 """Where every pod mounts the volume."""
 
@@ -35,7 +39,9 @@ def source(volume: Volume, name: str, records: int = 3000) -> set[bytes]:
     return set(lines)
 
 
-def pod(place: Path, name: str, run: str, index: int = 0, pods: int = 1, uid: str = "", **more: str) -> subprocess.Popen[str]:
+def pod(
+    place: Path, name: str, run: str, index: int = 0, pods: int = 1, uid: str = "", **more: str
+) -> subprocess.Popen[str]:
     """Starts a data job's pod on the node that has the volume at `place`."""
     environ = {
         "OUT_DIR": f"{MOUNT}/job",
@@ -47,7 +53,16 @@ def pod(place: Path, name: str, run: str, index: int = 0, pods: int = 1, uid: st
         "PADDLE_NODE_RUN_ID": run,
         **more,
     }
-    mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", place, MOUNT]
+    mounted = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        'mount --bind "$1" "$2" && shift 2 && exec "$@"',
+        "sh",
+        place,
+        MOUNT,
+    ]
     return subprocess.Popen(
         [*mounted, sys.executable, IMAGE / "split_data.py"],
         env=os.environ | {"PYTHONPATH": str(IMAGE)} | environ,
@@ -64,7 +79,9 @@ def ended(pod: subprocess.Popen[str]) -> int:
 
 
 def read(place: Path) -> list[bytes]:
-    """Returns all records that two trainers find in their shards, after checking every file against the manifest."""
+    """Returns all records that two trainers find in their shards, after checking every file against
+    the manifest.
+    """
     records: list[bytes] = []
     for trainer in range(2):
         shard = shard_copy.stage(JobFolder(place / "job"), trainer, 2)
@@ -85,12 +102,17 @@ def test_nfs_indexes_on_three_clients_at_once_make_one_exact_split(volume: Volum
     wanted = source(volume, "source")
     for place in (volume.a, volume.b, volume.c):
         assert data_manifest.read(JobFolder(place / "job").data_manifest) is None
-    pods = [pod(place, "source", "run", index, 3) for index, place in enumerate((volume.a, volume.b, volume.c))]
+    pods = [
+        pod(place, "source", "run", index, 3)
+        for index, place in enumerate((volume.a, volume.b, volume.c))
+    ]
     assert [ended(one) for one in pods] == [0, 0, 0]
     whole = {file: file.read_bytes() for file in parts(volume)}
     for file in whole:
         file.write_bytes(b"half")
-    print([file.stat().st_size for file in (volume.a / "job").rglob("part-*")])  # The client caches this.
+    print(
+        [file.stat().st_size for file in (volume.a / "job").rglob("part-*")]
+    )  # The client caches this.
     for file, content in whole.items():
         file.write_bytes(content)
     for place in (volume.a, volume.b, volume.c):
@@ -100,7 +122,10 @@ def test_nfs_indexes_on_three_clients_at_once_make_one_exact_split(volume: Volum
 def test_nfs_two_different_splits_at_once_leave_one_of_them_whole(volume: Volume) -> None:
     sources = [source(volume, "first"), source(volume, "second")]
     for round_ in range(3):
-        pods = [pod(volume.a, "first", f"first-{round_}"), pod(volume.b, "second", f"second-{round_}")]
+        pods = [
+            pod(volume.a, "first", f"first-{round_}"),
+            pod(volume.b, "second", f"second-{round_}"),
+        ]
         assert [ended(one) for one in pods] == [0, 0]
         found = [read(place) for place in (volume.a, volume.b, volume.c)]
         assert found[0] == found[1] == found[2]
@@ -112,16 +137,22 @@ def test_nfs_an_index_that_is_done_on_one_node_is_not_done_again_on_another(volu
     splits = volume.b / "job" / "splits"
     splits.mkdir(parents=True)
     first = pod(volume.a, "source", "run", 0, 2, "first")
-    while first.poll() is None:  # The node's other pods look, too, so its client caches the absence.
+    while (
+        first.poll() is None
+    ):  # The node's other pods look, too, so its client caches the absence.
         (splits / "run" / "0.json").exists()
     assert ended(first) == 0
     assert ended(pod(volume.b, "source", "run", 0, 2, "second")) == 0
     assert ended(pod(volume.b, "source", "run", 1, 2)) == 0
     assert exactly(read(volume.c), wanted)
-    assert [folder.name for folder in (volume.served / "job" / "splits" / "run").glob("0.*/")] == ["0.first"]
+    assert [folder.name for folder in (volume.served / "job" / "splits" / "run").glob("0.*/")] == [
+        "0.first"
+    ]
 
 
-def test_nfs_a_server_that_restarts_while_a_pod_splits_costs_time_and_no_record(volume: Volume) -> None:
+def test_nfs_a_server_that_restarts_while_a_pod_splits_costs_time_and_no_record(
+    volume: Volume,
+) -> None:
     wanted = source(volume, "source", 20_000)
     with slow_answers("b", SLOW):
         splitting = pod(volume.b, "source", "run")
@@ -132,7 +163,9 @@ def test_nfs_a_server_that_restarts_while_a_pod_splits_costs_time_and_no_record(
     assert exactly(read(volume.c), wanted)
 
 
-def test_nfs_an_index_that_was_cut_off_is_done_by_its_replacement_and_harms_nothing_when_it_is_back(volume: Volume) -> None:
+def test_nfs_an_index_that_was_cut_off_is_done_by_its_replacement_and_harms_nothing_when_it_is_back(
+    volume: Volume,
+) -> None:
     wanted = source(volume, "source", 20_000)
     with slow_answers("a", SLOW):
         lost = pod(volume.a, "source", "run", uid="lost")
@@ -145,16 +178,22 @@ def test_nfs_an_index_that_was_cut_off_is_done_by_its_replacement_and_harms_noth
         assert exactly(read(place), wanted)
 
 
-def test_nfs_a_program_copied_through_two_clients_at_once_is_whole_on_the_third(volume: Volume) -> None:
+def test_nfs_a_program_copied_through_two_clients_at_once_is_whole_on_the_third(
+    volume: Volume,
+) -> None:
     for round_ in range(5):
         program = Path(os.environ["TMPDIR"]) / f"{volume.a.name[:20]}-{round_}" / "words"
         (program / "text").mkdir(parents=True)
         for number in range(10):
-            (program / "text" / f"module_{number}.py").write_text(f"ROUND, NUMBER = {round_}, {number}\n")
+            (program / "text" / f"module_{number}.py").write_text(
+                f"ROUND, NUMBER = {round_}, {number}\n"
+            )
         places = [JobFolder(place / "job") for place in (volume.a, volume.b)]
         read = JobFolder(volume.c / "job").program("words")
         before = program_copy.digest(read) if read.exists() else ""
-        for end in at_once(*(partial(program_copy.copy_program, program, place, "words") for place in places)):
+        for end in at_once(
+            *(partial(program_copy.copy_program, program, place, "words") for place in places)
+        ):
             end.result()
         wanted = program_copy.digest(program)
         assert before != wanted
@@ -162,17 +201,23 @@ def test_nfs_a_program_copied_through_two_clients_at_once_is_whole_on_the_third(
         assert [program_copy.digest(place.program("words")) for place in places] == [wanted, wanted]
 
 
-def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_seconds(volume: Volume) -> None:
+def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_seconds(
+    volume: Volume,
+) -> None:
     source(volume, "source")
     program = Path(os.environ["TMPDIR"]) / "quick"
     program.mkdir()
     (program / "train.py").write_text("new\n")
-    waiting = Job(volume.b / "job").trainer(TRAIN_CONFIG_DIR="quick", CONF_PADDLE_GRADIENT_NUM="2", PADDLE_NODE_DATA_JOB="this")
+    waiting = Job(volume.b / "job").trainer(
+        TRAIN_CONFIG_DIR="quick", CONF_PADDLE_GRADIENT_NUM="2", PADDLE_NODE_DATA_JOB="this"
+    )
     said: list[str] = []
     with ThreadPoolExecutor() as pool:
         ready = pool.submit(preparation.prepare, waiting, said.append)
         until(lambda: said)
-        splitting = pod(volume.a, "source", "run", PROGRAM_FROM=str(program), PADDLE_NODE_DATA_JOB="this")
+        splitting = pod(
+            volume.a, "source", "run", PROGRAM_FROM=str(program), PADDLE_NODE_DATA_JOB="this"
+        )
         assert ended(splitting) == 0
         reading = ready.result(timeout=30)  # A client's memory of a folder lasts 30 s at least.
     assert (reading.program / "train.py").read_text() == "new\n"
@@ -180,14 +225,20 @@ def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_second
     assert reading.identity.program == program_copy.digest(program)
 
 
-def test_nfs_a_command_is_done_by_a_file_that_another_node_has_written_again(volume: Volume) -> None:
-    node = Job(volume.b / "job").trainer(PADDLE_NODE_COMMAND='["true"]', PADDLE_NODE_SUCCESS="output/done")
+def test_nfs_a_command_is_done_by_a_file_that_another_node_has_written_again(
+    volume: Volume,
+) -> None:
+    node = Job(volume.b / "job").trainer(
+        PADDLE_NODE_COMMAND='["true"]', PADDLE_NODE_SUCCESS="output/done"
+    )
     there = volume.b / "job" / "output" / "done"
     there.parent.mkdir()
     there.write_text("earlier")
     progress = FileProgress(node, print)
     progress.begin(Identity(), History())
-    assert "older than this run" in (progress.finished(Identity(), Resumption(), stopped=False) or "")  # The client caches this.
+    assert "older than this run" in (
+        progress.finished(Identity(), Resumption(), stopped=False) or ""
+    )  # The client caches this.
     done = volume.a / "job" / "output" / "done"
     done.write_text("now")
     os.utime(done, (2e9, 2e9))

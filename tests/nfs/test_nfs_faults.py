@@ -1,4 +1,6 @@
-"""Faults of NFS itself: what a pod sees of them, and that the code that uses the volume recovers."""
+"""Faults of NFS itself: what a pod sees of them, and that the code that uses the volume
+recovers.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from nfs_machine import Volume, server_down
 from paddle_node import retry
 
 
-def test_nfs_a_file_replaced_while_it_is_read_and_the_server_restarts_is_stale_and_read_again(volume: Volume) -> None:
+def test_nfs_a_file_replaced_while_it_is_read_and_the_server_restarts_is_stale_and_read_again(
+    volume: Volume,
+) -> None:
     (volume.a / "shard").write_bytes(b"old" * 1_000_000)
     faults: list[str] = []
 

@@ -55,16 +55,25 @@ def test_nfs_of_runs_that_race_for_the_lease_through_three_clients_one_wins(volu
         places = [place / str(round_) for place in (volume.a, volume.b, volume.c)]
         for place in places:
             assert not (place / "state").exists()  # Each client caches the absence.
-        ends = at_once(*(lambda place=place: Beating(acquire(place, f"run-on-{place.parts[3]}")) for place in places))
+        ends = at_once(
+            *(
+                lambda place=place: Beating(acquire(place, f"run-on-{place.parts[3]}"))
+                for place in places
+            )
+        )
         refused = [end.exception() for end in ends if end.exception()]
         with ExitStack() as stack:
             winners = [stack.enter_context(end.result()) for end in ends if not end.exception()]
             assert len(refused) == 2
-            assert all(isinstance(end, Failure) and end.code == ExitCode.FOLDER_IN_USE for end in refused)
+            assert all(
+                isinstance(end, Failure) and end.code == ExitCode.FOLDER_IN_USE for end in refused
+            )
             assert [pod.lost for pod in winners] == [None]
 
 
-def test_nfs_a_living_holder_is_seen_though_the_other_client_has_just_looked(volume: Volume) -> None:
+def test_nfs_a_living_holder_is_seen_though_the_other_client_has_just_looked(
+    volume: Volume,
+) -> None:
     with Beating(acquire(volume.a, "first")) as first:
         for path in (volume.b / "state").iterdir():
             path.read_text()
@@ -80,7 +89,13 @@ def test_nfs_a_server_that_restarts_takes_the_lease_from_nobody(volume: Volume) 
     waits = threading.Event()
     with Beating(acquire(volume.a, "first")) as first, ThreadPoolExecutor() as pool:
         wanted: Future[Lease] = pool.submit(
-            lease.acquire, volume.b / "state", "second", "boot", EXPIRY, lambda _: waits.set(), time.sleep
+            lease.acquire,
+            volume.b / "state",
+            "second",
+            "boot",
+            EXPIRY,
+            lambda _: waits.set(),
+            time.sleep,
         )
         waits.wait()
         # One client does not come back, so the server waits its whole grace period for it.
@@ -95,7 +110,9 @@ def test_nfs_a_server_that_restarts_takes_the_lease_from_nobody(volume: Volume) 
             assert first.lost is None
 
 
-def test_nfs_a_client_cut_off_for_longer_than_the_expiry_is_replaced_and_fences_itself_when_it_is_back(volume: Volume) -> None:
+def test_nfs_a_client_cut_off_for_longer_than_the_expiry_is_replaced_and_fences_itself(
+    volume: Volume,
+) -> None:
     with Beating(acquire(volume.a, "first")) as first, ExitStack() as stack:
         until(lambda: first.beats > 1)
         start = time.monotonic()
@@ -103,7 +120,9 @@ def test_nfs_a_client_cut_off_for_longer_than_the_expiry_is_replaced_and_fences_
             second = stack.enter_context(Beating(acquire(volume.b, "second")))
             assert time.monotonic() - start >= EXPIRY
             assert first.held.left < 0  # By its own clock it may not continue.
-            until(lambda: time.monotonic() - start > GRACE + 5)  # The server has dropped its state, too.
+            until(
+                lambda: time.monotonic() - start > GRACE + 5
+            )  # The server has dropped its state, too.
         until(lambda: first.lost is not None)
         assert isinstance(first.lost, lease.TakenOver)
         assert not first.lost.same_run

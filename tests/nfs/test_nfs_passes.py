@@ -1,4 +1,6 @@
-"""Records created exclusively, and the passes that they seal, through different clients; test_nfs_lease.py has leases."""
+"""Records created exclusively, and the passes that they seal, through different clients;
+test_nfs_lease.py has leases.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,11 @@ def saved(root: Path) -> Path:
     return folder
 
 
-def test_nfs_a_record_whose_creation_is_asked_for_twice_is_its_creators(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The fault hits exactly one line: the server does what `os.link` asks for, and restarts before its answer arrives.
+def test_nfs_a_record_whose_creation_is_asked_for_twice_is_its_creators(
+    volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The fault hits exactly one line: the server does what `os.link` asks for, and restarts before
+    # its answer arrives.
     link = os.link
 
     def unanswered_link(draft: Path, path: Path) -> None:
@@ -48,7 +53,9 @@ def test_nfs_a_record_whose_creation_is_asked_for_twice_is_its_creators(volume: 
     assert (volume.b / "record").read_text() == "mine"
 
 
-def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_and_seen_whole_or_not_at_all(volume: Volume) -> None:
+def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_and_seen_whole_or_not_at_all(
+    volume: Volume,
+) -> None:
     for round_ in range(10):
         folder = saved(volume.a / str(round_))
         there = JobFolder(volume.b / str(round_))
@@ -58,7 +65,9 @@ def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_and_seen_whole_o
             assert (volume.b / file.relative_to(volume.a)).stat().st_size == 100_000  # And this.
             with file.open("ab") as stream:
                 stream.write(b"more")
-        sealing, giving_up = at_once(partial(passes.seal, folder, FACTS), partial(passes.discard_incomplete, there))
+        sealing, giving_up = at_once(
+            partial(passes.seal, folder, FACTS), partial(passes.discard_incomplete, there)
+        )
         assert isinstance(sealing.exception(), (Failure, FileNotFoundError, type(None)))
         sealed = sealing.exception() is None
         assert sealed != bool(giving_up.result())

@@ -1,4 +1,6 @@
-"""The tests' Kubernetes API over real HTTPS, with watches: the pods of one namespace, selected by their Job's name."""
+"""The tests' Kubernetes API over real HTTPS, with watches: the pods of one namespace, selected by
+their Job's name.
+"""
 
 import json
 import socket
@@ -21,8 +23,13 @@ class _Handler(kubernetes_api._Handler):
         self.end_headers()
         self.wfile.flush()
         self.api.watches.append(self.connection)
-        version, deadline = int(self.query["resourceVersion"]), time.monotonic() + float(self.query["timeoutSeconds"])
-        while time.monotonic() < deadline:  # Or until the connection is cut, because then sending fails.
+        version, deadline = (
+            int(self.query["resourceVersion"]),
+            time.monotonic() + float(self.query["timeoutSeconds"]),
+        )
+        while (
+            time.monotonic() < deadline
+        ):  # Or until the connection is cut, because then sending fails.
             for kind, document in self.api.events[version - 1 :]:
                 version += 1
                 if kind == "ERROR" or self._chosen(document):
@@ -47,7 +54,10 @@ class ApiServer(kubernetes_api.KubernetesApi):
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": self.url.rpartition(":")[2]}
+        return {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": self.url.rpartition(":")[2],
+        }
 
     def lay_account(self, root: Path, authority: str = "ca.pem") -> None:
         """Writes the service account that the kubelet mounts into a pod."""
@@ -56,12 +66,35 @@ class ApiServer(kubernetes_api.KubernetesApi):
         (account / "token").write_text(TOKEN)
         (account / "ca.crt").write_bytes((CERTIFICATES / authority).read_bytes())
 
-    def put_pod(self, name: str, address: str = "", phase: str = "Running", job: str = "job", uid: str = "run-1", **more) -> None:
+    def put_pod(
+        self,
+        name: str,
+        address: str = "",
+        phase: str = "Running",
+        job: str = "job",
+        uid: str = "run-1",
+        **more,
+    ) -> None:
         self.version += 1
-        metadata = {"name": name, "namespace": "default", "labels": {"job-name": job}, "resourceVersion": str(self.version)}
-        metadata |= {"ownerReferences": [{"kind": "Job", "uid": uid, "controller": True}], **more.get("metadata", {})}
+        metadata = {
+            "name": name,
+            "namespace": "default",
+            "labels": {"job-name": job},
+            "resourceVersion": str(self.version),
+        }
+        metadata |= {
+            "ownerReferences": [{"kind": "Job", "uid": uid, "controller": True}],
+            **more.get("metadata", {}),
+        }
         status = {"phase": phase, "podIP": address, **more.get("status", {})}
-        self.events.append(("MODIFIED", self.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status})))
+        self.events.append(
+            (
+                "MODIFIED",
+                self.put(
+                    {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
+                ),
+            )
+        )
 
     def forget(self) -> None:
         """Expires all versions so far: a watch from one of them ends with 410."""

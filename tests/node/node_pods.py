@@ -1,4 +1,6 @@
-"""A test's pods: real processes, each on its own loopback address, with what a Job's controller would give them."""
+"""A test's pods: real processes, each on its own loopback address, with what a Job's controller
+would give them.
+"""
 
 import itertools
 import json
@@ -43,15 +45,20 @@ class Pods(AbstractContextManager["Pods"]):
     """The program that `split` copies to the volume."""
     program_name = "quick_start"
     defaults: ClassVar[dict[str, str]] = {}
-    """Pod settings that `variables` may override; the names of both lack the prefix PADDLE_NODE_."""
+    """Pod settings that `variables` may override; the names of both lack the prefix
+    PADDLE_NODE_.
+    """
 
-    def __init__(self, place: Path, count: int = 3, run: str = "run-1", api=None, **variables: str) -> None:
+    def __init__(
+        self, place: Path, count: int = 3, run: str = "run-1", api=None, **variables: str
+    ) -> None:
         self.place, self.count, self.run_id, self.api = place, count, run, api
         self.variables = self.defaults | variables
         self.folder = JobFolder(place / "volume/job")
         self.block = AddressBlock()
         _, second, third = map(int, self.block.prefix.split("."))
-        # The rendezvous of Paddle's collective mode listens on every address of the machine, so each job needs its own port.
+        # The rendezvous of Paddle's collective mode listens on every address of the machine, so
+        # each job needs its own port.
         self.port = 10_000 + (second * 256 + third) * 16
         self.replaced: Counter[int] = Counter()
         self.pods: dict[int, subprocess.Popen[bytes]] = {}
@@ -64,7 +71,9 @@ class Pods(AbstractContextManager["Pods"]):
         self.hosts.write_text("{}")
 
     def address(self, index: int) -> str:
-        """The pod's address. With pod-list, a replacement gets a new one, as it would in a cluster."""
+        """The pod's address. With pod-list, a replacement gets a new one, as it would in a
+        cluster.
+        """
         return f"{self.block.prefix}.{index + 1 + 8 * self.replaced[index]}"
 
     def listed(self, index: int, phase: str) -> None:
@@ -89,8 +98,15 @@ class Pods(AbstractContextManager["Pods"]):
             "PADDLE_NODE_RUN_ID": self.run_id,
             "PADDLE_NODE_SERVICE": "job",
             "PADDLE_NODE_HOSTS": str(self.hosts),
-            # With pod-list, only what the tutorials' manifests set: no index, no service, no run id.
-            **(dict.fromkeys(("JOB_COMPLETION_INDEX", "PADDLE_NODE_RUN_ID", "PADDLE_NODE_SERVICE"), "") if self.api else {}),
+            # With pod-list, only what the tutorials' manifests set: no index, no service, no run
+            # id.
+            **(
+                dict.fromkeys(
+                    ("JOB_COMPLETION_INDEX", "PADDLE_NODE_RUN_ID", "PADDLE_NODE_SERVICE"), ""
+                )
+                if self.api
+                else {}
+            ),
             **({"PADDLE_NODE_DISCOVERY": "pod-list", **self.api.environment} if self.api else {}),
             **{f"PADDLE_NODE_{name}": value for name, value in (self.variables | more).items()},
         }
@@ -106,7 +122,9 @@ class Pods(AbstractContextManager["Pods"]):
             "SHUFFLE_SEED": "1",
             "PROGRAM_FROM": str(self.program),
         }
-        subprocess.run([self.command[0], IMAGE / "split_data.py"], env=environ, check=True, capture_output=True)
+        subprocess.run(
+            [self.command[0], IMAGE / "split_data.py"], env=environ, check=True, capture_output=True
+        )
 
     def name(self, index: int) -> None:
         """Adds the pod to DNS."""
@@ -120,7 +138,14 @@ class Pods(AbstractContextManager["Pods"]):
         (root / "volume").symlink_to(self.place / "volume")
         return root
 
-    def start(self, *indexes: int, named: bool = True, unread: bool = False, arguments: Sequence[str] = (), **more: str) -> None:
+    def start(
+        self,
+        *indexes: int,
+        named: bool = True,
+        unread: bool = False,
+        arguments: Sequence[str] = (),
+        **more: str,
+    ) -> None:
         """Starts these pods, or all of a run; `more` are settings in the form of `variables`."""
         if not indexes:
             self.pods = {}
@@ -169,9 +194,14 @@ class Pods(AbstractContextManager["Pods"]):
         return "\n".join(f"== {pod.life.name} -> {pod.poll()}\n{log}" for pod, log in each)
 
     def wait_for(self, index: int, pattern: str) -> None:
-        self.wait_until(lambda: re.search(pattern, self.log(index)), what=f"pod {index} never said {pattern!r}\n")
+        self.wait_until(
+            lambda: re.search(pattern, self.log(index)),
+            what=f"pod {index} never said {pattern!r}\n",
+        )
 
-    def wait_until(self, condition: Callable[[], object], seconds: float = 300, what: str = "") -> None:
+    def wait_until(
+        self, condition: Callable[[], object], seconds: float = 300, what: str = ""
+    ) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, what + self.logs()
@@ -183,13 +213,19 @@ class Pods(AbstractContextManager["Pods"]):
 
     def codes(self) -> list[int]:
         """Returns all exit codes; fails with the logs if a pod does not end."""
-        self.wait_until(lambda: None not in [pod.poll() for pod in self.pods.values()], 600, "a pod does not end\n")
+        self.wait_until(
+            lambda: None not in [pod.poll() for pod in self.pods.values()],
+            600,
+            "a pod does not end\n",
+        )
         return [self.pods[index].returncode for index in sorted(self.pods)]
 
     def end_with(self, *codes: int) -> str:
         """Asserts that the pods end with `codes`, or all with 0. Returns their logs."""
         assert self.codes() == list(codes or [0] * self.count), self.logs()
-        assert not re.search("^Traceback", self.logs(), re.MULTILINE)  # An agent's: the workers' lines have a prefix.
+        assert not re.search(
+            "^Traceback", self.logs(), re.MULTILINE
+        )  # An agent's: the workers' lines have a prefix.
         return "".join(map(self.log, self.pods))
 
     def attempts(self) -> list[dict]:
@@ -208,10 +244,17 @@ class StandIns(Pods):
 
     defaults: ClassVar[dict[str, str]] = {"PEER_DEADLINE": "30", "GRACE": "600"}
 
-    def __init__(self, place: Path, *args, stand_in: dict | None = None, program: Path | None = None, **more) -> None:
+    def __init__(
+        self, place: Path, *args, stand_in: dict | None = None, program: Path | None = None, **more
+    ) -> None:
         super().__init__(place, *args, **more)
         self.command = (sys.executable, program or Path(__file__).with_name("stand_in.py"))
-        self.stand_in = {"passes": 2, "steps": 4, "released": str(place / "released"), **(stand_in or {})}
+        self.stand_in = {
+            "passes": 2,
+            "steps": 4,
+            "released": str(place / "released"),
+            **(stand_in or {}),
+        }
         self.folder.program("quick_start").mkdir(parents=True, exist_ok=True)
         for shard in map(self.folder.shard, range(self.count)):
             if not shard.exists():
@@ -223,16 +266,22 @@ class StandIns(Pods):
         return own | super().environment(index, **{"PASSES": str(self.stand_in["passes"]), **more})
 
     def start_and_hold(self) -> None:
-        """Starts all pods; waits until all trainers, or 0 in its "save", are at `holds`: [attempt, pass, a step or "start"]."""
+        """Starts all pods; waits until all trainers, or 0 in its "save", are at `holds`: [attempt,
+        pass, a step or "start"].
+        """
         self.start()
         for index in [0] if self.stand_in["holds"][2] == "save" else range(self.count):
             self.wait_for(index, r"waits in (step|the (save|start))")
 
     def end_undisturbed(self) -> None:
-        """Asserts that all pods end with 0 and each server holds the right value: no step was lost or done twice."""
+        """Asserts that all pods end with 0 and each server holds the right value: no step was lost
+        or done twice.
+        """
         self.end_with()
         expected = self.stand_in["passes"] * self.stand_in["steps"] * sum(range(1, self.count + 1))
-        values = json.loads((self.folder.pass_dir(self.stand_in["passes"] - 1) / "values").read_text())
+        values = json.loads(
+            (self.folder.pass_dir(self.stand_in["passes"] - 1) / "values").read_text()
+        )
         assert values == [expected] * self.count, self.logs()
 
 

@@ -1,8 +1,10 @@
-"""A pod's real entry point with a stand-in runtime, and that runtime's pserver and trainer: tiny, quick, without Paddle.
+"""A pod's real entry point with a stand-in runtime, and that runtime's pserver and trainer: tiny,
+quick, without Paddle.
 
-The agent, the processes, their sockets, the memory that is lost with them, the session with the rendezvous server and the passes
-on the volume are real. The model is not: it is one number per server, and a step is an addition, so that a test knows the exact
-result of training. A server that started empty shows in it, and so does a step that was lost or done twice.
+The agent, the processes, their sockets, the memory that is lost with them, the session with the
+rendezvous server and the passes on the volume are real. The model is not: it is one number per
+server, and a step is an addition, so that a test knows the exact result of training. A server that
+started empty shows in it, and so does a step that was lost or done twice.
 """
 
 import json
@@ -31,7 +33,9 @@ def processes(node, addresses, attempt):
     server = (*own, "server", node.pod_ip, str(node.port))
     trainer = (*own, "trainer", str(node.folder.root), *servers)
     return (
-        Process("server", server, environ, node.folder.server_log(node.trainer_id), ports=(node.port,)),
+        Process(
+            "server", server, environ, node.folder.server_log(node.trainer_id), ports=(node.port,)
+        ),
         Process("trainer", trainer, environ, node.folder.train_log(node.trainer_id)),
     )
 
@@ -53,14 +57,19 @@ def serve(address: str, port: str) -> None:
 
 def tell(server: str, command: str) -> int:
     host, _, port = server.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rw") as stream:
+    with (
+        socket.create_connection((host, int(port)), timeout=5) as connection,
+        connection.makefile("rw") as stream,
+    ):
         stream.write(command + "\n")
         stream.flush()
         return int(stream.readline() or 0)
 
 
 def wait(folder: JobFolder, where: str, stop: list[int]) -> None:
-    """Waits until the test releases it, or until a stop or a kill ends it: a test can stay here as long as it wants."""
+    """Waits until the test releases it, or until a stop or a kill ends it: a test can stay here as
+    long as it wants.
+    """
     print(f"waits in {where}", flush=True)
     while not stop and not Path(SETTINGS["released"]).exists():
         time.sleep(0.02)
@@ -79,7 +88,11 @@ def train(root: str, *servers: str) -> None:
     session.servers()
     if "pass" in worker.resumed:
         saved, first = folder.output / worker.resumed["folder"], int(worker.resumed["pass"]) + 1
-        for server, value in zip(servers, json.loads((saved / "values").read_text()), strict=True) if index == 0 else ():
+        for server, value in (
+            zip(servers, json.loads((saved / "values").read_text()), strict=True)
+            if index == 0
+            else ()
+        ):
             tell(server, f"set {value}")
     session.barrier("loaded")
     print(f"attempt {attempt}: from pass {first}", flush=True)
@@ -115,7 +128,9 @@ def train(root: str, *servers: str) -> None:
         tell(server, "stop")
 
 
-def save(folder: JobFolder, worker: ProgramEnvironment, number: int, values: list[int], stop: list[int]) -> None:
+def save(
+    folder: JobFolder, worker: ProgramEnvironment, number: int, values: list[int], stop: list[int]
+) -> None:
     directory = folder.attempt(worker.run_id, worker.attempt) / f"pass-{number:05d}"
     directory.mkdir(parents=True)
     (directory / "values").write_text(json.dumps(values))
@@ -123,7 +138,16 @@ def save(folder: JobFolder, worker: ProgramEnvironment, number: int, values: lis
     if [worker.attempt, number, "save"] == SETTINGS.get("holds"):
         wait(folder, f"the save of pass {number}", stop)
     identity = {"data": worker.data_digest, "program": worker.program_digest}
-    passes.seal(directory, {"pass": number, "run": worker.run_id, "attempt": worker.attempt, **identity, "trainers": []})
+    passes.seal(
+        directory,
+        {
+            "pass": number,
+            "run": worker.run_id,
+            "attempt": worker.attempt,
+            **identity,
+            "trainers": [],
+        },
+    )
     passes.lead(folder, directory.name)
     passes.keep_newest(folder, passes.Identity(**identity), SETTINGS.get("keep", 0), set())
 

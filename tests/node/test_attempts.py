@@ -19,7 +19,9 @@ def folder(tmp_path):
 
 
 def tried(record: Record, begin: Resumption, loss: Loss, made: str = "", join: bool = True) -> str:
-    """Records an attempt that ends with `loss`. Returns why no other attempt follows; empty if one does."""
+    """Records an attempt that ends with `loss`. Returns why no other attempt follows; empty if one
+    does.
+    """
     record.begin(begin, Identity("data", "program"))
     record.end(loss, made, join)
     outcome = record.exhausted(3, join) or record.hopeless(begin)
@@ -30,9 +32,13 @@ def tried(record: Record, begin: Resumption, loss: Loss, made: str = "", join: b
 def test_numbers_go_on_over_pods_runs_and_a_history_that_was_removed(folder):
     for number, run in enumerate(("one", "one", "two"), 1):
         record = Record(folder, run)
-        assert not record.unfinished() and record.begin(BEGINNING, Identity("data", "program")) == number
+        assert (
+            not record.unfinished()
+            and record.begin(BEGINNING, Identity("data", "program")) == number
+        )
         record.end(EARLY)
-    # If numbers began at 1 again, each newly saved pass would be the oldest, and the first that keep_passes removes.
+    # If numbers began at 1 again, each newly saved pass would be the oldest, and the first that
+    # keep_passes removes.
     (folder.run_state / "attempts.json").unlink()
     folder.attempt("one", 5).mkdir(parents=True)
     assert Record(folder, "three").begin(BEGINNING, Identity("data", "program")) == 6
@@ -45,31 +51,42 @@ def test_faults_of_the_cluster_count_apart_and_end_a_job_too(folder):
 
 
 NOT_AGAIN = "attempt {} failed before its first step and is not tried again: trainer 1 ended with 1"
-UNLOADABLE = "two attempts that resumed as the next one would failed before their first step: trainer 1 ended with 1"
+UNLOADABLE = (
+    "two attempts that resumed as the next one would failed before their first step: trainer 1 "
+    "ended with 1"
+)
 REWRITES = [(ONE, EARLY, "pass 1")]
 
 
 @pytest.mark.parametrize(("join", "attempts", "sentence"), [
     (True, [(BEGINNING, EARLY, "")], NOT_AGAIN.format(1)),
-    # The pass may be at fault: the job tries it once more, and then the pass before, if there is one.
+    # The pass may be at fault: the job tries it once more, and then the pass before, if there is
+    # one.
     (True, [(ONE, EARLY, ""), (ONE, EARLY, "")], UNLOADABLE),
     (True, [(ONE, EARLY, ""), (ZERO, EARLY, "")], ""),
     (True, [(ONE, EARLY, ""), (ONE, Loss("killed", PROGRAM), "")], ""),
-    # A program that reports no steps is not tried again after the same exception twice, or after one that no attempt can change.
+    # A program that reports no steps is not tried again after the same exception twice, or after
+    # one that no attempt can change.
     (False, [(ZERO, EARLY, ""), (ONE, EARLY, "")], ""),
     (False, [(ONE, EARLY, ""), (ONE, EARLY, "")], NOT_AGAIN.format(2)),
-    (False, [(BEGINNING, replace(EARLY, error="SyntaxError: invalid (a.py:1)"), "")], NOT_AGAIN.format(1)),
+    (False, [(BEGINNING, replace(EARLY, error="SyntaxError: invalid (a.py:1)"), "")],
+     NOT_AGAIN.format(1)),
     # If a program rewrites its checkpoint, each attempt seems to make progress, and none does.
-    (False, REWRITES * ALIKE, "10 attempts resumed from the same files and failed alike: trainer 1 ended with 1"),
+    (False, REWRITES * ALIKE,
+     "10 attempts resumed from the same files and failed alike: trainer 1 ended with 1"),
     (False, [*REWRITES * (ALIKE - 1), (ONE, Loss("", PROGRAM, 1, True, "another"), "pass 1")], ""),
 ])  # fmt: skip
 def test_what_failed_before_its_first_step_is_not_tried_in_vain(folder, join, attempts, sentence):
     record = Record(folder, "one")
-    assert [tried(record, *attempt, join) for attempt in attempts] == [""] * (len(attempts) - 1) + [sentence]
+    assert [tried(record, *attempt, join) for attempt in attempts] == [""] * (len(attempts) - 1) + [
+        sentence
+    ]
     assert not Record(folder, "another run").history.unloadable
 
 
-@pytest.mark.parametrize("text", ["", '{"attempts": [{"number": "1", "run": "r", "started": 1.0}], "outcomes": {}}'])
+@pytest.mark.parametrize(
+    "text", ["", '{"attempts": [{"number": "1", "run": "r", "started": 1.0}], "outcomes": {}}']
+)
 def test_what_somebody_else_wrote_there_is_a_sentence(folder, text):
     folder.run_state.mkdir(parents=True)
     (folder.run_state / "attempts.json").write_text(text)

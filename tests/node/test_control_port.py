@@ -1,4 +1,6 @@
-"""The control port authenticates its peers: strangers on real sockets talk to a real job's pods, or take their place."""
+"""The control port authenticates its peers: strangers on real sockets talk to a real job's pods, or
+take their place.
+"""
 
 import contextlib
 import random
@@ -21,7 +23,14 @@ def memory(pid: int) -> int:
 
 def random_line(draw: random.Random) -> bytes:
     hello, proof = m.Hello(1, 2, "new", "index", "n", "", "10.0.0.9"), m.Proof("\ud800", "\u00e9")
-    known = [hello, m.Join(0, 1), m.Proof("0", "0" * 64), proof, m.Fatal(2, "no"), m.Finish(0, "done", None)]
+    known = [
+        hello,
+        m.Join(0, 1),
+        m.Proof("0", "0" * 64),
+        proof,
+        m.Fatal(2, "no"),
+        m.Finish(0, "done", None),
+    ]
     return draw.choice([m.encode(draw.choice(known)), draw.randbytes(draw.randrange(1, 6000))])
 
 
@@ -31,7 +40,10 @@ def test_a_thousand_messages_of_a_stranger_change_nothing(job):
     address, before = (pods.address(0), PORT), memory(pods.pods[0].pid)
     idle = [create_connection(address, timeout=60) for _ in range(100)]
     for _ in range(250):
-        with create_connection(address, timeout=60) as stranger, contextlib.suppress(ConnectionError):
+        with (
+            create_connection(address, timeout=60) as stranger,
+            contextlib.suppress(ConnectionError),
+        ):
             stranger.sendall(b"".join(random_line(draw) for _ in range(4)))
             stranger.shutdown(SHUT_WR)
             assert m.parse(b"".join(iter(lambda: stranger.recv(4096), b"")), m.Challenge)
@@ -68,14 +80,18 @@ FORGED = m.encode(m.Challenge("0")) + m.encode(m.Proof("", "\u00e9")) + m.encode
 
 @pytest.mark.parametrize("said", [b"", FORGED])
 def test_what_only_accepts_connections_is_not_the_pod_that_is_waited_for(job, said):
-    """A mesh's proxy or somebody else's listener accepts connections; the peers' deadline expires all the same."""
+    """A mesh's proxy or somebody else's listener accepts connections; the peers' deadline expires
+    all the same.
+    """
 
     class Stranger(socketserver.BaseRequestHandler):
         def handle(self):
             self.request.sendall(said)
 
     class Server(socketserver.TCPServer):
-        allow_reuse_address = True  # The last test's connections to this address may still be in TIME_WAIT.
+        allow_reuse_address = (
+            True  # The last test's connections to this address may still be in TIME_WAIT.
+        )
 
     pods = job(count=2, PEER_DEADLINE="2")
     with Server((pods.address(0), PORT), Stranger) as server:

@@ -1,4 +1,6 @@
-"""The check of the settings: every wrong one gives a sentence that names it, what was found and what is allowed."""
+"""The check of the settings: every wrong one gives a sentence that names it, what was found and
+what is allowed.
+"""
 
 import errno
 import json
@@ -15,7 +17,9 @@ from paddle_node import environment
 from paddle_node.failure import SettingError
 
 
-@pytest.mark.parametrize("wrong", yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text()))
+@pytest.mark.parametrize(
+    "wrong", yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text())
+)
 def test_a_wrong_setting_is_one_sentence(wrong):
     with pytest.raises(SettingError) as error:
         environment.parse(GOOD | wrong["set"])
@@ -60,12 +64,26 @@ def test_a_pod_imports_nothing_that_is_slow():
         text=True,
         check=True,
     ).stdout.split()
-    assert not {"kubernetes", "paddle", "numpy", "boto3", "pydantic", "yaml", "urllib3", "xxhash"} & set(modules)
+    assert not {
+        "kubernetes",
+        "paddle",
+        "numpy",
+        "boto3",
+        "pydantic",
+        "yaml",
+        "urllib3",
+        "xxhash",
+    } & set(modules)
 
 
 def test_a_container_that_was_killed_too_often_within_an_hour_ends_its_pod(tmp_path, last_words):
-    """With fewer kills it starts, whatever the pod's scratch holds, and removes what a killed one left in shared memory."""
-    environ = GOOD | {"PADDLE_NODE_ROOT": str(tmp_path), "PADDLE_NODE_DISCOVERY": "pod-list"}  # It ends for lack of an account.
+    """With fewer kills it starts, whatever the pod's scratch holds, and removes what a killed one
+    left in shared memory.
+    """
+    environ = GOOD | {
+        "PADDLE_NODE_ROOT": str(tmp_path),
+        "PADDLE_NODE_DISCOVERY": "pod-list",
+    }  # It ends for lack of an account.
     home, memory = tmp_path / "home/paddle", tmp_path / "dev/shm"
     home.mkdir(parents=True)
     memory.mkdir()
@@ -75,7 +93,9 @@ def test_a_container_that_was_killed_too_often_within_an_hour_ends_its_pod(tmp_p
             (home / "starts.json").write_text(damaged)
         assert pod_entry.main(environ, []) == 2
         assert len(json.loads((home / "starts.json").read_text())) == 1
-        assert (memory / "left").exists() is (damaged is None)  # The first container of a pod removes nothing.
+        assert (memory / "left").exists() is (
+            damaged is None
+        )  # The first container of a pod removes nothing.
     (home / "starts.json").write_text(json.dumps([time.monotonic() - 60] * 6))
     assert pod_entry.main(environ, []) == 79
     assert "was killed 6 times within an hour" in last_words.read_text()

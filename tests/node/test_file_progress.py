@@ -1,4 +1,6 @@
-"""The files on the volume decide what a command's attempts resume from and what counts as their progress."""
+"""The files on the volume decide what a command's attempts resume from and what counts as their
+progress.
+"""
 
 import os
 from pathlib import Path
@@ -30,7 +32,10 @@ def job(tmp_path):
                 "PADDLE_NODE_RESUME": '["--resume={newest:output/*/model-*}"]',
             }
             self.said = []
-            return FileProgress(environment.parse(environ | {"PADDLE_NODE_ROOT": str(tmp_path)} | more), self.said.append)
+            return FileProgress(
+                environment.parse(environ | {"PADDLE_NODE_ROOT": str(tmp_path)} | more),
+                self.said.append,
+            )
 
         def save(self, name: str, content: str = "x") -> Path:
             path = self.output / name
@@ -50,13 +55,23 @@ def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
         # The times are equal, so the numbers in the names decide.
         os.utime(job.save(f"a/model-{number}"), ns=(5 * 10**18, 5 * 10**18))
     job.save("a/model-11", "")  # Nothing has been written to it yet.
-    assert progress.made(1, first) == "output/a/model-10" and progress.changed() and not progress.changed()
+    assert (
+        progress.made(1, first) == "output/a/model-10"
+        and progress.changed()
+        and not progress.changed()
+    )
     second = progress.begin(MINE, History(first=False))
     assert second.resume["newest"] == "output/a/model-10"
     third = progress.begin(MINE, History(first=False, without_progress=[second.resume]))
-    assert third.resume["newest"] == "output/a/model-9" and third.passed_over == ("output/a/model-10",)
-    assert "output/a/model-10 is skipped: an attempt that resumed from it failed without progress" in job.said
-    # Another pod has rank 0 by now: the attempt's own record tells the files' state when the attempt began.
+    assert third.resume["newest"] == "output/a/model-9" and third.passed_over == (
+        "output/a/model-10",
+    )
+    assert (
+        "output/a/model-10 is skipped: an attempt that resumed from it failed without progress"
+        in job.said
+    )
+    # Another pod has rank 0 by now: the attempt's own record tells the files' state when the
+    # attempt began.
     assert job.progress().made(3, third) == ""
 
 
@@ -79,14 +94,20 @@ def test_another_program_s_files_and_links_that_lead_out_are_not_resumed_from(jo
         (job.output / "a" / name).symlink_to(target)
     other = Identity("data", "another program")
     assert "newest" not in job.progress("other").begin(other, History()).resume
-    assert job.said == ["1 files of another program or other data are not resumed from; resume_from: any would"]
+    assert job.said == [
+        "1 files of another program or other data are not resumed from; resume_from: any would"
+    ]
     found = job.progress("any", PADDLE_NODE_RESUME_FROM="any").begin(other, History())
     assert found.resume["newest"] == "output/a/model-1"
 
 
-def test_a_sampler_is_warned_of_where_the_data_is_split_whatever_else_lies_in_the_program(job, tmp_path):
+def test_a_sampler_is_warned_of_where_the_data_is_split_whatever_else_lies_in_the_program(
+    job, tmp_path
+):
     """A link to nowhere beside the sources used to end the job."""
-    split = DataManifest(Source("s3://a/b", 1, ""), "lines", None, 0.0, (Shard(0, ()), Shard(1, ())), (), "now", 0)
+    split = DataManifest(
+        Source("s3://a/b", 1, ""), "lines", None, 0.0, (Shard(0, ()), Shard(1, ())), (), "now", 0
+    )
     durable.write(job.output.parent / "data-manifest.json", split.as_json())
     program = contract.path(contract.UNPACKED, {"PADDLE_NODE_ROOT": str(tmp_path)})
     (program / "tools").mkdir(parents=True)

@@ -1,6 +1,8 @@
-"""The check of a node before each attempt: a missing GPU ends the pod on that node, and nothing trains without it.
+"""The check of a node before each attempt: a missing GPU ends the pod on that node, and nothing
+trains without it.
 
-`nvidia-smi` here prints the GPUs that the test gives each pod's node. tests/fleet/test_node_check.py has the real all-reduce.
+`nvidia-smi` here prints the GPUs that the test gives each pod's node.
+tests/fleet/test_node_check.py has the real all-reduce.
 """
 
 import os
@@ -18,7 +20,8 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "bin" / "nvidia-smi"
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/sh\nfor gpu in $(seq $(cat {tmp_path}/gpus-$JOB_COMPLETION_INDEX)); do echo "GPU $gpu: H100"; done\n'
+        f"#!/bin/sh\nfor gpu in $(seq $(cat {tmp_path}/gpus-$JOB_COMPLETION_INDEX)); do echo "
+        '"GPU $gpu: H100"; done\n'
     )
     program.chmod(0o755)
     monkeypatch.setattr(StandIns, "path", f"{program.parent}:{os.environ['PATH']}")
@@ -27,13 +30,17 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_node_that_lacks_a_gpu_ends_its_own_pod_before_any_attempt_and_the_others_wait_for_the_next(nodes: Path) -> None:
+def test_a_node_that_lacks_a_gpu_ends_its_own_pod_before_any_attempt_and_the_others_wait(
+    nodes: Path,
+) -> None:
     (nodes / "gpus-1").write_text("1")
     stand_in = {"fails": [[2, 1, 1, 1]], "holds": [1, 0, 2]}
     with StandIns(nodes, GPUS="2", EFA="0", NODE="ip-10-0-0-7", stand_in=stand_in) as pods:
         pods.start()
         assert pods.pods[1].wait() == 71
-        assert "node ip-10-0-0-7 is not fit: 1 of 2 GPUs are visible; `kubectl cordon`" in pods.log(1)
+        assert "node ip-10-0-0-7 is not fit: 1 of 2 GPUs are visible; `kubectl cordon`" in pods.log(
+            1
+        )
         pods.wait_for(0, "2 GPUs: ")
         assert "attempt 1" not in pods.logs()
         (nodes / "gpus-1").write_text("2")

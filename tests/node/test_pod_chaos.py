@@ -1,7 +1,8 @@
-"""Fault upon fault, drawn from a seed: whatever coincides, the job ends exactly as if nothing had happened.
+"""Fault upon fault, drawn from a seed: whatever coincides, the job ends exactly as if nothing had
+happened.
 
-The test also plays the Job's controller: it restarts each pod that did not end with 0 under the same index.
-More seeds: CHAOS_SEEDS="4 5 6" pytest tests/node/test_pod_chaos.py
+The test also plays the Job's controller: it restarts each pod that did not end with 0 under the
+same index. More seeds: CHAOS_SEEDS="4 5 6" pytest tests/node/test_pod_chaos.py
 """
 
 import contextlib
@@ -19,11 +20,18 @@ IMAGE_PYTHON = Path(__file__).parents[2] / ".venv-image/bin/python"
 FAULTS = ["trainer", "pserver", "pod", "pod", "terminate", "freeze", "agents"]
 
 
-@pytest.mark.parametrize("seed", [int(seed) for seed in os.environ.get("CHAOS_SEEDS", "1 2").split()])
+@pytest.mark.parametrize(
+    "seed", [int(seed) for seed in os.environ.get("CHAOS_SEEDS", "1 2").split()]
+)
 @pytest.mark.parametrize("discovery", ["index", "pod-list"])
 def test_many_faults(job, api, seed, discovery):
     draw, over = random.Random(seed), threading.Event()
-    pods = job(stand_in={"passes": 8, "steps": 6, "save_seconds": 0.1}, ATTEMPTS="100", PEER_DEADLINE="60", GRACE="2")
+    pods = job(
+        stand_in={"passes": 8, "steps": 6, "save_seconds": 0.1},
+        ATTEMPTS="100",
+        PEER_DEADLINE="60",
+        GRACE="2",
+    )
     if discovery == "pod-list":
         pods.api = api
         pods.command = (IMAGE_PYTHON, pods.command[1])  # It has its own version of urllib3.
@@ -43,7 +51,9 @@ def test_many_faults(job, api, seed, discovery):
     try:
         for _ in range(8):
             until = time.monotonic() + draw.uniform(0.3, 3)
-            pods.wait_until(lambda until=until: time.monotonic() > until or pods.folder.done(7).exists())
+            pods.wait_until(
+                lambda until=until: time.monotonic() > until or pods.folder.done(7).exists()
+            )
             if pods.folder.done(7).exists():
                 break
             fault, index = draw.choice(FAULTS), draw.randrange(3)
@@ -56,9 +66,15 @@ def test_many_faults(job, api, seed, discovery):
                     frozen.send_signal(signal.SIGSTOP)
                     threading.Timer(7.5, frozen.send_signal, [signal.SIGCONT]).start()
                 else:
-                    for victim in {"pod": [index], "terminate": [index], "agents": [0, 1, 2]}[fault]:
-                        pods.pods[victim].send_signal(signal.SIGTERM if fault == "terminate" else signal.SIGKILL)
-        pods.wait_until(lambda: all(pod.poll() == 0 for pod in pods.pods.values()), 240, f"{told}\n")
+                    for victim in {"pod": [index], "terminate": [index], "agents": [0, 1, 2]}[
+                        fault
+                    ]:
+                        pods.pods[victim].send_signal(
+                            signal.SIGTERM if fault == "terminate" else signal.SIGKILL
+                        )
+        pods.wait_until(
+            lambda: all(pod.poll() == 0 for pod in pods.pods.values()), 240, f"{told}\n"
+        )
     finally:
         over.set()
         controller.join()

@@ -1,4 +1,6 @@
-"""How jobs end, and pods that are replaced; tests/fleet/test_paddle_faults.py kills processes and pods of real Paddle."""
+"""How jobs end, and pods that are replaced; tests/fleet/test_paddle_faults.py kills processes and
+pods of real Paddle.
+"""
 
 import pytest
 
@@ -8,9 +10,17 @@ HELD = {"passes": 3, "steps": 10, "holds": [1, 1, 4]}
 """Each trainer waits in the middle of the second pass."""
 
 
-TWICE = "2 attempts ended without progress: attempt 1: {0}; attempt 2: {0}".format("trainer 1 ended with 7, in job-1.job")
-BAD_DATA = "trainer 1 ended with 65 (BAD_DATA): this trainer fails on purpose, in job-1.job, which another attempt cannot change"
-INCOMPLETE = "every trainer ended with 0, but pass 1 should be complete and pass 0 is the newest complete one"
+TWICE = "2 attempts ended without progress: attempt 1: {0}; attempt 2: {0}".format(
+    "trainer 1 ended with 7, in job-1.job"
+)
+BAD_DATA = (
+    "trainer 1 ended with 65 (BAD_DATA): this trainer fails on purpose, in job-1.job, which "
+    "another attempt cannot change"
+)
+INCOMPLETE = (
+    "every trainer ended with 0, but pass 1 should be complete and pass 0 is the newest complete "
+    "one"
+)
 
 
 @pytest.mark.parametrize(("stand_in", "attempts", "codes", "sentence"), [

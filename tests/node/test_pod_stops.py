@@ -1,4 +1,6 @@
-"""What PID 1 must handle: stubborn children, orphans, output that nobody reads, a volume that hangs, a drained node."""
+"""What PID 1 must handle: stubborn children, orphans, output that nobody reads, a volume that
+hangs, a drained node.
+"""
 
 import json
 import os
@@ -30,25 +32,39 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 def test_what_left_its_session_is_reaped_and_does_not_outlive_its_attempt(job, tmp_path):
-    """Three processes have left their parent and their session: an orphan, which ends, and two daemons, which do not.
+    """Three processes have left their parent and their session: an orphan, which ends, and two
+    daemons, which do not.
 
-    In one daemon only the main thread has ended: Linux shows a zombie, whose other threads keep its sockets.
+    In one daemon only the main thread has ended: Linux shows a zombie, whose other threads keep its
+    sockets.
     """
     (tmp_path / "half.py").write_text(HALF_ENDED)
     kinds = {"o": "sleep 0.1", "d": "sleep 3600", "h": f"{sys.executable} {tmp_path}/half.py"}
-    shell = "\n".join(f"setsid {does} > /dev/null 2>&1 & echo $! >> {tmp_path}/{kind}" for kind, does in kinds.items())
+    shell = "\n".join(
+        f"setsid {does} > /dev/null 2>&1 & echo $! >> {tmp_path}/{kind}"
+        for kind, does in kinds.items()
+    )
     pods = job(count=1, stand_in={"shell": shell, "fails": [[0, 1, 0, 1]], "holds": [2, 0, 0]})
     pods.start_and_hold()
-    pods.wait_until(lambda: not any(Path("/proc", pid).exists() for pid in (tmp_path / "o").read_text().split()))
-    daemons = [[Path("/proc", pid) for pid in (tmp_path / kind).read_text().split()] for kind in ("d", "h")]
-    assert [[process.exists() for process in both] for both in daemons] == [[False, True], [False, True]]
+    pods.wait_until(
+        lambda: not any(Path("/proc", pid).exists() for pid in (tmp_path / "o").read_text().split())
+    )
+    daemons = [
+        [Path("/proc", pid) for pid in (tmp_path / kind).read_text().split()] for kind in ("d", "h")
+    ]
+    assert [[process.exists() for process in both] for both in daemons] == [
+        [False, True],
+        [False, True],
+    ]
     pods.release()
     pods.end_with(0)
     assert not any(process.exists() for both in daemons for process in both)
 
 
 def test_output_that_nobody_reads_holds_nobody_up(job):
-    pods = job(count=2, stand_in={"shell": "head -c 12000000 /dev/zero | tr '\\0' x | fold -w 1000"})
+    pods = job(
+        count=2, stand_in={"shell": "head -c 12000000 /dev/zero | tr '\\0' x | fold -w 1000"}
+    )
     pods.start(0)
     pods.start(1, unread=True)
     pods.end_with(0, 0)
@@ -61,7 +77,8 @@ def test_output_that_nobody_reads_holds_nobody_up(job):
     ("attempts/run-0-1/pass-00000/done", "nothing can be read or recorded there"),
 ])  # fmt: skip
 def test_a_volume_that_hangs_is_left(job, first_read, sentence):
-    # Opening a pipe without a writer for reading blocks forever, like an NFS mount that has lost its server.
+    # Opening a pipe without a writer for reading blocks forever, like an NFS mount that has lost
+    # its server.
     pods = job(count=2, PEER_DEADLINE="3")
     hanging = pods.folder.output / first_read
     hanging.parent.mkdir(parents=True)
@@ -71,13 +88,26 @@ def test_a_volume_that_hangs_is_left(job, first_read, sentence):
     assert sentence in pods.log(0) and sentence in pods.log(1)
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="only strace can make a volume hang here")
+@pytest.mark.skipif(
+    shutil.which("strace") is None, reason="only strace can make a volume hang here"
+)
 def test_a_volume_that_hangs_during_training_takes_no_outcome(job):
     """Each fsync of the agent really takes 7 s longer than usual: strace delays the system call."""
     pods = job(count=2, stand_in={"holds": [1, 0, 1]}, PEER_DEADLINE="6")
     pods.start_and_hold()
-    slowed = ["strace", "-f", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=7000000", "-o", "/dev/null"]
-    with subprocess.Popen([*slowed, "-p", str(pods.pods[0].pid)], stderr=subprocess.PIPE, text=True) as tracer:
+    slowed = [
+        "strace",
+        "-f",
+        "-e",
+        "trace=fsync",
+        "-e",
+        "inject=fsync:delay_enter=7000000",
+        "-o",
+        "/dev/null",
+    ]
+    with subprocess.Popen(
+        [*slowed, "-p", str(pods.pods[0].pid)], stderr=subprocess.PIPE, text=True
+    ) as tracer:
         attached = tracer.stderr.readline()
         if "attached" not in attached:
             pytest.skip(f"strace may not work here: {attached.strip()}")
@@ -100,9 +130,13 @@ while not Path(sys.argv[1]).exists():
 
 
 def test_a_command_that_ends_well_because_it_was_told_to_stop_is_not_done(job):
-    """On a drained node both processes answered SIGTERM with 0, and the job counted as complete in the middle of its work."""
+    """On a drained node both processes answered SIGTERM with 0, and the job counted as complete in
+    the middle of its work.
+    """
     pods = job(count=2, program=ENTRY, RUNTIME="launch")
-    pods.variables["COMMAND"] = json.dumps([sys.executable, "train.py", str(pods.place / "released")])
+    pods.variables["COMMAND"] = json.dumps(
+        [sys.executable, "train.py", str(pods.place / "released")]
+    )
     (pods.folder.program("quick_start") / "train.py").write_text(SAVES_AND_ENDS)
     pods.start()
     for index in (0, 1):
@@ -112,4 +146,6 @@ def test_a_command_that_ends_well_because_it_was_told_to_stop_is_not_done(job):
     pods.start(1)
     pods.release()
     pods.end_with(0, 0)
-    assert [one["kind"] for one in pods.attempts()] == ["stopped", "stopped"] and pods.attempts()[0]["cause"] != "done"
+    assert [one["kind"] for one in pods.attempts()] == ["stopped", "stopped"] and pods.attempts()[
+        0
+    ]["cause"] != "done"

@@ -44,13 +44,18 @@ def test_a_program_that_is_not_there(job):
     assert "TRAIN_CONFIG_DIR is 'quick_start': there is no " in pods.log(1)
 
 
-def test_a_second_run_of_the_same_name_is_refused_until_the_first_one_is_dead_and_its_lease_over(job):
+def test_a_second_run_of_the_same_name_is_refused_until_the_first_one_is_dead_and_its_lease_over(
+    job,
+):
     first = job(stand_in={"holds": [1, 0, 1]}, LEASE="9")
     first.start_and_hold()
     second = job(run="run-2", LEASE="9")
     second.start(0)
     second.end_with(73)
-    assert "is in use by run run-1: give this job another name, or wait until that run has ended" in second.log(0)
+    assert (
+        "is in use by run run-1: give this job another name, or wait until that run has ended"
+        in second.log(0)
+    )
     assert all(pod.poll() is None for pod in first.pods.values())
     for index in range(3):
         first.kill(index)

@@ -25,7 +25,9 @@ def test_of_two_pods_of_one_rank_the_later_one_is_the_newer_and_the_other_one_en
 
 
 def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_first(job):
-    """The lost pod's agent is silent: the other programs miss its pserver and end before anybody knows of the loss."""
+    """The lost pod's agent is silent: the other programs miss its pserver and end before anybody
+    knows of the loss.
+    """
     pods = job(stand_in=FIRST, ATTEMPTS="1")
     pods.start_and_hold()
     server = pods.child(1, "pserver")
@@ -34,7 +36,9 @@ def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_fir
     pods.release()
     pods.wait_for(0, "attempt 1 ends: ")
     pods.wait_until(lambda: pods.attempts()[0]["cause"])
-    assert pods.attempts()[0]["cause"].endswith("the pod of trainer 1 (job-1.job) said nothing for 6 s")
+    assert pods.attempts()[0]["cause"].endswith(
+        "the pod of trainer 1 (job-1.job) said nothing for 6 s"
+    )
     assert pods.attempts()[0]["kind"] == "pod"
     pods.kill(1)
     pods.start(1)
@@ -42,9 +46,11 @@ def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_fir
 
 
 @pytest.mark.parametrize(("stand_in", "settings", "cause"), [
-    ({"barriers": ["a", "b", "b"]}, {}, "the trainers wait for each other: .*trainers 0 in barrier a"),
+    ({"barriers": ["a", "b", "b"]}, {},
+     "the trainers wait for each other: .*trainers 0 in barrier a"),
     ({"leaves": 1}, {}, "trainer 1 ended while others wait for it in barrier step"),
-    ({"hang": [1, 0, 2]}, {"STALL": "3"}, r"no step, no output and no progress for \d+ s \(PADDLE_NODE_STALL is 3\)"),
+    ({"hang": [1, 0, 2]}, {"STALL": "3"},
+     r"no step, no output and no progress for \d+ s \(PADDLE_NODE_STALL is 3\)"),
 ])  # fmt: skip
 def test_who_waits_in_vain_is_found(job, stand_in, settings, cause):
     pods = job(stand_in=stand_in, ATTEMPTS="1", **settings)

@@ -1,4 +1,6 @@
-"""Metrics by step on the volume: small however long a job trains, intact after kill -9, and never a reason to stop."""
+"""Metrics by step on the volume: small however long a job trains, intact after kill -9, and never a
+reason to stop.
+"""
 
 import json
 import signal
@@ -22,14 +24,22 @@ sys.stdin.read()
 
 def reporting(file: Path | str, steps: int, attempt: int = 1) -> subprocess.Popen[str]:
     """Starts a process that reports `steps` steps and then waits."""
-    environ = {"PYTHONPATH": str(IMAGE), Variable.STEPS.value: str(file), Variable.ATTEMPT.value: str(attempt)}
+    environ = {
+        "PYTHONPATH": str(IMAGE),
+        Variable.STEPS.value: str(file),
+        Variable.ATTEMPT.value: str(attempt),
+    }
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(steps)], env=environ, text=True, **pipes)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(steps)], env=environ, text=True, **pipes
+    )
     process.said = process.stdout.readline()
     return process
 
 
-def test_a_long_training_leaves_some_hundred_lines_with_every_attempts_ends_and_the_newest(tmp_path):
+def test_a_long_training_leaves_some_hundred_lines_with_every_attempts_ends_and_the_newest(
+    tmp_path,
+):
     file = tmp_path / "node_0" / "steps-0.jsonl"
     for attempt in (1, 2, 3):
         process = reporting(file, 3000, attempt)
@@ -40,8 +50,13 @@ def test_a_long_training_leaves_some_hundred_lines_with_every_attempts_ends_and_
     lines = file.read_bytes().split(b"\n")
     points = [json.loads(line) for line in lines if line.endswith(b"}")]
     assert 100 < len(points) <= 500 and file.stat().st_size < 100_000
-    assert [(one["attempt"], one["step"]) for one in points] == sorted((one["attempt"], one["step"]) for one in points)
-    ends = {attempt: [one["step"] for one in points if one["attempt"] == attempt] for attempt in (1, 2, 3)}
+    assert [(one["attempt"], one["step"]) for one in points] == sorted(
+        (one["attempt"], one["step"]) for one in points
+    )
+    ends = {
+        attempt: [one["step"] for one in points if one["attempt"] == attempt]
+        for attempt in (1, 2, 3)
+    }
     assert [(steps[0], steps[-1]) for steps in ends.values()] == [(0, 2999)] * 3
     # The newest points have no gaps.
     assert ends[3][-20:] == list(range(2980, 3000))
@@ -56,13 +71,26 @@ paddle_node.report(error=1.0)
 """
 
 
-@pytest.mark.parametrize("launched", [{"RANK": "1", "PADDLE_TRAINER_ID": "3"}, {"RANK": "3", "PADDLE_TRAINER_ID": "1"}])
-def test_whatever_a_program_reports_never_ends_it_and_each_process_of_a_pod_has_its_file(tmp_path, launched):
-    # The variables that Paddle's launcher or torchrun sets when a script starts it in the pod of rank 1.
-    environ = {"PYTHONPATH": str(IMAGE), Variable.STEPS.value: str(tmp_path / "steps-1.jsonl"), **launched}
-    done = subprocess.run([sys.executable, "-c", ODD], env=environ, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    "launched", [{"RANK": "1", "PADDLE_TRAINER_ID": "3"}, {"RANK": "3", "PADDLE_TRAINER_ID": "1"}]
+)
+def test_whatever_a_program_reports_never_ends_it_and_each_process_of_a_pod_has_its_file(
+    tmp_path, launched
+):
+    # The variables that Paddle's launcher or torchrun sets when a script starts it in the pod of
+    # rank 1.
+    environ = {
+        "PYTHONPATH": str(IMAGE),
+        Variable.STEPS.value: str(tmp_path / "steps-1.jsonl"),
+        **launched,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", ODD], env=environ, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
-    refused = [line.partition(" is not a number and is left out: ")[0] for line in done.stdout.splitlines()]
+    refused = [
+        line.partition(" is not a number and is left out: ")[0] for line in done.stdout.splitlines()
+    ]
     assert refused == [f"paddle_node.report: {name}" for name in ("error", "names", "loss", "step")]
     first, last = map(json.loads, (tmp_path / "steps-3.jsonl").read_text().splitlines())
     assert (first["step"], first["metrics"]) == (3, {"loss": 0.5}) and "counted" not in first
@@ -72,4 +100,6 @@ def test_whatever_a_program_reports_never_ends_it_and_each_process_of_a_pod_has_
 def test_outside_of_a_pod_and_where_the_volume_takes_nothing_a_report_does_nothing(tmp_path):
     assert reporting("", 10).said == "reported\n"
     (tmp_path / "file").touch()
-    assert reporting(tmp_path / "file" / "steps-0.jsonl", 10).said.endswith("training continues without\n")
+    assert reporting(tmp_path / "file" / "steps-0.jsonl", 10).said.endswith(
+        "training continues without\n"
+    )

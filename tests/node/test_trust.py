@@ -1,4 +1,6 @@
-"""What an earlier run, another pod or an old process left behind does no harm and counts as no success of this run."""
+"""What an earlier run, another pod or an old process left behind does no harm and counts as no
+success of this run.
+"""
 
 import os
 import shutil
@@ -14,7 +16,9 @@ pytestmark = pytest.mark.slow
 
 
 def split(pods: StandIns, word: str) -> tuple[str, str]:
-    """Replaces what was made by hand with the real data job's result. Returns the digests of its data and program."""
+    """Replaces what was made by hand with the real data job's result. Returns the digests of its
+    data and program.
+    """
     for made in (pods.folder.program("quick_start"), *map(pods.folder.shard, range(3))):
         if not made.is_symlink():
             shutil.rmtree(made)
@@ -23,7 +27,9 @@ def split(pods: StandIns, word: str) -> tuple[str, str]:
     source.write_text("".join(f"{word} {number}\n" for number in range(30)))
     pods.program = source.parent
     pods.split(source, hold_out=0)
-    return data_manifest.digest(pods.folder.data_manifest), program_copy.digest(pods.folder.program("quick_start"))
+    return data_manifest.digest(pods.folder.data_manifest), program_copy.digest(
+        pods.folder.program("quick_start")
+    )
 
 
 def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_successor(job):
@@ -44,14 +50,19 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     for pid in (old.pid, server):
         os.kill(pid, signal.SIGCONT)
     assert old.wait(30) != 0
-    assert "pass-00001 was given up by a later attempt while it was saved" in (old.life / "log").read_text()
+    assert (
+        "pass-00001 was given up by a later attempt while it was saved"
+        in (old.life / "log").read_text()
+    )
     assert [one.name for one in passes.newest_first(pods.folder)] == kept
     for one in passes.newest_first(pods.folder):
         passes.verify(one.folder)
     pods.end_undisturbed()
 
 
-def test_a_holder_that_cannot_renew_its_lease_ends_with_its_workers_before_another_run_may_train(job):
+def test_a_holder_that_cannot_renew_its_lease_ends_with_its_workers_before_another_run_may_train(
+    job,
+):
     pods = job(count=2, stand_in={"passes": 1000}, LEASE="9")
     pods.start()
     pods.wait_until(pods.folder.done(0).exists)
@@ -62,14 +73,19 @@ def test_a_holder_that_cannot_renew_its_lease_ends_with_its_workers_before_anoth
     pods.wait_until(lambda: not any(runs(pid) for pid in pids))
 
 
-def test_a_changed_module_beside_train_py_is_another_program_and_one_that_does_nothing_is_no_success(job):
+def test_a_changed_module_beside_train_py_is_another_program_and_doing_nothing_is_no_success(
+    job,
+):
     for run, text in (("run-1", "one"), ("run-2", "another vocabulary")):
         pods = job(count=2, run=run)
         (pods.folder.program("quick_start") / "text").mkdir(exist_ok=True)
         (pods.folder.program("quick_start") / "text/words.py").write_text(text)
         pods.start()
         pods.end_undisturbed()
-    unused = "passes found: 2 of other data or another program, not used; set resume_from: any to continue from pass 1"
+    unused = (
+        "passes found: 2 of other data or another program, not used; set resume_from: any to "
+        "continue from pass 1"
+    )
     assert unused in pods.log(0)
     # The other program's passes stay, and the links for people lead to the new ones.
     assert len(list(passes.newest_first(pods.folder))) == 4
@@ -78,10 +94,15 @@ def test_a_changed_module_beside_train_py_is_another_program_and_one_that_does_n
     again = job(count=2, run="run-3", stand_in={"absent": True}, ATTEMPTS="1")
     again.start()
     again.end_with(70, 70)
-    assert "trainers 0, 1 ended with 0 and had never joined the others: they have trained nothing" in again.log(1)
+    assert (
+        "trainers 0, 1 ended with 0 and had never joined the others: they have trained nothing"
+        in again.log(1)
+    )
 
 
-def test_data_and_program_exchanged_under_waiting_pods_are_read_again_and_those_that_come_later_read_what_the_run_began_with(job):
+def test_data_and_program_exchanged_under_waiting_pods_are_read_again_and_later_ones_stay(
+    job,
+):
     pods = job(stand_in={"passes": 3, "steps": 10, "holds": [1, 1, 4]})
     split(pods, "old")
     pods.start(0, 1)

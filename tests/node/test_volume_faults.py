@@ -1,4 +1,6 @@
-"""When a volume refuses the start of an attempt, the job waits; if the fault stays, the job fails with one sentence."""
+"""When a volume refuses the start of an attempt, the job waits; if the fault stays, the job fails
+with one sentence.
+"""
 
 import errno
 import os
@@ -13,14 +15,21 @@ from paddle_node.runtimes import Resumption
 from paddle_node.training.passes import Identity
 
 
-@pytest.mark.parametrize(("times", "number", "code"), [(2, errno.ESTALE, None), (999, errno.EIO, 70), (999, errno.ENOSPC, 74)])
-def test_a_fault_that_passes_is_waited_for_and_one_that_stays_ends_the_job(tmp_path, monkeypatch, times, number, code):
+@pytest.mark.parametrize(
+    ("times", "number", "code"),
+    [(2, errno.ESTALE, None), (999, errno.EIO, 70), (999, errno.ENOSPC, 74)],
+)
+def test_a_fault_that_passes_is_waited_for_and_one_that_stays_ends_the_job(
+    tmp_path, monkeypatch, times, number, code
+):
     monkeypatch.setattr(retry, "DEADLINE", 0.01)
     monkeypatch.setattr(retry, "PAUSES", (0.01, 0.02))
     node = environment.parse(GOOD | {"JOB_PATH": str(tmp_path)})
     progress, rendezvous, said = Mock(trainers_join=True), Mock(), []
     progress.begin.side_effect = [OSError(number, os.strerror(number))] * times + [Resumption()]
-    Volume(node, Record(node.folder, "run"), progress, said.append).begin(Identity("d", "p"))(rendezvous, 0.0)
+    Volume(node, Record(node.folder, "run"), progress, said.append).begin(Identity("d", "p"))(
+        rendezvous, 0.0
+    )
     assert rendezvous.begun.called is (code is None) and bool(said) is (number != errno.ENOSPC)
     if code:
         sentence = f"{node.folder.run_state} takes no attempt: {os.strerror(number)}"

@@ -1,7 +1,9 @@
-"""AWS's answers in tests, for what no emulator has: quotas, simulated policies, sessions. They replace botocore's sending.
+"""AWS's answers in tests, for what no emulator has: quotas, simulated policies, sessions. They
+replace botocore's sending.
 
-AWS's own service models, which botocore carries, check requests and answers. An operation without an answer is refused as AWS
-refuses an unknown action, or goes to the emulator (`upstream`). Limit: nothing is sent, signed or retried.
+AWS's own service models, which botocore carries, check requests and answers. An operation without
+an answer is refused as AWS refuses an unknown action, or goes to the emulator (`upstream`). Limit:
+nothing is sent, signed or retried.
 """
 
 import functools
@@ -52,7 +54,9 @@ class AwsApi:
                     raise Refused("InvalidAction", "no test answers it")
             except Refused as refused:
                 code, message = (*refused.args, "")[:2]
-                raise client.exceptions.from_code(code)({"Error": {"Code": code, "Message": message}}, operation) from None
+                raise client.exceptions.from_code(code)(
+                    {"Error": {"Code": code, "Message": message}}, operation
+                ) from None
             shapes = model.operation_model(operation)
             for shape, value in ((shapes.input_shape, given), (shapes.output_shape, found)):
                 report = ParamValidator().validate(value, shape)

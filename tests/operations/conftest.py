@@ -1,4 +1,6 @@
-"""What the tests of the commands share: a Kubernetes API, a job's files, and commands run as a user runs them."""
+"""What the tests of the commands share: a Kubernetes API, a job's files, and commands run as a user
+runs them.
+"""
 
 import json
 import os
@@ -22,12 +24,15 @@ from saved_pass import save_pass
 from rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
-# Only `make test-cluster` collects it, so that these tests never surprise a user on the cluster of their KUBECONFIG.
+# Only `make test-cluster` collects it, so that these tests never surprise a user on the cluster of
+# their KUBECONFIG.
 collect_ignore = [] if "TEST_CLUSTER" in os.environ else ["test_real_cluster.py"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "cluster: a real Kubernetes API server; `make test-cluster` with KUBECONFIG")
+    config.addinivalue_line(
+        "markers", "cluster: a real Kubernetes API server; `make test-cluster` with KUBECONFIG"
+    )
 
 
 @pytest.fixture
@@ -39,7 +44,9 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobControll
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project's folder with a job file and a deployed cluster's outputs: the working directory, also of our own processes."""
+    """A project's folder with a job file and a deployed cluster's outputs: the working directory,
+    also of our own processes.
+    """
     lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
@@ -49,7 +56,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """An emulated AWS account for a module's tests."""
-    with Cloud(project=PROJECT, state=tmp_path_factory.mktemp("cloud"), extra={"CDK_VALIDATION": "false"}) as started:
+    with Cloud(
+        project=PROJECT, state=tmp_path_factory.mktemp("cloud"), extra={"CDK_VALIDATION": "false"}
+    ) as started:
         yield started
 
 
@@ -79,9 +88,11 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[..., Done]:
-    """Runs a command in this process. Its output goes to a pipe, unless `columns` makes it a terminal of that width.
+    """Runs a command in this process. Its output goes to a pipe, unless `columns` makes it a
+    terminal of that width.
 
-    Fails if the command asks AWS or the cluster for more than its users (tests/aws/commands.yaml) are granted.
+    Fails if the command asks AWS or the cluster for more than its users (tests/aws/commands.yaml)
+    are granted.
     """
     from operations.cluster import cluster, waiting
     from operations.main import app
@@ -109,18 +120,32 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
 
 @pytest.fixture
 def trained(api: JobController, folder: Path) -> JobFolder:
-    """What a job's trainers leave on the volume: three passes, and a half-saved fourth that one of the two has reported."""
+    """What a job's trainers leave on the volume: three passes, and a half-saved fourth that one of
+    the two has reported.
+    """
     api.volume = folder / "volume"
     made = JobFolder(api.volume / "words")
     for number in range(3):
-        save_pass(made, number, {"000/part-0": bytes([number]) * 100_000, "program/train.py": b"print('hello')\n"})
+        save_pass(
+            made,
+            number,
+            {"000/part-0": bytes([number]) * 100_000, "program/train.py": b"print('hello')\n"},
+        )
     half = made.attempt("run", 1) / "pass-00003"
     half.mkdir()
     (half / "half").write_text("x")
     for trainer in range(2):
         made.node(trainer).mkdir(parents=True)
         lines = [
-            {"pass": n, "attempt": 1, "trainer": trainer, "loss": 3.0 - n, "records": 100, "seconds": 2.0, "time": 1e9 + 60 * n}
+            {
+                "pass": n,
+                "attempt": 1,
+                "trainer": trainer,
+                "loss": 3.0 - n,
+                "records": 100,
+                "seconds": 2.0,
+                "time": 1e9 + 60 * n,
+            }
             for n in range(4 - trainer)
         ]
         text = "".join(json.dumps(line) + "\n" for line in lines)

@@ -1,4 +1,6 @@
-"""What the tests' servers share: a server that listens while a test runs, and one for files with a publisher's faults."""
+"""What the tests' servers share: a server that listens while a test runs, and one for files with a
+publisher's faults.
+"""
 
 import ssl
 import threading
@@ -8,7 +10,9 @@ from urllib.parse import unquote
 
 
 class Server:
-    """Use as a context manager; `url` is the address on which it listens. The handler finds the server as `api`."""
+    """Use as a context manager; `url` is the address on which it listens. The handler finds the
+    server as `api`.
+    """
 
     handler: type[BaseHTTPRequestHandler]
     tls: ssl.SSLContext | None = None
@@ -18,7 +22,9 @@ class Server:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         if self.tls:
-            self._server.socket = self.tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+            self._server.socket = self.tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
@@ -52,7 +58,9 @@ class _FileHandler(BaseHTTPRequestHandler):
 
 
 class FileServer(Server):
-    """Files by path, and the next faults by path: a status, or the number of bytes after which the connection is cut."""
+    """Files by path, and the next faults by path: a status, or the number of bytes after which the
+    connection is cut.
+    """
 
     handler = _FileHandler
 

@@ -1,6 +1,8 @@
-"""Plays the Job controller, the scheduler and the kubelet for kubernetes_api.py, as a test's script says.
+"""Plays the Job controller, the scheduler and the kubelet for kubernetes_api.py, as a test's script
+says.
 
-Limits: pods live and die as their `Script` says, not as their containers would; there are no retries and no timeouts.
+Limits: pods live and die as their `Script` says, not as their containers would; there are no
+retries and no timeouts.
 """
 
 import subprocess
@@ -51,7 +53,9 @@ class JobController(KubernetesApi):
     def control(self, document: Object) -> None:
         if document["kind"] not in ("Job", "Pod"):
             return
-        script = self.scripts.get(document["metadata"]["labels"]["app.kubernetes.io/component"], Script())
+        script = self.scripts.get(
+            document["metadata"]["labels"]["app.kubernetes.io/component"], Script()
+        )
         if document["kind"] == "Pod":
             return self.serve(document) if script.status is None else self.run(document, script)
         if script.refused:
@@ -67,7 +71,13 @@ class JobController(KubernetesApi):
         (mount,) = container["volumeMounts"]
         folder, token, _ = container["args"]
         assert self.volume is not None and folder == mount["mountPath"]
-        command = [sys.executable, *container["command"][1:], str(self.volume / mount["subPath"]), token, "0"]
+        command = [
+            sys.executable,
+            *container["command"][1:],
+            str(self.volume / mount["subPath"]),
+            token,
+            "0",
+        ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.processes.append(process)
         assert process.stdout is not None
@@ -82,7 +92,14 @@ class JobController(KubernetesApi):
             "namespace": named["namespace"],
             "labels": template["metadata"]["labels"] | {JOB: named["name"], INDEX: str(index)},
             "annotations": {INDEX: str(index)},
-            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": named["name"], "uid": named["uid"]}],
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": named["name"],
+                    "uid": named["uid"],
+                }
+            ],
         }
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
@@ -93,17 +110,31 @@ class JobController(KubernetesApi):
         node = {} if "conditions" in status else {"nodeName": "node-1"}
         self.put(pod | {"spec": pod["spec"] | node, "status": status})
         for line in script.lines if script.status is None else ():
-            self.say(pod["metadata"]["name"], line.replace("RANK", pod["metadata"]["annotations"][INDEX]))
+            self.say(
+                pod["metadata"]["name"], line.replace("RANK", pod["metadata"]["annotations"][INDEX])
+            )
 
     def event(self, of: Object, number: int, reason: str, message: str) -> None:
         name, namespace = of["metadata"]["name"], of["metadata"]["namespace"]
-        event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"{name}.{number}", "namespace": namespace}}
-        event |= {"involvedObject": {"kind": of["kind"], "name": name}, "type": "Warning", "lastTimestamp": now()}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{name}.{number}", "namespace": namespace},
+        }
+        event |= {
+            "involvedObject": {"kind": of["kind"], "name": name},
+            "type": "Warning",
+            "lastTimestamp": now(),
+        }
         self.put(event | {"reason": reason, "message": message})
 
     def finish(self, job: Object, code: int = 0, message: str = "") -> None:
         """Ends all pods of a Job with `code`, and the Job with them."""
-        pods = [p for p in self.all("pods") if p["metadata"]["labels"].get(JOB) == job["metadata"]["name"]]
+        pods = [
+            p
+            for p in self.all("pods")
+            if p["metadata"]["labels"].get(JOB) == job["metadata"]["name"]
+        ]
         for pod in pods:
             self.end(pod, code, message)
         condition = {"type": "Complete", "status": "True", "lastTransitionTime": now()}
@@ -121,6 +152,13 @@ class JobController(KubernetesApi):
 def ended_status(pod: Object, code: int, message: str = "") -> Object:
     """A pod's status as a kubelet writes it once the pod's containers have ended."""
     terminated = {"exitCode": code, "message": message, "reason": "Error" if code else "Completed"}
-    ended = {"ready": False, "restartCount": 0, "state": {"terminated": terminated | {"startedAt": now(), "finishedAt": now()}}}
-    containers = [{"name": one["name"], "image": "i", "imageID": "i", **ended} for one in pod["spec"]["containers"]]
+    ended = {
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": terminated | {"startedAt": now(), "finishedAt": now()}},
+    }
+    containers = [
+        {"name": one["name"], "image": "i", "imageID": "i", **ended}
+        for one in pod["spec"]["containers"]
+    ]
     return {"phase": "Failed" if code else "Succeeded", "containerStatuses": containers}

@@ -1,10 +1,11 @@
 """The tests' Kubernetes API, served over HTTP from memory, for what the commands and kubectl ask.
 
-What is real: server-side apply, finalizers, which a test removes, owners, logs that can be followed, a pod's proxy. Tests inject
-faults: any status, answers cut in the middle, and whatever else they want to happen at that moment.
+What is real: server-side apply, finalizers, which a test removes, owners, logs that can be
+followed, a pod's proxy. Tests inject faults: any status, answers cut in the middle, and whatever
+else they want to happen at that moment.
 
-Limits: no controllers (see job_controller.py), no field ownership, no validation (tests/charts has it), no admission, and no
-RBAC except for a list of accepted tokens.
+Limits: no controllers (see job_controller.py), no field ownership, no validation (tests/charts has
+it), no admission, and no RBAC except for a list of accepted tokens.
 """
 
 import copy
@@ -28,10 +29,11 @@ from http_server import Server
 
 Object = dict[str, Any]
 KINDS = {
-    "/api/v1": "Namespace Node PersistentVolume PersistentVolumeClaim ServiceAccount Service ConfigMap ResourceQuota LimitRange "
-    "Pod Event",
+    "/api/v1": "Namespace Node PersistentVolume PersistentVolumeClaim ServiceAccount Service "
+    "ConfigMap ResourceQuota LimitRange Pod Event",
     "/apis/apiextensions.k8s.io/v1": "CustomResourceDefinition",
-    "/apis/admissionregistration.k8s.io/v1": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+    "/apis/admissionregistration.k8s.io/v1": "ValidatingAdmissionPolicy "
+    "ValidatingAdmissionPolicyBinding",
     "/apis/apps/v1": "DaemonSet Deployment",
     "/apis/batch/v1": "Job",
     "/apis/networking.k8s.io/v1": "NetworkPolicy",
@@ -48,7 +50,9 @@ CLUSTER_WIDE = (
     "PersistentVolume",
     *ADMISSION,
 )
-BELOW = re.compile(r"(?P<base>/api/v1|/apis/[^/]+/[^/]+)(/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[^/]+)(/(?P<name>[^/]+))?")
+BELOW = re.compile(
+    r"(?P<base>/api/v1|/apis/[^/]+/[^/]+)(/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[^/]+)(/(?P<name>[^/]+))?"
+)
 OF_POD = re.compile(r"(?P<pod>.+/pods/[^/:]+)(:\d+)?/(?P<what>log|proxy)(?P<path>/.*)?")
 
 
@@ -59,16 +63,24 @@ def kubeconfig(server: str, user: Object, name: str = "double", **cluster: str) 
         "users": {"user": user},
         "contexts": {"context": {"cluster": name, "user": name}},
     }
-    return yaml.safe_dump({kind: [{"name": name, **entry}] for kind, entry in kinds.items()} | {"current-context": name})
+    return yaml.safe_dump(
+        {kind: [{"name": name, **entry}] for kind, entry in kinds.items()}
+        | {"current-context": name}
+    )
 
 
 def plural(kind: str) -> str:
-    return f"{kind.lower().removesuffix('y')}ies" if kind.endswith("cy") else f"{kind.lower()}{'es' * kind.endswith('s') or 's'}"
+    return (
+        f"{kind.lower().removesuffix('y')}ies"
+        if kind.endswith("cy")
+        else f"{kind.lower()}{'es' * kind.endswith('s') or 's'}"
+    )
 
 
 @dataclass
 class Fault:
-    """After the first `skip` matching requests, the next `times` get `status`, or an answer cut after `cut` bytes.
+    """After the first `skip` matching requests, the next `times` get `status`, or an answer cut
+    after `cut` bytes.
 
     Each time, `then` is called first.
     """
@@ -114,22 +126,34 @@ class KubernetesApi(Server):
 
     def all(self, kinds: str) -> list[Object]:
         """The objects whose kind has this plural."""
-        return [document for path, document in list(self.objects.items()) if path.split("/")[-2] == kinds]
+        return [
+            document
+            for path, document in list(self.objects.items())
+            if path.split("/")[-2] == kinds
+        ]
 
     def of(self, component: str, kinds: str = "jobs") -> list[Object]:
         """The Jobs or pods of a component of our jobs."""
-        return [o for o in self.all(kinds) if o["metadata"].get("labels", {}).get("app.kubernetes.io/component") == component]
+        return [
+            o
+            for o in self.all(kinds)
+            if o["metadata"].get("labels", {}).get("app.kubernetes.io/component") == component
+        ]
 
     def path(self, document: Object) -> str:
         version, kind, metadata = document["apiVersion"], document["kind"], document["metadata"]
         place = "" if kind in CLUSTER_WIDE else f"/namespaces/{metadata['namespace']}"
-        return f"/{'apis' if '/' in version else 'api'}/{version}{place}/{plural(kind)}/{metadata['name']}"
+        base = f"/{'apis' if '/' in version else 'api'}/{version}"
+        return f"{base}{place}/{plural(kind)}/{metadata['name']}"
 
     def put(self, document: Object) -> Object:
         """Creates or changes an object as a controller would, including its status."""
         path = self.path(document)
         known = self.objects.get(path, {"metadata": {}})["metadata"]
-        given = {"uid": known.get("uid") or str(uuid.uuid4()), "creationTimestamp": known.get("creationTimestamp") or now()}
+        given = {
+            "uid": known.get("uid") or str(uuid.uuid4()),
+            "creationTimestamp": known.get("creationTimestamp") or now(),
+        }
         self.objects[path] = merged({"metadata": given}, document)
         return self.objects[path]
 
@@ -142,7 +166,9 @@ class KubernetesApi(Server):
         return self.objects[path]
 
     def remove(self, document: Object, finalizers: bool = True) -> None:
-        """Deletes an object and what it owns; with `finalizers`, one that has some stays until their controllers are done."""
+        """Deletes an object and what it owns; with `finalizers`, one that has some stays until
+        their controllers are done.
+        """
         metadata = document["metadata"]
         if finalizers and metadata.get("finalizers"):
             metadata.setdefault("deletionTimestamp", now())
@@ -151,7 +177,10 @@ class KubernetesApi(Server):
         if document["kind"] == "Pod":
             self.logs[metadata["name"]].ended = True
         for other in list(self.objects.values()):
-            if any(owner["uid"] == metadata["uid"] for owner in other["metadata"].get("ownerReferences", ())):
+            if any(
+                owner["uid"] == metadata["uid"]
+                for owner in other["metadata"].get("ownerReferences", ())
+            ):
                 self.remove(other)
 
     def say(self, pod: str, line: str) -> None:
@@ -181,7 +210,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        self.query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        self.query = {
+            name: values[0]
+            for name, values in parse_qs(parts.query, keep_blank_values=True).items()
+        }
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.api.requests.append((self.command, self.path))
         fault = self._fault()
@@ -190,7 +222,10 @@ class _Handler(BaseHTTPRequestHandler):
             fault.then()
             if fault.status:
                 raise Refusal(fault.status, "Injected", fault.message or f"injected {fault.status}")
-            if self.api.tokens is not None and self.headers.get("Authorization", "")[7:] not in self.api.tokens:
+            if (
+                self.api.tokens is not None
+                and self.headers.get("Authorization", "")[7:] not in self.api.tokens
+            ):
                 raise Refusal(401, "Unauthorized", "Unauthorized")
             self._answer(unquote(parts.path).rstrip("/"))
         except Refusal as refusal:
@@ -205,7 +240,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _fault(self) -> Fault:
         with self.api.lock:
             for fault in self.api.faults:
-                if fault.times and re.search(fault.path, self.path) and fault.method in ("", self.command):
+                if (
+                    fault.times
+                    and re.search(fault.path, self.path)
+                    and fault.method in ("", self.command)
+                ):
                     if fault.skip:
                         fault.skip -= 1
                         continue
@@ -214,7 +253,10 @@ class _Handler(BaseHTTPRequestHandler):
         return Fault("")
 
     def _json(self, document: Object, code: int = 200) -> None:
-        headers = {"Content-Type": "application/json", **({"Retry-After": "0"} if code == 429 else {})}
+        headers = {
+            "Content-Type": "application/json",
+            **({"Retry-After": "0"} if code == 429 else {}),
+        }
         self._bytes(code, json.dumps(document).encode(), headers)
 
     def _bytes(self, code: int, body: bytes, headers: dict[str, str]) -> None:
@@ -241,18 +283,44 @@ class _Handler(BaseHTTPRequestHandler):
         if path in kinds:
             verbs = ["delete", "get", "list", "patch"]
             listed = [
-                {"name": plural(kind), "namespaced": kind not in CLUSTER_WIDE, "kind": kind, "verbs": verbs}
+                {
+                    "name": plural(kind),
+                    "namespaced": kind not in CLUSTER_WIDE,
+                    "kind": kind,
+                    "verbs": verbs,
+                }
                 for kind in kinds[path].split()
             ]
-            return self._json({"kind": "APIResourceList", "groupVersion": path.split("/", 2)[2], "resources": listed})
+            return self._json(
+                {
+                    "kind": "APIResourceList",
+                    "groupVersion": path.split("/", 2)[2],
+                    "resources": listed,
+                }
+            )
         if of_pod := OF_POD.fullmatch(path):
             pod = self._known(of_pod["pod"])
             return self._log(pod) if of_pod["what"] == "log" else self._proxy(pod, of_pod["path"])
         below = BELOW.fullmatch(path)
-        kind = next((one for one in kinds.get(below["base"], "").split() if plural(one) == below["plural"]), "") if below else ""
+        kind = (
+            next(
+                (
+                    one
+                    for one in kinds.get(below["base"], "").split()
+                    if plural(one) == below["plural"]
+                ),
+                "",
+            )
+            if below
+            else ""
+        )
         if not below or not kind:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
-        if self.command == "PATCH" and "apply-patch" in self.headers["Content-Type"] and "fieldManager" in self.query:
+        if (
+            self.command == "PATCH"
+            and "apply-patch" in self.headers["Content-Type"]
+            and "fieldManager" in self.query
+        ):
             return self._json(self.api.apply(path, json.loads(self.body)))
         if self.command == "DELETE":
             self.api.remove(self._known(path))
@@ -262,13 +330,20 @@ class _Handler(BaseHTTPRequestHandler):
         if below["name"]:
             return self._json(self._known(path))
         items = [
-            {field: value for field, value in document.items() if field not in ("kind", "apiVersion")}
+            {
+                field: value
+                for field, value in document.items()
+                if field not in ("kind", "apiVersion")
+            }
             for other, document in sorted(self.api.objects.items())
             if document["kind"] == kind
             and other.startswith(path if below["namespace"] else below["base"])
             and self._chosen(document)
         ]
-        listed = {"apiVersion": below["base"].split("/", 2)[2], "metadata": {"resourceVersion": str(self.api.version)}}
+        listed = {
+            "apiVersion": below["base"].split("/", 2)[2],
+            "metadata": {"resourceVersion": str(self.api.version)},
+        }
         return self._json({"kind": f"{kind}List", **listed, "items": items})
 
     def _known(self, path: str) -> Object:
@@ -280,17 +355,29 @@ class _Handler(BaseHTTPRequestHandler):
     def _chosen(self, document: Object) -> bool:
         facts = {"type": document.get("type")} | document["metadata"].get("labels", {})
         selectors = f"{self.query.get('labelSelector', '')},{self.query.get('fieldSelector', '')}"
-        return all(facts.get(term.partition("=")[0]) == term.partition("=")[2] for term in selectors.split(",") if term)
+        return all(
+            facts.get(term.partition("=")[0]) == term.partition("=")[2]
+            for term in selectors.split(",")
+            if term
+        )
 
     def _log(self, pod: Object) -> None:
         name = pod["metadata"]["name"]
         if pod["status"]["phase"] == "Pending":
-            raise Refusal(400, "BadRequest", f'container in pod "{name}" is waiting to start: ContainerCreating')
+            raise Refusal(
+                400,
+                "BadRequest",
+                f'container in pod "{name}" is waiting to start: ContainerCreating',
+            )
         log, since = self.api.logs[name], self.query.get("sinceTime", "")
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        read = max(0, len(log.lines) - int(self.query["tailLines"])) if "tailLines" in self.query else 0
+        read = (
+            max(0, len(log.lines) - int(self.query["tailLines"]))
+            if "tailLines" in self.query
+            else 0
+        )
         sent, ended = 0, False
         while not ended:
             ended = log.ended or "follow" not in self.query
@@ -299,7 +386,9 @@ class _Handler(BaseHTTPRequestHandler):
             for moment, line in lines:
                 if moment[:19] < since[:19]:
                     continue
-                data = (f"{moment} {line}\n" if "timestamps" in self.query else f"{line}\n").encode()
+                data = (
+                    f"{moment} {line}\n" if "timestamps" in self.query else f"{line}\n"
+                ).encode()
                 if self.cut is not None and sent + len(data) > self.cut:
                     self.wfile.write(f"{len(data):x}\r\n".encode() + data[: self.cut - sent])
                     self.close_connection = True
@@ -312,9 +401,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _proxy(self, pod: Object, path: str) -> None:
         if (address := self.api.proxies.get(pod["metadata"]["name"])) is None:
-            raise Refusal(503, "ServiceUnavailable", "error trying to reach service: dial tcp: connection refused")
+            raise Refusal(
+                503,
+                "ServiceUnavailable",
+                "error trying to reach service: dial tcp: connection refused",
+            )
         url = f"{address}{path}?{urlsplit(self.path).query}"
-        answer = urllib3.request(self.command, url, body=self.body or None, timeout=30, retries=False)
+        answer = urllib3.request(
+            self.command, url, body=self.body or None, timeout=30, retries=False
+        )
         self._bytes(answer.status, answer.data, {})
 
 

@@ -1,4 +1,6 @@
-"""A pass on a volume as a trainer leaves it: sealed in its attempt's folder, with the link for people."""
+"""A pass on a volume as a trainer leaves it: sealed in its attempt's folder, with the link for
+people.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +11,9 @@ from paddle_node.training import passes
 
 
 def save_pass(job: JobFolder, number: int, files: Mapping[str, bytes], attempt: int = 1) -> Path:
-    return _save(job, f"pass-{number:05d}", files, {"pass": number, "attempt": attempt, "trainers": []})
+    return _save(
+        job, f"pass-{number:05d}", files, {"pass": number, "attempt": attempt, "trainers": []}
+    )
 
 
 def save_model(job: JobFolder, files: Mapping[str, bytes], attempt: int = 1) -> Path:

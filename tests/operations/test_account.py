@@ -31,7 +31,9 @@ def bucket(aws: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     client = aws.client("s3")
     if BUCKET not in [found["Name"] for found in client.list_buckets()["Buckets"]]:
-        client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": aws.region})
+        client.create_bucket(
+            Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": aws.region}
+        )
     return client
 
 
@@ -42,7 +44,9 @@ def test_a_folder_goes_below_a_prefix(run: Run, bucket: Any, folder: Path) -> No
     (folder / "corpus" / ".hidden").write_text("3")
     done = run("upload", "corpus", "--to", f"s3://{BUCKET}/mine/")
     assert done.out == f"s3://{BUCKET}/mine/corpus/\n"
-    keys = [found["Key"] for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="mine/")["Contents"]]
+    keys = [
+        found["Key"] for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="mine/")["Contents"]
+    ]
     assert keys == ["mine/corpus/deep/two.tsv", "mine/corpus/one#1.tsv"]
 
 
@@ -59,14 +63,21 @@ def test_an_upload_that_failed_sends_what_the_bucket_lacks(
         assert run("upload", "more").code == 3
     assert "Uploads" not in bucket.list_multipart_uploads(Bucket=BUCKET)
     assert "1 of 2 files sent (21.0 MB in all), 1 were there already" in run("upload", "more").err
-    assert bucket.get_object(Bucket=BUCKET, Key="sources/words/more/large")["Body"].read() == large.read_bytes()
+    assert (
+        bucket.get_object(Bucket=BUCKET, Key="sources/words/more/large")["Body"].read()
+        == large.read_bytes()
+    )
     assert "0 of 2 files sent" in run("upload", "more").err
     large.write_bytes(large.read_bytes()[:-1] + b"b")
     assert "1 of 2 files sent" in run("upload", "more").err
 
 
-def test_a_pass_goes_to_the_bucket_without_ssh(run: Run, bucket: Any, api: JobController, job: JobFolder, folder: Path) -> None:
-    """A pass that did not reach the bucket is not fetched twice, but another run's pass of equal size is a different one."""
+def test_a_pass_goes_to_the_bucket_without_ssh(
+    run: Run, bucket: Any, api: JobController, job: JobFolder, folder: Path
+) -> None:
+    """A pass that did not reach the bucket is not fetched twice, but another run's pass of equal
+    size is a different one.
+    """
 
     def download(to: str) -> Done:
         return run("results", "--download", "last", "--to", to)
@@ -78,24 +89,41 @@ def test_a_pass_goes_to_the_bucket_without_ssh(run: Run, bucket: Any, api: JobCo
     done = download(f"s3://{BUCKET}/models")
     assert done.code == 0 and "3 of 3 files sent" in done.err
     assert not [path for _, path in api.requests if "/read?" in path and "part-0" in path]
-    keys = {found["Key"] for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="models/")["Contents"]}
-    assert keys == {f"models/pass-00002/{name}" for name in ("000/part-0", "program/train.py", "done")}
-    assert bucket.get_object(Bucket=BUCKET, Key="models/pass-00002/000/part-0")["Body"].read() == b"\2" * 100_000
+    keys = {
+        found["Key"]
+        for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="models/")["Contents"]
+    }
+    assert keys == {
+        f"models/pass-00002/{name}" for name in ("000/part-0", "program/train.py", "done")
+    }
+    assert (
+        bucket.get_object(Bucket=BUCKET, Key="models/pass-00002/000/part-0")["Body"].read()
+        == b"\2" * 100_000
+    )
     assert not list((folder / "cache" / "paddle-aws").rglob("part-0"))
 
     assert download("s3://nobody-has-this-bucket/models").code == 3
-    save_pass(job, 2, {"000/part-0": b"y" * 100_000, "program/train.py": b"print('hello')\n"}, attempt=2)
+    save_pass(
+        job, 2, {"000/part-0": b"y" * 100_000, "program/train.py": b"print('hello')\n"}, attempt=2
+    )
     assert download(f"s3://{BUCKET}/other").code == 0
-    assert bucket.get_object(Bucket=BUCKET, Key="other/pass-00002/000/part-0")["Body"].read() == b"y" * 100_000
+    assert (
+        bucket.get_object(Bucket=BUCKET, Key="other/pass-00002/000/part-0")["Body"].read()
+        == b"y" * 100_000
+    )
 
 
 def test_a_wrong_upload_is_one_sentence(run: Run, folder: Path) -> None:
-    assert run("upload", "nothing") == Done(2, "", "nothing does not exist: give a file or a folder\n")
+    assert run("upload", "nothing") == Done(
+        2, "", "nothing does not exist: give a file or a folder\n"
+    )
     sentence = "gs://x/y/job.yaml is not an S3 address: s3://bucket/key is allowed\n"
     assert run("upload", "job.yaml", "--to", "gs://x/y") == Done(2, "", sentence)
 
 
-def test_submit_uploads_the_local_file_first_and_once(run: Run, bucket: Any, api: JobController, folder: Path) -> None:
+def test_submit_uploads_the_local_file_first_and_once(
+    run: Run, bucket: Any, api: JobController, folder: Path
+) -> None:
     (folder / "local.tsv").write_text("a\tb\n")
     (folder / "job.yaml").write_text("name: words\ntrainers: 1\ndata: {source: local.tsv}\n")
     assert "would be uploaded" in run("submit", "--dry-run").err
@@ -103,7 +131,9 @@ def test_submit_uploads_the_local_file_first_and_once(run: Run, bucket: Any, api
     assert done.code == 0, done.err
     assert f"local.tsv is uploaded to s3://{BUCKET}/sources/words/local.tsv" in done.err
     (data,) = api.of("data")
-    variables = {v["name"]: v.get("value") for v in data["spec"]["template"]["spec"]["containers"][0]["env"]}
+    variables = {
+        v["name"]: v.get("value") for v in data["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
     key = urlsplit(variables["DATA_SOURCE"]).path.lstrip("/")
     assert bucket.get_object(Bucket=BUCKET, Key=key)["Body"].read() == b"a\tb\n"
     done = run("upload", "local.tsv")
@@ -123,18 +153,26 @@ def test_kubectl_applies_the_same_manifests(run: Run, api: JobController, folder
 
 @pytest.fixture
 def cluster(aws: Cloud, folder: Path) -> Path:
-    """A cluster with the shipped settings' name. Returns a kubeconfig with somebody else's entry."""
+    """A cluster with the shipped settings' name. Returns a kubeconfig with somebody else's
+    entry.
+    """
     eks = aws.client("eks")
     if "paddle" not in eks.list_clusters()["clusters"]:
         role = f"arn:aws:iam::{'0' * 12}:role/x"
-        eks.create_cluster(name="paddle", roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1", "subnet-2"]})
+        eks.create_cluster(
+            name="paddle", roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1", "subnet-2"]}
+        )
     shutil.copy(Path(__file__).parents[2] / "cluster.yaml", folder)
     other = {"name": "other", "cluster": {"server": "https://other.example"}}
-    (folder / "config").write_text(yaml.safe_dump({"clusters": [other], "current-context": "other", "users": None}))
+    (folder / "config").write_text(
+        yaml.safe_dump({"clusters": [other], "current-context": "other", "users": None})
+    )
     return folder / "config"
 
 
-def test_the_entry_of_a_cluster_that_is_there_is_merged(run: Run, cluster: Path, folder: Path) -> None:
+def test_the_entry_of_a_cluster_that_is_there_is_merged(
+    run: Run, cluster: Path, folder: Path
+) -> None:
     for _ in range(2):
         done = run("kubeconfig", "--file", str(cluster), "--alias", "mine")
         assert done.code == 0, done.err
@@ -144,13 +182,22 @@ def test_the_entry_of_a_cluster_that_is_there_is_merged(run: Run, cluster: Path,
     assert found["current-context"] == "mine"
     assert found["contexts"] == [{"name": "mine", "context": {"cluster": arn, "user": arn}}]
     assert "certificate-authority-data" in found["clusters"][1]["cluster"]
-    assert found["users"][0]["user"]["exec"]["args"][2:6] == ["eks", "get-token", "--cluster-name", "paddle"]
+    assert found["users"][0]["user"]["exec"]["args"][2:6] == [
+        "eks",
+        "get-token",
+        "--cluster-name",
+        "paddle",
+    ]
     assert "test" not in json.dumps(found["users"])
     assert oct(cluster.stat().st_mode)[-3:] == "600"
     if shutil.which("kubectl"):
         command = ["kubectl", "config", "current-context", "--kubeconfig", str(cluster)]
         assert subprocess.run(command, text=True, capture_output=True).stdout == "mine\n"
-    (folder / "cluster.yaml").write_text((folder / "cluster.yaml").read_text().replace("name: paddle", "name: nobody", 1))
+    (folder / "cluster.yaml").write_text(
+        (folder / "cluster.yaml").read_text().replace("name: paddle", "name: nobody", 1)
+    )
     done = run("kubeconfig", "--file", str(cluster))
-    assert done.code == 2 and done.err.startswith("cluster nobody does not exist in us-west-2: deploy it, or correct")
+    assert done.code == 2 and done.err.startswith(
+        "cluster nobody does not exist in us-west-2: deploy it, or correct"
+    )
     assert yaml.safe_load(cluster.read_text()) == found

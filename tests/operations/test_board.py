@@ -1,4 +1,6 @@
-"""`board` on a cluster, through the inspection pod: what a browser shows, who gets an answer, and what `status` says of time."""
+"""`board` on a cluster, through the inspection pod: what a browser shows, who gets an answer, and
+what `status` says of time.
+"""
 
 import http.client
 import json
@@ -20,7 +22,14 @@ from paddle_node.contract import JobFolder
 
 pytestmark = pytest.mark.slow
 
-BROWSER = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom")
+BROWSER = (
+    "chromium",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--virtual-time-budget=20000",
+    "--dump-dom",
+)
 VISUALDL = b"\n\x1a\x08\x07\x12\ntrain/loss\x18\xcc\xb6\xe6\xc8\xa04%\x00\x00\x00?"
 """One scalar, as VisualDL 2.5.3 writes it: train/loss 0.5 at step 7."""
 PATTERNS = {"loss": "loss: ([0-9.]+)"}
@@ -28,24 +37,57 @@ PATTERNS = {"loss": "loss: ([0-9.]+)"}
 
 def measured(job: JobFolder, ranks: int = 2, points: int = 50) -> None:
     """Writes what the ranks of two attempts leave; each rank's last line is cut short."""
-    attempt = {"run": "run", "resume": {}, "started": 1e9, "ended": 1e9 + 100, "cause": "<b>a pod</b> was lost", "made": ""}
+    attempt = {
+        "run": "run",
+        "resume": {},
+        "started": 1e9,
+        "ended": 1e9 + 100,
+        "cause": "<b>a pod</b> was lost",
+        "made": "",
+    }
     first = {"waiting": 10.0, "starting": 20.0, "training": 40.0, "lost": 30.0}
-    second = {**attempt, "number": 2, "started": 1e9 + 100, "ended": 1e9 + 200, "cause": "done", "seconds": {"training": 100.0}}
+    second = {
+        **attempt,
+        "number": 2,
+        "started": 1e9 + 100,
+        "ended": 1e9 + 200,
+        "cause": "done",
+        "seconds": {"training": 100.0},
+    }
     job.run_state.mkdir(parents=True)
     # An earlier run, which was killed together with its recorder.
     killed = {**attempt, "number": 0, "run": "before", "cause": None, "ended": 0.0, "seconds": {}}
-    attempts = {"attempts": [killed, {**attempt, "number": 1, "seconds": first}, second], "outcomes": {}}
+    attempts = {
+        "attempts": [killed, {**attempt, "number": 1, "seconds": first}, second],
+        "outcomes": {},
+    }
     (job.run_state / "attempts.json").write_text(json.dumps(attempts))
     for rank in range(ranks):
         lines = []
         for number in (1, 2):
             for step in range(1, points + 1):
-                spent = {"data": 0.0, "training": step * (1.0 + rank), "saving": 0.0, "slowest": 0.0}
+                spent = {
+                    "data": 0.0,
+                    "training": step * (1.0 + rank),
+                    "saving": 0.0,
+                    "slowest": 0.0,
+                }
                 spent["kept_training"] = min(spent["training"], 20 * (1.0 + rank))
                 moment = 1e9 + 100 * number - 100 + 2 * step
-                line = {"attempt": number, "step": step, "time": moment, "pass": 0, "records": step, "spent": spent}
+                line = {
+                    "attempt": number,
+                    "step": step,
+                    "time": moment,
+                    "pass": 0,
+                    "records": step,
+                    "spent": spent,
+                }
                 line["kept"] = 20 if step >= 20 else 0
-                lines.append(json.dumps({**line, "metrics": {"loss": 1 / step, "<b>accuracy</b>": step / points}}))
+                lines.append(
+                    json.dumps(
+                        {**line, "metrics": {"loss": 1 / step, "<b>accuracy</b>": step / points}}
+                    )
+                )
         job.node(rank).mkdir(parents=True, exist_ok=True)
         job.steps(rank, rank).write_text("\n".join(lines) + '\n{"attempt": 2, "st')
 
@@ -58,7 +100,9 @@ def address(job: JobFolder, folder: Path) -> Iterator[str]:
     (job.output / "node_7").mkdir()
     (job.output / "node_7/steps-7.jsonl").symlink_to("/etc/passwd")
     (job.output / "node_8").mkdir()
-    (job.output / "node_8/steps-8.jsonl").write_bytes(b"\xff" * 10_000_000 + b'\n{"metrics": {"loss": {}}}\n{"metrics": 3}\n[]\n')
+    (job.output / "node_8/steps-8.jsonl").write_bytes(
+        b"\xff" * 10_000_000 + b'\n{"metrics": {"loss": {}}}\n{"metrics": 3}\n[]\n'
+    )
     os.mkfifo(job.output / "node_8/steps-9.jsonl")
     (job.output / "node_8/steps-old.jsonl").write_bytes(job.steps(0, 0).read_bytes())
     (job.output / "node_8" / os.fsdecode(b"tfevents\xff")).touch()
@@ -76,12 +120,17 @@ def address(job: JobFolder, folder: Path) -> Iterator[str]:
 def test_what_a_browser_shows_and_nobody_else_gets(api: JobController, address: str) -> None:
     page = subprocess.run([*BROWSER, address], capture_output=True, text=True, check=True).stdout
     assert 'data-shown="yes"' in page, page
-    shown = {name: re.search(rf'id="{name}"[^>]*>([^<]*)<', page)[1] for name in ("job", "goodput", "loss", "lost", "slow")}
+    shown = {
+        name: re.search(rf'id="{name}"[^>]*>([^<]*)<', page)[1]
+        for name in ("job", "goodput", "loss", "lost", "slow")
+    }
     assert shown.pop("slow") == "slow: rank 1 on node-1, 2.0 times the median"
     assert shown == {"job": "words", "goodput": "70 %", "loss": "0.02", "lost": "60"}
     # A program's text never becomes HTML, and VisualDL's own curve is beside the others.
     assert (
-        "&lt;b&gt;a pod&lt;/b&gt; was lost" in page and "train/loss" in page and "&lt;b&gt;accuracy&lt;/b&gt; of rank 1" in page
+        "&lt;b&gt;a pod&lt;/b&gt; was lost" in page
+        and "train/loss" in page
+        and "&lt;b&gt;accuracy&lt;/b&gt; of rank 1" in page
     )
     assert "nobody recorded its end" in page
 
@@ -99,12 +148,23 @@ def test_status_and_results_say_where_the_time_goes_and_who_is_slow(
 ) -> None:
     measured(job)
     found = json.loads(run("results", "--json").out)["goodput"]
-    assert found == {"share": 0.7, "seconds": {"waiting": 10, "starting": 20, "training": 140, "lost": 30}, "usd": None}
+    assert found == {
+        "share": 0.7,
+        "seconds": {"waiting": 10, "starting": 20, "training": 140, "lost": 30},
+        "usd": None,
+    }
     (folder / "cluster.yaml").write_text("retain: false")
-    prices = {"read": "2026-01-02", "source": "a test", "region": "us-west-2", "prices": {"m5.large-hour": {"usd": "0.36"}}}
+    prices = {
+        "read": "2026-01-02",
+        "source": "a test",
+        "region": "us-west-2",
+        "prices": {"m5.large-hour": {"usd": "0.36"}},
+    }
     (folder / "locks").mkdir()
     (folder / "locks/prices.json").write_text(json.dumps(prices))
-    assert json.loads(run("results", "--json").out)["goodput"]["usd"]["training"] == round(0.36 * 2 * 140 / 3600, 2)
+    assert json.loads(run("results", "--json").out)["goodput"]["usd"]["training"] == round(
+        0.36 * 2 * 140 / 3600, 2
+    )
     assert "goodput 70%" in run("results").err
 
     api.scripts["trainer"] = Script(code=None, lines=())
@@ -113,8 +173,15 @@ def test_status_and_results_say_where_the_time_goes_and_who_is_slow(
         if pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == "0":
             api.say(
                 pod["metadata"]["name"],
-                "[agent 0] goodput 81% of 134 s: 3 waiting, 109 training; slow: trainer 2 on node-1 (1.8 times the median)",
+                "[agent 0] goodput 81% of 134 s: 3 waiting, 109 training; slow: trainer 2 on "
+                "node-1 (1.8 times the median)",
             )
     text = " ".join(run("status").out.split())
-    assert "goodput 81 % of 2 min: 3 waiting, 109 training (seconds) slow trainer 2 on node-1 (1.8 times the median)" in text
-    assert json.loads(run("status", "--json").out)["goodput"]["slow"] == "trainer 2 on node-1 (1.8 times the median)"
+    assert (
+        "goodput 81 % of 2 min: 3 waiting, 109 training (seconds) slow trainer 2 on node-1 (1.8 "
+        "times the median)" in text
+    )
+    assert (
+        json.loads(run("status", "--json").out)["goodput"]["slow"]
+        == "trainer 2 on node-1 (1.8 times the median)"
+    )

@@ -1,4 +1,6 @@
-"""`lock prices` and `cost` say only what AWS's own files say, call the rest unknown, and refuse if nothing was read."""
+"""`lock prices` and `cost` say only what AWS's own files say, call the rest unknown, and refuse if
+nothing was read.
+"""
 
 import csv
 import io
@@ -22,17 +24,29 @@ DATA = yaml.safe_load(Path(__file__).with_name("cost.yaml").read_text())
 SPOT = "retain: false\nnodes: {workers: {instance_types: [m5.large], spot: true}}\n"
 TOP = "/offers/v1.0/aws"
 SERVICES = ("AmazonEC2", "AmazonEFS", "AmazonEKS", "AmazonVPC", "AWSSecretsManager", "awskms")
-ROW = {"TermType": "OnDemand", "PriceDescription": "a price", "StartingRange": "0", "Currency": "USD", "usageType": ""}
+ROW = {
+    "TermType": "OnDemand",
+    "PriceDescription": "a price",
+    "StartingRange": "0",
+    "Currency": "USD",
+    "usageType": "",
+}
 ROW |= {"Unit": "Hrs", "PricePerUnit": "0", "Region Code": "us-west-2"}
 
 
 class PriceFiles(FileServer):
-    """Each service's index of regions, and under the address in it a table that follows five lines about itself."""
+    """Each service's index of regions, and under the address in it a table that follows five lines
+    about itself.
+    """
 
     def offer(self, service: str, rows: list[dict[str, str]]) -> None:
         """Serves only the columns that the rows need; the published tables have some ninety."""
         where = f"{TOP}/{service}/20260102030405/us-west-2/index"
-        index = {"regions": {"us-west-2": {"regionCode": "us-west-2", "currentVersionUrl": f"{where}.json"}}}
+        index = {
+            "regions": {
+                "us-west-2": {"regionCode": "us-west-2", "currentVersionUrl": f"{where}.json"}
+            }
+        }
         found = io.StringIO()
         csv.writer(found, quoting=csv.QUOTE_ALL).writerows([("FormatVersion", "v1.0")] * 5)
         columns = dict.fromkeys(name for one in (ROW, *rows) for name in one)
@@ -50,7 +64,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PriceFile
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for name in [name for name in os.environ if name.startswith("AWS_") and name != "AWS_EC2_METADATA_DISABLED"]:
+    for name in [
+        name
+        for name in os.environ
+        if name.startswith("AWS_") and name != "AWS_EC2_METADATA_DISABLED"
+    ]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     with PriceFiles() as served:
@@ -69,10 +87,16 @@ def read(run: Run, files: PriceFiles, config: str = CONFIG) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("usage", DATA["clear"])
-def test_one_clear_price_is_read_without_credentials(run: Run, files: PriceFiles, usage: str, tmp_path: Path) -> None:
+def test_one_clear_price_is_read_without_credentials(
+    run: Run, files: PriceFiles, usage: str, tmp_path: Path
+) -> None:
     files.offer("awskms", [DATA["key"] | {"usageType": usage}, *DATA["beside"]["awskms"]])
     files.offer("AmazonEC2", DATA["machines"] + DATA["beside"]["AmazonEC2"])
-    assert read(run, files) == {"kms-key-month": "1.5", "m5.large-hour": "0.25", "t4g.nano-hour": "0.01"}
+    assert read(run, files) == {
+        "kms-key-month": "1.5",
+        "m5.large-hour": "0.25",
+        "t4g.nano-hour": "0.01",
+    }
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
@@ -85,23 +109,33 @@ def test_anything_else_stays_unknown(run: Run, files: PriceFiles, name: str) -> 
 
 
 @pytest.mark.parametrize("case", DATA["unread"], ids=lambda case: case["says"])
-def test_what_cannot_be_read_leaves_the_lock_as_it_was(run: Run, files: PriceFiles, case: dict[str, Any]) -> None:
+def test_what_cannot_be_read_leaves_the_lock_as_it_was(
+    run: Run, files: PriceFiles, case: dict[str, Any]
+) -> None:
     Path("cluster.yaml").write_text(yaml.safe_dump({"retain": False, **case.get("settings", {})}))
     if "file" in case:
         files.files[f"{TOP}/AmazonEC2{case['file']}"] = case["text"].encode()
     done = run("lock", "prices", "--files", files.url)
-    assert (done.code, done.err.splitlines()[-1]) == (1 if "file" in case else 2, case["says"].format(url=files.url))
+    assert (done.code, done.err.splitlines()[-1]) == (
+        1 if "file" in case else 2,
+        case["says"].format(url=files.url),
+    )
     assert not Path("locks").exists()
 
 
-def test_spot_prices_are_read_with_credentials_alone(run: Run, files: PriceFiles, request: pytest.FixtureRequest) -> None:
+def test_spot_prices_are_read_with_credentials_alone(
+    run: Run, files: PriceFiles, request: pytest.FixtureRequest
+) -> None:
     Path("cluster.yaml").write_text(SPOT)
     done = run("lock", "prices", "--files", files.url)
     assert done.code == 0 and "spot prices were not read: no AWS credentials were found" in done.err
     done = run("cost")
     assert done.code == 0 and "spot prices are read with AWS credentials alone" in done.err
     prices = [("us-west-2a", "0.1"), ("us-west-2b", "0.12")]
-    history = [{"AvailabilityZone": zone, "SpotPrice": usd, "InstanceType": "m5.large"} for zone, usd in prices]
+    history = [
+        {"AvailabilityZone": zone, "SpotPrice": usd, "InstanceType": "m5.large"}
+        for zone, usd in prices
+    ]
     api: AwsApi = request.getfixturevalue("aws_api")
     api.answer("ec2", "DescribeSpotPriceHistory", {"SpotPriceHistory": history})
     assert read(run, files, "cluster.yaml")["m5.large-spot-hour"] == "0.12"
@@ -113,7 +147,9 @@ def test_spot_prices_are_read_with_credentials_alone(run: Run, files: PriceFiles
 @pytest.fixture
 def lock(tmp_path: Path) -> Path:
     document: dict[str, Any] = {"read": "2026-01-02", "source": "a test", "region": "us-west-2"}
-    document["prices"] = {name: {"usd": usd, "unit": "u", "description": "d"} for name, usd in DATA["prices"].items()}
+    document["prices"] = {
+        name: {"usd": usd, "unit": "u", "description": "d"} for name, usd in DATA["prices"].items()
+    }
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(document))
     return path
@@ -126,7 +162,11 @@ def test_without_prices_there_is_no_sum(run: Run, lock: Path, case: dict[str, An
     else:
         lock.write_text(json.dumps(case["lock"] and json.loads(lock.read_text()) | case["lock"]))
     done = run("cost", CONFIG, "--lock", str(lock))
-    assert (done.code, done.out) == (2, "") and done.err.startswith(case["says"].format(lock=lock)) and done.err.count("\n") == 1
+    assert (
+        (done.code, done.out) == (2, "")
+        and done.err.startswith(case["says"].format(lock=lock))
+        and done.err.count("\n") == 1
+    )
 
 
 def test_sums_are_of_what_is_known(run: Run, lock: Path) -> None:
@@ -145,16 +185,24 @@ def test_sums_are_of_what_is_known(run: Run, lock: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", DATA["counted"])
-def test_each_kind_of_cluster_costs_what_it_is_made_of(run: Run, lock: Path, tmp_path: Path, settings: str) -> None:
+def test_each_kind_of_cluster_costs_what_it_is_made_of(
+    run: Run, lock: Path, tmp_path: Path, settings: str
+) -> None:
     """Nodes of auto mode cost money while jobs run."""
     case, config = DATA["counted"][settings], VARIANTS / settings
     if "settings" in case:
         config = tmp_path / "cluster.yaml"
         config.write_text(yaml.safe_dump(case["settings"]))
-    found = json.loads(run("cost", str(config), "--hours", "10", "--lock", str(lock), "--json").out)["items"]
+    found = json.loads(
+        run("cost", str(config), "--hours", "10", "--lock", str(lock), "--json").out
+    )["items"]
     for row in case["items"]:
         assert [one for one in found if row.items() <= one.items()], row
-    assert not [one["what"] for one in found if any(word in one["what"] for word in case.get("nothing of", ()))]
+    assert not [
+        one["what"]
+        for one in found
+        if any(word in one["what"] for word in case.get("nothing of", ()))
+    ]
 
 
 @pytest.mark.slow

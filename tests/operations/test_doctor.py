@@ -1,4 +1,6 @@
-"""`doctor`, `diff` and `leftovers`: what they say about AWS's answers, and about a cluster in an emulated account."""
+"""`doctor`, `diff` and `leftovers`: what they say about AWS's answers, and about a cluster in an
+emulated account.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def said(run: Run, *arguments: str | Path) -> dict[str, list[dict[str, str]]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_check_says(run: Run, aws_api: AwsApi, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_what_a_check_says(
+    run: Run, aws_api: AwsApi, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     case = CASES[name]
     monkeypatch.setenv("KUBECONFIG", "none")
     settings = {"retain": False, "region": "us-west-2", **case.get("settings", {})}
@@ -56,17 +60,36 @@ def test_what_a_check_says(run: Run, aws_api: AwsApi, folder: Path, monkeypatch:
 
 @pytest.mark.parametrize(("driver", "cuda", "says"), TABLES["drivers"])
 def test_the_driver_of_the_nodes_fits_the_cuda_of_the_image(
-    run: Run, api: KubernetesApi, aws_api: AwsApi, folder: Path, driver: str | None, cuda: str, says: dict[str, str]
+    run: Run,
+    api: KubernetesApi,
+    aws_api: AwsApi,
+    folder: Path,
+    driver: str | None,
+    cuda: str,
+    says: dict[str, str],
 ) -> None:
     nodes = {"workers": {}, "gpus": {"instance_types": ["g5.xlarge"], "gpu": True}}
     (folder / "cluster.yaml").write_text(yaml.safe_dump({"retain": False, "nodes": nodes}))
     (folder / "image.json").write_text(json.dumps({"image": "mine:1", "cuda": cuda}))
-    stack = {"StackName": "paddle-network", "StackStatus": "CREATE_COMPLETE", "CreationTime": "2026-11-21T00:00:00Z"}
+    stack = {
+        "StackName": "paddle-network",
+        "StackStatus": "CREATE_COMPLETE",
+        "CreationTime": "2026-11-21T00:00:00Z",
+    }
     aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": [stack]})
     for name, capacity in (("cpu", {}), ("gpu", {} if driver is None else {"nvidia.com/gpu": "1"})):
-        labels = {"nvidia.com/cuda.driver-version.major": driver} if driver and name == "gpu" else {}
+        labels = (
+            {"nvidia.com/cuda.driver-version.major": driver} if driver and name == "gpu" else {}
+        )
         metadata = {"name": name, "labels": labels}
-        api.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"capacity": capacity}})
+        api.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": metadata,
+                "status": {"capacity": capacity},
+            }
+        )
     [found] = said(run, folder / "cluster.yaml")["GPU driver"]
     ((state, text),) = found.items()
     ((wanted, words),) = says.items()
@@ -74,7 +97,9 @@ def test_the_driver_of_the_nodes_fits_the_cuda_of_the_image(
 
 
 @pytest.mark.parametrize("destroy", [(), ("--destroy",)], ids=["deploy", "destroy"])
-def test_without_an_account_nothing_is_well(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, destroy: Any) -> None:
+def test_without_an_account_nothing_is_well(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, destroy: Any
+) -> None:
     """`doctor && cdk deploy` must stop there, and every check is listed all the same."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -83,31 +108,51 @@ def test_without_an_account_nothing_is_well(run: Run, monkeypatch: pytest.Monkey
     words = "no AWS credentials were found: log in"
     done = run("doctor", str(CONFIG), *destroy)
     assert done.code == 3 and "the account cannot be queried" in done.err
-    assert done.out.splitlines()[1].split(maxsplit=2)[:2] == ["credentials", "problem"] and words in done.out
+    assert (
+        done.out.splitlines()[1].split(maxsplit=2)[:2] == ["credentials", "problem"]
+        and words in done.out
+    )
     # Several checks that say the same share one line.
     (same,) = [line for line in done.out.splitlines() if "not checked: " + words in line]
-    assert ("(protection, load balancers, network" if destroy else "(zones, instance types, quotas: vCPUs") in same
+    assert (
+        "(protection, load balancers, network"
+        if destroy
+        else "(zones, instance types, quotas: vCPUs"
+    ) in same
     left = run("leftovers", str(CONFIG))
     assert left.code == 3 and left.err.startswith(words) and len(left.err.splitlines()) == 1
 
 
 def simulated(api: AwsApi, *refused: str, apart: bool = False) -> None:
-    """Answers IAM's policy simulation for a user: it denies an action or resource whose name contains one of `refused`.
+    """Answers IAM's policy simulation for a user: it denies an action or resource whose name
+    contains one of `refused`.
 
-    `apart`: AWS gives each resource's decision below the action's, as it does for several resources.
+    `apart`: AWS gives each resource's decision below the action's, as it does for several
+    resources.
     """
-    api.answer("sts", "GetCallerIdentity", {"UserId": "AIDA", "Account": "000000000000", "Arn": USER})
+    api.answer(
+        "sts", "GetCallerIdentity", {"UserId": "AIDA", "Account": "000000000000", "Arn": USER}
+    )
 
     def decided(action: str, arn: str) -> dict[str, str]:
-        decision = "implicitDeny" if any(word in f"{action} {arn}" for word in refused) else "allowed"
-        return {"EvalResourceName": arn, "EvalResourceDecision" if apart else "EvalDecision": decision}
+        decision = (
+            "implicitDeny" if any(word in f"{action} {arn}" for word in refused) else "allowed"
+        )
+        return {
+            "EvalResourceName": arn,
+            "EvalResourceDecision" if apart else "EvalDecision": decision,
+        }
 
     def answer(asked: Parameters) -> dict[str, Any]:
         assert asked["PolicySourceArn"] == USER
         results = []
         for action in asked["ActionNames"]:
             each = [decided(action, arn) for arn in asked["ResourceArns"]]
-            whole = {"EvalResourceName": "*", "EvalDecision": "allowed", "ResourceSpecificResults": each}
+            whole = {
+                "EvalResourceName": "*",
+                "EvalDecision": "allowed",
+                "ResourceSpecificResults": each,
+            }
             results += [{"EvalActionName": action} | one for one in ([whole] if apart else each)]
         return {"EvaluationResults": results}
 
@@ -123,8 +168,14 @@ def test_what_the_caller_may_not_is_named(run: Run, aws_api: AwsApi) -> None:
     role = "arn:aws:iam::000000000000:role/cdk-tutorial-file-publishing-role-000000000000-us-west-2"
     secret = "arn:aws:secretsmanager:us-west-2:000000000000:secret:tutorial/kubeconfig/operator-*"
     assert said(run, OWN)["permissions"] == [
-        {"problem": f"{USER} may not sts:AssumeRole on {role}, needed to deploy with cdk's roles: {advice}"},
-        {"warning": f"{USER} may not secretsmanager:GetSecretValue on {secret}, needed to run `paddle-aws kubeconfig`: {advice}"},
+        {
+            "problem": f"{USER} may not sts:AssumeRole on {role}, needed to deploy with cdk's "
+            f"roles: {advice}"
+        },
+        {
+            "warning": f"{USER} may not secretsmanager:GetSecretValue on {secret}, needed to run "
+            f"`paddle-aws kubeconfig`: {advice}"
+        },
     ]
     simulated(aws_api, "sts:AssumeRole")
     assert "deploy-role" in said(run, OWN)["permissions"][0]["problem"]
@@ -134,7 +185,10 @@ def test_what_the_caller_may_not_is_named(run: Run, aws_api: AwsApi) -> None:
 
 
 def states(run: Run, config: Path) -> dict[str, set[str]]:
-    return {check: {state for one in found for state in one} for check, found in said(run, config).items()}
+    return {
+        check: {state for one in found for state in one}
+        for check, found in said(run, config).items()
+    }
 
 
 def test_an_empty_account(run: Run, aws: Cloud) -> None:
@@ -166,8 +220,14 @@ def test_diff_names_what_cloudformation_refuses_and_what_a_deploy_leaves_behind(
     other = tmp_path / "cluster.yaml"
     other.write_text(CONFIG.read_text().replace("zone:\n  name: paddle", "zone:\n  name: another"))
     done = run("diff", str(other))
-    assert done.code == 1 and done.err.endswith("set it back, or deploy a cluster of another `name`\n") and "lose" not in done.err
-    other.write_text(CONFIG.read_text().replace("\ncluster:\n", "\ncluster:\n  service_cidr: 172.21.0.0/16\n"))
+    assert (
+        done.code == 1
+        and done.err.endswith("set it back, or deploy a cluster of another `name`\n")
+        and "lose" not in done.err
+    )
+    other.write_text(
+        CONFIG.read_text().replace("\ncluster:\n", "\ncluster:\n  service_cidr: 172.21.0.0/16\n")
+    )
     done = run("diff", str(other))
     assert (done.code, done.err) == (
         1,
@@ -181,13 +241,20 @@ def test_diff_names_what_cloudformation_refuses_and_what_a_deploy_leaves_behind(
     done = run("diff", str(CONFIG))
     assert done.code == 0 and "paddle-watch" in done.out and "left behind" in done.out
     deletes = "aws cloudformation delete-stack --stack-name paddle-watch --region us-west-2"
-    assert f"leaves paddle-watch and its alarms behind: run `{deletes}` first" in " ".join(done.err.split())
+    assert f"leaves paddle-watch and its alarms behind: run `{deletes}` first" in " ".join(
+        done.err.split()
+    )
     deployed.client("cloudformation").delete_stack(StackName="paddle-watch")
     deployed.deploy(CONFIG, tmp_path / "outputs.json")
 
 
 def test_a_cluster_from_its_deploy_to_its_destroy(
-    run: Run, aws: Cloud, deployed: Cloud, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run,
+    aws: Cloud,
+    deployed: Cloud,
+    api: KubernetesApi,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     found = states(run, CONFIG)
     for check in ("bootstrap", "stacks", "cluster", "add-ons", "node groups", "mount targets"):
@@ -203,11 +270,19 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     other.write_text(CONFIG.read_text() + f"\nfile_system: {{posix_id: 2000, existing: {ids}}}\n")
     done = run("diff", str(other), "--json")
     assert done.code == 1 and "the deploy would lose what the last column names" in done.err
-    told = {(one["type"].rpartition(":")[2], one["change"]) for one in json.loads(done.out) if one["what"]}
+    told = {
+        (one["type"].rpartition(":")[2], one["change"])
+        for one in json.loads(done.out)
+        if one["what"]
+    }
     assert told == {("FileSystem", "removed"), ("AccessPoint", "replaced")}
     other.write_text(CONFIG.read_text().replace("name: paddle\n", "name: second\n", 1))
     done = run("diff", str(other))
-    assert done.code == 0 and "us-west-2 has another cluster: paddle. A new `name` is a new cluster" in " ".join(done.err.split())
+    assert (
+        done.code == 0
+        and "us-west-2 has another cluster: paddle. A new `name` is a new cluster"
+        in " ".join(done.err.split())
+    )
     for stack in ("paddle-storage", "paddle-nodes"):
         sets = deployed.client("cloudformation").list_change_sets(StackName=stack)["Summaries"]
         assert "AVAILABLE" not in {each["ExecutionStatus"] for each in sets}
@@ -219,40 +294,72 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
         for out in stack.get("Outputs", ())
     }
     ec2 = deployed.client("ec2")
-    foreign = ec2.create_security_group(GroupName="by-hand", Description="d", VpcId=outputs["VpcId"])["GroupId"]
+    foreign = ec2.create_security_group(
+        GroupName="by-hand", Description="d", VpcId=outputs["VpcId"]
+    )["GroupId"]
     done = run("doctor", "--destroy", str(CONFIG))
     assert done.code == 1
-    assert f"{foreign} (by-hand) is of no stack: aws ec2 delete-security-group --group-id {foreign}" in done.out
+    assert (
+        f"{foreign} (by-hand) is of no stack: aws ec2 delete-security-group --group-id {foreign}"
+        in done.out
+    )
     ec2.delete_security_group(GroupId=foreign)
 
     done = run("leftovers", str(CONFIG), "--json")
     assert done.code == 0 and "`cdk destroy --all` removes it, and nothing else is left" in done.err
     left = {one["id"]: one for one in json.loads(done.out)["left"]}
-    parts = {"cluster paddle", "stack paddle-storage", f"file-system {outputs['FileSystemId']}", "repository paddle/trainer"}
+    parts = {
+        "cluster paddle",
+        "stack paddle-storage",
+        f"file-system {outputs['FileSystemId']}",
+        "repository paddle/trainer",
+    }
     assert parts | {outputs["BucketName"]} <= left.keys()
     assert {one["expected"] for one in left.values()} == {"deployed"}
     assert {one["command"].rpartition("-")[0] for one in left.values()} == {"cdk destroy paddle"}
 
-    # A half-destroyed cluster, with a part that no stack owns and a stack that could not be deleted.
+    # A half-destroyed cluster, with a part that no stack owns and a stack that could not be
+    # deleted.
     deployed.cdk("destroy", "paddle-cluster", "--force", config=CONFIG)
     deployed.client("logs").create_log_group(logGroupName="/aws/eks/paddle/cluster")
-    by_hand = "aws logs delete-log-group --log-group-name /aws/eks/paddle/cluster --region us-west-2"
+    by_hand = (
+        "aws logs delete-log-group --log-group-name /aws/eks/paddle/cluster --region us-west-2"
+    )
     done = run("leftovers", str(CONFIG), "--json")
-    assert done.code == 1 and done.err == "cluster paddle has left 1 in us-west-2: remove what is listed above\n"
+    assert (
+        done.code == 1
+        and done.err == "cluster paddle has left 1 in us-west-2: remove what is listed above\n"
+    )
     left = {one["id"]: one for one in json.loads(done.out)["left"]}
-    assert "cluster paddle" not in left and left[f"file-system {outputs['FileSystemId']}"]["expected"] == "deployed"
+    assert (
+        "cluster paddle" not in left
+        and left[f"file-system {outputs['FileSystemId']}"]["expected"] == "deployed"
+    )
     assert [one["command"] for one in left.values() if not one["expected"]] == [by_hand]
-    ended = {"paddle-network": "DELETE_FAILED", "paddle-access": "UPDATE_COMPLETE", "paddle-storage": "CREATE_COMPLETE"}
+    ended = {
+        "paddle-network": "DELETE_FAILED",
+        "paddle-access": "UPDATE_COMPLETE",
+        "paddle-storage": "CREATE_COMPLETE",
+    }
     created = "2026-11-21T00:00:00Z"
-    stacks = [{"StackName": name, "StackStatus": state, "CreationTime": created} for name, state in ended.items()]
+    stacks = [
+        {"StackName": name, "StackStatus": state, "CreationTime": created}
+        for name, state in ended.items()
+    ]
     with monkeypatch.context() as answered:
         aws = AwsApi(answered, upstream=True)
         aws.answer("cloudformation", "DescribeStacks", {"Stacks": stacks})
         done = run("leftovers", str(CONFIG))
         aws.refuse("cloudformation", "ListStackResources", "AccessDenied", "not you")
-        assert run("leftovers", str(CONFIG)) == Done(3, "", "AWS refused ListStackResources: AccessDenied: not you\n")
+        assert run("leftovers", str(CONFIG)) == Done(
+            3, "", "AWS refused ListStackResources: AccessDenied: not you\n"
+        )
     row = next(line for line in done.out.splitlines() if f"vpc {outputs['VpcId']}" in line)
-    assert done.code == 1 and row.split(maxsplit=3)[3] == "paddle-network is DELETE_FAILED  cdk destroy paddle-network"
+    assert (
+        done.code == 1
+        and row.split(maxsplit=3)[3]
+        == "paddle-network is DELETE_FAILED  cdk destroy paddle-network"
+    )
     deployed.client("logs").delete_log_group(logGroupName="/aws/eks/paddle/cluster")
 
     deployed.destroy(CONFIG)

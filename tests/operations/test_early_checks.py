@@ -1,4 +1,6 @@
-"""The commands report what is wrong with a job's data or size before they write, deploy or send anything."""
+"""The commands report what is wrong with a job's data or size before they write, deploy or send
+anything.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -29,17 +31,26 @@ def test_refused_before_a_manifest_is_written(
     assert not (folder / "dist").exists()
 
 
-def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(run: Run, folder: Path) -> None:
-    """Nodes of unknown size are accepted; a header draws a warning; a user's own program may use any encoding."""
+def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(
+    run: Run, folder: Path
+) -> None:
+    """Nodes of unknown size are accepted; a header draws a warning; a user's own program may use
+    any encoding.
+    """
     (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "resources": {"cpu": 200}}))
     for nodes in ({"large": {"instance_types": ["c5.metal"]}}, {}):
         assert run("manifests").code == 0
-        (folder / "cluster.yaml").write_text(yaml.safe_dump({"retain": False, **({"nodes": nodes} if nodes else {})}))
+        (folder / "cluster.yaml").write_text(
+            yaml.safe_dump({"retain": False, **({"nodes": nodes} if nodes else {})})
+        )
 
     (folder / "mine.tsv").write_bytes(b"label\ttext\n" + GOOD + "a\tcafé\n".encode("latin-1"))
     (folder / "job.yaml").write_text(yaml.safe_dump(JOB))
     done = run("manifests")
     assert done.code == 0
-    assert "warning: line 1 of mine.tsv looks like a header" in done.err and "line 52 of mine.tsv is not UTF-8" in done.err
+    assert (
+        "warning: line 1 of mine.tsv looks like a header" in done.err
+        and "line 52 of mine.tsv is not UTF-8" in done.err
+    )
     (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "command": "python train.py"}))
     assert "warning" not in run("manifests").err

@@ -1,4 +1,6 @@
-"""`import paddle_aws`: what a program gets where a person reads sentences, and the example that uses it."""
+"""`import paddle_aws`: what a program gets where a person reads sentences, and the example that
+uses it.
+"""
 
 import subprocess
 import sys
@@ -18,7 +20,12 @@ pytestmark = pytest.mark.slow
 
 def test_the_example_trains_and_brings_the_model_home(folder: Path, trained: JobFolder) -> None:
     save_model(trained, {"model.pdmodel": b"network"})
-    command = [sys.executable, PROJECT / "examples" / "submit_from_python.py", "job.yaml", "results"]
+    command = [
+        sys.executable,
+        PROJECT / "examples" / "submit_from_python.py",
+        "job.yaml",
+        "results",
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     passes = [f"pass {number}: loss {3 - number}.0000, 200 records in 2 s" for number in range(3)]
@@ -26,14 +33,20 @@ def test_the_example_trains_and_brings_the_model_home(folder: Path, trained: Job
     assert (folder / "results" / "model" / "model.pdmodel").read_bytes() == b"network"
     assert "the data is split" in done.stderr
     again = subprocess.run(command, capture_output=True, text=True)
-    assert again.returncode == 1 and "BadInput: this very job has run already" in again.stderr.splitlines()[-1]
+    assert (
+        again.returncode == 1
+        and "BadInput: this very job has run already" in again.stderr.splitlines()[-1]
+    )
 
 
 def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
     api: JobController, folder: Path, trained: JobFolder, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "wrong.yaml").write_text("name: words\ntrainers: 0\ndata: {source: a.tsv}\n")
-    for job, sentence in (("none.yaml", "none.yaml"), ("wrong.yaml", "trainers must be at least 1")):
+    for job, sentence in (
+        ("none.yaml", "none.yaml"),
+        ("wrong.yaml", "trainers must be at least 1"),
+    ):
         with pytest.raises(paddle_aws.BadInput, match=sentence):
             paddle_aws.submit(job)
     with pytest.raises(paddle_aws.BadInput, match="there is no job words"):
@@ -56,6 +69,11 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
     (save_model(trained, {"model.pdmodel": b"network"}) / "model.pdmodel").write_bytes(b"changed")
     with pytest.raises(paddle_aws.Failed):
         paddle_aws.find().model("results")
-    for error in (paddle_aws.BadInput, paddle_aws.JobFailed, paddle_aws.TimedOut, paddle_aws.Unreachable):
+    for error in (
+        paddle_aws.BadInput,
+        paddle_aws.JobFailed,
+        paddle_aws.TimedOut,
+        paddle_aws.Unreachable,
+    ):
         assert issubclass(error, paddle_aws.Error)
     assert capfd.readouterr() == ("", "")

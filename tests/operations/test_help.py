@@ -39,12 +39,17 @@ def test_help_has_an_example(run: Run, name: str) -> None:
 
 
 def test_the_exit_codes_are_documented() -> None:
-    assert {int(code) for code in re.findall(r"^\| (\d+) \|", COMMANDS, re.M)} == {int(code) for code in Exit}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", COMMANDS, re.M)} == {
+        int(code) for code in Exit
+    }
 
 
 def test_help_flows_to_the_terminals_width(run: Run) -> None:
     shown = run("results", "--help", columns=60).out
-    assert "What goes to S3 passes" in " ".join(shown.split()) and max(map(len, shown.splitlines())) <= 60
+    assert (
+        "What goes to S3 passes" in " ".join(shown.split())
+        and max(map(len, shown.splitlines())) <= 60
+    )
     # A paragraph's lines break at the terminal's width, not where the source's lines end.
     assert not [line for line in shown.splitlines() if line.strip() == "goes"]
 
@@ -56,14 +61,23 @@ def test_help_starts_no_heavy_library() -> None:
         "print(sorted(heavy & set(sys.modules)))"
     )
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
-    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", program], text=True, capture_output=True, env=environment
+    )
     assert done.stdout == "[]\n", done.stderr
 
 
 def test_a_job_is_completed_without_a_cluster(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("name: quick-start\ntrainers: 3\n")
     (tmp_path / "cluster.yaml").write_text("name: paddle\nretain: false\n")
-    asked = {"_PADDLE_AWS_COMPLETE": "complete_bash", "COMP_WORDS": "paddle-aws status ", "COMP_CWORD": "2", "KUBECONFIG": "none"}
+    asked = {
+        "_PADDLE_AWS_COMPLETE": "complete_bash",
+        "COMP_WORDS": "paddle-aws status ",
+        "COMP_CWORD": "2",
+        "KUBECONFIG": "none",
+    }
     command = [Path(sys.executable).with_name("paddle-aws")]
-    done = subprocess.run(command, env=os.environ | asked, cwd=tmp_path, text=True, capture_output=True, timeout=120)
+    done = subprocess.run(
+        command, env=os.environ | asked, cwd=tmp_path, text=True, capture_output=True, timeout=120
+    )
     assert (done.stdout.split(), done.stderr) == (["job.yaml", "quick-start"], "")

@@ -1,4 +1,6 @@
-"""Kubeconfigs that cannot be used: exit code 3 and one sentence for each, without any part of a credential."""
+"""Kubeconfigs that cannot be used: exit code 3 and one sentence for each, without any part of a
+credential.
+"""
 
 from pathlib import Path
 
@@ -18,10 +20,18 @@ CASES = yaml.safe_load(Path(__file__).with_name("kubeconfigs.yaml").read_text())
 
 @pytest.mark.parametrize("content", CASES)
 def test_a_file_that_holds(run: Run, api: JobController, tmp_path: Path, content: str) -> None:
-    case, file, version = CASES[content], tmp_path / "kubeconfig", "client.authentication.k8s.io/v1beta1"
+    case, file, version = (
+        CASES[content],
+        tmp_path / "kubeconfig",
+        "client.authentication.k8s.io/v1beta1",
+    )
     file.unlink()
     if "exec" in case:
-        program = {"apiVersion": version, "env": [{"name": "SECRET", "value": SECRET}], **case["exec"]}
+        program = {
+            "apiVersion": version,
+            "env": [{"name": "SECRET", "value": SECRET}],
+            **case["exec"],
+        }
         file.write_text(kubeconfig(api.url, {"exec": program}))
     elif "cluster" in case:
         file.write_text(kubeconfig(user={"token": SECRET}, **case["cluster"]))
@@ -32,18 +42,34 @@ def test_a_file_that_holds(run: Run, api: JobController, tmp_path: Path, content
     done = run("list")
     assert done.code == 3 and case["says"] in done.err
     assert len(done.err.splitlines()) == 1 and SECRET not in done.out + done.err
-    # Without a credential the command asks nothing: the answer would blame somebody other than the user.
+    # Without a credential the command asks nothing: the answer would blame somebody other than the
+    # user.
     assert api.requests == []
 
 
-def test_a_right_that_lacks_is_told_apart_from_a_rule_for_all(run: Run, api: JobController, folder: Path) -> None:
-    api.faults = [Fault("/jobs", status=403, message='jobs.batch is forbidden: User "x" cannot list resource "jobs"')]
+def test_a_right_that_lacks_is_told_apart_from_a_rule_for_all(
+    run: Run, api: JobController, folder: Path
+) -> None:
+    api.faults = [
+        Fault(
+            "/jobs",
+            status=403,
+            message='jobs.batch is forbidden: User "x" cannot list resource "jobs"',
+        )
+    ]
     assert "has to be among cluster.yaml's administrators or deployers" in run("list").err
     api.faults = [
-        Fault("/namespaces/paddle\\?", "PATCH", status=403, message="exceeded quota: small, requested: count/jobs.batch=1")
+        Fault(
+            "/namespaces/paddle\\?",
+            "PATCH",
+            status=403,
+            message="exceeded quota: small, requested: count/jobs.batch=1",
+        )
     ]
     done = run("submit")
-    assert done.code == 3 and "exceeded quota: small" in done.err and "administrators" not in done.err
+    assert (
+        done.code == 3 and "exceeded quota: small" in done.err and "administrators" not in done.err
+    )
 
 
 def test_what_is_no_name_is_never_sent(run: Run, api: JobController, folder: Path) -> None:
@@ -67,4 +93,7 @@ def test_a_disk_that_is_full_while_a_file_is_written(capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as ended, cli_errors(), Path("/dev/full").open("w") as file:
         file.write("x")
     assert ended.value.code == 1
-    assert capsys.readouterr().err == "the disk, or what the output goes to, cannot be used: No space left on device\n"
+    assert (
+        capsys.readouterr().err
+        == "the disk, or what the output goes to, cannot be used: No space left on device\n"
+    )

@@ -1,6 +1,8 @@
-"""`lock distribution` against a real HTTP server with real faults: it checks what arrives, and a failure changes nothing.
+"""`lock distribution` against a real HTTP server with real faults: it checks what arrives, and a
+failure changes nothing.
 
-The server imitates k3s's channels and releases and a Helm repository; it does not prove that they still have these forms.
+The server imitates k3s's channels and releases and a Helm repository; it does not prove that they
+still have these forms.
 """
 
 import hashlib
@@ -38,20 +40,31 @@ RELEASES = f"/releases/{VERSION}"
 
 
 class Publisher(FileServer):
-    """What k3s and the EFS driver publish, with a test release and an older one; `faults` override this."""
+    """What k3s and the EFS driver publish, with a test release and an older one; `faults` override
+    this.
+    """
 
     def __init__(self, values: object, faults: dict[str, dict[str, Any]]) -> None:
         super().__init__()
         packed = chart(values)
         entries = [
             {"version": "9.9.9", "urls": ["old.tgz"], "digest": "0" * 64},
-            {"version": "10.0.0", "urls": ["chart.tgz"], "digest": hashlib.sha256(packed).hexdigest()},
+            {
+                "version": "10.0.0",
+                "urls": ["chart.tgz"],
+                "digest": hashlib.sha256(packed).hexdigest(),
+            },
             {"version": "11.0.0-rc1", "urls": ["test.tgz"], "digest": "0" * 64},
         ]
         sums = "".join(f"{digest}  {name}\n" for name, digest in SUMS.items())
         self.files = {f"{RELEASES}/{name}": text for name, text in CONTENT.items()}
-        self.files |= {f"{RELEASES}/sha256sum-amd64.txt": sums.encode(), "/charts/chart.tgz": packed}
-        self.files["/charts/index.yaml"] = yaml.safe_dump({"entries": {"aws-efs-csi-driver": entries}}).encode()
+        self.files |= {
+            f"{RELEASES}/sha256sum-amd64.txt": sums.encode(),
+            "/charts/chart.tgz": packed,
+        }
+        self.files["/charts/index.yaml"] = yaml.safe_dump(
+            {"entries": {"aws-efs-csi-driver": entries}}
+        ).encode()
         self.redirects = {"/channels/v1.35": f"/tag/{VERSION.replace('+', '%2B')}"}
         self.files |= {path: text.encode() for path, text in faults.get("files", {}).items()}
         self.redirects |= faults.get("redirects", {})
@@ -70,7 +83,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    distribution = {"lock": str(tmp_path / "locks/distribution.json"), "files": str(tmp_path / "cache")}
+    distribution = {
+        "lock": str(tmp_path / "locks/distribution.json"),
+        "files": str(tmp_path / "cache"),
+    }
     cluster = {"kind": "self-managed", "version": "1.35", "distribution": distribution}
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump({"retain": False, "cluster": cluster}))
     return tmp_path / "cluster.yaml"
@@ -81,7 +97,11 @@ def lock_of(config: Path) -> Path:
 
 
 def kept(config: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in config.parent.glob("cache/*/*") if path.suffix != ".part"}
+    return {
+        path.name: path.read_bytes()
+        for path in config.parent.glob("cache/*/*")
+        if path.suffix != ".part"
+    }
 
 
 @pytest.mark.slow
@@ -90,10 +110,14 @@ def test_newest_release_of_the_cluster_s_version(config: Path, run: Run) -> None
         done = run("lock", "distribution", str(config), *published.mirrors)
         assert done.code == 0, done.err
         lock = DistributionLock.load(lock_of(config))
-        assert lock.version == VERSION and lock.kubernetes == "1.35" and lock.images == DATA["images"]
+        assert (
+            lock.version == VERSION and lock.kubernetes == "1.35" and lock.images == DATA["images"]
+        )
         assert {name: file.sha256 for name, file in lock.files.items()} == SUMS
         assert [name for name, _, _ in lock.cached(config.parent / "cache")] == list(FILES)
-        assert all(part in lock.source for part in ("/channels/v1.35", "sha256sum-amd64.txt", "chart.tgz"))
+        assert all(
+            part in lock.source for part in ("/channels/v1.35", "sha256sum-amd64.txt", "chart.tgz")
+        )
         assert kept(config) == CONTENT
 
         # A second run downloads neither file again.
@@ -111,8 +135,14 @@ def test_newest_release_of_the_cluster_s_version(config: Path, run: Run) -> None
 
 @pytest.mark.slow
 def test_cut_and_passing_faults_are_overcome(config: Path, run: Run) -> None:
-    statuses = {f"{RELEASES}/sha256sum-amd64.txt": [503], "/channels/v1.35": [500], f"{RELEASES}/k3s": [502]}
-    with Publisher(DATA["values"], {"statuses": statuses, "cuts": {f"{RELEASES}/k3s": [10_000, 5_000]}}) as published:
+    statuses = {
+        f"{RELEASES}/sha256sum-amd64.txt": [503],
+        "/channels/v1.35": [500],
+        f"{RELEASES}/k3s": [502],
+    }
+    with Publisher(
+        DATA["values"], {"statuses": statuses, "cuts": {f"{RELEASES}/k3s": [10_000, 5_000]}}
+    ) as published:
         done = run("lock", "distribution", str(config), *published.mirrors)
         assert done.code == 0, done.err
         assert kept(config) == CONTENT
@@ -132,7 +162,11 @@ def test_what_fails_changes_nothing(config: Path, run: Run, name: str) -> None:
     with Publisher({"image": 1} if name == "new values" else DATA["values"], fault) as published:
         done = run("lock", "distribution", str(config), *published.mirrors)
     assert done.code == fault["code"], done.err
-    assert fault["says"] in done.err and len(done.err.strip().splitlines()[-1]) < 400 and "Traceback" not in done.err
+    assert (
+        fault["says"] in done.err
+        and len(done.err.strip().splitlines()[-1]) < 400
+        and "Traceback" not in done.err
+    )
     assert lock_of(config).read_text() == "the lock until now"
     assert kept(config).get("k3s", CONTENT["k3s"]) == CONTENT["k3s"]
 
@@ -153,7 +187,10 @@ def test_lock_that_is_not_what_the_command_writes(tmp_path: Path, case: dict[str
 
 def test_files_that_are_not_what_the_lock_names(tmp_path: Path) -> None:
     lock = DistributionLock.model_validate(DATA["lock"])
-    with pytest.raises(SettingError, match=r"k3s is not on this machine: run `paddle-aws lock distribution --fetch-only`"):
+    with pytest.raises(
+        SettingError,
+        match=r"k3s is not on this machine: run `paddle-aws lock distribution --fetch-only`",
+    ):
         lock.cached(tmp_path)
     lock.folder(tmp_path).mkdir()
     (lock.folder(tmp_path) / "k3s").write_text("short")

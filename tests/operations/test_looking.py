@@ -1,4 +1,6 @@
-"""`status`, `list`, `logs`, `wait`: what a user and a program read, even when the connection breaks."""
+"""`status`, `list`, `logs`, `wait`: what a user and a program read, even when the connection
+breaks.
+"""
 
 import json
 from pathlib import Path
@@ -30,23 +32,49 @@ def pods(api: JobController) -> list[str]:
 # status and list.
 
 
-def test_status_tells_how_far_the_training_is_by_one_request_more(run: Run, api: JobController, training: dict[str, Any]) -> None:
+def test_status_tells_how_far_the_training_is_by_one_request_more(
+    run: Run, api: JobController, training: dict[str, Any]
+) -> None:
     first, second, _ = pods(api)
-    api.say(first, "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 shard=1000 seconds=8.0")
+    api.say(
+        first,
+        "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 "
+        "shard=1000 seconds=8.0",
+    )
     api.say(first, "[pserver 0] noise")
     api.put(training | {"status": {"failed": 1}})
     lines = run("status").out.splitlines()
-    far = "  progress   pass 1 (the last is 4), step 40, loss 0.2500, 150 records a second, 72 s left ("
-    assert any(line.startswith(far) for line in lines) and "  lost pods  1 so far, attempt 2" in lines
-    assert sorted(path.split("?")[0].rsplit("/", 1)[1] for _, path in api.requests) == ["jobs", "log", "paddlejobs", "pods"]
+    far = (
+        "  progress   pass 1 (the last is 4), step 40, loss 0.2500, 150 records a second, 72 s "
+        "left ("
+    )
+    assert (
+        any(line.startswith(far) for line in lines) and "  lost pods  1 so far, attempt 2" in lines
+    )
+    assert sorted(path.split("?")[0].rsplit("/", 1)[1] for _, path in api.requests) == [
+        "jobs",
+        "log",
+        "paddlejobs",
+        "pods",
+    ]
     found = json.loads(run("status", "--json").out)
-    assert (found["lost_pods"], found["progress"]["step"], found["progress"]["seconds_left"]) == (1, 40, 72.0)
+    assert (found["lost_pods"], found["progress"]["step"], found["progress"]["seconds_left"]) == (
+        1,
+        40,
+        72.0,
+    )
     assert (found["job"], found["namespace"], found["state"]) == ("words", "paddle", "running")
     assert found["data"]["state"] == "done" and found["training"]["wanted"] == 3
-    trainers = [(pod["rank"], pod["state"]) for pod in found["pods"] if pod["component"] == "trainer"]
+    trainers = [
+        (pod["rank"], pod["state"]) for pod in found["pods"] if pod["component"] == "trainer"
+    ]
     assert trainers == [(0, "running"), (1, "running"), (2, "running")]
     # A pass that is through, and a pod that was killed and restarted in place.
-    api.say(first, "[trainer 0] pass=1 attempt=2 trainer=0 trainers=3 loss=0.2 records=1000 seconds=20.0 passes=5")
+    api.say(
+        first,
+        "[trainer 0] pass=1 attempt=2 trainer=0 trainers=3 loss=0.2 records=1000 seconds=20.0 "
+        "passes=5",
+    )
     again = [{"name": "trainer", "restartCount": 2, "state": {"running": {}}}]
     api.objects[f"{PODS}/{second}"]["status"]["containerStatuses"] = again
     text = run("status").out
@@ -65,7 +93,11 @@ def test_which_jobs_are_there(run: Run, api: JobController, folder: Path) -> Non
     for command in ("status", "logs", "wait"):
         done = run(command, "nothing")
         assert (done.code, done.out) == (2, "")
-        assert done.err == "there is no job nothing in namespace paddle: `paddle-aws list -A` shows those there are\n"
+        assert (
+            done.err
+            == "there is no job nothing in namespace paddle: `paddle-aws list -A` shows those "
+            "there are\n"
+        )
     run("submit", "--wait")
     api.scripts["trainer"] = Script(code=None)
     (folder / "job.yaml").write_text((folder / "job.yaml").read_text().replace("words", "other", 1))
@@ -80,17 +112,31 @@ def test_which_jobs_are_there(run: Run, api: JobController, folder: Path) -> Non
 # logs.
 
 
-def test_logs_of_all_ranks_in_order_of_time(run: Run, api: JobController, training: dict[str, Any]) -> None:
+def test_logs_of_all_ranks_in_order_of_time(
+    run: Run, api: JobController, training: dict[str, Any]
+) -> None:
     first, second, third = pods(api)
-    for pod, line in ((second, "one"), (first, "two"), (third, "three"), (first, "\x1b[2Jfour\x07")):
+    for pod, line in (
+        (second, "one"),
+        (first, "two"),
+        (third, "three"),
+        (first, "\x1b[2Jfour\x07"),
+    ):
         api.say(pod, line)
     begun = [f"trainer {rank} | trainer {rank} begins" for rank in range(3)]
     said = ["trainer 1 | one", "trainer 0 | two", "trainer 2 | three", "trainer 0 | four"]
     assert run("logs").out.splitlines() == begun + said
-    assert run("logs", "--rank", "1-2", "--tail", "1").out.splitlines() == ["trainer 1 | one", "trainer 2 | three"]
+    assert run("logs", "--rank", "1-2", "--tail", "1").out.splitlines() == [
+        "trainer 1 | one",
+        "trainer 2 | three",
+    ]
     assert run("logs", "--of", "data").out == "data 0 | hello\n"
     found = [json.loads(line) for line in run("logs", "--rank", "2", "--json").out.splitlines()]
-    assert [(line["pod"], line["rank"], line["text"]) for line in found][-1] == ("trainer 2", 2, "three")
+    assert [(line["pod"], line["rank"], line["text"]) for line in found][-1] == (
+        "trainer 2",
+        2,
+        "three",
+    )
     for rank in ("3-1", "x", "", "0-99999999999"):
         done = run("logs", "--rank", rank)
         allowed = "all, a number, a range such as 0-3, or several with commas are allowed"
@@ -108,20 +154,29 @@ def test_a_server_that_is_away_for_a_while_ends_no_follow(
             api.say(pod, "later")
         api.finish(training)
 
-    api.faults = [Fault("follow", cut=10, times=3), Fault("", status=503, times=60, skip=7), Fault("", then=back)]
+    api.faults = [
+        Fault("follow", cut=10, times=3),
+        Fault("", status=503, times=60, skip=7),
+        Fault("", then=back),
+    ]
     done = run("logs", "--follow")
     assert done.code == 0, done.err
     assert done.out.count("later") == 3 and "waiting for it, up to 10 minutes" in done.err
 
 
-@pytest.mark.parametrize("command", [("logs",), ("logs", "--follow")], ids=lambda command: command[-1])
+@pytest.mark.parametrize(
+    "command", [("logs",), ("logs", "--follow")], ids=lambda command: command[-1]
+)
 @pytest.mark.parametrize("shown", [2, 4])
 def test_lines_of_one_tick_are_all_shown_once_wherever_it_is_cut(
     run: Run, api: JobController, training: dict[str, Any], command: tuple[str, ...], shown: int
 ) -> None:
     pod, tick = pods(api)[0], "2026-01-02T03:04:05.600000000Z"
     texts = ["one", "two", "two", "three"]
-    api.logs[pod].lines = [("2026-01-02T03:04:05.100000000Z", "early"), *((tick, text) for text in texts)]
+    api.logs[pod].lines = [
+        ("2026-01-02T03:04:05.100000000Z", "early"),
+        *((tick, text) for text in texts),
+    ]
     api.finish(training)
     lines = [f"{moment} {text}\n" for moment, text in api.logs[pod].lines]
     api.faults = [Fault(f"/{pod}/log\\?", cut=len("".join(lines[: shown + 1])) - 1, times=2)]
@@ -130,28 +185,41 @@ def test_lines_of_one_tick_are_all_shown_once_wherever_it_is_cut(
     assert api.faults[0].times == 0
 
 
-def test_a_follow_takes_in_replaced_pods(run: Run, api: JobController, training: dict[str, Any]) -> None:
+def test_a_follow_takes_in_replaced_pods(
+    run: Run, api: JobController, training: dict[str, Any]
+) -> None:
     def replace() -> None:
         api.end(api.objects[f"{PODS}/{pods(api)[1]}"], 137)
         api.run(api.pod(training, 1), Script(code=None, lines=("back again",)))
 
     message = "trainer 1 ended with 1: RuntimeError: boom (train.py:12)"
-    api.faults = [Fault("follow", then=replace), Fault("follow", then=lambda: api.finish(training, 1, message))]
+    api.faults = [
+        Fault("follow", then=replace),
+        Fault("follow", then=lambda: api.finish(training, 1, message)),
+    ]
     done = run("logs", "--follow", "--rank", "1")
-    assert sorted(done.out.splitlines()) == ["trainer 1 | back again", "trainer 1 | trainer 1 begins"]
+    assert sorted(done.out.splitlines()) == [
+        "trainer 1 | back again",
+        "trainer 1 | trainer 1 begins",
+    ]
     assert done.err.splitlines()[-1].endswith(f" on node-1: code 1: {message}")
 
 
 # wait.
 
 
-def test_wait_says_what_happens_and_how_it_ended(run: Run, api: JobController, training: dict[str, Any]) -> None:
+def test_wait_says_what_happens_and_how_it_ended(
+    run: Run, api: JobController, training: dict[str, Any]
+) -> None:
     done = run("wait", "--timeout", "0.001")
     assert done.code == 1 and "is still running after 0.001 minutes: it keeps running" in done.err
     # A wait continues if it may not ask for the reasons.
     api.remove(api.objects[f"{PODS}/{pods(api)[1]}"])
     refused = Fault("/events", status=403, times=1000)
-    api.faults = [refused, Fault("/jobs", skip=2, then=lambda: api.finish(training, 70, "attempt 3 failed"))]
+    api.faults = [
+        refused,
+        Fault("/jobs", skip=2, then=lambda: api.finish(training, 70, "attempt 3 failed")),
+    ]
     done = run("wait")
     assert done.code == 1 and refused.times < 1000
     assert "trainer 0,2 running" in done.err
@@ -168,7 +236,13 @@ def test_wait_says_what_happens_and_how_it_ended(run: Run, api: JobController, t
 )
 @pytest.mark.parametrize("gone", ["data trainer", "trainer"])
 def test_a_job_that_is_deleted_or_cancelled_is_not_followed(
-    run: Run, api: JobController, training: dict[str, Any], command: str, code: int, said: str, gone: str
+    run: Run,
+    api: JobController,
+    training: dict[str, Any],
+    command: str,
+    code: int,
+    said: str,
+    gone: str,
 ) -> None:
     def delete() -> None:
         for component in gone.split():
@@ -190,9 +264,14 @@ def test_a_token_that_expires_in_mid_follow_is_renewed(
     """A program supplies the token, as on EKS."""
     token = tmp_path / "token"
     version = "client.authentication.k8s.io/v1beta1"
-    credential = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": "%s"}})
+    credential = json.dumps(
+        {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "%s"}}
+    )
     script = f"printf '{credential}' \"$(cat {token})\""
-    api.kubeconfig(tmp_path / "kubeconfig", {"exec": {"apiVersion": version, "command": "sh", "args": ["-c", script]}})
+    api.kubeconfig(
+        tmp_path / "kubeconfig",
+        {"exec": {"apiVersion": version, "command": "sh", "args": ["-c", script]}},
+    )
 
     def renew(secret: str) -> None:
         token.write_text(secret)

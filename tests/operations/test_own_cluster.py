@@ -1,6 +1,7 @@
 """A self-managed cluster: its kubeconfig from Secrets Manager, the tunnel and `leftovers`.
 
-The session-manager-plugin here belongs to the tests: it records what it gets, ends, and forwards nothing.
+The session-manager-plugin here belongs to the tests: it records what it gets, ends, and forwards
+nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def secrets(aws_api: AwsApi) -> dict[str, str | Refused]:
     found: dict[str, str | Refused] = {OPERATORS: KUBECONFIG}
 
     def answer(asked: Parameters) -> dict[str, Any]:
-        text = found.get(asked["SecretId"], Refused("AccessDeniedException", "x may not secretsmanager:GetSecretValue"))
+        text = found.get(
+            asked["SecretId"],
+            Refused("AccessDeniedException", "x may not secretsmanager:GetSecretValue"),
+        )
         if isinstance(text, Refused):
             raise text
         return {"Name": asked["SecretId"], "SecretString": text}
@@ -65,14 +69,28 @@ def test_each_team_has_a_kubeconfig_that_is_merged_and_never_shown(
     assert done.code == 0 and "context tutorial-trainer" in done.err
     done = run("kubeconfig", str(CONFIG), "--file", str(file))
     assert done.code == 3
-    assert done.err == f"you may not read secret {OPERATORS}: --team names another team (operator, trainer, reader)\n"
+    assert (
+        done.err
+        == f"you may not read secret {OPERATORS}: --team names another team (operator, trainer, "
+        "reader)\n"
+    )
 
 
-def test_a_secret_that_holds_none(run: Run, secrets: dict[str, str | Refused], tmp_path: Path) -> None:
+def test_a_secret_that_holds_none(
+    run: Run, secrets: dict[str, str | Refused], tmp_path: Path
+) -> None:
     no_value = "Secrets Manager can't find the specified secret value for staging label: AWSCURRENT"
     for secret, code, sentence in (
-        (Refused("ResourceNotFoundException", no_value), 3, "has not written its kubeconfig yet: wait until it has started"),
-        (Refused("ResourceNotFoundException", "can't find the specified secret."), 2, "deploy the cluster, or correct name and"),
+        (
+            Refused("ResourceNotFoundException", no_value),
+            3,
+            "has not written its kubeconfig yet: wait until it has started",
+        ),
+        (
+            Refused("ResourceNotFoundException", "can't find the specified secret."),
+            2,
+            "deploy the cluster, or correct name and",
+        ),
         (f"[{TOKEN}", 2, "holds no kubeconfig"),
     ):
         secrets[OPERATORS] = secret
@@ -96,19 +114,27 @@ except KeyboardInterrupt:
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws_api: AwsApi) -> Path:
-    """Installs the plugin's stand-in for a cluster whose tunnel machine runs. Returns the file of what the plugin got."""
+    """Installs the plugin's stand-in for a cluster whose tunnel machine runs. Returns the file of
+    what the plugin got.
+    """
     install(tmp_path, monkeypatch)
-    aws_api.answer("ec2", "DescribeInstances", {"Reservations": [{"Instances": [{"InstanceId": "i-0tunnel"}]}]})
+    aws_api.answer(
+        "ec2", "DescribeInstances", {"Reservations": [{"Instances": [{"InstanceId": "i-0tunnel"}]}]}
+    )
     session = {"SessionId": "me-1", "TokenValue": "session-token", "StreamUrl": "wss://stream"}
     aws_api.answer("ssm", "StartSession", session)
     aws_api.answer("ssm", "TerminateSession", {"SessionId": "me-1"})
     return tmp_path / "shown"
 
 
-def install(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str = "1.2.707.0", seconds: float = 0) -> None:
+def install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, version: str = "1.2.707.0", seconds: float = 0
+) -> None:
     (folder / "bin").mkdir(exist_ok=True)
     program = folder / "bin" / "session-manager-plugin"
-    text = PLUGIN.format(python=sys.executable, version=version, shown=folder / "shown", seconds=seconds)
+    text = PLUGIN.format(
+        python=sys.executable, version=version, shown=folder / "shown", seconds=seconds
+    )
     program.write_text(text)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
@@ -120,7 +146,13 @@ def tunnel(secrets: dict[str, str | Refused], plugin: Path, tmp_path: Path) -> t
     settings = yaml.safe_load(CONFIG.read_text())
     settings["cluster"] |= {"public_access_from": [], "elastic_ip": False}
     (tmp_path / "private.yaml").write_text(yaml.safe_dump(settings))
-    return ("kubeconfig", str(tmp_path / "private.yaml"), "--file", str(tmp_path / "config"), "--tunnel")
+    return (
+        "kubeconfig",
+        str(tmp_path / "private.yaml"),
+        "--file",
+        str(tmp_path / "config"),
+        "--tunnel",
+    )
 
 
 def test_a_tunnel_leads_where_its_document_leads(
@@ -128,7 +160,10 @@ def test_a_tunnel_leads_where_its_document_leads(
 ) -> None:
     done = run(*tunnel, "--port", "6444")
     assert done.code == 0, done.err
-    assert "leads through this tunnel (127.0.0.1:6444); Ctrl-C closes it\nthe tunnel is closed\n" in done.err
+    assert (
+        "leads through this tunnel (127.0.0.1:6444); Ctrl-C closes it\nthe tunnel is closed\n"
+        in done.err
+    )
     [found] = aws_api.asked("DescribeInstances")
     assert found["Filters"][0] == {"Name": "tag:paddle-aws/tunnel", "Values": ["tutorial-tunnel"]}
     [asked] = aws_api.asked("StartSession")
@@ -141,10 +176,15 @@ def test_a_tunnel_leads_where_its_document_leads(
     # Anybody may read a command line.
     assert "session-token" not in json.dumps(shown["arguments"]) + done.err
     (cluster,) = yaml.safe_load((tmp_path / "config").read_text())["clusters"]
-    assert cluster["cluster"] == {"server": "https://127.0.0.1:6444", "certificate-authority-data": "Q0E="}
+    assert cluster["cluster"] == {
+        "server": "https://127.0.0.1:6444",
+        "certificate-authority-data": "Q0E=",
+    }
 
 
-def test_a_tunnel_to_eks_keeps_the_name_of_the_certificate(run: Run, aws_api: AwsApi, plugin: Path, tmp_path: Path) -> None:
+def test_a_tunnel_to_eks_keeps_the_name_of_the_certificate(
+    run: Run, aws_api: AwsApi, plugin: Path, tmp_path: Path
+) -> None:
     paddle = {
         "name": "paddle",
         "arn": "arn:aws:eks:us-west-2:000000000000:cluster/paddle",
@@ -157,23 +197,40 @@ def test_a_tunnel_to_eks_keeps_the_name_of_the_certificate(run: Run, aws_api: Aw
     done = run("kubeconfig", str(SHIPPED), "--file", str(tmp_path / "config"), "--tunnel")
     assert done.code == 0, done.err
     [asked] = aws_api.asked("StartSession")
-    assert asked["DocumentName"] == "paddle-tunnel" and asked["Parameters"] == {"localPortNumber": ["8443"]}
+    assert asked["DocumentName"] == "paddle-tunnel" and asked["Parameters"] == {
+        "localPortNumber": ["8443"]
+    }
     (cluster,) = yaml.safe_load((tmp_path / "config").read_text())["clusters"]
     assert cluster["cluster"]["server"] == "https://127.0.0.1:8443"
     assert cluster["cluster"]["tls-server-name"] == "abc.eks.example"
     done = run("kubeconfig", str(SHIPPED), "--team", "trainer")
-    assert done.code == 2 and done.err.startswith("--team is trainer: on EKS the role that you have taken decides")
+    assert done.code == 2 and done.err.startswith(
+        "--team is trainer: on EKS the role that you have taken decides"
+    )
     # For a cluster without a tunnel, the command says so.
     (tmp_path / "cluster.yaml").write_text("retain: false\ncluster: {tunnel: false}\n")
-    for public, why in ((False, "its endpoint is private: set cluster.tunnel true and deploy"), (True, "its endpoint is public")):
+    for public, why in (
+        (False, "its endpoint is private: set cluster.tunnel true and deploy"),
+        (True, "its endpoint is public"),
+    ):
         paddle["resourcesVpcConfig"] = {"endpointPublicAccess": public}
-        done = run("kubeconfig", str(tmp_path / "cluster.yaml"), "--file", str(tmp_path / "none"), "--tunnel")
+        done = run(
+            "kubeconfig",
+            str(tmp_path / "cluster.yaml"),
+            "--file",
+            str(tmp_path / "none"),
+            "--tunnel",
+        )
         assert (done.code, done.err) == (2, f"cluster paddle has no tunnel: {why}\n")
     assert not (tmp_path / "none").exists() and len(aws_api.asked("StartSession")) == 1
 
 
 def test_ctrl_c_closes_the_tunnel(
-    aws_api: AwsApi, plugin: Path, tunnel: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    aws_api: AwsApi,
+    plugin: Path,
+    tunnel: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     install(tmp_path, monkeypatch, seconds=60)
     aws_api.answer("ssm", "TerminateSession", lambda asked: (tmp_path / "ended").touch() or asked)
@@ -188,7 +245,11 @@ def test_ctrl_c_closes_the_tunnel(
     os.killpg(process.pid, signal.SIGINT)
     process.join()
     errors = (tmp_path / "errors").read_text()
-    assert process.exitcode == 130 and errors.endswith("the tunnel is closed\n") and "Traceback" not in errors
+    assert (
+        process.exitcode == 130
+        and errors.endswith("the tunnel is closed\n")
+        and "Traceback" not in errors
+    )
     assert (tmp_path / "ended").exists()
 
 
@@ -199,14 +260,23 @@ def in_a_group_of_its_own(arguments: tuple[str, ...], errors: Path) -> None:
 
 
 def test_what_a_tunnel_needs(
-    run: Run, aws_api: AwsApi, tunnel: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    aws_api: AwsApi,
+    tunnel: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     aws_api.answer("ec2", "DescribeInstances", {"Reservations": []})
     done = run(*tunnel)
-    assert done.code == 1 and done.err.splitlines()[-1].startswith("no machine tutorial-tunnel runs in us-west-2")
+    assert done.code == 1 and done.err.splitlines()[-1].startswith(
+        "no machine tutorial-tunnel runs in us-west-2"
+    )
     install(tmp_path, monkeypatch, version="1.2.497.0")
     done = run(*tunnel)
-    assert done.code == 2 and "session-manager-plugin is 1.2.497.0: one newer than 1.2.497.0 is needed" in done.err
+    assert (
+        done.code == 2
+        and "session-manager-plugin is 1.2.497.0: one newer than 1.2.497.0 is needed" in done.err
+    )
     monkeypatch.setenv("PATH", "/nonexistent")
     done = run(*tunnel)
     assert done.code == 2 and "session-manager-plugin is not installed" in done.err
@@ -214,10 +284,17 @@ def test_what_a_tunnel_needs(
 
 
 def test_what_a_destroyed_one_may_leave(run: Run, aws_api: AwsApi) -> None:
-    text = Path(__file__).with_name("leftovers.yaml").read_text().replace("${here}", "us-west-2:000000000000")
+    text = (
+        Path(__file__)
+        .with_name("leftovers.yaml")
+        .read_text()
+        .replace("${here}", "us-west-2:000000000000")
+    )
     known = yaml.safe_load(text)
 
-    def left(answers: dict[str, Any], tags: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, list[str]]]:
+    def left(
+        answers: dict[str, Any], tags: list[dict[str, str]]
+    ) -> tuple[list[dict[str, str]], dict[str, list[str]]]:
         for operation, answer in answers.items():
             aws_api.answer(*operation.split(), answer)
         mappings = [{"ResourceARN": one, "Tags": tags} for one in known["tagged"]]
@@ -228,16 +305,27 @@ def test_what_a_destroyed_one_may_leave(run: Run, aws_api: AwsApi) -> None:
         return json.loads(done.out)["left"], json.loads(done.out)["not_asked"]
 
     found, unasked = left(known["gone"], [])
-    assert {one["id"]: one["command"].removesuffix(" --region us-west-2") for one in found} == known["commands"]
-    assert all(one["command"].endswith(" --region us-west-2") for one in found if one["service"] != "s3")
-    # What was not answered here is listed as not asked, never taken for empty; EKS is not asked at all.
+    assert {
+        one["id"]: one["command"].removesuffix(" --region us-west-2") for one in found
+    } == known["commands"]
+    assert all(
+        one["command"].endswith(" --region us-west-2") for one in found if one["service"] != "s3"
+    )
+    # What was not answered here is listed as not asked, never taken for empty; EKS is not asked at
+    # all.
     names = [name for each in unasked.values() for name in each]
     assert "log groups" in names and "clusters" not in names
 
     own = [resource(id) for id in known["owned"]] + [resource("vpc-1", "DELETE_SKIPPED")]
     aws_api.answer("cloudformation", "ListStackResources", {"StackResourceSummaries": own})
-    found, _ = left(known["live"], [{"Key": "aws:cloudformation:stack-name", "Value": "tutorial-nodes"}])
-    deployed = {one["id"] for one in found if one["expected"] == "deployed" and one["command"] == "cdk destroy tutorial-nodes"}
+    found, _ = left(
+        known["live"], [{"Key": "aws:cloudformation:stack-name", "Value": "tutorial-nodes"}]
+    )
+    deployed = {
+        one["id"]
+        for one in found
+        if one["expected"] == "deployed" and one["command"] == "cdk destroy tutorial-nodes"
+    }
     assert set(known["deployed"]) <= deployed
     assert set(known["nobodys"]) <= {one["id"] for one in found} - deployed
 

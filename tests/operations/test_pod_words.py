@@ -1,4 +1,6 @@
-"""Every reason why a pod does not run, in words that say what to do; pod_words.yaml has Kubernetes' words and ours."""
+"""Every reason why a pod does not run, in words that say what to do; pod_words.yaml has Kubernetes'
+words and ours.
+"""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,24 +12,48 @@ import yaml
 from operations.cluster.pod_words import culprit, pod_state, pod_states, refusal
 
 SAID = yaml.safe_load(Path(__file__).with_name("pod_words.yaml").read_text())
-WAITING = [(what, said, words) for what in ("unscheduled", "made", "image", "mount") for said, words in SAID[what].items()]
+WAITING = [
+    (what, said, words)
+    for what in ("unscheduled", "made", "image", "mount")
+    for said, words in SAID[what].items()
+]
 
 
-def pod(status: dict[str, Any], component: str = "trainer", rank: int = 1, **more: Any) -> dict[str, Any]:
-    metadata = {"name": f"words-{component}-{rank}", "labels": {"app.kubernetes.io/component": component}}
-    return {"metadata": metadata | more.get("metadata", {}), "spec": more.get("spec", {"nodeName": "n"}), "status": status}
+def pod(
+    status: dict[str, Any], component: str = "trainer", rank: int = 1, **more: Any
+) -> dict[str, Any]:
+    metadata = {
+        "name": f"words-{component}-{rank}",
+        "labels": {"app.kubernetes.io/component": component},
+    }
+    return {
+        "metadata": metadata | more.get("metadata", {}),
+        "spec": more.get("spec", {"nodeName": "n"}),
+        "status": status,
+    }
 
 
 @pytest.mark.parametrize(("what", "said", "words"), WAITING)
 def test_why_it_waits(what: str, said: str, words: str) -> None:
     reason, _, message = said.partition(": ")
-    unscheduled = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]}
+    unscheduled = {
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+        ]
+    }
     status: dict[str, Any] = {
         "unscheduled": unscheduled,
         "made": unscheduled,
-        "image": {"containerStatuses": [{"image": "x:1", "state": {"waiting": {"reason": reason, "message": message}}}]},
+        "image": {
+            "containerStatuses": [
+                {"image": "x:1", "state": {"waiting": {"reason": reason, "message": message}}}
+            ]
+        },
     }.get(what, {})
-    events = {"mount": "FailedMount", "made": "FailedScheduling" if reason.startswith("Failed") else "Nominated"}
+    events = {
+        "mount": "FailedMount",
+        "made": "FailedScheduling" if reason.startswith("Failed") else "Nominated",
+    }
     since = {"creationTimestamp": (datetime.now(UTC) - timedelta(seconds=120)).isoformat()}
     known = [{"reason": events[what], "message": said}] if what in events else []
     found = pod_state(pod({"phase": "Pending", **status}, metadata=since), known)
@@ -49,19 +75,37 @@ def test_any_other_pod(row: dict[str, Any]) -> None:
 
 def test_pods_of_a_pod_list_are_ranked_by_address_once_all_have_one() -> None:
     spec = {"containers": [{"env": [{"name": "CONF_PADDLE_GRADIENT_NUM", "value": "2"}]}]}
-    pods = [pod({"phase": "Running", "podIP": ip}, metadata={"name": ip}, spec=spec) for ip in ("10.0.0.10", "10.0.0.9")]
+    pods = [
+        pod({"phase": "Running", "podIP": ip}, metadata={"name": ip}, spec=spec)
+        for ip in ("10.0.0.10", "10.0.0.9")
+    ]
     assert [(one.rank, one.name) for one in pod_states(pods)] == [(0, "10.0.0.9"), (1, "10.0.0.10")]
     assert [one.rank for one in pod_states(pods[:1])] == [None]
 
 
 def test_the_pod_whose_program_failed_tells_of_a_jobs_end() -> None:
-    """The sentence has the pod's rank and node, and its last words without anything that would move the cursor."""
+    """The sentence has the pod's rank and node, and its last words without anything that would move
+    the cursor.
+    """
     pods = []
     for row in SAID["ended"]:
         ended = {"exitCode": row["code"], "message": row["message"]}
-        status = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}], "conditions": row.get("conditions")}
+        status = {
+            "phase": "Failed",
+            "containerStatuses": [{"state": {"terminated": ended}}],
+            "conditions": row.get("conditions"),
+        }
         pods.append(pod(status, "worker", row["rank"], spec={"nodeName": f"node-{row['rank']}"}))
     found, rest = culprit(pod_states(pods)), culprit(pod_states(pods[1:]))
-    assert found and found.failure == "worker 2 on node-2: code 1: [31mtrainer 2 ended with 1: RuntimeError: boom (train.py:12)"
-    assert rest and rest.failure == f"worker 0 on node-0: code 70 (attempts exhausted): {SAID['ended'][1]['message']}"
+    assert (
+        found
+        and found.failure
+        == "worker 2 on node-2: code 1: [31mtrainer 2 ended with 1: RuntimeError: boom "
+        "(train.py:12)"
+    )
+    assert (
+        rest
+        and rest.failure
+        == f"worker 0 on node-0: code 70 (attempts exhausted): {SAID['ended'][1]['message']}"
+    )
     assert culprit(pod_states([pod({"phase": "Running"})])) is None

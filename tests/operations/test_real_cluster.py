@@ -1,11 +1,14 @@
-"""The manifests and the commands against a real Kubernetes API server: `make test-cluster`, with KUBECONFIG.
+"""The manifests and the commands against a real Kubernetes API server: `make test-cluster`, with
+KUBECONFIG.
 
-The API server is real, with its validation, Pod Security, field managers and RBAC, and so are the cluster's controllers. All
-tests run in one namespace, which they make and remove. Outside of it they make, for a while, the PaddleJob definition if the
-cluster has none, volumes, and the deployers' roles and policies under names of their own.
+The API server is real, with its validation, Pod Security, field managers and RBAC, and so are the
+cluster's controllers. All tests run in one namespace, which they make and remove. Outside of it
+they make, for a while, the PaddleJob definition if the cluster has none, volumes, and the
+deployers' roles and policies under names of their own.
 
-Limits: no container of ours runs, because somebody else's cluster has neither our image nor our file system. A node selector
-that fits no node keeps the pods pending, and the tests write the statuses that a kubelet would write.
+Limits: no container of ours runs, because somebody else's cluster has neither our image nor our
+file system. A node selector that fits no node keeps the pods pending, and the tests write the
+statuses that a kubelet would write.
 """
 
 import contextlib
@@ -61,14 +64,22 @@ def golden(file: Path) -> list[Object]:
 
 @pytest.fixture(scope="module")
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace as the charts make it, including Pod Security's `restricted` and the service accounts."""
+    """A namespace as the charts make it, including Pod Security's `restricted` and the service
+    accounts.
+    """
     name = f"paddle-test-{secrets.token_hex(3)}"
-    made = [d for d in golden(PROJECT / "tests/charts/golden/job.yaml") if d["kind"] in ("Namespace", "ServiceAccount")]
+    made = [
+        d
+        for d in golden(PROJECT / "tests/charts/golden/job.yaml")
+        if d["kind"] in ("Namespace", "ServiceAccount")
+    ]
     for document in made:
         cluster.apply(moved(document, name))
     yield name
     cluster.delete(f"/api/v1/namespaces/{name}")
-    for volume in cluster.items("/api/v1/persistentvolumes", "app.kubernetes.io/part-of=paddle-aws"):
+    for volume in cluster.items(
+        "/api/v1/persistentvolumes", "app.kubernetes.io/part-of=paddle-aws"
+    ):
         if volume["spec"].get("claimRef", {}).get("namespace") == name:
             cluster.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
     soon(lambda: cluster.find(f"/api/v1/namespaces/{name}") is None)
@@ -77,13 +88,19 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def paddle_job_kind(cluster: Cluster) -> Iterator[None]:
     """Installs the definition of PaddleJob if the cluster has none of its own."""
-    definition = next(d for file in GOLDEN for d in golden(file) if d["kind"] == "CustomResourceDefinition")
+    definition = next(
+        d for file in GOLDEN for d in golden(file) if d["kind"] == "CustomResourceDefinition"
+    )
     path = cluster.path(definition)
     if cluster.find(path) is not None:
         yield
         return
     cluster.apply(definition)
-    kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": {"name": "any", "namespace": "any"}}
+    kind = {
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "metadata": {"name": "any", "namespace": "any"},
+    }
 
     def served() -> str:
         with contextlib.suppress(NotInstalled):
@@ -114,17 +131,31 @@ def dry_run(cluster: Cluster, document: Object) -> Object:
     query = {"fieldManager": "test", "fieldValidation": "Strict", "dryRun": "All", "force": "true"}
     headers = {"Content-Type": "application/apply-patch+yaml"}
     path, body = cluster.path(document), json.dumps(document).encode()
-    answer: Object = json.loads(cluster.request("PATCH", path, query=query, headers=headers, body=body).data)
+    answer: Object = json.loads(
+        cluster.request("PATCH", path, query=query, headers=headers, body=body).data
+    )
     return answer
 
 
 def pods(document: Object) -> Iterator[Object]:
-    """Yields the pods of a Job or PaddleJob, without priority classes and accounts: those belong to a cluster that has them."""
+    """Yields the pods of a Job or PaddleJob, without priority classes and accounts: those belong to
+    a cluster that has them.
+    """
     spec = document.get("spec") or {}
-    parts = {"PaddleJob": [spec.get("ps"), spec.get("worker")], "Job": [spec]}.get(document["kind"], [])
+    parts = {"PaddleJob": [spec.get("ps"), spec.get("worker")], "Job": [spec]}.get(
+        document["kind"], []
+    )
     for number, template in enumerate(part["template"] for part in parts if part):
-        metadata = {"name": f"a-pod-{number}", "namespace": "any", "labels": template["metadata"].get("labels", {})}
-        inner = {k: v for k, v in template["spec"].items() if k not in ("priorityClassName", "serviceAccountName")}
+        metadata = {
+            "name": f"a-pod-{number}",
+            "namespace": "any",
+            "labels": template["metadata"].get("labels", {}),
+        }
+        inner = {
+            k: v
+            for k, v in template["spec"].items()
+            if k not in ("priorityClassName", "serviceAccountName")
+        }
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": inner}
 
 
@@ -132,7 +163,9 @@ def pods(document: Object) -> Iterator[Object]:
 def test_the_server_takes_every_manifest_and_lets_every_pod_in(
     cluster: Cluster, namespace: str, paddle_job_kind: None, file: Path
 ) -> None:
-    """The server admits a Job whatever its pods are: only a pod shows what Pod Security makes of it."""
+    """The server admits a Job whatever its pods are: only a pod shows what Pod Security makes of
+    it.
+    """
     unknown = set()
     for document in golden(file):
         try:
@@ -163,20 +196,31 @@ def words(namespace: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def end(cluster: Cluster, namespace: str, component: str, code: int) -> None:
-    """Writes the statuses that a kubelet would give a component's pending pods once their containers have ended."""
-    path, headers = f"/api/v1/namespaces/{namespace}/pods", {"Content-Type": "application/merge-patch+json"}
+    """Writes the statuses that a kubelet would give a component's pending pods once their
+    containers have ended.
+    """
+    path, headers = (
+        f"/api/v1/namespaces/{namespace}/pods",
+        {"Content-Type": "application/merge-patch+json"},
+    )
     for pod in cluster.items(path, f"app.kubernetes.io/component={component}"):
         if pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"]:
-            body = json.dumps({"status": ended_status(pod, code, "its last line" if code else "")}).encode()
+            body = json.dumps(
+                {"status": ended_status(pod, code, "its last line" if code else "")}
+            ).encode()
             # A pod that has gone or changed meanwhile gets another turn.
             with contextlib.suppress(ApiError):
-                cluster.request("PATCH", f"{path}/{pod['metadata']['name']}/status", headers=headers, body=body)
+                cluster.request(
+                    "PATCH", f"{path}/{pod['metadata']['name']}/status", headers=headers, body=body
+                )
 
 
 def submission(*options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "operations.main", "submit", *options]
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    )
 
 
 def state(run: Run) -> dict[str, Any]:
@@ -184,9 +228,13 @@ def state(run: Run) -> dict[str, Any]:
     return found
 
 
-def test_a_job_from_its_submission_to_its_end(run: Run, cluster: Cluster, namespace: str, words: Path) -> None:
+def test_a_job_from_its_submission_to_its_end(
+    run: Run, cluster: Cluster, namespace: str, words: Path
+) -> None:
     def reached(wanted: str, component: str = "") -> dict[str, Any]:
-        """Ends the component's pods with 0. Returns the job's status once it has the wanted state and a reason."""
+        """Ends the component's pods with 0. Returns the job's status once it has the wanted state
+        and a reason.
+        """
         if component:
             end(cluster, namespace, component, 0)
         found = state(run)
@@ -199,7 +247,9 @@ def test_a_job_from_its_submission_to_its_end(run: Run, cluster: Cluster, namesp
     assert held["training"] is None and "no node" in held["reason"]
     found = soon(lambda: reached("waiting", "data"))
     assert (found["data"]["state"], found["training"]["wanted"]) == ("done", 2)
-    assert [job["state"] for job in json.loads(run("list", "-n", namespace, "--json").out)] == ["waiting"]
+    assert [job["state"] for job in json.loads(run("list", "-n", namespace, "--json").out)] == [
+        "waiting"
+    ]
     assert "runs already" in run("submit").err and run("delete").code == 2
 
     soon(lambda: end(cluster, namespace, "trainer", 0) or submitting.poll() is not None)
@@ -209,9 +259,15 @@ def test_a_job_from_its_submission_to_its_end(run: Run, cluster: Cluster, namesp
     done = run("delete")
     assert done.code == 0, done.err
     core, batch, networking = "/api/v1", "/apis/batch/v1", "/apis/networking.k8s.io/v1"
-    paths = [f"{core}/persistentvolumes", f"{core}/namespaces/{namespace}/pods", f"{batch}/namespaces/{namespace}/jobs"]
+    paths = [
+        f"{core}/persistentvolumes",
+        f"{core}/namespaces/{namespace}/pods",
+        f"{batch}/namespaces/{namespace}/jobs",
+    ]
     for path in (*paths, f"{networking}/namespaces/{namespace}/networkpolicies"):
-        soon(lambda path=path: not cluster.items(path, f"app.kubernetes.io/instance={found['job']}"))
+        soon(
+            lambda path=path: not cluster.items(path, f"app.kubernetes.io/instance={found['job']}")
+        )
 
 
 # Users who may only submit jobs (`paddle-aws setup`).
@@ -219,17 +275,29 @@ def test_a_job_from_its_submission_to_its_end(run: Run, cluster: Cluster, namesp
 
 @pytest.fixture
 def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]:
-    """A kubeconfig of a member of the deployers' group, with the rights of deployers.yaml in the tests' namespace."""
-    # The group has a new name each time: a server may still apply a policy that has just been deleted.
+    """A kubeconfig of a member of the deployers' group, with the rights of deployers.yaml in the
+    tests' namespace.
+    """
+    # The group has a new name each time: a server may still apply a policy that has just been
+    # deleted.
     group = f"{namespace}-{secrets.token_hex(2)}"
     documents = yaml_documents.template("deployers.yaml", namespace=namespace)
     made = json.loads(json.dumps(documents).replace("paddle-deployers", group))
     for document in made:
         cluster.apply(document)
-    command = ["kubectl", "proxy", "--port=0", "--as=somebody", f"--as-group={group}", "--as-group=system:authenticated"]
+    command = [
+        "kubectl",
+        "proxy",
+        "--port=0",
+        "--as=somebody",
+        f"--as-group={group}",
+        "--as-group=system:authenticated",
+    ]
     proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert proxy.stdout is not None
-    (tmp_path / "deployer").write_text(kubeconfig(f"http://{proxy.stdout.readline().split()[-1]}", {}))
+    (tmp_path / "deployer").write_text(
+        kubeconfig(f"http://{proxy.stdout.readline().split()[-1]}", {})
+    )
     yield tmp_path / "deployer"
     proxy.terminate()
     proxy.wait(10)
@@ -255,7 +323,11 @@ def test_a_deployer_may_do_nothing_else(
         volume | {"spec": volume["spec"] | {"hostPath": {"path": "/"}}},
         volume | {"spec": volume["spec"] | driver, "metadata": {"name": "somebody-elses"}},
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": namespace}},
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {"more": "rights"}}},
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": namespace, "labels": {"more": "rights"}},
+        },
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{namespace}-2"}},
     ]
 
@@ -271,21 +343,33 @@ def test_a_deployer_may_do_nothing_else(
 
     for document in forbidden:
         soon(lambda document=document: refused(document))
-    allowed = volume | {"spec": volume["spec"] | driver, "metadata": {"name": f"{namespace}.allowed"}}
+    allowed = volume | {
+        "spec": volume["spec"] | driver,
+        "metadata": {"name": f"{namespace}.allowed"},
+    }
     soon(lambda: not refused(allowed))
     with pytest.raises(Unreachable, match="403"):
         somebody.items("/api/v1/namespaces/kube-system/pods")
 
 
-def test_somebody_elses_change_is_not_overwritten(run: Run, cluster: Cluster, namespace: str, words: Path) -> None:
+def test_somebody_elses_change_is_not_overwritten(
+    run: Run, cluster: Cluster, namespace: str, words: Path
+) -> None:
     submitting = submission()
     soon(lambda: end(cluster, namespace, "data", 65) or submitting.poll() is not None)
     assert submitting.returncode == 1
     name = state(run)["job"]
-    path = f"/apis/networking.k8s.io/v1/namespaces/{state(run)['namespace']}/networkpolicies/{name}-data"
+    policies = f"/apis/networking.k8s.io/v1/namespaces/{state(run)['namespace']}/networkpolicies"
+    path = f"{policies}/{name}-data"
     patch = {"spec": {"policyTypes": ["Ingress"]}}
     headers = {"Content-Type": "application/merge-patch+json"}
-    cluster.request("PATCH", path, query={"fieldManager": "a-person"}, headers=headers, body=json.dumps(patch).encode())
+    cluster.request(
+        "PATCH",
+        path,
+        query={"fieldManager": "a-person"},
+        headers=headers,
+        body=json.dumps(patch).encode(),
+    )
     done = run("submit")
     assert done.code == 2, done.err
     assert "was changed by somebody else" in done.err and "a-person" in done.err

@@ -17,7 +17,9 @@ from operations.jobs.rehearsal_backend import Record
 
 @pytest.fixture
 def rehearsed(folder: Path) -> Path:
-    """The folder of a rehearsal that failed after a pass; its job file was not the one in this folder."""
+    """The folder of a rehearsal that failed after a pass; its job file was not the one in this
+    folder.
+    """
     kept, now = folder / ".rehearsal", datetime.now(UTC)
     job = JobFolder(kept / "volume" / "mine")
     save_pass(job, 0, {"part": b"x"})
@@ -26,7 +28,9 @@ def rehearsed(folder: Path) -> Path:
     (kept / "logs").mkdir()
     (kept / "logs" / "mine-0-abcde.trainer.log").write_text("boom\n")
     (kept / "logs" / "mine-0-abcde.trainer.probes.log").write_text("not for people\n")
-    pod = PodState("mine-0-abcde", "trainer", 0, "failed", "exit code 1: boom", "", 1, now.isoformat(), "boom")
+    pod = PodState(
+        "mine-0-abcde", "trainer", 0, "failed", "exit code 1: boom", "", 1, now.isoformat(), "boom"
+    )
     Record(JobView("mine", "paddle", None, None, (pod,)), "mine", "/nowhere", now).write(kept)
     return kept
 
@@ -34,20 +38,31 @@ def rehearsed(folder: Path) -> Path:
 def test_what_ran_last_is_looked_at_and_named(run: Run, rehearsed: Path) -> None:
     done = run("status")
     assert done.code == 0 and "exit code 1: boom" in done.out
-    assert done.err.startswith("the rehearsal of mine, ") and done.err.endswith("; --no-rehearsal asks the cluster\n")
-    assert run("logs").out == "trainer 0 | boom\n" and run("logs", "mine", "--follow").out == "trainer 0 | boom\n"
+    assert done.err.startswith("the rehearsal of mine, ") and done.err.endswith(
+        "; --no-rehearsal asks the cluster\n"
+    )
+    assert (
+        run("logs").out == "trainer 0 | boom\n"
+        and run("logs", "mine", "--follow").out == "trainer 0 | boom\n"
+    )
     assert run("logs", "--volume", "train", "--tail", "1").out == "trainer 0 | b\n"
     assert [row["complete"] for row in json.loads(run("results", "--json").out)["passes"]] == [True]
 
 
-def test_a_cluster_is_asked_where_one_is_named_or_was_used_since(run: Run, api: JobController, rehearsed: Path) -> None:
+def test_a_cluster_is_asked_where_one_is_named_or_was_used_since(
+    run: Run, api: JobController, rehearsed: Path
+) -> None:
     for chosen in (["--no-rehearsal"], ["--namespace", "paddle"], ["words"]):
         assert "there is no job words" in run("status", *chosen).err
     assert run("submit", "--wait").code == 0
     assert "words is done" in run("status").out
     assert run("status", "--rehearsal").code == 0
     done = run("status", "words", "--rehearsal")
-    assert done.code == 2 and done.err == "JOB is words: the last rehearsal here was of mine; leave JOB out, or rehearse that\n"
+    assert (
+        done.code == 2
+        and done.err
+        == "JOB is words: the last rehearsal here was of mine; leave JOB out, or rehearse that\n"
+    )
 
 
 def test_a_record_that_is_none_is_a_sentence_and_leads_nowhere(run: Run, rehearsed: Path) -> None:

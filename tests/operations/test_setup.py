@@ -1,7 +1,7 @@
 """`setup`: what a cluster gets once, and that nothing changes if not everything can.
 
-setup.yaml shows the node pools; its NodePools fit Karpenter's own definition. EKS's definition of NodeClass is not public, so
-no test here knows it.
+setup.yaml shows the node pools; its NodePools fit Karpenter's own definition. EKS's definition of
+NodeClass is not public, so no test here knows it.
 """
 
 import json
@@ -27,7 +27,9 @@ AUTO, GPU = str(VARIANTS / "auto.yaml"), str(VARIANTS / "gpu.yaml")
 @pytest.fixture(autouse=True)
 def deployed(folder: Path) -> None:
     outputs = json.loads((folder / "outputs.json").read_text())
-    (folder / "outputs.json").write_text(json.dumps({**outputs, "auto-nodes": {"AutoMode": json.dumps(AUTO_MODE)}}))
+    (folder / "outputs.json").write_text(
+        json.dumps({**outputs, "auto-nodes": {"AutoMode": json.dumps(AUTO_MODE)}})
+    )
 
 
 def test_the_documents_of_auto_mode_are_the_reviewed_ones(run: Run) -> None:
@@ -44,7 +46,10 @@ def test_it_is_applied_once_and_again(run: Run, api: JobController) -> None:
     for _ in range(2):
         done = run("setup", GPU)
         assert done.code == 0, done.err
-        assert {one["metadata"]["name"] for one in api.all("daemonsets")} == {"efa-device-plugin", "nvidia-device-plugin"}
+        assert {one["metadata"]["name"] for one in api.all("daemonsets")} == {
+            "efa-device-plugin",
+            "nvidia-device-plugin",
+        }
     done = run("setup", GPU, "--yaml", "--remove")
     assert done.code == 2 and "--dry-run, --yaml and --remove are given together" in done.err
     before = len(api.requests)
@@ -52,9 +57,15 @@ def test_it_is_applied_once_and_again(run: Run, api: JobController) -> None:
     assert all("dryRun=All" in path for method, path in api.requests[before:] if method == "PATCH")
 
 
-def test_a_kind_that_the_cluster_lacks_is_named_before_anything_changes(run: Run, api: JobController) -> None:
+def test_a_kind_that_the_cluster_lacks_is_named_before_anything_changes(
+    run: Run, api: JobController
+) -> None:
     done = run("setup", AUTO)
-    assert done.code == 2 and "NodeClass (eks.amazonaws.com/v1) is unknown" in done.err and "compute: auto" in done.err
+    assert (
+        done.code == 2
+        and "NodeClass (eks.amazonaws.com/v1) is unknown" in done.err
+        and "compute: auto" in done.err
+    )
     assert not api.all("daemonsets") and not any(method == "PATCH" for method, _ in api.requests)
 
 
@@ -62,10 +73,17 @@ def test_a_pool_that_is_no_longer_wanted_is_named_and_all_go_before_a_destroy(
     run: Run, api: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.kinds |= {"/apis/karpenter.sh/v1": "NodePool", "/apis/eks.amazonaws.com/v1": "NodeClass"}
-    monkeypatch.setattr(kubernetes_api, "CLUSTER_WIDE", (*kubernetes_api.CLUSTER_WIDE, "NodePool", "NodeClass"))
-    (folder / "cluster.yaml").write_text(Path(AUTO).read_text().replace("jobs: {queue: trainers}", ""))
+    monkeypatch.setattr(
+        kubernetes_api, "CLUSTER_WIDE", (*kubernetes_api.CLUSTER_WIDE, "NodePool", "NodeClass")
+    )
+    (folder / "cluster.yaml").write_text(
+        Path(AUTO).read_text().replace("jobs: {queue: trainers}", "")
+    )
     assert run("setup").code == 0 and len(api.all("nodepools")) == 2
     (folder / "cluster.yaml").write_text("retain: false\ncompute: auto")
-    assert "node pool trainers is no longer in cluster.yaml: `kubectl delete nodepool,nodeclass trainers`" in run("setup").err
+    assert (
+        "node pool trainers is no longer in cluster.yaml: `kubectl delete nodepool,nodeclass "
+        "trainers`" in run("setup").err
+    )
     done = run("setup", "--remove")
     assert done.code == 0 and not [*api.all("nodepools"), *api.all("nodeclasses")], done.err

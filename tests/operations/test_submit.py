@@ -1,4 +1,6 @@
-"""`submit`: what the cluster gets and in which order, what is refused, and what a user reads meanwhile."""
+"""`submit`: what the cluster gets and in which order, what is refused, and what a user reads
+meanwhile.
+"""
 
 import hashlib
 import json
@@ -31,11 +33,16 @@ def edit(folder: Path, text: str) -> None:
     (folder / "job.yaml").write_text(JOB + text)
 
 
-def test_the_split_comes_first_and_the_training_when_it_is_done(run: Run, api: JobController, folder: Path) -> None:
+def test_the_split_comes_first_and_the_training_when_it_is_done(
+    run: Run, api: JobController, folder: Path
+) -> None:
     api.scripts["data"] = Script(code=65, message="split: reading\nline 7 is no record")
     done = run("submit")
     assert done.code == 1 and not api.of("trainer")
-    assert "the data split failed: data 0 on node-1: code 65 (bad data): line 7 is no record" in done.err
+    assert (
+        "the data split failed: data 0 on node-1: code 65 (bad data): line 7 is no record"
+        in done.err
+    )
     # The next submission tries the split again.
     api.scripts.clear()
     api.requests.clear()
@@ -46,7 +53,9 @@ def test_the_split_comes_first_and_the_training_when_it_is_done(run: Run, api: J
     applied = kinds(api)
     assert applied[0] == "namespaces" and applied.count("jobs") == 2
     assert applied.index("persistentvolumeclaims") < applied.index("jobs")
-    assert "the data is split" in done.err and "job words is done: 3 of 3 pods succeeded" in done.err
+    assert (
+        "the data is split" in done.err and "job words is done: 3 of 3 pods succeeded" in done.err
+    )
 
 
 def data_jobs(api: JobController) -> dict[str, str]:
@@ -54,7 +63,9 @@ def data_jobs(api: JobController) -> dict[str, str]:
     return {job["metadata"]["name"]: job["metadata"]["uid"] for job in api.of("data")}
 
 
-def test_a_new_training_always_has_its_data_looked_at_again(run: Run, api: JobController, folder: Path) -> None:
+def test_a_new_training_always_has_its_data_looked_at_again(
+    run: Run, api: JobController, folder: Path
+) -> None:
     """An s3:// or https source may have changed behind its address: only the data job can tell."""
 
     def submitted(job: str) -> dict[str, str]:
@@ -72,7 +83,9 @@ def test_a_new_training_always_has_its_data_looked_at_again(run: Run, api: JobCo
 
 def test_a_split_that_runs_is_waited_for(run: Run, api: JobController, folder: Path) -> None:
     api.scripts["data"] = Script(code=None)
-    assert "run `paddle-aws submit` again to continue" in interrupted_once_it_says("data 0 running", "submit")
+    assert "run `paddle-aws submit` again to continue" in interrupted_once_it_says(
+        "data 0 running", "submit"
+    )
     before = data_jobs(api)
     # The data job ends when `submit` looks again after its check.
     api.faults = [Fault("/jobs", "GET", skip=4, then=lambda: api.finish(api.of("data")[0]))]
@@ -80,47 +93,76 @@ def test_a_split_that_runs_is_waited_for(run: Run, api: JobController, folder: P
     assert data_jobs(api) == before
 
 
-def test_a_followed_training_is_the_table_of_its_passes(run: Run, api: JobController, folder: Path) -> None:
+def test_a_followed_training_is_the_table_of_its_passes(
+    run: Run, api: JobController, folder: Path
+) -> None:
     api.scripts["trainer"] = Script(lines=PASSES)
     done = run("submit", "--follow")
     assert done.code == 0 and "is done: 3 of 3 pods" in done.err.splitlines()[-2]
-    said, header, row = sorted(done.out.splitlines(), key=lambda line: not line.startswith("[agent 0]"))
+    said, header, row = sorted(
+        done.out.splitlines(), key=lambda line: not line.startswith("[agent 0]")
+    )
     assert said == PASSES[1].replace("RANK", "0")
     assert header.split("  ")[0].strip() == "pass"
     assert row.split() == ["0", "0.7100", "0.7000", "0.7100", "0.7200", "300", "2.5"]
 
 
-@pytest.mark.parametrize("more", ["", "command: python3 train.py\nmode: collective\n"], ids=["verbose", "a command"])
+@pytest.mark.parametrize(
+    "more", ["", "command: python3 train.py\nmode: collective\n"], ids=["verbose", "a command"]
+)
 def test_a_followed_submission_shows_each_line_once_and_ends_with_the_jobs_code(
     run: Run, api: JobController, folder: Path, more: str
 ) -> None:
     """A user's own command has no table of passes."""
-    (folder / "job.yaml").write_text(JOB.replace('words"}', 'words", shared: true}') + more if more else JOB)
+    (folder / "job.yaml").write_text(
+        JOB.replace('words"}', 'words", shared: true}') + more if more else JOB
+    )
     boom = "trainer 2 ended with 1: RuntimeError: boom (train.py:12)"
     api.scripts["trainer"] = Script(code=1, lines=("trainer RANK begins", "loss 0.5"), message=boom)
     done = run("submit", "--follow", *([] if more else ["--verbose"]))
     assert done.code == 1 and f"on node-1: code 1: {boom}" in done.err.splitlines()[-1]
     # The reason is not that of another pod whose end Kubernetes saw first.
     assert "Container trainer failed with" not in done.err
-    texts = [f"trainer {rank} | {text}" for rank in range(3) for text in (f"trainer {rank} begins", "loss 0.5")]
+    texts = [
+        f"trainer {rank} | {text}"
+        for rank in range(3)
+        for text in (f"trainer {rank} begins", "loss 0.5")
+    ]
     assert sorted(done.out.splitlines()) == sorted(texts)
 
 
-def test_a_job_that_waits_says_why_and_outlives_ctrl_c(run: Run, api: JobController, folder: Path) -> None:
-    no_cpu = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims found."
-    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": no_cpu}
+def test_a_job_that_waits_says_why_and_outlives_ctrl_c(
+    run: Run, api: JobController, folder: Path
+) -> None:
+    no_cpu = (
+        "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No "
+        "preemption victims found."
+    )
+    unschedulable = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": no_cpu,
+    }
     api.scripts["trainer"] = Script(status={"phase": "Pending", "conditions": [unschedulable]})
     for command in ("submit --follow", "logs --follow", "wait"):
         errors = interrupted_once_it_says("too little cpu", *command.split())
         assert "trainer 0-2 waiting: no node can take it: too little cpu is free" in errors
         assert "keeps running" in errors and "Traceback" not in errors
-    assert not [path for method, path in api.requests if method == "DELETE"] and len(api.of("trainer", "pods")) == 3
+    assert (
+        not [path for method, path in api.requests if method == "DELETE"]
+        and len(api.of("trainer", "pods")) == 3
+    )
 
 
 def interrupted_once_it_says(words: str, *command: str) -> str:
-    """Sends Ctrl-C to a command once it writes `words` to stderr. Returns all that it wrote there."""
+    """Sends Ctrl-C to a command once it writes `words` to stderr. Returns all that it wrote
+    there.
+    """
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-m", "operations.main", *command], text=True, **pipes) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "operations.main", *command], text=True, **pipes
+    ) as process:
         found = ""
         while words not in found:
             line = process.stderr.readline()
@@ -136,13 +178,21 @@ def test_what_is_proposed_works_from_anywhere(run: Run, api: JobController, fold
     api.scripts["trainer"] = Script(code=None, lines=())
     edit(folder, "namespace: mine\n")
     done = run("submit")
-    assert "next: `paddle-aws logs words -n mine --follow`, `paddle-aws wait words -n mine`" in done.err
+    assert (
+        "next: `paddle-aws logs words -n mine --follow`, `paddle-aws wait words -n mine`"
+        in done.err
+    )
     assert "`paddle-aws cancel words -n mine`" in run("submit").err
     quiet = run("logs", "words", "-n", "mine")
-    assert (quiet.code, quiet.out) == (0, "") and "`paddle-aws status words -n mine` says why" in quiet.err
+    assert (quiet.code, quiet.out) == (
+        0,
+        "",
+    ) and "`paddle-aws status words -n mine` says why" in quiet.err
 
 
-def test_an_earlier_runs_pods_are_not_the_newest_ones(run: Run, api: JobController, folder: Path) -> None:
+def test_an_earlier_runs_pods_are_not_the_newest_ones(
+    run: Run, api: JobController, folder: Path
+) -> None:
     api.scripts["trainer"] = Script(code=70, lines=("old",), message="lost")
     assert run("submit", "--wait").code == 1
     for one in api.objects.values():
@@ -151,21 +201,28 @@ def test_an_earlier_runs_pods_are_not_the_newest_ones(run: Run, api: JobControll
     api.scripts["trainer"] = Script(lines=("new",))
     for command in (("submit", "--follow", "--verbose"), ("logs",), ("logs", "--follow")):
         done = run(*command)
-        assert done.code == 0 and sorted(done.out.splitlines()) == [f"trainer {rank} | new" for rank in range(3)]
+        assert done.code == 0 and sorted(done.out.splitlines()) == [
+            f"trainer {rank} | new" for rank in range(3)
+        ]
     assert len(api.of("trainer", "pods")) == 6
     shown = run("status")
     assert "lost" not in shown.out and shown.out.count("trainer ") == 3
     assert json.loads(run("list", "--json").out)[0]["state"] == "done"
 
 
-def test_neither_a_job_that_runs_nor_one_that_has_run_is_overwritten(run: Run, api: JobController, folder: Path) -> None:
+def test_neither_a_job_that_runs_nor_one_that_has_run_is_overwritten(
+    run: Run, api: JobController, folder: Path
+) -> None:
     api.scripts["trainer"] = Script(code=None)
     assert run("submit").code == 0
     edit(folder, "passes: 7\n")
     before = dict(api.objects)
     done = run("submit")
     assert done.code == 2
-    assert done.err.startswith("job words runs already (words-") and "paddle-aws cancel words" in done.err
+    assert (
+        done.err.startswith("job words runs already (words-")
+        and "paddle-aws cancel words" in done.err
+    )
     assert api.objects == before
     api.finish(api.of("trainer")[0])
     edit(folder, "")
@@ -189,7 +246,9 @@ def test_on_a_bare_cluster_the_operator_comes_first_and_its_kind_is_waited_for(
         api.control(document)
         if document["kind"] == "CustomResourceDefinition":
             # A real API server serves a kind some time after it has accepted the definition.
-            threading.Timer(0.7, api.kinds.__setitem__, ("/apis/batch.paddlepaddle.org/v1", "PaddleJob")).start()
+            threading.Timer(
+                0.7, api.kinds.__setitem__, ("/apis/batch.paddlepaddle.org/v1", "PaddleJob")
+            ).start()
         if document["kind"] == "PaddleJob":
             api.put(document | {"status": {"phase": "Completed", "worker": {"succeeded": 2}}})
 
@@ -223,39 +282,65 @@ def test_what_a_job_takes_from_a_cluster_that_is_not_deployed_is_named(
 ) -> None:
     (undeployed / "job.yaml").write_text(JOB.replace("s3://corpus/words", source) + more)
     done = run("submit")
-    assert done.code == 2 and done.err.startswith(f"outputs.json does not exist, and the job takes from it: {missing}; deploy")
+    assert done.code == 2 and done.err.startswith(
+        f"outputs.json does not exist, and the job takes from it: {missing}; deploy"
+    )
     assert kinds(api) == []
 
 
 @pytest.mark.parametrize(("source", "volume"), TABLES["own"])
 def test_any_kubernetes_is_enough_for_a_job_with_its_own_image_volume_and_source(
-    run: Run, api: JobController, undeployed: Path, monkeypatch: pytest.MonkeyPatch, source: str, volume: str
+    run: Run,
+    api: JobController,
+    undeployed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    volume: str,
 ) -> None:
-    (undeployed / "job.yaml").write_text(JOB.replace("s3://corpus/words", source) + f"image: mine:1\nvolume: {{{volume}}}\n")
+    (undeployed / "job.yaml").write_text(
+        JOB.replace("s3://corpus/words", source) + f"image: mine:1\nvolume: {{{volume}}}\n"
+    )
     for library in ("boto3", "botocore"):
         monkeypatch.setitem(sys.modules, library, None)  # Importing it fails.
     done = run("submit", "--wait")
     assert done.code == 0, done.err
     assert "deploy" not in done.err and "placeholder" not in json.dumps([*api.objects.values()])
     assert run("status").code == 0 and run("delete").code == 0
-    assert "deploy" not in run("submit", "--dry-run").err and "placeholder" not in run("manifests").err
+    assert (
+        "deploy" not in run("submit", "--dry-run").err and "placeholder" not in run("manifests").err
+    )
 
 
-def test_pods_that_do_not_start_or_are_not_even_made_say_why(run: Run, api: JobController, folder: Path) -> None:
+def test_pods_that_do_not_start_or_are_not_even_made_say_why(
+    run: Run, api: JobController, folder: Path
+) -> None:
     """A job that only waits is left waiting, because it is on the cluster."""
-    no_mount = 'MountVolume.SetUp failed for volume "v": rpc error: code = DeadlineExceeded desc = context deadline exceeded'
-    api.scripts["trainer"] = Script(status={"phase": "Pending"}, events=(("FailedMount", no_mount),))
+    no_mount = (
+        'MountVolume.SetUp failed for volume "v": rpc error: code = DeadlineExceeded desc = '
+        "context deadline exceeded"
+    )
+    api.scripts["trainer"] = Script(
+        status={"phase": "Pending"}, events=(("FailedMount", no_mount),)
+    )
     done = run("submit")
-    assert done.code == 0 and "its volume cannot be mounted in time: a mount target is missing" in done.err
+    assert (
+        done.code == 0
+        and "its volume cannot be mounted in time: a mount target is missing" in done.err
+    )
     assert json.loads(run("status", "--json").out)["state"] == "waiting"
     assert run("delete", "--force").code == 0
     # A Job whose pods the namespace refuses has no pods; its events have the reason.
     quota = "exceeded quota: q, requested: pods=1, used: pods=9, limited: pods=9"
     api.scripts["trainer"] = Script(refused=f'Error creating: pods "words-" is forbidden: {quota}')
     done = run("submit")
-    assert done.code == 0 and "training waits: its pods are more than the namespace's quota q allows" in done.err
+    assert (
+        done.code == 0
+        and "training waits: its pods are more than the namespace's quota q allows" in done.err
+    )
     found = json.loads(run("status", "--json").out)
-    assert found["state"] == "waiting" and found["training"]["reason"].startswith("its pods are more than")
+    assert found["state"] == "waiting" and found["training"]["reason"].startswith(
+        "its pods are more than"
+    )
     assert "wait for other jobs, or raise namespace_limits" in run("status").out
 
 
@@ -272,30 +357,44 @@ def test_the_program_goes_up_once_and_before_either_job(
     sent = [document["kind"] for document in yaml.safe_load_all(dry.out)]
     assert (dry.code, sent[0], sent[-1], api.requests) == (0, "Namespace", "Job", [])
     assert "would be sent once words-data-" in dry.err
-    assert "mine would be uploaded: 1 files, 14 bytes" in dry.err and not (folder / "volume").exists()
+    assert (
+        "mine would be uploaded: 1 files, 14 bytes" in dry.err and not (folder / "volume").exists()
+    )
 
     done = run("submit", "--wait")
     assert done.code == 0, done.err
     (archive,) = (folder / "volume" / "words" / "programs").iterdir()
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == archive.stem
-    assert {"name": "PADDLE_NODE_PROGRAM_ARCHIVE", "value": archive.stem} in api.of("trainer", "pods")[0]["spec"]["containers"][
-        0
-    ]["env"]
-    sent = [number for number, (method, path) in enumerate(api.requests) if method == "PUT" and "programs" in path]
-    jobs = [number for number, (method, path) in enumerate(api.requests) if method == "PATCH" and "/jobs/" in path]
+    assert {"name": "PADDLE_NODE_PROGRAM_ARCHIVE", "value": archive.stem} in api.of(
+        "trainer", "pods"
+    )[0]["spec"]["containers"][0]["env"]
+    sent = [
+        number
+        for number, (method, path) in enumerate(api.requests)
+        if method == "PUT" and "programs" in path
+    ]
+    jobs = [
+        number
+        for number, (method, path) in enumerate(api.requests)
+        if method == "PATCH" and "/jobs/" in path
+    ]
     assert len(sent) == 1 and sent < jobs
 
     edit(folder, "passes: 3\nprogram: {from: folder, path: mine}\n")
     again = run("submit", "--wait")
     assert again.code == 0 and "mine is already on the volume: words/programs/" in again.err
-    # This is for manifests that a person reads and applies by hand; it also repairs what a stranger changed.
+    # This is for manifests that a person reads and applies by hand; it also repairs what a stranger
+    # changed.
     archive.write_bytes(archive.read_bytes().replace(b"mine", b"evil"))
     assert run("upload", "--program").code == 0
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == archive.stem
     edit(folder, "")
     refused = run("upload", "--program")
     assert refused.code == 2
-    assert refused.err.splitlines()[-1] == "program.from is image: --program uploads one `from: folder` or `from: git`"
+    assert (
+        refused.err.splitlines()[-1]
+        == "program.from is image: --program uploads one `from: folder` or `from: git`"
+    )
 
 
 @pytest.mark.parametrize(("kind", "status", "words"), TABLES["others"])
@@ -307,4 +406,8 @@ def test_what_somebody_else_has_made_is_not_overwritten(
     api.faults = [Fault(f"/{kind}/", "PATCH", status=status)]
     done = run("submit")
     assert done.code == 2 and words in done.err
-    assert all("force" not in path and "fieldManager=paddle-aws" in path for method, path in api.requests if method == "PATCH")
+    assert all(
+        "force" not in path and "fieldManager=paddle-aws" in path
+        for method, path in api.requests
+        if method == "PATCH"
+    )

@@ -1,4 +1,6 @@
-"""`paddle-aws try` takes a job file. It shows each input and a falling loss, or one sentence with the program's own line."""
+"""`paddle-aws try` takes a job file. It shows each input and a falling loss, or one sentence with
+the program's own line.
+"""
 
 import re
 import shutil
@@ -15,7 +17,9 @@ from operations.images import interpreter
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[2]
-FLATS = "".join(f"{number % 7},{number % 5},{number % 90 + 20},{number * 900}\n" for number in range(1, 140))
+FLATS = "".join(
+    f"{number % 7},{number % 5},{number % 90 + 20},{number * 900}\n" for number in range(1, 140)
+)
 JOB = {"name": "mine", "trainers": 2, "program": {"folder": "./mine"}, "data": {"source": "sample"}}
 CASES = yaml.safe_load(Path(__file__).with_name("try.yaml").read_text())
 
@@ -27,7 +31,9 @@ def untried() -> None:
 
 @pytest.fixture
 def mine(folder: Path):
-    """Returns a function that makes ./mine from an example, changed in one place, and a job file for it."""
+    """Returns a function that makes ./mine from an example, changed in one place, and a job file
+    for it.
+    """
 
     def made(example: str, old: str = "", new: str = "", **job: object) -> None:
         shutil.copytree(PROJECT / "examples" / example, folder / "mine")
@@ -35,7 +41,12 @@ def mine(folder: Path):
         text = train.read_text()
         assert old in text
         train.write_text(text.replace(old, new) if old else text)
-        maker = PROJECT / "examples" / ("recommendation" if example == "recommendation" else "quick_start") / "make_sample.py"
+        maker = (
+            PROJECT
+            / "examples"
+            / ("recommendation" if example == "recommendation" else "quick_start")
+            / "make_sample.py"
+        )
         if example == "regression":
             (folder / "sample").write_text(FLATS)
         else:
@@ -46,12 +57,16 @@ def mine(folder: Path):
 
 
 @pytest.mark.parametrize(("example", "job", "inputs"), CASES["examples"])
-def test_what_each_input_gets_and_a_loss_that_falls(mine, run: Run, capfd, example: str, job: dict, inputs: list[str]) -> None:
+def test_what_each_input_gets_and_a_loss_that_falls(
+    mine, run: Run, capfd, example: str, job: dict, inputs: list[str]
+) -> None:
     mine(example, **job)
     done = run("try")
     said = capfd.readouterr().out
     assert done.code == 0, done.err
-    assert "100 of the first 100 records are used, the first as " in said and all(each in said for each in inputs)
+    assert "100 of the first 100 records are used, the first as " in said and all(
+        each in said for each in inputs
+    )
     first, last = re.search(r"loss ([\d.]+) -> ([\d.]+) in \d+ passes", said).groups()
     assert float(last) < float(first)
 
@@ -63,7 +78,9 @@ def test_a_fault_is_one_sentence_with_the_programs_own_line(mine, run: Run, faul
     assert done.code == 2 and re.fullmatch(fault["says"], done.err.strip()), done.err
 
 
-def test_a_submission_with_a_faulty_program_sends_nothing(mine, run: Run, api: KubernetesApi) -> None:
+def test_a_submission_with_a_faulty_program_sends_nothing(
+    mine, run: Run, api: KubernetesApi
+) -> None:
     mine("quick_start", "[words.get(word, 0) for word in text] or [0]", "len(text)")
     done = run("submit")
     assert done.code == 2 and "`text` got int" in done.err
@@ -71,20 +88,29 @@ def test_a_submission_with_a_faulty_program_sends_nothing(mine, run: Run, api: K
 
 
 @pytest.mark.parametrize("case", CASES["jobs"], ids=lambda case: str(case["job"]))
-def test_what_cannot_be_tried_here(mine, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case) -> None:
+def test_what_cannot_be_tried_here(
+    mine, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     mine("quick_start", **case["job"])
     done = run("try")
     assert done.code == case["code"] and re.fullmatch(case["says"], done.err.strip()), done.err
 
 
-def test_whole_files_and_a_reader_of_the_programs_are_read(mine, run: Run, folder: Path, capfd) -> None:
+def test_whole_files_and_a_reader_of_the_programs_are_read(
+    mine, run: Run, folder: Path, capfd
+) -> None:
     mine("regression", data={"source": "sample", "format": "files"})
     assert run("try").code == 0
-    reader = "def flats(stream, name):\n    for line in stream:\n        yield line.replace(b';', b',')\n"
+    reader = (
+        "def flats(stream, name):\n    for line in stream:\n        yield line.replace(b';', "
+        "b',')\n"
+    )
     (folder / "mine" / "own.py").write_text(reader)
     (folder / "sample").write_text(FLATS.replace(",", ";"))
-    (folder / "job.yaml").write_text(yaml.safe_dump(JOB | {"data": {"source": "sample", "format": "own:flats"}}))
+    (folder / "job.yaml").write_text(
+        yaml.safe_dump(JOB | {"data": {"source": "sample", "format": "own:flats"}})
+    )
     capfd.readouterr()
     assert run("try").code == 0
     assert "district (`fleet.ids` wants a list of ints): [1], [2], [3]" in capfd.readouterr().out
@@ -92,7 +118,14 @@ def test_whole_files_and_a_reader_of_the_programs_are_read(mine, run: Run, folde
 
 def test_by_hand_a_program_says_how_it_is_run() -> None:
     environment = {"PYTHONPATH": str(PROJECT / "trainer_image")}
-    words = [interpreter.PROJECT / ".venv-image/bin/python", PROJECT / "examples/quick_start/train.py"]
+    words = [
+        interpreter.PROJECT / ".venv-image/bin/python",
+        PROJECT / "examples/quick_start/train.py",
+    ]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert done.stderr.strip().splitlines()[-1].startswith("train.py is run by hand: name its folder in a job file (`program: ")
+    assert (
+        done.stderr.strip()
+        .splitlines()[-1]
+        .startswith("train.py is run by hand: name its folder in a job file (`program: ")
+    )

@@ -1,4 +1,6 @@
-"""`results`, `resume`, `logs --volume` and `upload --volume`: the volume through a helper pod, whose program really runs."""
+"""`results`, `resume`, `logs --volume` and `upload --volume`: the volume through a helper pod,
+whose program really runs.
+"""
 
 import json
 from collections.abc import Iterator
@@ -48,22 +50,39 @@ def test_results_as_a_table(run: Run, api: JobController, job: JobFolder) -> Non
     ]
     assert max(map(len, done.out.splitlines())) <= 70
     found = json.loads(run("results", "--json").out)
-    assert [(row["pass"], row["complete"]) for row in found["passes"]] == [(0, True), (1, True), (2, True), (3, False)]
+    assert [(row["pass"], row["complete"]) for row in found["passes"]] == [
+        (0, True),
+        (1, True),
+        (2, True),
+        (3, False),
+    ]
     assert [t["loss"] for t in found["passes"][2]["trainers"]] == [1.0, 1.0]
 
-    # A pass counts once all of its own trainers have reported it: pass 0 had three, the run after it has two.
+    # A pass counts once all of its own trainers have reported it: pass 0 had three, the run after
+    # it has two.
     facts = {"loss": 0.5, "records": 10, "seconds": 1.0, "time": 100.0}
     for trainer, last in ((0, 2), (1, 1), (2, 0)):
-        lines = [{**facts, "pass": n, "attempt": 2 if n else 1, "trainers": 2 if n else 3} for n in range(last + 1)]
+        lines = [
+            {**facts, "pass": n, "attempt": 2 if n else 1, "trainers": 2 if n else 3}
+            for n in range(last + 1)
+        ]
         job.node(trainer).mkdir(exist_ok=True)
         job.metrics(trainer).write_text("".join(json.dumps(line) + "\n" for line in lines))
     rows = json.loads(run("results", "--json").out)["passes"]
-    assert [sum(trainer["records"] for trainer in row.get("trainers", ())) for row in rows] == [30, 20, 0, 0]
+    assert [sum(trainer["records"] for trainer in row.get("trainers", ())) for row in rows] == [
+        30,
+        20,
+        0,
+        0,
+    ]
 
 
 def test_why_the_last_run_failed_outlives_its_pods(run: Run, job: JobFolder) -> None:
     """Also, a record that nobody can read hides nothing else."""
-    told = {"attempts": [{"run": "r1"}], "outcomes": {"r1": {"code": 70, "sentence": "trainer 2 ended with 1: boom\x1b"}}}
+    told = {
+        "attempts": [{"run": "r1"}],
+        "outcomes": {"r1": {"code": 70, "sentence": "trainer 2 ended with 1: boom\x1b"}},
+    }
     job.run_state.mkdir(parents=True, exist_ok=True)
     for record in (json.dumps(told), "[]", '{"attempts": [], "outcomes": {}}'):
         (job.run_state / "attempts.json").write_text(record)
@@ -86,17 +105,29 @@ def test_a_download_is_verified_and_taken_up_where_it_broke(
     assert done.code == 0, done.err
     assert "every checksum right" in done.err
     passes.verify(target)
-    assert (target / "000" / "part-0").read_bytes() == (job.pass_dir(2) / "000" / "part-0").read_bytes()
-    assert not any("offset=0&" in path for _, path in api.requests if "/read?" in path and "part-0" in path)
+    assert (target / "000" / "part-0").read_bytes() == (
+        job.pass_dir(2) / "000" / "part-0"
+    ).read_bytes()
+    assert not any(
+        "offset=0&" in path for _, path in api.requests if "/read?" in path and "part-0" in path
+    )
 
 
-def test_the_model_comes_with_the_lines_that_predict_with_it(run: Run, job: JobFolder, tmp_path: Path) -> None:
+def test_the_model_comes_with_the_lines_that_predict_with_it(
+    run: Run, job: JobFolder, tmp_path: Path
+) -> None:
     done = run("results", "--model")
-    assert (done.code, done.out) == (2, "") and "job words has no model in output/inference" in done.err
+    assert (done.code, done.out) == (
+        2,
+        "",
+    ) and "job words has no model in output/inference" in done.err
     save_model(job, {"model.pdmodel": b"old", "predict.py": b"import paddle\n"})
     assert run("results", "--model", "--to", "home").out == "import paddle\n"
-    # The job was trained again, with files of the same sizes; text from the volume cannot move the cursor.
-    new = save_model(job, {"model.pdmodel": b"new", "predict.py": b"import numpy\x1b[2J\n"}, attempt=2)
+    # The job was trained again, with files of the same sizes; text from the volume cannot move the
+    # cursor.
+    new = save_model(
+        job, {"model.pdmodel": b"new", "predict.py": b"import numpy\x1b[2J\n"}, attempt=2
+    )
     done = run("results", "--model", "--to", "home")
     assert (done.code, done.out) == (0, "import numpy\n"), done.err
     passes.verify(tmp_path / "home" / "model")
@@ -106,27 +137,39 @@ def test_the_model_comes_with_the_lines_that_predict_with_it(run: Run, job: JobF
     assert done.code == 1 and "model.pdmodel was changed after it was saved" in done.err
 
 
-def test_files_that_only_the_program_knows(run: Run, api: JobController, job: JobFolder, tmp_path: Path) -> None:
+def test_files_that_only_the_program_knows(
+    run: Run, api: JobController, job: JobFolder, tmp_path: Path
+) -> None:
     (job.output / "mine/deep").mkdir(parents=True)
     (job.output / "mine/deep/weights").write_bytes(b"w" * 1000)
     (job.output / "epochs.jsonl").write_text("{}\n")
     assert run("results", "--download", "output/mine", "--to", "home").code == 0
     assert (tmp_path / "home/mine/deep/weights").read_bytes() == b"w" * 1000
     # A file that grows while it is fetched arrives as it was listed.
-    api.faults = [Fault("/sums.*epochs", then=lambda: (job.output / "epochs.jsonl").write_text("{}\n{}\n"))]
+    api.faults = [
+        Fault("/sums.*epochs", then=lambda: (job.output / "epochs.jsonl").write_text("{}\n{}\n"))
+    ]
     assert run("results", "--download", "output/epochs.jsonl", "--to", "home").code == 0
     assert (tmp_path / "home/epochs.jsonl").read_text() == "{}\n" and api.faults[0].times == 0
     done = run("results", "--download", "output/no", "--to", "home")
-    assert done.code == 2 and done.err.endswith("the volume has no such file or folder below output/\n")
+    assert done.code == 2 and done.err.endswith(
+        "the volume has no such file or folder below output/\n"
+    )
 
 
-def test_evaluate_is_a_short_job_that_removes_itself(run: Run, api: JobController, job: JobFolder) -> None:
+def test_evaluate_is_a_short_job_that_removes_itself(
+    run: Run, api: JobController, job: JobFolder
+) -> None:
     api.scripts["reader"] = Script(lines=("a warning of Paddle's", json.dumps(TABLES["measured"])))
     made: list[dict[str, Any]] = []
     api.created = lambda document: (made.append(document), api.control(document))
     done = run("evaluate")
     assert done.code == 0, done.err
-    assert done.out == "accuracy 0.910 of pass 2, on 300 records that no trainer saw\nalways guessing a: 0.400\n"
+    assert (
+        done.out
+        == "accuracy 0.910 of pass 2, on 300 records that no trainer saw\nalways guessing a: "
+        "0.400\n"
+    )
     assert json.loads(run("evaluate", "--json").out) == TABLES["measured"]
     document = next(document for document in made if document["kind"] == "Job")
     kubernetes_validate.validate(document, "1.35", strict=True)
@@ -134,7 +177,10 @@ def test_evaluate_is_a_short_job_that_removes_itself(run: Run, api: JobControlle
     (container,) = pod["containers"]
     assert container["command"] == ["python3", "/opt/paddle/evaluate_pass.py"]
     assert all(m["readOnly"] for m in container["volumeMounts"] if m["name"] == "job")
-    assert container["securityContext"]["readOnlyRootFilesystem"] and pod["securityContext"]["runAsNonRoot"]
+    assert (
+        container["securityContext"]["readOnlyRootFilesystem"]
+        and pod["securityContext"]["runAsNonRoot"]
+    )
     # The job's own state is unchanged, and needed: the settings come from its objects.
     assert "words is done" in run("status").out and run("delete").code == 0
     done = run("evaluate")
@@ -152,7 +198,10 @@ def test_an_evaluation_or_a_helper_pod_that_fails_says_why(
     done = run("evaluate")
     assert done.code == 2 and "job words has no complete pass" in done.err
     monkeypatch.setattr(volume_access, "READY", 0.5)
-    container = {"image": "x:1", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}
+    container = {
+        "image": "x:1",
+        "state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}},
+    }
     api.scripts["reader"] = Script(status={"phase": "Pending", "containerStatuses": [container]})
     done = run("results")
     assert done.code == 1 and "image x:1 does not exist" in done.err
@@ -164,41 +213,64 @@ def test_a_damaged_pass_is_told(run: Run, job: JobFolder, tmp_path: Path) -> Non
     assert done.code == 1 and "000/part-0 was changed after it was saved" in done.err
     assert not (tmp_path / "home" / "pass-00001" / "done").exists()
     done = run("results", "--download", "3")
-    assert (done.code, done.err.splitlines()[-1]) == (2, "pass 3 is not complete on the volume: complete are 0, 1, 2")
+    assert (done.code, done.err.splitlines()[-1]) == (
+        2,
+        "pass 3 is not complete on the volume: complete are 0, 1, 2",
+    )
     (job.pass_dir(2) / "done").write_bytes(b"[" * 100_000)
     done = run("results", "--download", "2")
-    assert (done.code, done.err.splitlines()[-1]) == (2, "pass 2 is not complete on the volume: complete are 0, 1")
+    assert (done.code, done.err.splitlines()[-1]) == (
+        2,
+        "pass 2 is not complete on the volume: complete are 0, 1",
+    )
 
 
 def test_the_last_pass_is_the_newest_valid_one_wherever_an_earlier_run_left_higher_numbers(
     run: Run, job: JobFolder, tmp_path: Path
 ) -> None:
-    """Passes 0 to 2 belong to another run; the newest attempt has saved passes 0 and 1, and its pass 1 is damaged."""
+    """Passes 0 to 2 belong to another run; the newest attempt has saved passes 0 and 1, and its
+    pass 1 is damaged.
+    """
     save_pass(job, 0, {"000/part-0": b"newest"}, attempt=2)
     (save_pass(job, 1, {"000/part-0": b"damaged"}, attempt=2) / "000" / "part-0").unlink()
     assert run("results", "--download", "last", "--to", "home").code == 0
     assert (tmp_path / "home" / "pass-00000" / "000" / "part-0").read_bytes() == b"newest"
-    # The complete pass 1 is shown and fetched; the links for people are listed, but not as passes of their own.
+    # The complete pass 1 is shown and fetched; the links for people are listed, but not as passes
+    # of their own.
     rows = json.loads(run("results", "--json").out)["passes"]
-    folders = [f"attempts/run-{attempt}/pass-{number:05d}" for number, attempt in enumerate((2, 1, 1))]
+    folders = [
+        f"attempts/run-{attempt}/pass-{number:05d}" for number, attempt in enumerate((2, 1, 1))
+    ]
     assert [row["folder"] for row in rows[:3]] == folders
 
 
 def test_logs_from_the_volume(run: Run, job: JobFolder) -> None:
-    assert run("logs", "--volume", "train", "--rank", "1").out.splitlines() == [f"trainer 1 | line {n} of 1" for n in range(3)]
-    assert run("logs", "--volume", "train", "--tail", "1").out == "trainer 0 | line 2 of 0\ntrainer 1 | line 2 of 1\n"
+    assert run("logs", "--volume", "train", "--rank", "1").out.splitlines() == [
+        f"trainer 1 | line {n} of 1" for n in range(3)
+    ]
+    assert (
+        run("logs", "--volume", "train", "--tail", "1").out
+        == "trainer 0 | line 2 of 0\ntrainer 1 | line 2 of 1\n"
+    )
     done = run("logs", "--volume", "server")
     assert done.code == 2 and "has no server.log on the volume" in done.err
 
 
-def test_resume_from_an_earlier_pass_shows_the_new_runs_lines_alone(run: Run, api: JobController, job: JobFolder) -> None:
+def test_resume_from_an_earlier_pass_shows_the_new_runs_lines_alone(
+    run: Run, api: JobController, job: JobFolder
+) -> None:
     before = api.of("trainer")
     api.faults = [Fault("set_aside", "POST", cut=0)]
     api.scripts["trainer"] = Script(lines=("trainer RANK goes on",))
     done = run("resume", "--from", "1", "--follow", "--verbose")
     assert done.code == 0 and api.faults[0].times == 0, done.err
-    assert "is done: 3 of 3 pods succeeded" in done.err and "`paddle-aws results words --model` fetches the model" in done.err
-    assert sorted(done.out.splitlines()) == [f"trainer {rank} | trainer {rank} goes on" for rank in range(3)]
+    assert (
+        "is done: 3 of 3 pods succeeded" in done.err
+        and "`paddle-aws results words --model` fetches the model" in done.err
+    )
+    assert sorted(done.out.splitlines()) == [
+        f"trainer {rank} | trainer {rank} goes on" for rank in range(3)
+    ]
     assert [one.number for one in passes.newest_first(job)] == [1, 0]
     assert (job.attempt("run", 1) / "pass-00002.set-aside-1" / "done").exists()
     assert before[0]["metadata"]["uid"] != api.of("trainer")[0]["metadata"]["uid"]
@@ -213,7 +285,9 @@ def test_resume_from_an_earlier_pass_shows_the_new_runs_lines_alone(run: Run, ap
 def test_resume_splits_only_where_the_shards_are_not_its_own(
     run: Run, api: JobController, job: JobFolder, jobs: str, manifest: str, split: bool
 ) -> None:
-    """The source does not matter, because only the data job would look at it. `jobs`: those that the cluster still has."""
+    """The source does not matter, because only the data job would look at it. `jobs`: those that
+    the cluster still has.
+    """
     (ours,) = api.of("data")
     (trainer,) = api.of("trainer", "pods")[0]["spec"]["containers"]
     own = next(v["value"] for v in trainer["env"] if v["name"] == "PADDLE_NODE_DATA_JOB")
@@ -223,10 +297,14 @@ def test_resume_splits_only_where_the_shards_are_not_its_own(
     for document in api.all("jobs") if jobs == "none" else ():
         api.remove(document)
     if "another's" in jobs:
-        other = {"name": "words-data-0ther"} | {key: ours["metadata"][key] for key in ("namespace", "labels")}
+        other = {"name": "words-data-0ther"} | {
+            key: ours["metadata"][key] for key in ("namespace", "labels")
+        }
         api.put(json.loads(json.dumps(ours | {"metadata": other}).replace(own, "0ther")))
     done = run("resume", "--wait")
-    assert done.code == 0 and ("the data is split" if split else "it is not split again") in done.err
+    assert (
+        done.code == 0 and ("the data is split" if split else "it is not split again") in done.err
+    )
     after = [data_job["metadata"]["uid"] for data_job in api.of("data")]
     if split:
         assert len(after) == 1 and after != [ours["metadata"]["uid"]]
@@ -252,10 +330,14 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     (program / "large").write_bytes(large)
     there = job.root / "my_program"
     there.mkdir()
-    # 2,000 bytes are right, and the rest is of another file: a command was killed, then the file was edited.
+    # 2,000 bytes are right, and the rest is of another file: a command was killed, then the file
+    # was edited.
     (there / ".large.part").write_bytes(large[:2500] + b"?" * 300)
     # The answer to the commit gets lost: the commit is sent again, onto its own result.
-    api.faults = [Fault("commit.*large", "POST", cut=0), Fault("large&offset=3000", "PUT", status=502)]
+    api.faults = [
+        Fault("commit.*large", "POST", cut=0),
+        Fault("large&offset=3000", "PUT", status=502),
+    ]
     done = run("upload", "my_program", "--volume")
     assert done.code == 0 and "2 of 2 files sent" in done.err
     assert all(fault.times == 0 for fault in api.faults)
@@ -279,7 +361,9 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
 def test_after_a_failure_no_file_is_sent_to_its_end(
     run: Run, api: JobController, job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same holds for Ctrl-C, which takes the same path: a large file would keep the command busy for minutes."""
+    """The same holds for Ctrl-C, which takes the same path: a large file would keep the command
+    busy for minutes.
+    """
     monkeypatch.setattr(volume_transfer, "BLOCK", 1000)
     (tmp_path / "program").mkdir()
     for name, size in (("bad", 1), ("large", 10_000_000)):
@@ -290,7 +374,9 @@ def test_after_a_failure_no_file_is_sent_to_its_end(
     assert not (job.root / "program" / "large").exists()
 
 
-def test_results_of_a_job_that_the_cluster_has_forgotten(run: Run, api: JobController, job: JobFolder, folder: Path) -> None:
+def test_results_of_a_job_that_the_cluster_has_forgotten(
+    run: Run, api: JobController, job: JobFolder, folder: Path
+) -> None:
     # ttlSecondsAfterFinished removes a Job, but its volume stays.
     for document in api.all("jobs"):
         api.remove(document)
@@ -301,12 +387,21 @@ def test_results_of_a_job_that_the_cluster_has_forgotten(run: Run, api: JobContr
     assert api.all("persistentvolumeclaims") + api.all("persistentvolumes") == volumes
     # `delete` removes the claim, too, and so does the next `delete`.
     for _ in range(2):
-        assert run("delete").code == 0 and api.all("persistentvolumeclaims") == api.all("persistentvolumes") == []
-        assert run("logs", "--volume", "train", "--rank", "1", "--tail", "1").out == "trainer 1 | line 2 of 1\n"
+        assert (
+            run("delete").code == 0
+            and api.all("persistentvolumeclaims") == api.all("persistentvolumes") == []
+        )
+        assert (
+            run("logs", "--volume", "train", "--rank", "1", "--tail", "1").out
+            == "trainer 1 | line 2 of 1\n"
+        )
     (folder / "job.yaml").unlink()
     done = run("results", "words")
     assert done.code == 2
-    assert done.err.startswith("job words has no Job or PaddleJob") and "name its job file instead" in done.err
+    assert (
+        done.err.startswith("job words has no Job or PaddleJob")
+        and "name its job file instead" in done.err
+    )
 
 
 def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
@@ -316,7 +411,9 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
     for name, target in (("circle", "."), ("out", tmp_path), ("self", "self")):
         (job.root / name).symlink_to(target)
     with volume_access.mounted(Cluster(), "words", "paddle", write=False) as volume:
-        assert not [one["name"] for one in volume.files("") if not one["name"].startswith("output/")]
+        assert not [
+            one["name"] for one in volume.files("") if not one["name"].startswith("output/")
+        ]
         assert volume.read("output/pass-00002/000/part-0", 0, 1) == b"\2"
         for path in ("../secret", "/etc/passwd", "../../volume/secret", "out/volume/secret"):
             with pytest.raises(Missing, match="outside of the job's folder"):
@@ -329,17 +426,33 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
 
 
 def test_the_inspection_pod_is_harmless_and_sees_the_jobs_own_folder_alone() -> None:
-    """It does not see what the data job reads outside of that folder, because that source may be gone by then."""
+    """It does not see what the data job reads outside of that folder, because that source may be
+    gone by then.
+    """
     made = documents(TrainingJob.parse(TABLES["inspected"]), ClusterOutputs.placeholder(), "image")
     for job in (document for document in made if document["kind"] == "Job"):
-        pod = volume_access.inspection_pod(job["spec"]["template"], "words", "helper", "token", write=False)
+        pod = volume_access.inspection_pod(
+            job["spec"]["template"], "words", "helper", "token", write=False
+        )
         kubernetes_validate.validate(pod, "1.35", strict=True)
         spec = pod["spec"]
         (maker,), (container,) = spec["initContainers"], spec["containers"]
         assert maker["args"] == ["team/words"] and maker["resources"] == container["resources"]
-        own = {"name": "job", "mountPath": "/home/jobpath/words", "subPath": "team/words", "readOnly": True}
+        own = {
+            "name": "job",
+            "mountPath": "/home/jobpath/words",
+            "subPath": "team/words",
+            "readOnly": True,
+        }
         assert container["volumeMounts"] == [own] and container["args"][0] == own["mountPath"]
         assert [volume["name"] for volume in spec["volumes"]] == ["job"]
-        assert container["securityContext"]["allowPrivilegeEscalation"] is spec["automountServiceAccountToken"] is False
-        assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["seccompProfile"]
+        assert (
+            container["securityContext"]["allowPrivilegeEscalation"]
+            is spec["automountServiceAccountToken"]
+            is False
+        )
+        assert (
+            spec["securityContext"]["runAsNonRoot"] is True
+            and spec["securityContext"]["seccompProfile"]
+        )
         assert spec["activeDeadlineSeconds"] == 4 * 3600 and spec["restartPolicy"] == "Never"

@@ -1,8 +1,10 @@
-"""Other people's programs, unmodified, in two pods: to their end, and again with a trainer killed after the first checkpoint.
+"""Other people's programs, unmodified, in two pods: to their end, and again with a trainer killed
+after the first checkpoint.
 
-`make test-programs PROGRAMS=/path/to/clones` runs them; the folder has the clones that programs.yaml names. Each job.yaml says
-how its program starts; its packages come from PyPI, once. The agents, the archive and Paddle are real; only the data is put on
-the volume by hand: small, made here, the same for both pods. All eight took twenty minutes on two cores with a load of twenty.
+`make test-programs PROGRAMS=/path/to/clones` runs them; the folder has the clones that
+programs.yaml names. Each job.yaml says how its program starts; its packages come from PyPI, once.
+The agents, the archive and Paddle are real; only the data is put on the volume by hand: small, made
+here, the same for both pods. All eight took twenty minutes on two cores with a load of twenty.
 """
 
 import os
@@ -27,17 +29,24 @@ sys.path.insert(0, str(HERE.parent / "fleet"))
 from training_job import TrainingJob  # noqa: E402
 
 CLONES = os.environ.get("PROGRAMS", "")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CLONES, reason="make test-programs PROGRAMS=/path/to/clones runs these")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CLONES, reason="make test-programs PROGRAMS=/path/to/clones runs these"),
+]
 
 
 PROGRAMS = yaml.safe_load((HERE / "programs.yaml").read_text())
 
 
 class ForeignJob(TrainingJob):
-    """Pods with the job file's own settings and the Python environment that its requirements make."""
+    """Pods with the job file's own settings and the Python environment that its requirements
+    make.
+    """
 
     def __init__(self, place: Path, job: Job) -> None:
-        python = interpreter.folder(job, PROJECT) if job.derived else PROJECT / ".venv-image" / "bin"
+        python = (
+            interpreter.folder(job, PROJECT) if job.derived else PROJECT / ".venv-image" / "bin"
+        )
         super().__init__(place, job.program.name, job.trainers, binaries=python)
         self.job = job
         archive = self.folder.archive(job.program.archive.digest)
@@ -47,13 +56,21 @@ class ForeignJob(TrainingJob):
         self.home.mkdir()
         first, *others = (self.folder.shard(pod) for pod in range(job.trainers))
         first.mkdir(parents=True)
-        maker = [python / "python", HERE / job.name / "make_data.py", first, job.program.archive.root]
+        maker = [
+            python / "python",
+            HERE / job.name / "make_data.py",
+            first,
+            job.program.archive.root,
+        ]
         subprocess.run(maker, env=self.environment(0), check=True, timeout=300)
         for other in others:
             shutil.copytree(first, other)
 
     def environment(self, index: int, **more: str) -> dict[str, str]:
-        own = {"HOME": str(self.home), "PADDLE_NODE_PROGRAM_ARCHIVE": self.job.program.archive.digest}
+        own = {
+            "HOME": str(self.home),
+            "PADDLE_NODE_PROGRAM_ARCHIVE": self.job.program.archive.digest,
+        }
         return super().environment(index, **more) | training_job.settings(self.job) | own
 
 
@@ -64,7 +81,9 @@ def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Fo
     clone = Path(CLONES) / expected["clone"]
     if not clone.is_dir():
         pytest.skip(f"{clone} is not there")
-    found = subprocess.run(["git", "-C", clone, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    found = subprocess.run(
+        ["git", "-C", clone, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     if found != expected["commit"]:
         print(f"{clone} is at {found}: {expected['commit']} was tried")
     settings = yaml.safe_load((HERE / request.param / "job.yaml").read_text())
@@ -73,17 +92,23 @@ def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Fo
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_it_trains_to_its_end_also_where_a_trainer_is_killed(foreign: tuple[ForeignJob, dict], killed: bool) -> None:
+def test_it_trains_to_its_end_also_where_a_trainer_is_killed(
+    foreign: tuple[ForeignJob, dict], killed: bool
+) -> None:
     job, expected = foreign
     job.start()
     if killed:
-        glob = job.job.progress or next(iter(re.findall(r"\{newest(?:_stem)?:(.*?)\}", " ".join(job.job.resume))))
+        glob = job.job.progress or next(
+            iter(re.findall(r"\{newest(?:_stem)?:(.*?)\}", " ".join(job.job.resume)))
+        )
         job.wait_until(lambda: any(job.folder.root.glob(glob)), 600)
         os.kill(job.child(1, "trainer"), signal.SIGKILL)
     assert job.codes() == [0, 0], job.logs()
     said = job.log(0)
     starts = re.findall(r"training starts (.*)", said)
-    assert len(starts) == 1 + killed and ("ends: trainer 1 ended with 137 (SIGKILL)" in said) == killed, said
+    assert (
+        len(starts) == 1 + killed and ("ends: trainer 1 ended with 137 (SIGKILL)" in said) == killed
+    ), said
     assert not killed or expected["resumes"] in starts[1], starts
     values = re.findall(expected["metric"], job.folder.train_log(0).read_text(errors="replace"))
     assert values, job.logs()

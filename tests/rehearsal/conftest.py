@@ -1,4 +1,6 @@
-"""Clones of the project to rehearse in, a machine that runs manifests, and a way to see what was left running."""
+"""Clones of the project to rehearse in, a machine that runs manifests, and a way to see what was
+left running.
+"""
 
 import asyncio
 import os
@@ -19,20 +21,36 @@ from rehearsal.pods.paddle_job import run_paddle_job
 from rehearsal.state import State
 
 ROOT = Path(__file__).parents[2]
-# Under `make test`, a make that a test starts would be part of that make, and print which folder it enters.
+# Under `make test`, a make that a test starts would be part of that make, and print which folder it
+# enters.
 for inherited in ("MAKELEVEL", "MAKEFLAGS"):
     os.environ.pop(inherited, None)
 _MADE = (".venv", ".venv-image", ".venv-emulator", "node_modules")
-_NOT_CLONED = (*_MADE, ".git", ".rehearsal", "dist", "cdk.out", "tests", "__pycache__", ".*_cache", "*.egg-info")
+_NOT_CLONED = (
+    *_MADE,
+    ".git",
+    ".rehearsal",
+    "dist",
+    "cdk.out",
+    "tests",
+    "__pycache__",
+    ".*_cache",
+    "*.egg-info",
+)
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Returns the live processes, except this one and its parent, whose environment or command line names `folder`."""
+    """Returns the live processes, except this one and its parent, whose environment or command line
+    names `folder`.
+    """
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and int(process.name) not in (os.getpid(), os.getppid()):
             with suppress(OSError):
-                if str(folder).encode() in (process / "environ").read_bytes() + (process / "cmdline").read_bytes():
+                if (
+                    str(folder).encode()
+                    in (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
+                ):
                     found.append(int(process.name))
     return found
 
@@ -41,7 +59,8 @@ def borrow_environments(folder: Path) -> None:
     """Links a clone to the original's environments, which make then takes for finished."""
     for name in _MADE:
         (folder / name).symlink_to(ROOT / name)
-    # Older than any environment: otherwise make would rebuild these, which empties the original's through the links.
+    # Older than any environment: otherwise make would rebuild these, which empties the original's
+    # through the links.
     for path in [*folder.rglob("*.lock"), folder / "pyproject.toml", folder / "package-lock.json"]:
         os.utime(path, (0, 0))
 
@@ -53,7 +72,10 @@ class Clone:
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*_NOT_CLONED))
         borrow_environments(folder)
         self.folder = folder
-        for sample in (folder / "examples" / "quick_start" / "sample.tsv", folder / "examples" / "launch" / "sample.csv"):
+        for sample in (
+            folder / "examples" / "quick_start" / "sample.tsv",
+            folder / "examples" / "launch" / "sample.csv",
+        ):
             sample.unlink(missing_ok=True)
             subprocess.run([sys.executable, sample.with_name("make_sample.py"), sample], check=True)
 
@@ -72,7 +94,9 @@ class Clone:
         )
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Runs a whole rehearsal, of which no process may be left. Returns its exit code and output."""
+        """Runs a whole rehearsal, of which no process may be left. Returns its exit code and
+        output.
+        """
         rehearsal = self.start(*arguments)
         said, _ = rehearsal.communicate()
         assert self.left_running == []
@@ -121,7 +145,9 @@ class Machine:
     def run_on(self, host, job):
         async def go():
             with AddressBlock() as block:
-                return await (run_job if isinstance(job, manifests.Job) else run_paddle_job)(job, host, block)
+                return await (run_job if isinstance(job, manifests.Job) else run_paddle_job)(
+                    job, host, block
+                )
 
         return asyncio.run(go())
 

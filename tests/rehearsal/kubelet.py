@@ -1,6 +1,7 @@
 """Runs the Jobs of the tests' Kubernetes API as a rehearsal runs them: submitted jobs train.
 
-Limits: those of the API (tests/operations) and of a rehearsal's pods; a pod's log appears only when its Job has ended.
+Limits: those of the API (tests/operations) and of a rehearsal's pods; a pod's log appears only when
+its Job has ended.
 """
 
 import asyncio
@@ -43,13 +44,24 @@ class Kubelet(JobController):
             pod = self.pod(document, index)
             self.run(pod, Script(lines=()))
             names.append(pod["metadata"]["name"])
-        read = manifests.read([as_written(one) for one in list(self.objects.values()) if one["kind"] not in ("Pod", "Event")])
-        host = self._state.host(self._project, read, self._project / ".venv-image" / "bin", self._identity)
+        read = manifests.read(
+            [
+                as_written(one)
+                for one in list(self.objects.values())
+                if one["kind"] not in ("Pod", "Event")
+            ]
+        )
+        host = self._state.host(
+            self._project, read, self._project / ".venv-image" / "bin", self._identity
+        )
         job = next(job for job in read.jobs if job.name == document["metadata"]["name"])
         with AddressBlock() as addresses:
             result = asyncio.run(run_job(job, host, addresses))
         for end in result.ended:
-            of = next((name for name in names if name.rpartition("-")[0] == end.name.rpartition("-")[0]), names[0])
+            of = next(
+                (name for name in names if name.rpartition("-")[0] == end.name.rpartition("-")[0]),
+                names[0],
+            )
             for log in end.logs.values():
                 for line in log.read_text().splitlines():
                     self.say(of, line)
@@ -59,5 +71,9 @@ class Kubelet(JobController):
 
 def as_written(document: Object) -> Mapping[str, Any]:
     """Returns the document without what the API adds."""
-    metadata = {name: value for name, value in document["metadata"].items() if name not in OF_THE_API}
-    return {name: value for name, value in document.items() if name != "status"} | {"metadata": metadata}
+    metadata = {
+        name: value for name, value in document["metadata"].items() if name not in OF_THE_API
+    }
+    return {name: value for name, value in document.items() if name != "status"} | {
+        "metadata": metadata
+    }

@@ -1,5 +1,6 @@
-# Stand-ins for an account, a cluster and a registry in the test of README's commands. Each shell reads this file (BASH_ENV).
-# Limits: cdk asks nothing, pkill reaches only its own folder's programs, the tests serve prices, k3s's files and the cluster API.
+# Stand-ins for an account, a cluster and a registry in the test of README's commands. Each shell
+# reads this file (BASH_ENV). Limits: cdk asks nothing, pkill reaches only its own folder's
+# programs, the tests serve prices, k3s's files and the cluster API.
 cdk() {
     case "$1" in
         deploy) command cdk "$@" --require-approval never ;;

@@ -1,4 +1,6 @@
-"""In a real browser, the board of a rehearsal with a kill -9 and a slow rank shows what the raw files say."""
+"""In a real browser, the board of a rehearsal with a kill -9 and a slow rank shows what the raw
+files say.
+"""
 
 import json
 import os
@@ -16,10 +18,18 @@ pytestmark = pytest.mark.slow
 SLOWED = """
 import os, time
 from paddle_node.training.backends.parameter_servers import ParameterServers
-STEP, PACE = ParameterServers.step, 0.02 if os.environ.get("PADDLE_NODE_TRAINER_ID") == "2" else 0.008
+STEP = ParameterServers.step
+PACE = 0.02 if os.environ.get("PADDLE_NODE_TRAINER_ID") == "2" else 0.008
 ParameterServers.step = lambda self, samples: time.sleep(PACE * len(samples)) or STEP(self, samples)
 """
-BROWSER = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--window-size=1300,1600")
+BROWSER = (
+    "chromium",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--virtual-time-budget=20000",
+    "--window-size=1300,1600",
+)
 
 
 def shown(page: str, name: str) -> str:
@@ -43,9 +53,14 @@ def test_attempts_lost_steps_goodput_and_the_slow_rank(make_clone) -> None:
     os.kill(int(re.findall(r"attempt 1: trainer 1 is process (\d+)", log)[0]), signal.SIGKILL)
     said = " ".join(rehearsal.communicate()[0].split())
     assert rehearsal.returncode == 0, said
-    assert re.search(r"trainer 2 on \S+ is slow: a step takes it [23]\.\d times as long as the median", said)
+    assert re.search(
+        r"trainer 2 on \S+ is slow: a step takes it [23]\.\d times as long as the median", said
+    )
 
-    points = {rank: [json.loads(line) for line in file.read_text().splitlines()] for rank, file in steps.items()}
+    points = {
+        rank: [json.loads(line) for line in file.read_text().splitlines()]
+        for rank, file in steps.items()
+    }
     attempts = json.loads((output / "run/attempts.json").read_text())["attempts"]
     assert [(one["number"], one["cause"][:33]) for one in attempts] == [
         (1, "trainer 1 ended with 137 (SIGKILL)"[:33]),
@@ -53,29 +68,50 @@ def test_attempts_lost_steps_goodput_and_the_slow_rank(make_clone) -> None:
     ]
     # Nothing of the first attempt was saved.
     lost = sum([one["step"] for one in own if one["attempt"] == 1][-1] for own in points.values())
-    seconds = {part: sum(one["seconds"][part] for one in attempts) for part in attempts[0]["seconds"]}
+    seconds = {
+        part: sum(one["seconds"][part] for one in attempts) for part in attempts[0]["seconds"]
+    }
     share = seconds["training"] / sum(seconds.values())
     mean = {
-        part: sum(own[-1]["spent"][part] for own in points.values()) / 3 for part in ("data", "training", "saving", "slowest")
+        part: sum(own[-1]["spent"][part] for own in points.values()) / 3
+        for part in ("data", "training", "saving", "slowest")
     }
     assert attempts[0]["seconds"]["lost"] > 1 and attempts[0]["seconds"]["training"] == 0
     assert attempts[1]["seconds"] == pytest.approx(attempts[1]["seconds"] | mean, abs=0.01)
-    busy = {rank: [one["spent"]["data"] + one["spent"]["training"] for one in own] for rank, own in points.items()}
+    busy = {
+        rank: [one["spent"]["data"] + one["spent"]["training"] for one in own]
+        for rank, own in points.items()
+    }
     assert busy[2][-1] > 1.5 * busy[0][-1] and mean["slowest"] > 5
 
     paddle_aws = [sys.executable, "-m", "operations.main"]
     environment = os.environ | {"PYTHONPATH": f"{clone.folder}:{clone.folder}/trainer_image"}
     results = subprocess.run(
-        [*paddle_aws, "results", "--json"], cwd=clone.folder, env=environment, capture_output=True, text=True, check=True
+        [*paddle_aws, "results", "--json"],
+        cwd=clone.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert json.loads(results.stdout)["goodput"]["share"] == pytest.approx(share, abs=1e-3)
     assert f"goodput {share:.0%} of" in said
     command = [*paddle_aws, "board", "--no-browser", "--evaluate"]
-    with subprocess.Popen(command, cwd=clone.folder, env=environment, stderr=subprocess.PIPE, text=True) as board:
+    with subprocess.Popen(
+        command, cwd=clone.folder, env=environment, stderr=subprocess.PIPE, text=True
+    ) as board:
         assert board.stderr is not None
-        address = next(re.search(r"http://\S+", line)[0] for line in board.stderr if "is shown at" in line)
-        page = subprocess.run([*BROWSER, "--dump-dom", address], capture_output=True, text=True, check=True).stdout
-        subprocess.run([*BROWSER, f"--screenshot={clone.folder / 'board.png'}", address], capture_output=True, check=True)
+        address = next(
+            re.search(r"http://\S+", line)[0] for line in board.stderr if "is shown at" in line
+        )
+        page = subprocess.run(
+            [*BROWSER, "--dump-dom", address], capture_output=True, text=True, check=True
+        ).stdout
+        subprocess.run(
+            [*BROWSER, f"--screenshot={clone.folder / 'board.png'}", address],
+            capture_output=True,
+            check=True,
+        )
         board.send_signal(signal.SIGINT)
     assert 'data-shown="yes"' in page
     assert shown(page, "goodput") == f"{round(100 * share)} %"

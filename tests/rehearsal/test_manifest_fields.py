@@ -1,4 +1,6 @@
-"""Every field of every manifest is honoured, named as without effect, or refused by name: none is silently dropped."""
+"""Every field of every manifest is honoured, named as without effect, or refused by name: none is
+silently dropped.
+"""
 
 import copy
 from pathlib import Path
@@ -13,11 +15,15 @@ pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parents[1] / "charts" / "golden"
 WRITTEN = {"Job": "job.yaml", "PaddleJob": "wide-and-deep.yaml"}
-READ = {kind: list(yaml.safe_load_all((GOLDEN / file).read_text())) for kind, file in WRITTEN.items()}
+READ = {
+    kind: list(yaml.safe_load_all((GOLDEN / file).read_text())) for kind, file in WRITTEN.items()
+}
 
 
 def changed(path: str, value: object, of: str = "Job") -> list[dict]:
-    """Returns the golden documents with one field of the last document of that kind set, or deleted if `value` is None."""
+    """Returns the golden documents with one field of the last document of that kind set, or deleted
+    if `value` is None.
+    """
     documents = copy.deepcopy(READ[of])
     at = [document for document in documents if document["kind"] == of][-1]
     *parents, last = path.split("/")
@@ -31,7 +37,11 @@ def changed(path: str, value: object, of: str = "Job") -> list[dict]:
 
 
 NOT_HERE = {
-    "there is no API server to ask here": ("kubernetes-on-aws", "distributed-training", "aws-recommendation"),
+    "there is no API server to ask here": (
+        "kubernetes-on-aws",
+        "distributed-training",
+        "aws-recommendation",
+    ),
     "there is no etcd here": ("paddlejob-elastic",),
 }
 
@@ -44,7 +54,9 @@ def test_every_golden_manifest_is_read_or_refused_by_name(golden):
         assert read.jobs or read.paddle_jobs
     except BadInput as refused:
         assert any(document["metadata"]["name"] in str(refused) for document in documents)
-        assert any(golden.stem in names and reason in str(refused) for reason, names in NOT_HERE.items())
+        assert any(
+            golden.stem in names and reason in str(refused) for reason, names in NOT_HERE.items()
+        )
 
 
 REFUSED = yaml.safe_load(Path(__file__).with_name("refused_fields.yaml").read_text())

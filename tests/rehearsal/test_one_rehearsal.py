@@ -15,12 +15,29 @@ from rehearsal.summary import Results, summary
 @pytest.mark.parametrize(
     ("system", "processor", "clone", "sentence"),
     [
-        ("Darwin", "arm64", "clone", "this machine is Darwin arm64: a rehearsal needs Linux on x86-64"),
-        ("Linux", "aarch64", "clone", "this machine is Linux aarch64: a rehearsal needs Linux on x86-64"),
-        ("Linux", "x86_64", "my clone", "this clone lies in {}: parameter servers save through a shell"),
+        (
+            "Darwin",
+            "arm64",
+            "clone",
+            "this machine is Darwin arm64: a rehearsal needs Linux on x86-64",
+        ),
+        (
+            "Linux",
+            "aarch64",
+            "clone",
+            "this machine is Linux aarch64: a rehearsal needs Linux on x86-64",
+        ),
+        (
+            "Linux",
+            "x86_64",
+            "my clone",
+            "this clone lies in {}: parameter servers save through a shell",
+        ),
     ],
 )
-def test_a_machine_or_a_clone_that_cannot_rehearse(tmp_path, monkeypatch, capsys, system, processor, clone, sentence):
+def test_a_machine_or_a_clone_that_cannot_rehearse(
+    tmp_path, monkeypatch, capsys, system, processor, clone, sentence
+):
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: processor)
     for environment in (".venv-image", ".venv-emulator"):
@@ -36,13 +53,19 @@ def test_a_machine_or_a_clone_that_cannot_rehearse(tmp_path, monkeypatch, capsys
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match=r"file is not a writable folder \(File exists\)"), State(tmp_path / "file"):
+    with (
+        pytest.raises(BadInput, match=r"file is not a writable folder \(File exists\)"),
+        State(tmp_path / "file"),
+    ):
         pass
 
 
 @pytest.mark.parametrize(
     ("better", "said", "colour"),
-    [(True, "trained and gone again", "\x1b[32m"), (False, "trained, but no better than a constant guess", "\x1b[33m")],
+    [
+        (True, "trained and gone again", "\x1b[32m"),
+        (False, "trained, but no better than a constant guess", "\x1b[33m"),
+    ],
 )
 def test_a_model_that_learned_nothing_is_not_all_green(better, said, colour):
     job = TrainingJob.parse({"name": "mine", "trainers": 1, "data": {"source": "a"}})

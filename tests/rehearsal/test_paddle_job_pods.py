@@ -1,7 +1,9 @@
-"""A PaddleJob's pods as real processes get their variables, a failing pod fails the job, no process is left, and examples train.
+"""A PaddleJob's pods as real processes get their variables, a failing pod fails the job, no process
+is left, and examples train.
 
-Limits: those of rehearsal/paddle_job.py: no operator, no containers, no GPU, and programs of examples/paddlejob/programs in
-place of the guide's images, which are not available here. Of examples that give their pods the same settings, only one runs.
+Limits: those of rehearsal/paddle_job.py: no operator, no containers, no GPU, and programs of
+examples/paddlejob/programs in place of the guide's images, which are not available here. Of
+examples that give their pods the same settings, only one runs.
 """
 
 import json
@@ -36,13 +38,18 @@ def run(machine):
 
     def go(found: dict):
         result = machine.run([found])
-        return result, {file.name.split(".")[0]: file.read_text().split() for file in machine.logs.glob("*.log")}
+        return result, {
+            file.name.split(".")[0]: file.read_text().split() for file in machine.logs.glob("*.log")
+        }
 
     return go
 
 
 def test_the_operators_variables_and_the_shared_ones(run):
-    tell = "echo $POD_IP $PADDLE_TRAINER_ID $TRAINING_ROLE $PADDLE_TRAINERS_NUM $PADDLE_PORT $PADDLE_PSERVERS_IP_PORT_LIST"
+    tell = (
+        "echo $POD_IP $PADDLE_TRAINER_ID $TRAINING_ROLE $PADDLE_TRAINERS_NUM $PADDLE_PORT "
+        "$PADDLE_PSERVERS_IP_PORT_LIST"
+    )
     result, said = run(document(tell, tell))
     assert result.succeeded and result.reason == "Completed"
     servers = ",".join(f"{said[f'x-ps-{i}'][0]}:36000" for i in (0, 1))
@@ -66,7 +73,9 @@ def test_an_example_trains_a_model(name, machine):
     runs = paddle_job.ready(found.paddle_jobs[0], found, OURS, PROJECT)
     result = machine.run_on(host, runs)
     logs = {end.name: end.logs["paddle"] for end in result.ended}
-    assert result.succeeded, "\n".join(f"{name}:\n{log.read_text(errors='replace')[-2000:]}" for name, log in logs.items())
+    assert result.succeeded, "\n".join(
+        f"{name}:\n{log.read_text(errors='replace')[-2000:]}" for name, log in logs.items()
+    )
     model = json.loads(logs[f"{runs.name}-worker-0"].read_text().splitlines()[-1])
     assert model["accuracy"] > model["baseline"] + 0.15
     assert model["last_loss"] < model["first_loss"]

@@ -1,4 +1,6 @@
-"""Jobs run from manifests as real processes: environment, names, mounts, retries, policies, probes, and no process left."""
+"""Jobs run from manifests as real processes: environment, names, mounts, retries, policies, probes,
+and no process left.
+"""
 
 import asyncio
 import copy
@@ -18,11 +20,16 @@ pytestmark = pytest.mark.slow
 WRITTEN = yaml.safe_load(Path(__file__).with_name("pods.yaml").read_text())
 
 
-def documents(script: str, job_spec: dict | None = None, container: dict | None = None) -> list[dict]:
+def documents(
+    script: str, job_spec: dict | None = None, container: dict | None = None
+) -> list[dict]:
     """Returns a minimal set of manifests, whose one Job runs `script` in a shell."""
     found = copy.deepcopy(WRITTEN["documents"])
     found[-1]["spec"] |= job_spec or {}
-    found[-1]["spec"]["template"]["spec"]["containers"][0] |= {"args": [script], **(container or {})}
+    found[-1]["spec"]["template"]["spec"]["containers"][0] |= {
+        "args": [script],
+        **(container or {}),
+    }
     return found
 
 
@@ -39,7 +46,11 @@ def test_command_arguments_and_environment_are_the_kubelets(machine):
     assert machine.run(docs).succeeded
     lines = machine.log().splitlines()
     seen = dict(line.split("=", 1) for line in lines if "=" in line)
-    assert seen["WHO"].startswith("train-0-") and seen["POD_IP"].startswith("127.") and len(seen["RUN"]) == 36
+    assert (
+        seen["WHO"].startswith("train-0-")
+        and seen["POD_IP"].startswith("127.")
+        and len(seen["RUN"]) == 36
+    )
     assert lines[0] == f"I am {seen['WHO']} $(LATER)"
     assert lines[1:4] == ["$(GREETING)", "$(UNKNOWN)", "two words"]
     assert seen["JOB_COMPLETION_INDEX"] == "0" and seen["HOSTNAME"] == "train-0"
@@ -50,10 +61,17 @@ def test_command_arguments_and_environment_are_the_kubelets(machine):
 def test_how_a_job_ends(machine, row):
     script = f"cd $PADDLE_NODE_ROOT/home/jobpath\n{row.get('script', '')}"
     result = machine.run(documents(script, row.get("job"), row.get("container")))
-    assert (result.reason, result.succeeded) == (row["reason"], row["reason"] == "CompletionsReached")
-    assert result.retries == row.get("retries", result.retries) and len(result.ended) == row.get("ended", len(result.ended))
+    assert (result.reason, result.succeeded) == (
+        row["reason"],
+        row["reason"] == "CompletionsReached",
+    )
+    assert result.retries == row.get("retries", result.retries) and len(result.ended) == row.get(
+        "ended", len(result.ended)
+    )
     assert "codes" not in row or result.culprit.codes == row["codes"]
-    assert {words: machine.log().count(words) for words in row.get("said", ())} == row.get("said", {})
+    assert {words: machine.log().count(words) for words in row.get("said", ())} == row.get(
+        "said", {}
+    )
 
 
 def test_a_cancelled_job_leaves_no_process(machine, tmp_path):
@@ -83,11 +101,16 @@ def written(script, name, **volume):
 
 @pytest.mark.parametrize("volume", WRITTEN["volumes"], ids=str)
 def test_a_jobs_pods_see_no_other_jobs_folder(volume, machine):
-    script = 'cd "$PADDLE_NODE_ROOT$JOB_PATH"; ls; echo mine > $JOB_NAME/note; cat {other}/note; true'
+    script = (
+        'cd "$PADDLE_NODE_ROOT$JOB_PATH"; ls; echo mine > $JOB_NAME/note; cat {other}/note; true'
+    )
     for name, other in (("alpha", "beta"), ("beta", "alpha")):
         assert machine.run(written(script.format(other=other), name, **volume)).succeeded
         (log,) = machine.logs.glob(f"{name}-*.trainer.log")
         seen, refused = log.read_text().splitlines()
         assert seen == name and "No such file" in refused
     root = machine.volume / volume.get("folder", "")
-    assert [path.relative_to(root).as_posix() for path in sorted(root.rglob("note"))] == ["alpha/note", "beta/note"]
+    assert [path.relative_to(root).as_posix() for path in sorted(root.rglob("note"))] == [
+        "alpha/note",
+        "beta/note",
+    ]

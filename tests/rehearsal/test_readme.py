@@ -1,7 +1,7 @@
 """README's commands run as printed and in order: first those for one machine, then those for AWS.
 
-What is real: make, cdk, paddle-aws, the emulated account, the pods' programs, the model that is fetched.
-Limits: see readme.sh and kubelet.py; docker is tests/image's stand-in.
+What is real: make, cdk, paddle-aws, the emulated account, the pods' programs, the model that is
+fetched. Limits: see readme.sh and kubelet.py; docker is tests/image's stand-in.
 """
 
 import json
@@ -17,7 +17,10 @@ from typing import Any
 
 import pytest
 
-sys.path += [str(Path(__file__).parent), *(str(Path(__file__).parents[1] / room) for room in ("operations", "image"))]
+sys.path += [
+    str(Path(__file__).parent),
+    *(str(Path(__file__).parents[1] / room) for room in ("operations", "image")),
+]
 
 from kubelet import Kubelet
 from test_build_and_push import ENGINE
@@ -46,14 +49,33 @@ class Shell:
 
     def __init__(self, folder: Path, home: Path, **environment: str) -> None:
         home.mkdir()
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_", "KUBE"))}
-        own = {"HOME": str(home), "NO_COLOR": "1", "BASH_ENV": str(HERE / "readme.sh"), "CDK_NOTICES": "false", "CDK_CI": "true"}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AWS_", "CDK_", "KUBE"))
+        }
+        own = {
+            "HOME": str(home),
+            "NO_COLOR": "1",
+            "BASH_ENV": str(HERE / "readme.sh"),
+            "CDK_NOTICES": "false",
+            "CDK_CI": "true",
+        }
         self.folder, self._environment = folder, kept | own | environment
 
     def start(self, block: str) -> subprocess.Popen[str]:
-        script = f"set -euo pipefail; trap 'echo failed: $BASH_COMMAND' ERR\n. .venv/bin/activate\n{block}"
-        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.Popen(["bash", "-c", script], cwd=self.folder, env=self._environment, text=True, **pipes)
+        script = (
+            "set -euo pipefail; trap 'echo failed: $BASH_COMMAND' ERR\n. .venv/bin/activate\n"
+            f"{block}"
+        )
+        pipes: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+        }
+        return subprocess.Popen(
+            ["bash", "-c", script], cwd=self.folder, env=self._environment, text=True, **pipes
+        )
 
     def run(self, block: str, running: subprocess.Popen[str] | None = None) -> str:
         """Runs a block, or waits for `running` if it was started before. Returns the output."""
@@ -92,16 +114,28 @@ def test_those_for_one_machine(make_clone, tmp_path: Path) -> None:
     # A mistake costs a sentence, and not the model.
     train = shell.folder / "my_program" / "train.py"
     train.write_text(f"import paddle(\n{train.read_text()}")
-    said = shell.run("! make rehearse JOB=job.yaml; paddle-aws status --rehearsal; paddle-aws evaluate --rehearsal")
-    assert "SyntaxError" in said and "mine is done" in said and re.search(r"^accuracy [\d.]+ of pass 4", said, re.M)
+    said = shell.run(
+        "! make rehearse JOB=job.yaml; paddle-aws status --rehearsal; paddle-aws evaluate "
+        "--rehearsal"
+    )
+    assert (
+        "SyntaxError" in said
+        and "mine is done" in said
+        and re.search(r"^accuracy [\d.]+ of pass 4", said, re.M)
+    )
     launch = shell.run(launch)
-    assert "one copy that all pods read" in launch and "2 pods with 2 processes each ran to their end" in launch
+    assert (
+        "one copy that all pods read" in launch
+        and "2 pods with 2 processes each ran to their end" in launch
+    )
     assert re.search(r'printed.*"accuracy": [\d.]+', launch, re.DOTALL), launch
     output = shell.folder / ".rehearsal/volume/launch/output"
     assert json.loads((output / "result.json").read_text())["accuracy"] > 0.9
     epochs = map(json.loads, (output / "epochs.jsonl").read_text().splitlines())
     counted = [(one["records"], one["least"], one["most"], one["ranks"]) for one in epochs]
-    assert counted == [(1600, 1, 1, 4)] * 40, "each of four processes trained each record once an epoch"
+    assert counted == [(1600, 1, 1, 4)] * 40, (
+        "each of four processes trained each record once an epoch"
+    )
 
 
 @pytest.fixture
@@ -127,7 +161,11 @@ def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
         for service in SERVICES:
             prices.offer(service, DATA["machines"] if service == "AmazonEC2" else [])
         stand_ins = {"KUBERNETES": cluster.url, "PRICES": prices.url, "K3S": k3s.url}
-        docker = {"ALIVE": "docker", "CALLS": str(tmp_path / "calls"), "PATH": f"{engine.parent}{os.pathsep}{os.environ['PATH']}"}
+        docker = {
+            "ALIVE": "docker",
+            "CALLS": str(tmp_path / "calls"),
+            "PATH": f"{engine.parent}{os.pathsep}{os.environ['PATH']}",
+        }
         yield Shell(clone, tmp_path / "home", **cloud.environment, **stand_ins, **docker)
 
 
@@ -144,6 +182,9 @@ def test_those_for_aws(on_aws: Shell) -> None:
     on_aws.run(f"PYTHONPATH=$PWD:$PWD/trainer_image python - <<'END'\n{python}END")
     assert (on_aws.folder / "models" / "model").is_dir()
     said = on_aws.run(back)
-    assert "is left in us-west-2 but what is kept on purpose" in said and "it waits for its deletion" in said
+    assert (
+        "is left in us-west-2 but what is kept on purpose" in said
+        and "it waits for its deletion" in said
+    )
     assert "USD in a run of 3 h" in on_aws.run(costs)
     assert "k3s v1.35" in on_aws.run(without_eks)

@@ -1,4 +1,6 @@
-"""`make rehearse` itself, on real parts: interrupted in each phase, run twice, two at once, and on a user's own data."""
+"""`make rehearse` itself, on real parts: interrupted in each phase, run twice, two at once, and on
+a user's own data.
+"""
 
 import gzip
 import json
@@ -54,7 +56,8 @@ def test_ctrl_c_leaves_no_process_and_no_state(clone, after, during, number):
     for _ in range(3):
         rehearsal = clone.start()
         read_until(rehearsal, after)
-        # The emulator runs before every phase; a phase has begun once its own processes, the CDK's or the pods', run beside it.
+        # The emulator runs before every phase; a phase has begun once its own processes, the CDK's
+        # or the pods', run beside it.
         clone.wait_until_running(rehearsal, 7 if during == "train" else 2)
         # An impatient user presses it twice.
         for _ in range(2):
@@ -80,33 +83,70 @@ def test_a_killed_rehearsal_leaves_no_process(clone):
 
 
 def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
-    """Runs in the clone whose rehearsals were interrupted and killed, and in another clone at the same time."""
+    """Runs in the clone whose rehearsals were interrupted and killed, and in another clone at the
+    same time.
+    """
     one = clone.start(command=MAKE)
     two = second_clone.start()
     begun = read_until(one, "rehearsal of job.yaml")
     third = clone.start()
     refused, _ = third.communicate()
-    assert third.returncode == 2 and "another rehearsal runs in this clone" in refused and len(refused.splitlines()) <= 2
+    assert (
+        third.returncode == 2
+        and "another rehearsal runs in this clone" in refused
+        and len(refused.splitlines()) <= 2
+    )
     said, also_said = begun + one.communicate()[0], two.communicate()[0]
     assert (one.returncode, two.returncode) == (0, 0), said + also_said
 
     phases = re.findall(r"^✓ (\w+) .* [\d.]+ s$", said, re.M)
-    assert phases == ["try", "emulator", "bootstrap", "deploy", "manifests", "upload", "split", "train", "measure", "destroy"]
-    accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing \w+: ([\d.]+)\)", said).groups()
+    assert phases == [
+        "try",
+        "emulator",
+        "bootstrap",
+        "deploy",
+        "manifests",
+        "upload",
+        "split",
+        "train",
+        "measure",
+        "destroy",
+    ]
+    accuracy, baseline = re.search(
+        r"accuracy ([\d.]+) \(always guessing \w+: ([\d.]+)\)", said
+    ).groups()
     assert float(accuracy) > float(baseline) + 0.2
     assert "the inventory is as before" in said and "without effect on one machine" in said
     # The table that people follow has a row for each pass, and the output tree is the contract's.
-    losses = re.findall(r"^ +\d +[\d.]+ +([\d.]+)  ([\d.]+)  ([\d.]+) +[\d,]+ +[\d.]+ *$", said, re.M)
+    losses = re.findall(
+        r"^ +\d +[\d.]+ +([\d.]+)  ([\d.]+)  ([\d.]+) +[\d,]+ +[\d.]+ *$", said, re.M
+    )
     job = clone.state / "volume" / "quick-start"
     shards = json.loads((job / "data-manifest.json").read_text())["shards"]
     for trainer, shard in enumerate(shards):
-        metrics = [json.loads(line) for line in (job / f"output/node_{trainer}/metrics.jsonl").read_text().splitlines()]
+        metrics = [
+            json.loads(line)
+            for line in (job / f"output/node_{trainer}/metrics.jsonl").read_text().splitlines()
+        ]
         assert [row[trainer] for row in losses] == [f"{line['loss']:.4f}" for line in metrics]
-        assert {line["records"] for line in metrics} == {sum(file["records"] for file in shard["files"])}
-        assert (job / f"output/node_{trainer}/train.log").stat().st_size and (job / f"{trainer}/data").is_dir()
-    assert [entry.name for entry in sorted((job / "output").glob("pass-*"))] == [f"pass-{i:05d}" for i in range(5)]
+        assert {line["records"] for line in metrics} == {
+            sum(file["records"] for file in shard["files"])
+        }
+        assert (job / f"output/node_{trainer}/train.log").stat().st_size and (
+            job / f"{trainer}/data"
+        ).is_dir()
+    assert [entry.name for entry in sorted((job / "output").glob("pass-*"))] == [
+        f"pass-{i:05d}" for i in range(5)
+    ]
     assert all((entry / "done").exists() for entry in (job / "output").glob("pass-*"))
-    assert sorted(entry.name for entry in clone.state.iterdir()) == ["job.json", "last", "lock", "logs", "manifests", "volume"]
+    assert sorted(entry.name for entry in clone.state.iterdir()) == [
+        "job.json",
+        "last",
+        "lock",
+        "logs",
+        "manifests",
+        "volume",
+    ]
 
     assert "predict with it:" in said and clone.left_running == second_clone.left_running == []
 
@@ -117,32 +157,71 @@ def wheel(tmp_path: Path) -> Path:
     wheel = tmp_path / "tiny_words-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as made:
         made.writestr("tiny_words.py", "def lowered(text):\n    return text.lower()\n")
-        made.writestr("tiny_words-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-words\nVersion: 1.0\n")
-        made.writestr("tiny_words-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        made.writestr(
+            "tiny_words-1.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: tiny-words\nVersion: 1.0\n",
+        )
+        made.writestr(
+            "tiny_words-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         made.writestr("tiny_words-1.0.dist-info/RECORD", "")
     return wheel
 
 
-def test_a_users_own_corpus_and_a_program_from_a_folder_with_its_requirement(second_clone, wheel, tmp_path, monkeypatch):
-    """Twenty thousand compressed lines with eight labels, in another region, on a self-managed cluster, with retain: true."""
+def test_a_users_own_corpus_and_a_program_from_a_folder_with_its_requirement(
+    second_clone, wheel, tmp_path, monkeypatch
+):
+    """Twenty thousand compressed lines with eight labels, in another region, on a self-managed
+    cluster, with retain: true.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     corpus(tmp_path / "mine.tsv.gz", 20_000)
     mine = tmp_path / "mine"
-    shutil.copytree(second_clone.folder / "examples/quick_start", mine, ignore=shutil.ignore_patterns("*.tsv", "make_sample.py"))
+    shutil.copytree(
+        second_clone.folder / "examples/quick_start",
+        mine,
+        ignore=shutil.ignore_patterns("*.tsv", "make_sample.py"),
+    )
     # Each pod has its own copy of the folder, and can write to it.
-    train, touched = mine / "train.py", "from pathlib import Path\nPath(__file__).with_name('mark').touch()\n"
+    train, touched = (
+        mine / "train.py",
+        "from pathlib import Path\nPath(__file__).with_name('mark').touch()\n",
+    )
     train.write_text(f"import tiny_words\n{touched}{train.read_text()}")
-    (mine / "requirements.txt").write_text(f"# mine\ntiny-words @ {wheel.as_uri()}\nNumPy>=1.20  # the image's own will do\n")
-    program = {"from": "folder", "path": str(mine), "requirements": "requirements.txt", "packages": ["libgl1"]}
-    job = {"name": "mine", "trainers": 3, "passes": 2, "data": {"source": "mine.tsv.gz", "hold_out": 0.1}}
-    (tmp_path / "job.yaml").write_text(yaml.safe_dump({**job, "program": program, "resources": {"scratch": "1Gi"}}))
-    settings = (VARIANTS / "self-managed-cluster.yaml").read_text().replace("tests/aws/variants", str(VARIANTS))
-    settings = settings.replace("retain: false", "retain: true").replace("us-west-2", "eu-central-1")
+    (mine / "requirements.txt").write_text(
+        f"# mine\ntiny-words @ {wheel.as_uri()}\nNumPy>=1.20  # the image's own will do\n"
+    )
+    program = {
+        "from": "folder",
+        "path": str(mine),
+        "requirements": "requirements.txt",
+        "packages": ["libgl1"],
+    }
+    job = {
+        "name": "mine",
+        "trainers": 3,
+        "passes": 2,
+        "data": {"source": "mine.tsv.gz", "hold_out": 0.1},
+    }
+    (tmp_path / "job.yaml").write_text(
+        yaml.safe_dump({**job, "program": program, "resources": {"scratch": "1Gi"}})
+    )
+    settings = (
+        (VARIANTS / "self-managed-cluster.yaml")
+        .read_text()
+        .replace("tests/aws/variants", str(VARIANTS))
+    )
+    settings = settings.replace("retain: false", "retain: true").replace(
+        "us-west-2", "eu-central-1"
+    )
     (tmp_path / "cluster.yaml").write_text(f"region: eu-central-1\n{settings}")
     asked = ("--job", str(tmp_path / "job.yaml"), "--config", str(tmp_path / "cluster.yaml"))
     code, said = second_clone.run(*asked)
     assert code == 0, said
-    accuracy, baseline = re.search(r"accuracy ([\d.]+) \(always guessing l0: ([\d.]+)\)", said).groups()
+    accuracy, baseline = re.search(
+        r"accuracy ([\d.]+) \(always guessing l0: ([\d.]+)\)", said
+    ).groups()
     assert float(accuracy) > 0.8 > 0.5 > float(baseline)
     assert re.search(r"kept +kms key ", said) and re.search(r"kept +efs file system ", said)
     assert re.search(r"kept +ec2 snapshot ", said), "of the control plane's state"
@@ -150,12 +229,22 @@ def test_a_users_own_corpus_and_a_program_from_a_folder_with_its_requirement(sec
     assert "Paddle 2.6 with 2 requirements of the program" in said and "libgl1" in said
     folder = second_clone.state / "volume" / "mine"
     (archive,) = (folder / "programs").iterdir()
-    assert archive.suffix == ".tar" and not (folder / "quick_start").exists() and not (mine / "mark").exists()
-    # The environment exists; a requirement that does not fit it is reported before anything is deployed.
-    (tmp_path / "job.yaml").write_text(yaml.safe_dump({**job, "program": program | {"requirements": ["numpy<1.20"]}}))
+    assert (
+        archive.suffix == ".tar"
+        and not (folder / "quick_start").exists()
+        and not (mine / "mark").exists()
+    )
+    # The environment exists; a requirement that does not fit it is reported before anything is
+    # deployed.
+    (tmp_path / "job.yaml").write_text(
+        yaml.safe_dump({**job, "program": program | {"requirements": ["numpy<1.20"]}})
+    )
     code, said = second_clone.run(*asked)
     assert code == 2 and "bootstrap" not in said
-    assert "program.requirements has numpy<1.20, which does not fit the image's own packages" in " ".join(said.split())
+    assert (
+        "program.requirements has numpy<1.20, which does not fit the image's own packages"
+        in " ".join(said.split())
+    )
 
 
 def test_a_paddle_job_of_the_operators_guide(second_clone):
@@ -169,13 +258,20 @@ def test_a_paddle_job_of_the_operators_guide(second_clone):
 
 
 def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, tmp_path):
-    (tmp_path / "bad.tsv").write_text("".join(f"no label in line {number}\n" for number in range(600)))
+    (tmp_path / "bad.tsv").write_text(
+        "".join(f"no label in line {number}\n" for number in range(600))
+    )
     (tmp_path / "job.yaml").write_text(
-        "name: bad\ntrainers: 2\npasses: 1\nprogram: {from: image, folder: quick_start}\ndata: {source: bad.tsv, hold_out: 0.1}\n"
+        "name: bad\ntrainers: 2\npasses: 1\nprogram: {from: image, folder: quick_start}\ndata: "
+        "{source: bad.tsv, hold_out: 0.1}\n"
     )
     code, said = second_clone.run("--no-try", "--job", str(tmp_path / "job.yaml"))
     assert code == 1, said
-    assert "✗ train" in said and "training failed: Job bad-" in said and "label<TAB>text" in said.split("training failed")[1]
+    assert (
+        "✗ train" in said
+        and "training failed: Job bad-" in said
+        and "label<TAB>text" in said.split("training failed")[1]
+    )
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["refused"])
@@ -191,7 +287,9 @@ def test_bad_input_is_one_sentence(clone, tmp_path, row):
 
 
 def corpus(file, lines: int) -> None:
-    """Writes lines of words with frequencies like a language's. Three words of each line betray the label."""
+    """Writes lines of words with frequencies like a language's. Three words of each line betray the
+    label.
+    """
     chance = random.Random(7)
     with gzip.open(file, "wt") as out:
         for _ in range(lines):

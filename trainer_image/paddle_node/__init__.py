@@ -1,14 +1,18 @@
-"""What runs in a training pod: finds the peers, stages the data, starts pserver and trainer, and supervises them.
+"""What runs in a training pod: finds the peers, stages the data, starts pserver and trainer, and
+supervises them.
 
-Imports nothing of CDK or cdk8s. Only the child processes import Paddle, so a pod is up in milliseconds.
+Imports nothing of CDK or cdk8s. Only the child processes import Paddle, so a pod is up in
+milliseconds.
 """
 
 
 def report(step: int | None = None, **metrics: float) -> None:
-    """Reports the metrics of a step to `paddle-aws board`: `paddle_node.report(loss=0.3)`. Outside a pod it does nothing.
+    """Reports the metrics of a step to `paddle-aws board`: `paddle_node.report(loss=0.3)`. Outside
+    a pod it does nothing.
 
-    Any number of calls is fine: some hundred lines are kept, with the means. A value is anything that `float` accepts, such as a
-    Tensor of one element; any other is mentioned once and left out. Calls are counted as steps unless `step` is given.
+    Any number of calls is fine: some hundred lines are kept, with the means. A value is anything
+    that `float` accepts, such as a Tensor of one element; any other is mentioned once and left out.
+    Calls are counted as steps unless `step` is given.
     """
     from paddle_node.training import step_log
 

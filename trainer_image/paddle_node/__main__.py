@@ -1,7 +1,7 @@
 """The entry point of a pod: parses the environment, supervises, exits.
 
-Each deliberate end writes one sentence to the pod's output and to Kubernetes' termination log, and exits with a code of
-`contract.ExitCode` or the trainer's own.
+Each deliberate end writes one sentence to the pod's output and to Kubernetes' termination log, and
+exits with a code of `contract.ExitCode` or the trainer's own.
 """
 
 import asyncio
@@ -25,7 +25,9 @@ from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import prepare
 
 RESTARTS, WITHIN = 5, 3600.0
-"""Restarts of its container that a pod may have within this many seconds. The kubelet would never stop, nor tell the Job."""
+"""Restarts of its container that a pod may have within this many seconds. The kubelet would never
+stop, nor tell the Job.
+"""
 
 
 def main(
@@ -40,16 +42,26 @@ def main(
         runtime = runtime_by_name(node.runtime)
         with contextlib.suppress(OSError):
             node.home.mkdir(parents=True, exist_ok=True)
-        _count_start(node.home, contract.path(contract.SHARED_MEMORY, environ) if last_words.exists() else None)
+        _count_start(
+            node.home,
+            contract.path(contract.SHARED_MEMORY, environ) if last_words.exists() else None,
+        )
         found = discovery.of(node, partial(output.of_agent, node))
-        return asyncio.run(Agent(node, runtime, found, lambda ready: prepare(ready, partial(output.of_agent, ready))).run())
+        return asyncio.run(
+            Agent(
+                node, runtime, found, lambda ready: prepare(ready, partial(output.of_agent, ready))
+            ).run()
+        )
     except Failure as failure:
         code, sentence = failure.code, failure.sentence
     except OSError as error:
         # A volume may refuse anything at any time: another try may find it healthy again.
         code = ExitCode.VOLUME_FULL if disk_full(error) else 1
         where = f"{error.filename}: " if error.filename else ""
-        sentence = f"this pod cannot continue: {where}{error.strerror or str(error) or type(error).__name__}"
+        sentence = (
+            "this pod cannot continue: "
+            f"{where}{error.strerror or str(error) or type(error).__name__}"
+        )
     output.say("agent", sentence)
     with contextlib.suppress(OSError):
         if last_words.exists():
@@ -60,20 +72,27 @@ def main(
 def _count_start(home: Path, shared_memory: Path | None) -> None:
     """Counts the starts in the pod's scratch. Raises `Failure` after too many.
 
-    Removes what a killed container left in shared memory: it would count against the next container's memory.
+    Removes what a killed container left in shared memory: it would count against the next
+    container's memory.
     """
     starts, now = home / "starts.json", time.monotonic()
     left = list(shared_memory.glob("*")) if shared_memory is not None and starts.exists() else []
     recent: list[float] = []
     with contextlib.suppress(OSError, ValueError, TypeError):
-        recent = [clock for clock in map(float, json.loads(starts.read_text())) if now - WITHIN < clock <= now]
+        recent = [
+            clock
+            for clock in map(float, json.loads(starts.read_text()))
+            if now - WITHIN < clock <= now
+        ]
     with contextlib.suppress(OSError):
         starts.write_text(json.dumps([*recent, now]))
         for segment in left:
             segment.unlink()
     if len(recent) > RESTARTS:
         killed = f"this pod's container was killed {len(recent)} times within an hour"
-        raise Failure(ExitCode.KILLED_AGAIN, f"{killed}: if it ran out of memory, raise resources.memory")
+        raise Failure(
+            ExitCode.KILLED_AGAIN, f"{killed}: if it ran out of memory, raise resources.memory"
+        )
 
 
 if __name__ == "__main__":

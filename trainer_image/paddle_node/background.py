@@ -1,6 +1,8 @@
-"""What runs beside the event loop's main task: other tasks, and blocking calls, such as to a volume that may answer late.
+"""What runs beside the event loop's main task: other tasks, and blocking calls, such as to a volume
+that may answer late.
 
-A call that never returns holds up neither the loop nor the exit; asyncio would wait for its own executor.
+A call that never returns holds up neither the loop nor the exit; asyncio would wait for its own
+executor.
 """
 
 import asyncio
@@ -23,7 +25,9 @@ class NoAnswer(Failure):
 
 
 async def call(function: Callable[[], T]) -> T:
-    """Returns or raises what `function` does, run in a thread of its own that dies with the program."""
+    """Returns or raises what `function` does, run in a thread of its own that dies with the
+    program.
+    """
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
     future.set_running_or_notify_cancel()  # The waiter may be cancelled, the call may not.
 
@@ -37,8 +41,15 @@ async def call(function: Callable[[], T]) -> T:
     return await asyncio.wrap_future(future)
 
 
-async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[str], None], allowed: float = 0.0) -> T:
-    """Returns the volume's answer to a question that may itself wait for `allowed` seconds. Raises `NoAnswer` if it hangs."""
+async def ask(
+    question: Callable[[], T],
+    node: NodeEnvironment,
+    say: Callable[[str], None],
+    allowed: float = 0.0,
+) -> T:
+    """Returns the volume's answer to a question that may itself wait for `allowed` seconds. Raises
+    `NoAnswer` if it hangs.
+    """
     began = time.monotonic()
     waited, pause, deadline = 0.0, allowed + REMIND, allowed + node.peer_deadline
     answer = asyncio.ensure_future(call(lambda: retry(question, say)))
@@ -50,14 +61,17 @@ async def ask(question: Callable[[], T], node: NodeEnvironment, say: Callable[[s
             waited, pause = time.monotonic() - began, REMIND
             sentence = f"{node.folder.run_state} has not answered for {waited:.0f} s"
             if waited >= deadline:
-                raise NoAnswer(ExitCode.CANNOT_END, f"{sentence}: nothing can be read or recorded there")
+                raise NoAnswer(
+                    ExitCode.CANNOT_END, f"{sentence}: nothing can be read or recorded there"
+                )
             say(sentence)
     finally:
         answer.cancel()
 
 
 class Tasks:
-    """Tasks beside a main task, their owner, which made them and would hang without them: a fault in any of them cancels it.
+    """Tasks beside a main task, their owner, which made them and would hang without them: a fault
+    in any of them cancels it.
 
     `fault` is why the owner was cancelled; None if it was `interrupt`ed.
     """
@@ -86,6 +100,10 @@ class Tasks:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (fault := task.exception()) is not None and self._owner is not None:
+        if (
+            not task.cancelled()
+            and (fault := task.exception()) is not None
+            and self._owner is not None
+        ):
             self.fault = fault
             self.interrupt()

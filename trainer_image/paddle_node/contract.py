@@ -1,7 +1,8 @@
-"""The single home of every name that charts, image, volume and tools share: variables, ports, paths and exit codes.
+"""The single home of every name that charts, image, volume and tools share: variables, ports, paths
+and exit codes.
 
-`path()` is the only way a container path reaches the file system. The names are those of the PaddlePaddle on AWS tutorials
-(2016-17); ours are marked as such.
+`path()` is the only way a container path reaches the file system. The names are those of the
+PaddlePaddle on AWS tutorials (2016-17); ours are marked as such.
 """
 
 import os
@@ -32,7 +33,9 @@ class Variable(StrEnum):
     PORTS_NUM_SPARSE = "CONF_PADDLE_PORTS_NUM_SPARSE"
     """Ports for sparse updates (0.x: --ports_num_for_sparse)."""
     TRAINERS = "CONF_PADDLE_GRADIENT_NUM"
-    """Number of trainers, which is the Job's parallelism and completions (0.x: --num_gradient_servers)."""
+    """Number of trainers, which is the Job's parallelism and completions (0.x:
+    --num_gradient_servers).
+    """
     THREADS = "TRAINER_COUNT"
     """Threads in one trainer, NOT the number of trainers (0.x: --trainer_count)."""
 
@@ -50,14 +53,20 @@ class Variable(StrEnum):
     SHUFFLE_SEED = "SHUFFLE_SEED"
     """Seed of the shuffle before the split; empty keeps the source's order."""
     PROGRAM_FROM = "PROGRAM_FROM"
-    """Folder in the image from which the data job copies the training program to the volume; empty: the volume has it already."""
+    """Folder in the image from which the data job copies the training program to the volume; empty:
+    the volume has it already.
+    """
     SHARED = "PADDLE_NODE_SHARED"
-    """Folder below the volume for the one unsplit copy that jobs with this source share; empty: the data is split."""
+    """Folder below the volume for the one unsplit copy that jobs with this source share; empty: the
+    data is split.
+    """
     SPLIT_PODS = "SPLIT_PODS"
     """Pods that share one split (an Indexed data job's completions); empty: 1."""
 
     PROGRAM_ARCHIVE = "PADDLE_NODE_PROGRAM_ARCHIVE"
-    """SHA-256 of the program's archive, `programs/<SHA-256>.tar` in the job's folder; empty: the program is a folder."""
+    """SHA-256 of the program's archive, `programs/<SHA-256>.tar` in the job's folder; empty: the
+    program is a folder.
+    """
 
     # Kubernetes' own, set by the Job controller and the downward API.
     COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
@@ -93,36 +102,54 @@ class Variable(StrEnum):
     PROGRESS = "PADDLE_NODE_PROGRESS"
     """Glob below the job's folder: a change of the matching files is the command's progress."""
     SUCCESS = "PADDLE_NODE_SUCCESS"
-    """File below the job's folder that the command writes when it is done; empty: only its exit codes say so."""
+    """File below the job's folder that the command writes when it is done; empty: only its exit
+    codes say so.
+    """
     METRICS = "PADDLE_NODE_METRICS"
-    """JSON object from metric names to the patterns that find the metrics of a step in the command's lines."""
+    """JSON object from metric names to the patterns that find the metrics of a step in the
+    command's lines.
+    """
     TEMPLATES = "PADDLE_NODE_TEMPLATES"
     """Comma-separated names of variables whose values hold placeholders."""
     PASSES = "PADDLE_NODE_PASSES"
     """Number of passes over the data (0.x: --num_passes)."""
     KEEP_PASSES = "PADDLE_NODE_KEEP_PASSES"
-    """How many of the newest good passes of this data and program stay on the volume; 0 keeps all."""
+    """How many of the newest good passes of this data and program stay on the volume; 0 keeps
+    all.
+    """
     CHECKPOINT = "PADDLE_NODE_CHECKPOINT"
-    """Seconds between two checkpoints inside a pass, of programs on paddle_node.fleet; empty: none."""
+    """Seconds between two checkpoints inside a pass, of programs on paddle_node.fleet; empty:
+    none.
+    """
     RESUME_FROM = "PADDLE_NODE_RESUME_FROM"
-    """same (default): resume only from passes of this very data and program | any: from the newest pass, whatever made it."""
+    """same (default): resume only from passes of this very data and program | any: from the newest
+    pass, whatever made it.
+    """
     ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
     """How many failures of the program, without progress in between, end the job."""
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
     """TCP port on which the agents talk to each other."""
     PEER_DEADLINE = "PADDLE_NODE_PEER_DEADLINE"
-    """Seconds to wait for all N pods before the job fails and names the missing ones (pod-list: counts them)."""
+    """Seconds to wait for all N pods before the job fails and names the missing ones (pod-list:
+    counts them).
+    """
     SEED = "PADDLE_NODE_SEED"
     """Seed of initial parameters and of the order of batches."""
     GRACE = "PADDLE_NODE_GRACE"
-    """Seconds between SIGTERM and the last moment to leave: terminationGracePeriodSeconds minus a margin."""
+    """Seconds between SIGTERM and the last moment to leave: terminationGracePeriodSeconds minus a
+    margin.
+    """
     STALL = "PADDLE_NODE_STALL"
-    """Seconds without a step after which the liveness probe fails in the pod that holds the others up."""
+    """Seconds without a step after which the liveness probe fails in the pod that holds the others
+    up.
+    """
     LEASE = "PADDLE_NODE_LEASE"
     """Seconds without a heartbeat after which a dead run's lease on the folder expires."""
 
     DATA_JOB = "PADDLE_NODE_DATA_JOB"
-    """Hash of the data job's template. The job writes it into the data manifest, and the trainers wait for it; empty: any job."""
+    """Hash of the data job's template. The job writes it into the data manifest, and the trainers
+    wait for it; empty: any job.
+    """
 
     # What the agent hands to its trainer and pserver processes.
     COORDINATOR = "PADDLE_NODE_COORDINATOR"
@@ -132,7 +159,9 @@ class Variable(StrEnum):
     ATTEMPT = "PADDLE_NODE_ATTEMPT"
     """Number of this attempt, from 1, kept on the volume."""
     RESUMED = "PADDLE_NODE_RESUMED"
-    """What this attempt resumes from, as its runtime's `Progress` chose it: a JSON object of texts."""
+    """What this attempt resumes from, as its runtime's `Progress` chose it: a JSON object of
+    texts.
+    """
     MANIFEST = "PADDLE_NODE_MANIFEST"
     """The run's data manifest, below the job's folder; empty: `DATA_MANIFEST`."""
     DATA = "PADDLE_NODE_DATA"
@@ -157,11 +186,17 @@ class Variable(StrEnum):
     """Set only by evaluate_pass.py: the folder of the pass that an evaluator loads."""
 
     STAGE_TO = "PADDLE_NODE_STAGE_TO"
-    """Folder on local disk to which a trainer copies its shard before training; empty: it reads the shard on the volume."""
+    """Folder on local disk to which a trainer copies its shard before training; empty: it reads the
+    shard on the volume.
+    """
     STAGE = "PADDLE_NODE_STAGE"
-    """always (default where `STAGE_TO` is set) | auto: if a trial of both shows that it is faster | never."""
+    """always (default where `STAGE_TO` is set) | auto: if a trial of both shows that it is faster |
+    never.
+    """
     STAGE_ROOM = "PADDLE_NODE_STAGE_ROOM"
-    """Bytes that the pod's scratch may take (its emptyDir's limit); empty: what the disk has free."""
+    """Bytes that the pod's scratch may take (its emptyDir's limit); empty: what the disk has
+    free.
+    """
 
     # Set only by the rehearsal; empty in a container.
     ROOT = "PADDLE_NODE_ROOT"
@@ -171,7 +206,9 @@ class Variable(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """How a pod ends; any other code is the trainer's own. The numbers are those of sysexits.h where it has the same meaning."""
+    """How a pod ends; any other code is the trainer's own. The numbers are those of sysexits.h
+    where it has the same meaning.
+    """
 
     DONE = 0
     BAD_SETTING = 2
@@ -179,25 +216,33 @@ class ExitCode(IntEnum):
     BAD_DATA = 65
     """The shards do not match the manifest, or this job."""
     SOURCE_UNREACHABLE = 68
-    """The data's source broke off or answered 5xx more often than the retries allow: another try may help."""
+    """The data's source broke off or answered 5xx more often than the retries allow: another try
+    may help.
+    """
     PEERS_MISSING = 69
     """A deadline passed and peers were missing: the message names or counts them."""
     ATTEMPTS_EXHAUSTED = 70
     """Every allowed attempt failed: the message names the cause of each."""
     NODE_UNFIT = 71
-    """The node lacks GPUs or adapters that the job asked for, or its all-reduce fails: the message names it."""
+    """The node lacks GPUs or adapters that the job asked for, or its all-reduce fails: the message
+    names it.
+    """
     FOLDER_IN_USE = 73
     """Another run holds the job's folder."""
     VOLUME_FULL = 74
     """The volume accepted no more bytes; what was complete before is intact."""
     CANNOT_END = 75
-    """The volume hangs, or a process that waits for it does not end: the pod leaves, so that its replacement starts clean."""
+    """The volume hangs, or a process that waits for it does not end: the pod leaves, so that its
+    replacement starts clean.
+    """
     REPLACED = 76
     """A newer pod with this pod's trainer id has taken its place."""
     NOT_PERMITTED = 77
     """The API server refused (401, 403): the message names the missing Role."""
     KILLED_AGAIN = 79
-    """The container was killed and restarted in its pod too often: the Job counts the pod, and creates another."""
+    """The container was killed and restarted in its pod too often: the Job counts the pod, and
+    creates another.
+    """
     TERMINATED = 143
     """SIGTERM: saved, then left within the grace period."""
 
@@ -212,8 +257,10 @@ FAIL_JOB = (
 """Codes after which another try cannot help: the Job fails at once."""
 
 RESTART_IN_PLACE = (137,)
-"""128 + SIGKILL, also when memory ran out: nobody decided it, so the kubelet restarts the container in its pod. Never 143: a
-container that the kubelet itself ends has lost its sandbox, and its pod would wait for a restart indefinitely."""
+"""128 + SIGKILL, also when memory ran out: nobody decided it, so the kubelet restarts the container
+in its pod. Never 143: a container that the kubelet itself ends has lost its sandbox, and its pod
+would wait for a restart indefinitely.
+"""
 
 # The image.
 ENTRY_POINT = "/usr/local/bin/start.sh"
@@ -226,7 +273,9 @@ PROGRAMS = "/opt/paddle/programs"
 UID = GID = 1000
 """The image's user, equal to the access point's."""
 HOME = "/home/paddle"
-"""Writable scratch: the working directory of the processes; an emptyDir, because the root file system is read-only."""
+"""Writable scratch: the working directory of the processes; an emptyDir, because the root file
+system is read-only.
+"""
 
 SHARED_MEMORY = "/dev/shm"
 """A volume of the pod's own: the next container finds what a killed one left there."""
@@ -237,13 +286,17 @@ PROGRAM_LIMIT = 1_000_000_000
 """Bytes of the files in a program's archive."""
 
 LONGEST_STRING = 131_071
-"""Bytes of one argument, or of one variable with its name: Linux starts no program with a longer one."""
+"""Bytes of one argument, or of one variable with its name: Linux starts no program with a longer
+one.
+"""
 
 TERMINATION_LOG = "/dev/termination-log"
 """Where Kubernetes looks for a container's last words: `kubectl describe pod` shows them."""
 
 NOT_IN_PATHS = frozenset(" \t\n\"'\\$`&|;<>(){}[]*?")
-"""Characters that no path of the volume may contain: parameter servers of 2.6.2 save through a shell and quote nothing."""
+"""Characters that no path of the volume may contain: parameter servers of 2.6.2 save through a
+shell and quote nothing.
+"""
 
 # The tutorials' values.
 VOLUME_MOUNT = "/home/jobpath"
@@ -253,7 +306,9 @@ PORTS_NUM_SPARSE = 2
 # Ours.
 CONTROL_PORT = 7163
 TRAINER_PORTS_FROM = 8500
-"""fleet's trainers listen from this port upwards, with one port for each trainer of the same address."""
+"""fleet's trainers listen from this port upwards, with one port for each trainer of the same
+address.
+"""
 PEER_DEADLINE = 900.0
 """Seconds; a node group that scales up from zero starts its pods within this time."""
 GRACE = 25.0
@@ -266,12 +321,15 @@ ATTEMPTS = 3
 MOST_PROCESSES = 16
 """The most processes of a command in one pod."""
 MASTER_PORTS = MOST_PROCESSES
-"""Offset of rank 0's two ports from the first port: after the ranks' ports, and clear of every pserver's, because Paddle binds
-them on all addresses, also on a machine that rehearses other jobs."""
+"""Offset of rank 0's two ports from the first port: after the ranks' ports, and clear of every
+pserver's, because Paddle binds them on all addresses, also on a machine that rehearses other jobs.
+"""
 
 
 DATA_MANIFEST = "data-manifest.json"
-"""In the job's folder, written last by the split: its presence means that the split is complete (ours)."""
+"""In the job's folder, written last by the split: its presence means that the split is complete
+(ours).
+"""
 RECORD_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 """Pattern of the values that DATA_FORMAT may have."""
 SPLIT_MANIFEST = "manifest.json"
@@ -279,10 +337,14 @@ SPLIT_MANIFEST = "manifest.json"
 
 
 def path(container_path: str | PurePosixPath, environ: Mapping[str, str] = os.environ) -> Path:
-    """Maps a container's absolute path to this machine: below PADDLE_NODE_ROOT if that is set. Raises ValueError."""
+    """Maps a container's absolute path to this machine: below PADDLE_NODE_ROOT if that is set.
+    Raises ValueError.
+    """
     pure = PurePosixPath(container_path)
     if not pure.is_absolute():
-        raise ValueError(f"{container_path} is a relative path: the contract knows absolute container paths only")
+        raise ValueError(
+            f"{container_path} is a relative path: the contract knows absolute container paths only"
+        )
     root = environ.get(Variable.ROOT, "")
     return Path(root, *pure.parts[1:]) if root else Path(pure)
 
@@ -321,11 +383,15 @@ class JobFolder:
 
     @property
     def programs(self) -> Path:
-        """Copies of training programs, each valid only with a record that was created exclusively (ours)."""
+        """Copies of training programs, each valid only with a record that was created exclusively
+        (ours).
+        """
         return self.root / "programs"
 
     def archive(self, digest: str) -> Path:
-        """A program's archive, uploaded before the job starts; a pod trusts it only if its bytes have this SHA-256 (ours)."""
+        """A program's archive, uploaded before the job starts; a pod trusts it only if its bytes
+        have this SHA-256 (ours).
+        """
         return self.programs / f"{digest}.tar"
 
     def program(self, train_config_dir: str) -> Path:
@@ -347,23 +413,33 @@ class JobFolder:
 
     @property
     def run_state(self) -> Path:
-        """The lease and the record of the attempts: durable facts, written only by the agent of trainer 0 (ours)."""
+        """The lease and the record of the attempts: durable facts, written only by the agent of
+        trainer 0 (ours).
+        """
         return self.output / "run"
 
     def steps(self, trainer_id: int, rank: int) -> Path:
-        """What one process of the pod reports about its steps: {attempt, step, time, metrics, ...} per line (ours)."""
+        """What one process of the pod reports about its steps: {attempt, step, time, metrics, ...}
+        per line (ours).
+        """
         return self.node(trainer_id) / f"steps-{rank}.jsonl"
 
     def metrics(self, trainer_id: int) -> Path:
-        """One JSON object per line: {pass, attempt, trainer, loss, records, seconds, time} (ours)."""
+        """One JSON object per line: {pass, attempt, trainer, loss, records, seconds, time}
+        (ours).
+        """
         return self.node(trainer_id) / "metrics.jsonl"
 
     def attempt(self, run: str, number: int) -> Path:
-        """What one attempt saves, and only it: its passes, its newest checkpoint, its model for inference (ours)."""
+        """What one attempt saves, and only it: its passes, its newest checkpoint, its model for
+        inference (ours).
+        """
         return self.output / "attempts" / f"{run}-{number}"
 
     def pass_dir(self, number: int) -> Path:
-        """Paddle 0.x writes here; otherwise a link for people, to the folder of the attempt that saved the pass."""
+        """Paddle 0.x writes here; otherwise a link for people, to the folder of the attempt that
+        saved the pass.
+        """
         return self.output / f"pass-{number:05d}"
 
     def done(self, number: int) -> Path:

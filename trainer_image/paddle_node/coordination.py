@@ -1,7 +1,8 @@
 """How a trainer process talks to the other trainers through the rendezvous server.
 
-`barrier` and `gather` return when all N trainers of this attempt have arrived, and raise `AttemptEnded` at once when the attempt
-is over. Trainer and server both prove that they belong to the attempt.
+`barrier` and `gather` return when all N trainers of this attempt have arrived, and raise
+`AttemptEnded` at once when the attempt is over. Trainer and server both prove that they belong to
+the attempt.
 """
 
 import contextlib
@@ -16,11 +17,15 @@ from paddle_node.environment import WorkerEnvironment
 from paddle_node.rendezvous import messages as m
 
 SILENCE = 30.0
-"""Seconds of silence after which the server counts as dead; it sends every waiting trainer a message each second."""
+"""Seconds of silence after which the server counts as dead; it sends every waiting trainer a
+message each second.
+"""
 CONNECT = 30.0
 """Seconds to reach the server, which was up when this process started."""
 PROGRESS_EVERY = 1.0
-"""Seconds between two reports of progress, or of a long meeting; calls in between cost one clock reading."""
+"""Seconds between two reports of progress, or of a long meeting; calls in between cost one clock
+reading.
+"""
 LONGEST = 4 * 1024 * 1024
 """Bytes of one message; a gathered value that is larger belongs in a file."""
 
@@ -46,7 +51,11 @@ class Session:
         self._watch: threading.Thread | None = None
         self.waited = 0.0
         """Seconds for which this trainer has waited for others."""
-        greeting = m.Greeting(worker.session_key, m.Join(worker.trainer_id, worker.attempt), self._receive(m.Challenge))
+        greeting = m.Greeting(
+            worker.session_key,
+            m.Join(worker.trainer_id, worker.attempt),
+            self._receive(m.Challenge),
+        )
         self._write(greeting.lines)
         if not greeting.proven_by(self._receive(m.Proof)):
             raise AttemptEnded("what answers is not this run's rendezvous server")
@@ -57,17 +66,28 @@ class Session:
         self._ask(m.Gather(m.SERVERS, None))
 
     def barrier(self, name: str) -> None:
-        """Returns when all N trainers have called it with the same name. A name may be used again."""
+        """Returns when all N trainers have called it with the same name. A name may be used
+        again.
+        """
         self.gather(name, None)
 
     def gather(self, name: str, value: Any) -> list[Any]:
-        """Returns every trainer's JSON value, by trainer id, when all N have called it with the same name."""
+        """Returns every trainer's JSON value, by trainer id, when all N have called it with the
+        same name.
+        """
         return self._ask(m.Gather(f"barrier {name}", value)).values or []
 
     def progress(
-        self, number: int, step: int, steps: int = 0, spent: Mapping[str, float] | None = None, *, at_once: bool = False
+        self,
+        number: int,
+        step: int,
+        steps: int = 0,
+        spent: Mapping[str, float] | None = None,
+        *,
+        at_once: bool = False,
     ) -> None:
-        """Tells the health probe that training makes progress. Sends at most one message a second, unless `at_once` is set.
+        """Tells the health probe that training makes progress. Sends at most one message a second,
+        unless `at_once` is set.
 
         `steps` and `spent` are those of the whole attempt.
         """
@@ -78,9 +98,13 @@ class Session:
 
     @contextlib.contextmanager
     def meeting(self, name: str) -> Iterator[None]:
-        """Wraps a call in which all N trainers meet without the server, so that the probe can tell which trainer is missing."""
+        """Wraps a call in which all N trainers meet without the server, so that the probe can tell
+        which trainer is missing.
+        """
         if self._watch is None:
-            self._watch = threading.Thread(target=self._tell_of_meetings, name="meetings", daemon=True)
+            self._watch = threading.Thread(
+                target=self._tell_of_meetings, name="meetings", daemon=True
+            )
             self._watch.start()
         self._meeting = (name, time.monotonic())
         try:
@@ -98,7 +122,10 @@ class Session:
             while True:
                 time.sleep(PROGRESS_EVERY)
                 with self._sending:
-                    if self._meeting is not None and time.monotonic() - self._meeting[1] >= PROGRESS_EVERY:
+                    if (
+                        self._meeting is not None
+                        and time.monotonic() - self._meeting[1] >= PROGRESS_EVERY
+                    ):
                         self._told_of_meeting = True
                         self._send(m.Meeting(self._meeting[0]))
 
@@ -141,20 +168,26 @@ class Session:
         except OSError as error:
             raise AttemptEnded(f"the rendezvous server is gone: {error}") from None
         except ValueError as error:
-            raise AttemptEnded(f"what answers is not this run's rendezvous server: {error}") from None
+            raise AttemptEnded(
+                f"what answers is not this run's rendezvous server: {error}"
+            ) from None
         if isinstance(message, m.End):
             raise AttemptEnded(message.cause)
         return message
 
 
 def join(environ: Mapping[str, str] = os.environ) -> Session:
-    """Joins the attempt that this process's environment names. Raises `AttemptEnded` if that attempt is over."""
+    """Joins the attempt that this process's environment names. Raises `AttemptEnded` if that
+    attempt is over.
+    """
     worker = WorkerEnvironment.read(environ)
     host, _, port = worker.server.rpartition(":")
     try:
         connection = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT)
     except OSError as error:
-        raise AttemptEnded(f"the rendezvous server at {worker.server} cannot be reached: {error}") from None
+        raise AttemptEnded(
+            f"the rendezvous server at {worker.server} cannot be reached: {error}"
+        ) from None
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(SILENCE)
     return Session(connection, worker)

@@ -1,7 +1,8 @@
 """Small files on the volume that a reader sees whole or not at all, even after a power failure.
 
-An NFS client may answer from its cache for up to a minute that a name does not exist, where a link leads, or how long a file is:
-a caller that must know takes a `look` at the folder first, and the `stat` of an open file.
+An NFS client may answer from its cache for up to a minute that a name does not exist, where a link
+leads, or how long a file is: a caller that must know takes a `look` at the folder first, and the
+`stat` of an open file.
 """
 
 import contextlib
@@ -11,7 +12,9 @@ from pathlib import Path
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes by temporary file, fsync, rename, fsync of the folder, made if missing. Raises OSError (a full volume, for one)."""
+    """Writes by temporary file, fsync, rename, fsync of the folder, made if missing. Raises OSError
+    (a full volume, for one).
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _draft(path, content) as draft:
         draft.replace(path)
@@ -19,13 +22,16 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def create(path: Path, content: str | bytes, mode: int = 0o666) -> bool:
-    """Creates the file. Returns False if it exists, and leaves it as it is. Its folder must exist."""
+    """Creates the file. Returns False if it exists, and leaves it as it is. Its folder must
+    exist.
+    """
     with _draft(path, content, mode) as draft:
         mine = draft.stat().st_ino
         try:
             os.link(draft, path)
         except FileExistsError:
-            # If an NFS server's answer got lost, the client asks again, and the server finds the name that it made itself.
+            # If an NFS server's answer got lost, the client asks again, and the server finds the
+            # name that it made itself.
             look(path.parent)
             if not path.exists() or path.stat().st_ino != mine:
                 return False
@@ -34,7 +40,9 @@ def create(path: Path, content: str | bytes, mode: int = 0o666) -> bool:
 
 
 def link(path: Path, target: str) -> None:
-    """Makes `path` a symbolic link to `target`, atomically if it was another link. Raises OSError if it is a folder."""
+    """Makes `path` a symbolic link to `target`, atomically if it was another link. Raises OSError
+    if it is a folder.
+    """
     look(path.parent)
     if path.is_symlink() and str(path.readlink()) == target:
         return
@@ -67,7 +75,9 @@ def _temporary(path: Path) -> Path:
 
 
 def look(folder: Path) -> None:
-    """Makes an NFS client ask for the folder's current content: opening the folder is enough, and costs one request."""
+    """Makes an NFS client ask for the folder's current content: opening the folder is enough, and
+    costs one request.
+    """
     try:
         os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
     except FileNotFoundError:
@@ -78,8 +88,12 @@ def look(folder: Path) -> None:
 
 
 def stat(path: Path) -> os.stat_result:
-    """Status of a file or folder as the NFS server has it: opening makes the client ask. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # A named pipe would wait for its writer.
+    """Status of a file or folder as the NFS server has it: opening makes the client ask. Raises
+    OSError.
+    """
+    descriptor = os.open(
+        path, os.O_RDONLY | os.O_NONBLOCK
+    )  # A named pipe would wait for its writer.
     try:
         return os.fstat(descriptor)
     finally:

@@ -1,8 +1,9 @@
 """The single table of environment variables: of a pod, of the data job and of the agent's workers.
 
-A dataclass whose fields are `setting`s is a part of the table: `read_settings` reads it, `variables` writes it. The first wrong
-setting raises `SettingError`, which names the variable, what was found and what is allowed. Other modules read variables
-through this one, except `contract.path` (PADDLE_NODE_ROOT); what libraries and Paddle read (credentials, proxies) is theirs.
+A dataclass whose fields are `setting`s is a part of the table: `read_settings` reads it,
+`variables` writes it. The first wrong setting raises `SettingError`, which names the variable, what
+was found and what is allowed. Other modules read variables through this one, except `contract.path`
+(PADDLE_NODE_ROOT); what libraries and Paddle read (credentials, proxies) is theirs.
 """
 
 import ipaddress
@@ -53,12 +54,20 @@ class Reader:
 
     def whole(self, variable: Variable, default: int | None, least: int, most: int) -> int:
         value = self.text(variable, None if default is None else str(default))
-        if not (value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= most):
-            raise SettingError(f"{variable} is {value[:20]!r}: a whole number from {least} to {most} is needed")
+        if not (
+            value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= most
+        ):
+            raise SettingError(
+                f"{variable} is {value[:20]!r}: a whole number from {least} to {most} is needed"
+            )
         return int(value)
 
-    def matching(self, variable: Variable, pattern: str, allowed: str, default: str | None = "") -> str:
-        """Returns the default, or a text that matches the whole pattern; `allowed` describes such a text to people."""
+    def matching(
+        self, variable: Variable, pattern: str, allowed: str, default: str | None = ""
+    ) -> str:
+        """Returns the default, or a text that matches the whole pattern; `allowed` describes such a
+        text to people.
+        """
         value = self.text(variable, default)
         if value != default and not re.fullmatch(pattern, value):
             raise SettingError(f"{variable} is {value[:80]!r}: {allowed}")
@@ -68,7 +77,12 @@ class Reader:
         return self.matching(variable, "[0-9a-f]{64}", "the 64 hex digits of a SHA-256 are needed")
 
     def folder_name(self, variable: Variable) -> str:
-        return self.matching(variable, r"(?!\.\.?$)[^/\0]+", "the name of one folder is needed, without a slash", None)
+        return self.matching(
+            variable,
+            r"(?!\.\.?$)[^/\0]+",
+            "the name of one folder is needed, without a slash",
+            None,
+        )
 
     def absolute(self, variable: Variable, default: str | None) -> str:
         allowed = f"an absolute path is needed, such as {default or contract.HOME}"
@@ -91,7 +105,9 @@ class Reader:
             raise SettingError(f"{variable} is {value[:80]!r}: a JSON {kind} of texts is needed")
         return found
 
-    def number(self, variable: Variable, default: float, fits: Callable[[float], bool], allowed: str) -> float:
+    def number(
+        self, variable: Variable, default: float, fits: Callable[[float], bool], allowed: str
+    ) -> float:
         value = self.text(variable, str(default))
         try:
             number = float(value)
@@ -102,12 +118,18 @@ class Reader:
         return number
 
     def seconds(self, variable: Variable, default: float) -> float:
-        return self.number(variable, default, lambda number: 0 < number < math.inf, "a number of seconds above 0 is needed")
+        return self.number(
+            variable,
+            default,
+            lambda number: 0 < number < math.inf,
+            "a number of seconds above 0 is needed",
+        )
 
     def address(self, variable: Variable) -> str:
         value = self.text(variable, "")
         try:
-            # The tutorials' manifests do not pass the pod's address: the pod's own host name resolves to it.
+            # The tutorials' manifests do not pass the pod's address: the pod's own host name
+            # resolves to it.
             return str(ipaddress.ip_address(value or socket.gethostbyname(socket.gethostname())))
         except (ValueError, OSError):
             allowed = "the pod's IPv4 or IPv6 address is needed (downward API: status.podIP)"
@@ -115,8 +137,12 @@ class Reader:
 
 
 def setting(how: Callable[..., Any], variable: Variable, *more: Any) -> Any:
-    """Declares a field with the value of one variable, read by the method `how` of `Reader` with `more`: default and bounds."""
-    return field(metadata={"variable": variable, "read": lambda reader: how(reader, variable, *more)})
+    """Declares a field with the value of one variable, read by the method `how` of `Reader` with
+    `more`: default and bounds.
+    """
+    return field(
+        metadata={"variable": variable, "read": lambda reader: how(reader, variable, *more)}
+    )
 
 
 def read_settings(kind: type[Any], reader: Reader) -> dict[str, Any]:
@@ -126,8 +152,15 @@ def read_settings(kind: type[Any], reader: Reader) -> dict[str, Any]:
 
 def variables(settings: Any) -> dict[str, str]:
     """Returns the variables from which `read_settings` reads these settings."""
-    found = {each.metadata["variable"].value: getattr(settings, each.name) for each in fields(settings) if each.metadata}
-    return {name: json.dumps(dict(value)) if isinstance(value, Mapping) else str(value) for name, value in found.items()}
+    found = {
+        each.metadata["variable"].value: getattr(settings, each.name)
+        for each in fields(settings)
+        if each.metadata
+    }
+    return {
+        name: json.dumps(dict(value)) if isinstance(value, Mapping) else str(value)
+        for name, value in found.items()
+    }
 
 
 def endpoint(address: str, port: int) -> str:
@@ -142,7 +175,9 @@ class Attempt:
     number: int
     """From 1, kept on the volume; a folder never has the same number twice."""
     resume: Mapping[str, str] = field(default_factory=dict)
-    """What the runtime's `Progress.begin` chose to resume from, under the runtime's own names; empty: from the beginning."""
+    """What the runtime's `Progress.begin` chose to resume from, under the runtime's own names;
+    empty: from the beginning.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,13 +197,17 @@ class OwnCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeEnvironment:
-    """A pod's settings: `Variable` says what each is. `index` is None in pod-list mode until discovery knows it."""
+    """A pod's settings: `Variable` says what each is. `index` is None in pod-list mode until
+    discovery knows it.
+    """
 
     job_name: str = setting(Reader.folder_name, Variable.JOB_NAME)
     folder: JobFolder
     train_config_dir: str = setting(Reader.folder_name, Variable.TRAIN_CONFIG_DIR)
     program: Path
-    """The user's program: `<volume>/<job name>/<TRAIN_CONFIG_DIR>`, or where this pod unpacked it."""
+    """The user's program: `<volume>/<job name>/<TRAIN_CONFIG_DIR>`, or where this pod unpacked
+    it.
+    """
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
     local_disk: LocalDisk | None
     data_job: str = setting(Reader.text, Variable.DATA_JOB, "")
@@ -198,8 +237,12 @@ class NodeEnvironment:
     nic: str = setting(Reader.text, Variable.NIC, "eth0")
     port: int = setting(Reader.whole, Variable.PORT, contract.FIRST_PORT, 1, 65535)
     ports_num: int = setting(Reader.whole, Variable.PORTS_NUM, contract.PORTS_NUM, 1, 100)
-    ports_num_sparse: int = setting(Reader.whole, Variable.PORTS_NUM_SPARSE, contract.PORTS_NUM_SPARSE, 0, 100)
-    control_port: int = setting(Reader.whole, Variable.CONTROL_PORT, contract.CONTROL_PORT, 1, 65535)
+    ports_num_sparse: int = setting(
+        Reader.whole, Variable.PORTS_NUM_SPARSE, contract.PORTS_NUM_SPARSE, 0, 100
+    )
+    control_port: int = setting(
+        Reader.whole, Variable.CONTROL_PORT, contract.CONTROL_PORT, 1, 65535
+    )
     peer_deadline: float = setting(Reader.seconds, Variable.PEER_DEADLINE, contract.PEER_DEADLINE)
     grace: float = setting(Reader.seconds, Variable.GRACE, contract.GRACE)
     stall: float = setting(Reader.seconds, Variable.STALL, contract.STALL)
@@ -207,7 +250,9 @@ class NodeEnvironment:
     arguments: tuple[str, ...]
     """The entry point's own arguments, for the trainer, untouched."""
     environ: Mapping[str, str]
-    """The container's whole environment, from which the children's is built; no module reads settings from it."""
+    """The container's whole environment, from which the children's is built; no module reads
+    settings from it.
+    """
     identity: Identity
     """The data and program that this pod has read; in its processes: those that the run reads."""
 
@@ -225,7 +270,9 @@ class NodeEnvironment:
 
     @property
     def home(self) -> Path:
-        """Writable scratch of this pod, with the working directory of the processes and the probe's status."""
+        """Writable scratch of this pod, with the working directory of the processes and the probe's
+        status.
+        """
         return contract.path(contract.HOME, self.environ)
 
 
@@ -252,7 +299,9 @@ class WorkerEnvironment:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramEnvironment(WorkerEnvironment):
-    """Adds what a training program on `paddle_node.fleet` gets from its runtime, or from the evaluation or trial that runs it."""
+    """Adds what a training program on `paddle_node.fleet` gets from its runtime, or from the
+    evaluation or trial that runs it.
+    """
 
     role: str = setting(Reader.text, Variable.ROLE, "")
     master: str = setting(Reader.text, Variable.MASTER, "")
@@ -263,11 +312,18 @@ class ProgramEnvironment(WorkerEnvironment):
     launched_rank: str = setting(Reader.text, Variable.LAUNCHED_RANK, "")
 
 
-def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()) -> NodeEnvironment:
-    """Reads the container's environment. Raises `SettingError` for the first setting that is missing or wrong."""
+def parse(
+    environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()
+) -> NodeEnvironment:
+    """Reads the container's environment. Raises `SettingError` for the first setting that is
+    missing or wrong.
+    """
     read = Reader(environ)
     found = read_settings(NodeEnvironment, read)
-    root = contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), environ) / found["job_name"]
+    root = (
+        contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), environ)
+        / found["job_name"]
+    )
     worker = WorkerEnvironment.read(environ)
     folder = JobFolder(root, root / worker.manifest if worker.manifest else None)
     node = NodeEnvironment(
@@ -275,9 +331,13 @@ def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()
         folder=folder,
         program=folder.program(found["train_config_dir"]),
         local_disk=_local_disk(read, environ, found["passes"]),
-        checkpoint=read.seconds(Variable.CHECKPOINT, 1) if environ.get(Variable.CHECKPOINT) else math.inf,
+        checkpoint=read.seconds(Variable.CHECKPOINT, 1)
+        if environ.get(Variable.CHECKPOINT)
+        else math.inf,
         own=OwnCommand(**read_settings(OwnCommand, read)),
-        index=read.whole(Variable.COMPLETION_INDEX, None, 0, 10_000) if found["discovery"] == "index" else None,
+        index=read.whole(Variable.COMPLETION_INDEX, None, 0, 10_000)
+        if found["discovery"] == "index"
+        else None,
         job_object=read.text(Variable.JOB_OBJECT, found["job_name"]),
         pod_name=read.text(Variable.POD_NAME, "") or socket.gethostname(),
         arguments=tuple(arguments),
@@ -295,29 +355,45 @@ def _check(node: NodeEnvironment) -> None:
     by_index = node.index is not None
     _refuse(
         contract.NOT_IN_PATHS.intersection(folder),
-        f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save through a shell, "
-        "so spaces, quotes and its other special characters are not allowed there",
+        f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save "
+        "through a shell, so spaces, quotes and its other special characters are not allowed "
+        "there",
     )
     _refuse(
         contract.NOT_IN_PATHS.union("/").intersection(node.run_id),
-        f"{Variable.RUN_ID} is {node.run_id!r}: a part of folders' names is needed, such as the Job's UID",
+        f"{Variable.RUN_ID} is {node.run_id!r}: a part of folders' names is needed, such as the "
+        "Job's UID",
     )
     _refuse(
         by_index and node.trainer_id >= node.trainers,
-        f"{Variable.COMPLETION_INDEX} is {node.index}: with {Variable.TRAINERS}={node.trainers} it must be 0 to "
-        f"{node.trainers - 1}; parallelism, completions and the number of trainers are one number",
+        f"{Variable.COMPLETION_INDEX} is {node.index}: with {Variable.TRAINERS}={node.trainers} "
+        f"it must be 0 to {node.trainers - 1}; parallelism, completions and the number of "
+        "trainers are one number",
     )
-    missing = f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {node.job_name} from another"
+    missing = (
+        f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {node.job_name} "
+        "from another"
+    )
     _refuse(by_index and not node.run_id, missing)
     _refuse(
         by_index and node.trainers > 1 and not node.service,
-        f"{Variable.SERVICE} is missing: the headless Service by which {node.trainers} trainers find each other",
+        f"{Variable.SERVICE} is missing: the headless Service by which {node.trainers} trainers "
+        "find each other",
     )
-    highest = f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is the highest"
+    highest = (
+        f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is "
+        "the highest"
+    )
     _refuse(last > 65535, highest)
     for name, pattern in node.own.metrics.items():
-        _refuse(fault := command_line.pattern_fault(pattern), f"{Variable.METRICS} has {name}: {pattern[:80]!r}: {fault}")
-    taken = f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to {last}; choose another port"
+        _refuse(
+            fault := command_line.pattern_fault(pattern),
+            f"{Variable.METRICS} has {name}: {pattern[:80]!r}: {fault}",
+        )
+    taken = (
+        f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to "
+        f"{last}; choose another port"
+    )
     _refuse(node.port <= node.control_port <= last, taken)
 
 
@@ -331,18 +407,27 @@ def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalD
     when = read.choice(Variable.STAGE, CHOICES)
     if not folder:
         if read.text(Variable.STAGE, NEVER) != NEVER:
-            raise SettingError(f"{Variable.STAGE} is {when!r}: {Variable.STAGE_TO} must name a folder on local disk")
+            raise SettingError(
+                f"{Variable.STAGE} is {when!r}: {Variable.STAGE_TO} must name a folder on local "
+                "disk"
+            )
         return None
-    room = read.whole(Variable.STAGE_ROOM, None, 0, 2**63 - 1) if read.text(Variable.STAGE_ROOM, "") else None
+    room = (
+        read.whole(Variable.STAGE_ROOM, None, 0, 2**63 - 1)
+        if read.text(Variable.STAGE_ROOM, "")
+        else None
+    )
     return LocalDisk(contract.path(folder, environ), when, passes, room)
 
 
 def _meaning(variable: Variable) -> str:
     return {
         Variable.JOB_NAME: "the job's name, which is its folder on the volume",
-        Variable.TRAIN_CONFIG_DIR: "the program's folder below the job's folder, such as quick_start",
+        Variable.TRAIN_CONFIG_DIR: "the program's folder below the job's folder, such as "
+        "quick_start",
         Variable.TRAINERS: "the number of trainers, equal to the Job's parallelism and completions",
         Variable.OUT_DIR: "it names the job's folder on the volume, /home/jobpath/<job name>",
         Variable.SPLIT_COUNT: "the number of shards",
-        Variable.COMPLETION_INDEX: f"an Indexed Job sets it; in a Job without indexes set {Variable.DISCOVERY}=pod-list",
+        Variable.COMPLETION_INDEX: "an Indexed Job sets it; in a Job without indexes set "
+        f"{Variable.DISCOVERY}=pod-list",
     }.get(variable, "it is needed")

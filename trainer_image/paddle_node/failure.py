@@ -1,4 +1,6 @@
-"""One error for everything that ends a pod on purpose: an exit code of the contract, and one sentence for people."""
+"""One error for everything that ends a pod on purpose: an exit code of the contract, and one
+sentence for people.
+"""
 
 import os
 import sys
@@ -28,7 +30,9 @@ class SettingError(Failure):
 
 
 class BadData(Failure):
-    """The data, or something saved from it, is missing, damaged or unusable: names it and says what to do."""
+    """The data, or something saved from it, is missing, damaged or unusable: names it and says what
+    to do.
+    """
 
     def __init__(self, sentence: str) -> None:
         super().__init__(ExitCode.BAD_DATA, sentence)
@@ -43,7 +47,9 @@ class Finished(BaseException):
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process without Python's own cleanup: Paddle's threads outlive the cleanup, and have crashed during it."""
+    """Ends the process without Python's own cleanup: Paddle's threads outlive the cleanup, and have
+    crashed during it.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,4 +1,6 @@
-"""Where in the user's own code an error comes from: never a frame of this package, of Python or of an installed package."""
+"""Where in the user's own code an error comes from: never a frame of this package, of Python or of
+an installed package.
+"""
 
 import re
 import sys
@@ -15,8 +17,11 @@ _PADDLES_SUMMARY = re.compile(r"^ *(?:(\w+Error): |(?=\(\w+\) ))(.*)$", re.MULTI
 def summary(error: BaseException) -> str:
     """Returns the error in one line, with the line of the user's code that it comes from."""
     kind, text, where = type(error).__name__, str(error), line(error)
-    # An operator of a static network fails where it runs; Paddle's message says where it was created, and then what is wrong.
-    made = [f"{_shown(file)}:{number}" for file, number in _PADDLES_FRAME.findall(text) if _own(file)]
+    # An operator of a static network fails where it runs; Paddle's message says where it was
+    # created, and then what is wrong.
+    made = [
+        f"{_shown(file)}:{number}" for file, number in _PADDLES_FRAME.findall(text) if _own(file)
+    ]
     if says := _PADDLES_SUMMARY.findall(text):
         kind, text, where = says[-1][0] or kind, says[-1][1], made[-1] if made else where
     elif isinstance(error, SyntaxError) and error.filename and _own(error.filename):
@@ -25,7 +30,9 @@ def summary(error: BaseException) -> str:
 
 
 def line(error: BaseException) -> str:
-    """Returns the innermost line of the user's code, such as `train.py:14`; empty: there is none."""
+    """Returns the innermost line of the user's code, such as `train.py:14`; empty: there is
+    none.
+    """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _own(frame.filename)]
     return f"{_shown(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
@@ -33,7 +40,11 @@ def line(error: BaseException) -> str:
 def place(function: Callable[..., Any]) -> str:
     """Returns where a function begins, such as `train.py:31`, or else its name."""
     code = getattr(function, "__code__", None)
-    return f"{_shown(code.co_filename)}:{code.co_firstlineno}" if code else getattr(function, "__name__", repr(function))
+    return (
+        f"{_shown(code.co_filename)}:{code.co_firstlineno}"
+        if code
+        else getattr(function, "__name__", repr(function))
+    )
 
 
 def _own(file: str) -> bool:

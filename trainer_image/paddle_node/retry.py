@@ -1,4 +1,6 @@
-"""Faults of a volume that pass on their own (EIO, ESTALE, a timeout), and how long to wait for that."""
+"""Faults of a volume that pass on their own (EIO, ESTALE, a timeout), and how long to wait for
+that.
+"""
 
 import contextlib
 import errno
@@ -36,7 +38,9 @@ def disk_full(error: OSError) -> bool:
 
 
 def retry(work: Callable[[], T], report: Callable[[str], None], patience: int = 1) -> T:
-    """Returns the result of `work`, retried on passing OSErrors for `patience` times `DEADLINE`. Raises what it raises then."""
+    """Returns the result of `work`, retried on passing OSErrors for `patience` times `DEADLINE`.
+    Raises what it raises then.
+    """
     deadline = time.monotonic() + patience * DEADLINE
     pause, longest = PAUSES
     while True:
@@ -45,7 +49,10 @@ def retry(work: Callable[[], T], report: Callable[[str], None], patience: int = 
         except OSError as error:
             if not passing(error) or time.monotonic() + pause > deadline:
                 raise
-            report(f"{error.filename or 'the volume'}: {error.strerror or error}; trying again in {pause:g} s")
+            report(
+                f"{error.filename or 'the volume'}: {error.strerror or error}; trying again in "
+                f"{pause:g} s"
+            )
         time.sleep(pause)
         pause = min(pause * 2, longest)
 

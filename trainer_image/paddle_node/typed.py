@@ -1,4 +1,6 @@
-"""Reads a JSON document as the dataclass that it describes; ignores fields that the dataclass does not have."""
+"""Reads a JSON document as the dataclass that it describes; ignores fields that the dataclass does
+not have.
+"""
 
 import math
 from collections.abc import Mapping
@@ -7,7 +9,14 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-_WORDS = {str: "a text", int: "a whole number from 0", float: "a number", bool: "true or false", tuple: "a list", list: "a list"}
+_WORDS = {
+    str: "a text",
+    int: "a whole number from 0",
+    float: "a number",
+    bool: "true or false",
+    tuple: "a list",
+    list: "a list",
+}
 
 
 class Untyped(ValueError):
@@ -15,7 +24,9 @@ class Untyped(ValueError):
 
 
 def read(kind: Any, value: Any, name: str) -> Any:
-    """Returns `value`, called `name`, as a `kind`: a dataclass, a plain type, a Literal, or a collection or union of those."""
+    """Returns `value`, called `name`, as a `kind`: a dataclass, a plain type, a Literal, or a
+    collection or union of those.
+    """
     if kind is Any or (type(value) is kind and (kind is str or (kind is int and value >= 0))):
         return value  # Fast for most fields: a manifest may have a million files.
     if get_origin(kind) is UnionType:
@@ -32,11 +43,19 @@ def read(kind: Any, value: Any, name: str) -> Any:
     if not fits or (kind is int and value < 0) or (kind is float and not math.isfinite(value)):
         raise Untyped(f"{name} is {value!r}, not {_WORDS.get(outer, 'an object')}")
     if described:
-        return kind(**{key: read(hint, value.get(key), key) for key, hint, needed in _fields(kind) if needed or key in value})
+        return kind(
+            **{
+                key: read(hint, value.get(key), key)
+                for key, hint, needed in _fields(kind)
+                if needed or key in value
+            }
+        )
     inner = get_args(kind)
     if outer in (tuple, list):
         kinds = inner[:1] * len(value) if outer is list or inner[-1] is Ellipsis else inner
-        return outer(read(each, one, f"one of {name}") for each, one in zip(kinds, value, strict=True))
+        return outer(
+            read(each, one, f"one of {name}") for each, one in zip(kinds, value, strict=True)
+        )
     if outer is Mapping or inner:
         return {key: read(inner[1], each, key) for key, each in value.items()}
     return outer(value)
@@ -46,4 +65,7 @@ def read(kind: Any, value: Any, name: str) -> Any:
 def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
     """Returns the name and type of each field, and whether it has no default."""
     hints = get_type_hints(kind)
-    return [(one.name, hints[one.name], one.default is MISSING and one.default_factory is MISSING) for one in fields(kind)]
+    return [
+        (one.name, hints[one.name], one.default is MISSING and one.default_factory is MISSING)
+        for one in fields(kind)
+    ]

@@ -1,10 +1,11 @@
 #!/bin/bash
-# A machine's boot, each time: the files that the template names, then its role's script. Stands in the user data, which has 16 KB:
-# anything longer belongs into the scripts. restore.sh reads it for what it needs of it.
+# A machine's boot, each time: the files that the template names, then its role's script. Stands in
+# the user data, which has 16 KB: anything longer belongs into the scripts. restore.sh reads it for
+# what it needs of it.
 #
-# Promises: whatever goes wrong ends the boot with one sentence on the console and, while a deploy waits for this machine, a
-# FAILURE signal, and systemd tries the boot again; all the waiting together ends at the deadline; no secret is in an argument, a
-# variable or a log.
+# Promises: whatever goes wrong ends the boot with one sentence on the console and, while a deploy
+# waits for this machine, a FAILURE signal, and systemd tries the boot again; all the waiting
+# together ends at the deadline; no secret is in an argument, a variable or a log.
 
 # shellcheck disable=SC2034  # What is set here, the others read.
 set -eEuo pipefail
@@ -15,7 +16,8 @@ HERE=/opt/paddle-cluster
 # Gone with the power: secrets are read again at each boot.
 SECRETS=/run/paddle-cluster
 
-# An address that does not answer costs half a minute, not three: what is wrong is said while the deploy still waits.
+# An address that does not answer costs half a minute, not three: what is wrong is said while the
+# deploy still waits.
 aws() { command aws --cli-connect-timeout 10 "$@"; }
 
 say() { echo "paddle-cluster: $1" >&2; }
@@ -29,7 +31,8 @@ fail() {
 # EXIT too: an unset variable is no ERR.
 trap '[ $? = 0 ] || fail "${BASH_SOURCE[0]##*/} stopped at line $LINENO, where \"$BASH_COMMAND\" failed: see the lines above"' ERR EXIT
 
-# Tells CloudFormation, once in a machine's life, taken or not: a later one would count in a deploy that waits for another machine.
+# Tells CloudFormation, once in a machine's life, taken or not: a later one would count in a deploy
+# that waits for another machine.
 signal() {
   if [ -z "${SIGNAL_STACK:-}" ] || [ -e "$HERE/signalled" ]; then return 0; fi
   touch "$HERE/signalled"
@@ -59,7 +62,8 @@ again() {
 
 sha256() { sha256sum "$1" | cut -d ' ' -f 1; }
 
-# Each of FILES to its place, from the bucket unless it is there already; refused when it is another.
+# Each of FILES to its place, from the bucket unless it is there already; refused when it is
+# another.
 fetch_files() {
   local path uri sum
   while read -r path uri sum; do

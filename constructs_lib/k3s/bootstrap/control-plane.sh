@@ -1,15 +1,16 @@
-# The control plane's boot, each time: the state volume, k3s server, what the nodes and people need of it.
+# The control plane's boot, each time: the state volume, k3s server, what the nodes and people need
+# of it.
 #
-# Promises: state is never formatted over and never opened by an older k3s; k3s never starts without its volume, so that an
-# empty cluster cannot take the place of the real one; a replacement machine continues where the old one ended.
-# shellcheck shell=bash source=shared.sh
+# Promises: state is never formatted over and never opened by an older k3s; k3s never starts without
+# its volume, so that an empty cluster cannot take the place of the real one; a replacement machine
+# continues where the old one ended. shellcheck shell=bash source=shared.sh
 . "$HERE/shared.sh"
 
 LABEL=paddle-state
 DEVICE="/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_${STATE_VOLUME/-/}"
 
-# Waits until the volume is this machine's: EC2 lets the one that is being replaced go first. Never by force: the other machine may
-# still be writing.
+# Waits until the volume is this machine's: EC2 lets the one that is being replaced go first. Never
+# by force: the other machine may still be writing.
 attach_volume() {
   local holder
   while :; do
@@ -49,7 +50,8 @@ check_volume() {
     fail "the state volume $STATE_VOLUME holds ${kind:-something unknown} labelled \"$label\", not this cluster's ext4 \"$LABEL\": not touched"
   fi
   found=0
-  # In full, which takes a second for a state's few files: a volume that was made larger may not grow without.
+  # In full, which takes a second for a state's few files: a volume that was made larger may not
+  # grow without.
   e2fsck -f -p "$DEVICE" >&2 || found=$?
   [ "$found" -lt 4 ] || fail "the file system on the state volume $STATE_VOLUME is damaged: repair it with e2fsck, or restore a snapshot"
 }
@@ -94,14 +96,15 @@ check_state() {
   fi
 }
 
-# k3s would begin an empty cluster, which has every node end the pods that it does not know. Looked at last: on a new machine
-# restore.sh needs what comes before.
+# k3s would begin an empty cluster, which has every node end the pods that it does not know. Looked
+# at last: on a new machine restore.sh needs what comes before.
 check_database() {
   [ ! -s "$STATE/distribution-version" ] || [ -d "$STATE/db/etcd/member/wal" ] ||
     fail "the state volume $STATE_VOLUME has served before, but holds no etcd database: a restore ended halfway; finish it with sudo $HERE/restore.sh"
 }
 
-# place_manifest NAME: into the folder that k3s applies, with IMAGES and the jobs' namespace filled in.
+# place_manifest NAME: into the folder that k3s applies, with IMAGES and the jobs' namespace filled
+# in.
 place_manifest() {
   sed -f <(sed -E 's#^(\S+) (.*)$#s|{{\1}}|\2|#' <<<"$IMAGES"$'\n'"jobs-namespace $JOBS_NAMESPACE") "$HERE/$1" |
     write "$STATE/manifests/paddle-$1" 600
@@ -112,7 +115,8 @@ ready() {
     [ "$("$K3S" kubectl --request-timeout=10s get node control-plane -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" = True ]
 }
 
-# put SECRET FILE: the file's text as the secret's value, if it is another. Each write makes a version; no value yet is no error.
+# put SECRET FILE: the file's text as the secret's value, if it is another. Each write makes a
+# version; no value yet is no error.
 put() {
   local now="$2.now"
   (umask 077 && aws secretsmanager get-secret-value --secret-id "$1" --query SecretString --output text >"$now" 2>/dev/null) || true
@@ -125,7 +129,8 @@ put() {
   rm -f "$2" "$now"
 }
 
-# kubeconfig_of ACCOUNT SECRET: what a team's people use: the administrator's file with a service account's token in it.
+# kubeconfig_of ACCOUNT SECRET: what a team's people use: the administrator's file with a service
+# account's token in it.
 kubeconfig_of() {
   local file="$SECRETS/kubeconfig-$1" get=("$K3S" kubectl --request-timeout=10s -n kube-system get secret "paddle-$1" -o)
   until "${get[@]}" 'go-template={{.data.token | base64decode}}' 2>/dev/null | (umask 077 && cat >"$file.token") && [ -s "$file.token" ]; do
@@ -142,7 +147,8 @@ kubeconfig_of() {
 }
 
 publish() {
-  # The file's token begins with the hash of the CA, reckoned as k3s does: only that part leaves the file.
+  # The file's token begins with the hash of the CA, reckoned as k3s does: only that part leaves the
+  # file.
   sed -n 's/^K10\([0-9a-f]\{64\}\)::.*/\1/p' "$STATE/token" | tr -d '\n' | write "$SECRETS/ca-hash" 600
   [ -s "$SECRETS/ca-hash" ] || fail "$STATE/token has no CA hash in it: this k3s writes its token in another form"
   put "$CA_HASH_SECRET" "$SECRETS/ca-hash"

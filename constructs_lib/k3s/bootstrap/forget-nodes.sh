@@ -1,7 +1,9 @@
 #!/bin/bash
-# Deletes the Node objects whose machine EC2 has terminated: then Kubernetes gives up their pods, and the Job replaces them.
+# Deletes the Node objects whose machine EC2 has terminated: then Kubernetes gives up their pods,
+# and the Job replaces them.
 #
-# Promises: only a node that is not ready and whose machine is gone for good; nothing at all when EC2 does not answer.
+# Promises: only a node that is not ready and whose machine is gone for good; nothing at all when
+# EC2 does not answer.
 set -euo pipefail
 # shellcheck source=/dev/null
 . /etc/paddle-cluster/environment

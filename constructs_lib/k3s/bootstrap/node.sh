@@ -1,7 +1,7 @@
 # A node's boot, each time: the distribution's files, the control plane's CA, k3s agent.
 #
-# Promises: a node gives its token only to the control plane whose CA the cluster's own secret names.
-# shellcheck shell=bash source=shared.sh
+# Promises: a node gives its token only to the control plane whose CA the cluster's own secret
+# names. shellcheck shell=bash source=shared.sh
 . "$HERE/shared.sh"
 
 read_ca_hash() {
@@ -12,7 +12,8 @@ read_ca_hash() {
   done
 }
 
-# k3s checks the same by the token's first part; here it is said in a sentence, before any token is sent.
+# k3s checks the same by the token's first part; here it is said in a sentence, before any token is
+# sent.
 check_ca() {
   local shown
   # -k: the certificate is not trusted yet, its hash is what this is about.

@@ -1,11 +1,13 @@
 #!/bin/bash
-# Brings the cluster's state back from a snapshot in the bucket; run by hand on the control plane (docs/self-managed.md).
+# Brings the cluster's state back from a snapshot in the bucket; run by hand on the control plane
+# (docs/self-managed.md).
 #
-#   sudo /opt/paddle-cluster/restore.sh            names the snapshots
-#   sudo /opt/paddle-cluster/restore.sh SNAPSHOT   goes back to that one
-#   ... SNAPSHOT --token-of-secret                 one that another deployment made, whose server token was put into the secret
+#   sudo /opt/paddle-cluster/restore.sh            names the snapshots sudo
+#   /opt/paddle-cluster/restore.sh SNAPSHOT   goes back to that one ... SNAPSHOT --token-of-secret
+#   one that another deployment made, whose server token was put into the secret
 #
-# Promises: nothing is stopped before the snapshot is known to be there; the state until now is kept beside the restored one.
+# Promises: nothing is stopped before the snapshot is known to be there; the state until now is kept
+# beside the restored one.
 set -euo pipefail
 [ "$(id -u)" = 0 ] || { echo "restore.sh has to run as root: sudo $0 $*" >&2; exit 1; }
 # shellcheck source=boot.sh
@@ -35,7 +37,8 @@ fi
 read_token "$NODE_TOKEN_SECRET" node-token
 
 systemctl stop paddle-forget-nodes.timer k3s.service
-# k3s leaves this mark so that a restart does not reset a second time by mistake; here a second time is meant.
+# k3s leaves this mark so that a restart does not reset a second time by mistake; here a second time
+# is meant.
 rm -f "$STATE/db/reset-flag"
 timeout "$DEADLINE_SECONDS" "$K3S" server --cluster-reset --cluster-reset-restore-path="$1" >&2 9>&- ||
   fail "k3s could not restore $1: the lines above are its own; the state until now is in $STATE/db/etcd, or in the newest $STATE/db/etcd-old-*"

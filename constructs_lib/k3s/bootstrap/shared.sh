@@ -1,11 +1,13 @@
-# What control plane and nodes need at boot, beside boot.sh, and what an operator's restore needs too. Read by the others, never run.
+# What control plane and nodes need at boot, beside boot.sh, and what an operator's restore needs
+# too. Read by the others, never run.
 
 # shellcheck shell=bash disable=SC2034  # What is set here, the others read.
 STATE=/var/lib/rancher/k3s/server
 AGENT=/var/lib/rancher/k3s/agent
 K3S=/usr/local/bin/k3s
 
-# Instance metadata, version 2. The session's token goes through a pipe: arguments can be seen by all.
+# Instance metadata, version 2. The session's token goes through a pipe: arguments can be seen by
+# all.
 metadata() {
   local from=http://169.254.169.254/latest token
   token=$(curl -sf --max-time 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$from/api/token") || return 1
@@ -29,7 +31,8 @@ node-label+:
 END
 }
 
-# read_token SECRET FILE: a token from Secrets Manager into a file that only root reads, never through a variable.
+# read_token SECRET FILE: a token from Secrets Manager into a file that only root reads, never
+# through a variable.
 read_token() {
   local file="$SECRETS/$2"
   until (umask 077 && aws secretsmanager get-secret-value --secret-id "$1" --query SecretString --output text 2>"$file.error" |
@@ -40,8 +43,8 @@ read_token() {
   mv -f "$file.part" "$file"
 }
 
-# State is sealed with the server token that it began under, and k3s keeps that beside it: a volume that outlived its deployment is
-# opened with its own token, a new one takes the secret's.
+# State is sealed with the server token that it began under, and k3s keeps that beside it: a volume
+# that outlived its deployment is opened with its own token, a new one takes the secret's.
 read_server_token() {
   read_token "$SERVER_TOKEN_SECRET" server-token
   [ -s "$STATE/token" ] || return 0

@@ -1,9 +1,11 @@
-"""Predicts clicks with a wide and a deep part together, in plain Paddle: a program for a PaddleJob of mode PS.
+"""Predicts clicks with a wide and a deep part together, in plain Paddle: a program for a PaddleJob
+of mode PS.
 
-It needs only what the PaddleJob operator puts into the environment, on Paddle 2.6.2, and none of this project's code.
-It makes its own seeded rows with a planted rule, as the guide's demo image brings its own data. Every worker trains on
-different rows. At the end, worker 0 measures the model on rows that nobody trained on, prints one JSON line, and stops
-the parameter servers, which never end on their own.
+It needs only what the PaddleJob operator puts into the environment, on Paddle 2.6.2, and none of
+this project's code. It makes its own seeded rows with a planted rule, as the guide's demo image
+brings its own data. Every worker trains on different rows. At the end, worker 0 measures the model
+on rows that nobody trained on, prints one JSON line, and stops the parameter servers, which never
+end on their own.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ BATCH, STEPS = 64, int(os.environ.get("STEPS", "150"))
 
 
 def rows(seed: int, count: int) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
-    """Returns dense features, the ids in each slot, and clicks by a rule over both that is the same for every seed."""
+    """Returns dense features, the ids in each slot, and clicks by a rule over both that is the same
+    for every seed.
+    """
     rule = np.random.default_rng(7)
     weights, tastes = rule.normal(size=WIDE), rule.normal(size=(SLOTS, IDS))
     made = np.random.default_rng(seed)
@@ -34,13 +38,17 @@ def rows(seed: int, count: int) -> tuple[np.ndarray, list[np.ndarray], np.ndarra
     return dense, ids, (score > 0).astype("float32").reshape(-1, 1)
 
 
-def network() -> tuple[list[paddle.static.Variable], paddle.static.Variable, paddle.static.Variable]:
+def network() -> tuple[
+    list[paddle.static.Variable], paddle.static.Variable, paddle.static.Variable
+]:
     """Returns inputs, loss and prediction."""
     dense = paddle.static.data("dense", [None, WIDE])
     slots = [paddle.static.data(f"slot{i}", [None, 1], "int64", lod_level=1) for i in range(SLOTS)]
     click = paddle.static.data("click", [None, 1])
     embedded = [
-        paddle.static.nn.sparse_embedding(slot, [IDS, 8], param_attr=paddle.ParamAttr(name=f"table{i}"))
+        paddle.static.nn.sparse_embedding(
+            slot, [IDS, 8], param_attr=paddle.ParamAttr(name=f"table{i}")
+        )
         for i, slot in enumerate(slots)
     ]
     deep = paddle.static.nn.fc(paddle.concat([dense, *embedded], axis=1), 32, activation="relu")
@@ -53,13 +61,16 @@ def feed(dense: np.ndarray, ids: list[np.ndarray], clicks: np.ndarray) -> dict[s
     """Returns one batch in the form that the executor takes."""
     one_each = [[1] * len(clicks)]
     slots = {
-        f"slot{i}": paddle.base.create_lod_tensor(part.reshape(-1, 1), one_each, paddle.CPUPlace()) for i, part in enumerate(ids)
+        f"slot{i}": paddle.base.create_lod_tensor(part.reshape(-1, 1), one_each, paddle.CPUPlace())
+        for i, part in enumerate(ids)
     }
     return {"dense": dense, "click": clicks, **slots}
 
 
 def meet(rank: int, endpoints: list[str]) -> None:
-    """Returns when every worker has arrived: worker 0 listens on its own endpoint, which the operator reserved for it."""
+    """Returns when every worker has arrived: worker 0 listens on its own endpoint, which the
+    operator reserved for it.
+    """
     host, port = endpoints[0].rsplit(":", 1)
     if rank == 0:
         with socket.create_server((host, int(port))) as server:
@@ -77,7 +88,9 @@ def meet(rank: int, endpoints: list[str]) -> None:
             time.sleep(0.2)
 
 
-def train(rank: int, endpoints: list[str], loss: paddle.static.Variable, predicted: paddle.static.Variable) -> None:
+def train(
+    rank: int, endpoints: list[str], loss: paddle.static.Variable, predicted: paddle.static.Variable
+) -> None:
     """Runs one worker from start to finish."""
     executor = paddle.static.Executor(paddle.CPUPlace())
     executor.run(paddle.static.default_startup_program())
@@ -120,14 +133,22 @@ def main() -> None:
     _, loss, predicted = network()
     strategy = fleet.DistributedStrategy()
     strategy.a_sync = True
-    strategy.sparse_table_configs = {f"table{i}": {f"table_parameters.table{i}.shard_num": 8} for i in range(SLOTS)}
+    strategy.sparse_table_configs = {
+        f"table{i}": {f"table_parameters.table{i}.shard_num": 8} for i in range(SLOTS)
+    }
     fleet.distributed_optimizer(paddle.optimizer.Adam(0.01), strategy).minimize(loss)
     if os.environ["TRAINING_ROLE"] == "PSERVER":
         fleet.init_server()
         fleet.run_server()
     else:
-        train(int(os.environ["PADDLE_TRAINER_ID"]), os.environ["PADDLE_TRAINER_ENDPOINTS"].split(","), loss, predicted)
-    # Exits here instead of returning: Paddle's threads outlive Python's clean-up, and have been seen to crash in it.
+        train(
+            int(os.environ["PADDLE_TRAINER_ID"]),
+            os.environ["PADDLE_TRAINER_ENDPOINTS"].split(","),
+            loss,
+            predicted,
+        )
+    # Exits here instead of returning: Paddle's threads outlive Python's clean-up, and have been
+    # seen to crash in it.
     sys.stdout.flush()
     os._exit(0)
 

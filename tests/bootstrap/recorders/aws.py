@@ -1,7 +1,9 @@
-"""A recorder for the AWS CLI on a machine under test: it records each call, and answers from the account's folder.
+"""A recorder for the AWS CLI on a machine under test: it records each call, and answers from the
+account's folder.
 
-Limits: it knows only the calls below; it evaluates no --query, but its answers have the form that the query asks for; it checks
-no permissions and does not test AWS. An attached volume's device appears at once, under the name that Amazon Linux gives it.
+Limits: it knows only the calls below; it evaluates no --query, but its answers have the form that
+the query asks for; it checks no permissions and does not test AWS. An attached volume's device
+appears at once, under the name that Amazon Linux gives it.
 """
 
 import json
@@ -43,7 +45,9 @@ def answer(state: dict, call: list[str]) -> None:
                 print(f"2026-11-21 00:00:00 {each.stat().st_size:10} {each.name}")
             sys.exit(0 if found else 1)
         case ["s3api", "head-object", *rest]:
-            if not (ACCOUNT / "bucket" / option(rest, "--bucket") / option(rest, "--key")).is_file():
+            if not (
+                ACCOUNT / "bucket" / option(rest, "--bucket") / option(rest, "--key")
+            ).is_file():
                 refuse("404", "Not Found")
             print("{}")
         case ["secretsmanager", "get-secret-value", *rest]:
@@ -51,7 +55,8 @@ def answer(state: dict, call: list[str]) -> None:
             if state["secrets"].get(secret) is None:
                 refuse(
                     "ResourceNotFoundException",
-                    "Secrets Manager can't find the specified secret value for staging label: AWSCURRENT",
+                    "Secrets Manager can't find the specified secret value for staging label: "
+                    "AWSCURRENT",
                 )
             print(state["secrets"][secret])
         case ["secretsmanager", "put-secret-value", *rest]:
@@ -60,12 +65,17 @@ def answer(state: dict, call: list[str]) -> None:
                 refuse("InternalServiceError", "An error occurred on the server side.")
             value = option(rest, "--secret-string")
             assert value.startswith("file://"), "a secret was given as an argument"
-            state["secrets"][option(rest, "--secret-id")] = Path(value.removeprefix("file://")).read_text()
+            state["secrets"][option(rest, "--secret-id")] = Path(
+                value.removeprefix("file://")
+            ).read_text()
             print("{}")
         case ["ec2", "describe-volumes", *rest]:
             volume = state["volume"]
             if option(rest, "--volume-ids") != volume["id"]:
-                refuse("InvalidVolume.NotFound", f"The volume '{option(rest, '--volume-ids')}' does not exist.")
+                refuse(
+                    "InvalidVolume.NotFound",
+                    f"The volume '{option(rest, '--volume-ids')}' does not exist.",
+                )
             print(volume["holder"])
             # How the volume changes over time: each look moves on to the next answer.
             if volume["then"]:
@@ -76,17 +86,31 @@ def answer(state: dict, call: list[str]) -> None:
                 refuse("IncorrectState", f"{volume['id']} is {volume['state']}, not available")
             volume["state"], volume["holder"] = "in-use", option(rest, "--instance-id")
             if not state.get("device_hidden"):
-                link = Path("/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + volume["id"].replace("-", ""))
+                link = Path(
+                    "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_"
+                    + volume["id"].replace("-", "")
+                )
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(volume["device"])
             print("{}")
         case ["ec2", "describe-instances", *rest]:
-            wanted = next(each for each in rest if each.startswith("Name=instance-id,Values=")).split("Values=")[1].split(",")
+            wanted = (
+                next(each for each in rest if each.startswith("Name=instance-id,Values="))
+                .split("Values=")[1]
+                .split(",")
+            )
             print("\t".join(each for each in wanted if each in state["instances"]))
         case ["cloudformation", "signal-resource", *rest]:
             if state.get("no_deploy"):
-                refuse("ValidationError", "Stack is in UPDATE_COMPLETE state and can not be signaled")
-            state["signals"].append([option(rest, name) for name in ("--logical-resource-id", "--unique-id", "--status")])
+                refuse(
+                    "ValidationError", "Stack is in UPDATE_COMPLETE state and can not be signaled"
+                )
+            state["signals"].append(
+                [
+                    option(rest, name)
+                    for name in ("--logical-resource-id", "--unique-id", "--status")
+                ]
+            )
         case ["ecr", "get-login-password", *_]:
             print("a-password-of-ecr")
         case _:

@@ -1,8 +1,10 @@
-"""A recorder for k3s on a machine under test: it writes the files that its callers read, and records how it was started.
+"""A recorder for k3s on a machine under test: it writes the files that its callers read, and
+records how it was started.
 
-Limits: no Kubernetes runs. `server` writes what the real one leaves on disk (a CA, its token with the CA's hash, a
-kubeconfig, a database) and exits at once, as if it kept running; "ready" means that it was started on this boot. Its
-kubectl answers the few questions that the scripts ask. `Machine.k3s_settings` checks config keys against k3s's own list.
+Limits: no Kubernetes runs. `server` writes what the real one leaves on disk (a CA, its token with
+the CA's hash, a kubeconfig, a database) and exits at once, as if it kept running; "ready" means
+that it was started on this boot. Its kubectl answers the few questions that the scripts ask.
+`Machine.k3s_settings` checks config keys against k3s's own list.
 """
 
 import hashlib
@@ -34,7 +36,9 @@ def server(arguments: list[str]) -> None:
     if "--cluster-reset" in arguments:
         if flag.exists():
             sys.exit("a reset was made before: start without --cluster-reset")
-        snapshot = next(each for each in arguments if each.startswith("--cluster-reset-restore-path=")).split("=")[1]
+        snapshot = next(
+            each for each in arguments if each.startswith("--cluster-reset-restore-path=")
+        ).split("=")[1]
         if "broken" in snapshot:
             sys.exit(f"snapshot {snapshot} has no valid checksum")
         # The real k3s writes its member's name there first.
@@ -47,7 +51,9 @@ def server(arguments: list[str]) -> None:
         flag.touch()
         return
     flag.unlink(missing_ok=True)
-    if (STATE / "token").exists() and not (STATE / "token").read_text().endswith(f"::server:{token}\n"):
+    if (STATE / "token").exists() and not (STATE / "token").read_text().endswith(
+        f"::server:{token}\n"
+    ):
         sys.exit("bootstrap data already found and encrypted with different token")
     if json.loads((ACCOUNT / "state.json").read_text()).get("k3s_never_ready"):
         return
@@ -81,7 +87,11 @@ def agent() -> None:
 def kubectl(arguments: list[str]) -> None:
     if not RUNNING.exists():
         sys.exit("The connection to the server was refused")
-    words = [each for each in arguments if each not in ("-n", "kube-system", "-o") and "--request-timeout" not in each]
+    words = [
+        each
+        for each in arguments
+        if each not in ("-n", "kube-system", "-o") and "--request-timeout" not in each
+    ]
     match words:
         case ["get", "--raw", "/readyz"]:
             print("ok", end="")

@@ -1,8 +1,9 @@
-"""A recorder for systemctl on a machine under test: it records each call, and runs what a k3s unit starts. Called as udevadm,
-dnf or journalctl, it succeeds.
+"""A recorder for systemctl on a machine under test: it records each call, and runs what a k3s unit
+starts. Called as udevadm, dnf or journalctl, it succeeds.
 
-Limits: no systemd runs. A k3s unit's ExecStart and AssertPathIsMountPoint are honoured, in the foreground; the boot's own unit
-is left to `Machine`; timers never fire; nothing shows that Amazon Linux's kernel has the modules.
+Limits: no systemd runs. A k3s unit's ExecStart and AssertPathIsMountPoint are honoured, in the
+foreground; the boot's own unit is left to `Machine`; timers never fire; nothing shows that Amazon
+Linux's kernel has the modules.
 """
 
 import json
@@ -29,4 +30,6 @@ match sys.argv[1:]:
         Path("/run/k3s-runs").unlink(missing_ok=True)
     case ["systemctl", "enable", *words]:
         for unit in words:
-            assert unit.startswith("--") or (UNITS / unit).exists(), f"{unit} is enabled but not there"
+            assert unit.startswith("--") or (UNITS / unit).exists(), (
+                f"{unit} is enabled but not there"
+            )

@@ -1,7 +1,8 @@
 """A standard Paddle program for parameter servers, which knows nothing of this project.
 
-Start it with `fleetrun --server_num=1 --worker_num=1 train.py --output DIRECTORY` on one machine. The same command line makes
-pservers and trainers; the trainers need gloo to sum their counts. With `--hold FILE` they wait for that file after each epoch.
+Start it with `fleetrun --server_num=1 --worker_num=1 train.py --output DIRECTORY` on one machine.
+The same command line makes pservers and trainers; the trainers need gloo to sum their counts. With
+`--hold FILE` they wait for that file after each epoch.
 """
 
 import argparse
@@ -42,7 +43,9 @@ else:
         steps = 20 + fleet.worker_index()
         for _ in range(steps):
             given = random.random((8, 2), dtype="float32")
-            (found,) = executor.run(feed={"numbers": given, "answer": given.sum(1, keepdims=True)}, fetch_list=[loss])
+            (found,) = executor.run(
+                feed={"numbers": given, "answer": given.sum(1, keepdims=True)}, fetch_list=[loss]
+            )
         together = fleet.util.all_reduce(np.array([steps], dtype="int64"))
         fleet.barrier_worker()
         if fleet.is_first_worker():

@@ -1,4 +1,6 @@
-"""Red pictures and blue ones, listed as Flowers102 is. Arguments: where the data goes, the program's folder."""
+"""Red pictures and blue ones, listed as Flowers102 is. Arguments: where the data goes, the
+program's folder.
+"""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,9 @@
-"""The agent, the first process of a training pod: carries out what the rendezvous server decides, and reports back.
+"""The agent, the first process of a training pod: carries out what the rendezvous server decides,
+and reports back.
 
-A pod's pserver and trainer run only inside an attempt that all N pods have joined. Any loss ends the attempt in this pod within
-ten seconds, and the pod waits for the next one. SIGTERM reaches the trainers, which may save until the grace period ends.
+A pod's pserver and trainer run only inside an attempt that all N pods have joined. Any loss ends
+the attempt in this pod within ten seconds, and the pod waits for the next one. SIGTERM reaches the
+trainers, which may save until the grace period ends.
 """
 
 import asyncio
@@ -30,15 +32,21 @@ from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import POLL
 
 RETRY = (0.05, 0.5)
-"""Seconds between two tries to reach the rendezvous server: first and longest. The longest is part of the start-up time."""
+"""Seconds between two tries to reach the rendezvous server: first and longest. The longest is part
+of the start-up time.
+"""
 ASK_VOLUME = 5.0
-"""Seconds between checks for the run's outcome while the rendezvous server or another pod is missing."""
+"""Seconds between checks for the run's outcome while the rendezvous server or another pod is
+missing.
+"""
 LOOK = 0.5
 """Seconds between checks for changed pods (pod-list). A check sends no request."""
 
 
 class Agent:
-    """The agent of one pod. Call `run` once. `stage` prepares the pod's data and program; it blocks."""
+    """The agent of one pod. Call `run` once. `stage` prepares the pod's data and program; it
+    blocks.
+    """
 
     def __init__(
         self,
@@ -68,14 +76,17 @@ class Agent:
         """The pod's node is known to be fit, so the pod may take part in an attempt."""
 
     async def run(self) -> int:
-        """Returns the exit code of a pod that was told to stop. Raises `Failure` for every other deliberate end."""
+        """Returns the exit code of a pod that was told to stop. Raises `Failure` for every other
+        deliberate end.
+        """
         self._tasks = Tasks()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._terminate)
         self._group = WorkerGroup(self._runtime, self._node, self._tasks, self._tell)
         self._tasks.spawn(self._write_status())
         self._tasks.spawn(self._look_for_outcome())
-        # The standby starts first: its imports take longer than everything else before training, and need no rank.
+        # The standby starts first: its imports take longer than everything else before training,
+        # and need no rank.
         self._group.stand_by(self._node)
         self._look_at_node()
         try:
@@ -94,7 +105,9 @@ class Agent:
         while True:
             node = self._node = await self._discovery.identify()
             await self._end_with(node.run_id)
-            self._secret = await background.ask(partial(m.run_secret, node.folder, node.run_id), node, self._say)
+            self._secret = await background.ask(
+                partial(m.run_secret, node.folder, node.run_id), node, self._say
+            )
             if node.trainer_id == 0:
                 self._server = Server(node, self._discovery, self._tasks, self._say)
                 await self._server.serve(self._runtime, self._incarnation, self._secret)
@@ -113,7 +126,9 @@ class Agent:
                 self._server = None
 
     async def _look_for_outcome(self) -> None:
-        """While no server has admitted this pod, checks whether the run has ended: the other pods may be gone for good."""
+        """While no server has admitted this pod, checks whether the run has ended: the other pods
+        may be gone for good.
+        """
         while True:
             await asyncio.sleep(ASK_VOLUME)
             if self._client is None:
@@ -126,7 +141,9 @@ class Agent:
     async def _end_with(self, run_id: str) -> None:
         """Ends this pod with the outcome of run `run_id`, if that run has ended."""
         node = self._node
-        known = await background.ask(lambda: attempts.Record(node.folder, run_id).outcome, node, self._say)
+        known = await background.ask(
+            lambda: attempts.Record(node.folder, run_id).outcome, node, self._say
+        )
         if known is not None:
             raise Failure(known.code, known.sentence)
 
@@ -139,7 +156,11 @@ class Agent:
         except Failure as failure:
             unread = failure
         if node.index == self._node.index:
-            self._prepared, self._unread, self._ready = prepared or self._prepared, unread, prepared is not None
+            self._prepared, self._unread, self._ready = (
+                prepared or self._prepared,
+                unread,
+                prepared is not None,
+            )
             if prepared is not None:
                 self._say(f"has read {prepared.identity}")
             self._tell()
@@ -150,11 +171,16 @@ class Agent:
             self._tasks.spawn(self._check_node())
 
     async def _check_node(self) -> None:
-        """Raises `Failure` if the node is unfit, which ends only this pod: the other pods wait for its replacement."""
+        """Raises `Failure` if the node is unfit, which ends only this pod: the other pods wait for
+        its replacement.
+        """
         why = await self._group.check(node_check.process(self._node))
         if why:
             where = self._node.kubernetes_node or f"the one of {self._node.pod_name}"
-            raise Failure(ExitCode.NODE_UNFIT, f"node {where} is not fit: {why}; `kubectl cordon` keeps the next pod from it")
+            raise Failure(
+                ExitCode.NODE_UNFIT,
+                f"node {where} is not fit: {why}; `kubectl cordon` keeps the next pod from it",
+            )
         if why is not None:
             self._fit = True
             self._tell()
@@ -162,7 +188,9 @@ class Agent:
     # The rendezvous server.
 
     async def _connect(self) -> Client | None:
-        """Connects to the run's rendezvous server; None when ranks must be reassigned. Raises `Failure` at the deadline."""
+        """Connects to the run's rendezvous server; None when ranks must be reassigned. Raises
+        `Failure` at the deadline.
+        """
         node, name = self._node, self._discovery.name_of
         began = self._alone_since
         reminded = time.monotonic()
@@ -176,19 +204,23 @@ class Agent:
             node=node.kubernetes_node,
             address=node.pod_ip,
         )
-        # Checked even if the server answers: it may have a newer membership, and refuse this pod's older one.
+        # Checked even if the server answers: it may have a newer membership, and refuse this pod's
+        # older one.
         while not self._discovery.moved():
             try:
                 address = await self._discovery.server_address()
-                return await Client.open(address, node.control_port, self._secret, hello, lambda: self._group.quiet)
+                return await Client.open(
+                    address, node.control_port, self._secret, hello, lambda: self._group.quiet
+                )
             except OSError as error:
                 why = str(error.strerror or error)
             now = time.monotonic()
             if now - began > node.peer_deadline:
                 raise Failure(
                     ExitCode.PEERS_MISSING,
-                    f"1 of {node.trainers} pods is missing: {name(0)}, which the others wait for, "
-                    f"after {now - began:.0f} s ({Variable.PEER_DEADLINE} is {node.peer_deadline:g}): {why}",
+                    f"1 of {node.trainers} pods is missing: {name(0)}, which the others wait "
+                    f"for, after {now - began:.0f} s ({Variable.PEER_DEADLINE} is "
+                    f"{node.peer_deadline:g}): {why}",
                 )
             if now - reminded > REMIND:
                 reminded = now
@@ -210,7 +242,10 @@ class Agent:
                 continue
             if message is None:
                 self._alone_since = time.monotonic()
-                self._say("the pod of trainer 0 was lost: ending this pod's processes, then waiting for it")
+                self._say(
+                    "the pod of trainer 0 was lost: ending this pod's processes, then waiting "
+                    "for it"
+                )
                 return
             await self._obey(message)
 
@@ -239,10 +274,15 @@ class Agent:
                 if code == ExitCode.DONE:
                     await self._group.finish()
                 # If this pod's own trainer crashed, the pod ends with that trainer's code.
-                raise Failure(crashed[1] if crashed and crashed[0] == self._node.trainer_id else code, sentence)
+                raise Failure(
+                    crashed[1] if crashed and crashed[0] == self._node.trainer_id else code,
+                    sentence,
+                )
 
     def _tell(self, message: m.Message | None = None) -> None:
-        """Sends `message`, or else this pod's current state, to the rendezvous server if it is connected."""
+        """Sends `message`, or else this pod's current state, to the rendezvous server if it is
+        connected.
+        """
         if self._client is None:
             return
         if message is None and self._unread is not None:
@@ -251,7 +291,14 @@ class Agent:
             group, read = self._group, self._prepared.identity
             ready = self._ready and self._fit and group.gone
             message = m.Report(
-                group.attempt, ready, read.data, read.program, group.serving, group.silent, group.ended, self._terminated
+                group.attempt,
+                ready,
+                read.data,
+                read.program,
+                group.serving,
+                group.silent,
+                group.ended,
+                self._terminated,
             )
         self._client.send(message)
 
@@ -270,10 +317,16 @@ class Agent:
             run_id=node.run_id,
         )
         own, processes = variables(worker), self._runtime.processes(node, addresses, attempt)
-        self._group.start(node, attempt.number, [replace(each, environ={**each.environ, **own}) for each in processes])
+        self._group.start(
+            node,
+            attempt.number,
+            [replace(each, environ={**each.environ, **own}) for each in processes],
+        )
 
     async def _end_workers(self) -> None:
-        """Ends the workers. The pod then stands by for the next attempt, unless it was told to stop."""
+        """Ends the workers. The pod then stands by for the next attempt, unless it was told to
+        stop.
+        """
         await self._group.end()
         if self._terminated:
             raise asyncio.CancelledError
@@ -292,25 +345,34 @@ class Agent:
         grace = self._node.grace
         self._say(f"told to stop: the trainers may save, for at most {grace:g} s")
         self._group.stop()
-        asyncio.get_running_loop().call_later(grace, self._leave, f"the {grace:g} s after SIGTERM are over")
+        asyncio.get_running_loop().call_later(
+            grace, self._leave, f"the {grace:g} s after SIGTERM are over"
+        )
 
     def _leave(self, why: str) -> None:
         self._say(why)
         self._tasks.interrupt()
 
     async def _write_status(self) -> None:
-        """Every second, writes the status that the probe reads, and reaps children whose signal was missed."""
+        """Every second, writes the status that the probe reads, and reaps children whose signal was
+        missed.
+        """
         unwritable = False
         while True:
             self._group.reap()
             running = self._group.state is State.RUNNING
             seen = self._client.status if running and self._client else m.Status("", "", 0.0)
             try:
-                health.write(self._node.home, seen.state or self._group.state.value, seen.where, seen.held)
+                health.write(
+                    self._node.home, seen.state or self._group.state.value, seen.where, seen.held
+                )
             except OSError as error:
                 if not unwritable:
                     unwritable = True
-                    self._say(f"{self._node.home} takes no status for the health probe: {error.strerror or error}")
+                    self._say(
+                        f"{self._node.home} takes no status for the health probe: "
+                        f"{error.strerror or error}"
+                    )
             await asyncio.sleep(m.BEAT)
 
     def _say(self, text: str) -> None:

@@ -19,7 +19,12 @@ CONNECT = 5.0
 class Client:
     """A connection that is open from `open` until `close`, or until the other side is lost."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, quiet: Callable[[], float | None]) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        quiet: Callable[[], float | None],
+    ) -> None:
         self.messages: asyncio.Queue[m.Message | None] = asyncio.Queue()
         """The server's messages, without signs of life; None: the server was lost."""
         self.status = m.Status("", "", 0.0)
@@ -30,19 +35,29 @@ class Client:
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._beat())]
 
     @classmethod
-    async def open(cls, address: str, port: int, secret: str, hello: m.Hello, quiet: Callable[[], float | None]) -> Self:
-        """Connects and introduces this pod. Raises OSError if the run's server is not available, `Failure` if it refuses."""
+    async def open(
+        cls, address: str, port: int, secret: str, hello: m.Hello, quiet: Callable[[], float | None]
+    ) -> Self:
+        """Connects and introduces this pod. Raises OSError if the run's server is not available,
+        `Failure` if it refuses.
+        """
         writer = None
         try:
             async with asyncio.timeout(CONNECT):
                 reader, writer = await asyncio.open_connection(address, port, limit=m.FIRST)
-                greeting = m.Greeting(secret, hello, m.parse(await m.read_line(reader, m.FIRST), m.Challenge))
+                greeting = m.Greeting(
+                    secret, hello, m.parse(await m.read_line(reader, m.FIRST), m.Challenge)
+                )
                 writer.write(greeting.lines)
                 if not greeting.proven_by(m.parse(await m.read_line(reader, m.FIRST), m.Proof)):
                     raise ValueError
                 answer = m.parse(await m.read_line(reader, m.FIRST), m.Welcome, m.Refused)
             if isinstance(answer, m.Refused):
-                raise Failure(answer.code, answer.sentence) if answer.code else OSError(answer.sentence)
+                raise (
+                    Failure(answer.code, answer.sentence)
+                    if answer.code
+                    else OSError(answer.sentence)
+                )
             return cls(reader, writer, quiet)
         except (TimeoutError, EOFError, ValueError, OSError, Failure) as error:
             if writer is not None:
@@ -50,7 +65,9 @@ class Client:
             if isinstance(error, TimeoutError):
                 raise OSError(f"{address}:{port} does not answer") from None
             if isinstance(error, EOFError | ValueError):
-                raise OSError(f"what answers at {address}:{port} is not this run's rendezvous server") from None
+                raise OSError(
+                    f"what answers at {address}:{port} is not this run's rendezvous server"
+                ) from None
             raise
 
     def send(self, message: m.Message) -> None:
@@ -80,7 +97,8 @@ class Client:
         while True:
             await asyncio.sleep(m.BEAT)
             now = time.monotonic()
-            # After a pause of this process, the other side's messages are still unread: judge at the next beat.
+            # After a pause of this process, the other side's messages are still unread: judge at
+            # the next beat.
             late = now - last > 3 * m.BEAT
             last = now
             if now - self._heard > m.SILENCE and not late:

@@ -1,7 +1,8 @@
 """Is this pod alive, and does it make progress? The agent writes a status; the probe reads it.
 
-The probe fails only in the pod at fault: a pod that waits for others is healthy, and its status names them. The probe kills an
-agent that has been silent for a minute: the kubelet would wait out the pod's whole grace period.
+The probe fails only in the pod at fault: a pod that waits for others is healthy, and its status
+names them. The probe kills an agent that has been silent for a minute: the kubelet would wait out
+the pod's whole grace period.
 """
 
 import json
@@ -18,18 +19,26 @@ from paddle_node.contract import Variable
 from paddle_node.environment import Reader
 
 STALE = 15.0
-"""Seconds without a new status after which the agent counts as stuck; it writes one every second."""
+"""Seconds without a new status after which the agent counts as stuck; it writes one every
+second.
+"""
 FROZEN = 60.0
-"""Seconds without a new status after which the probe kills the agent: before the liveness probe reaches its failure threshold."""
+"""Seconds without a new status after which the probe kills the agent: before the liveness probe
+reaches its failure threshold.
+"""
 
 
 def status_file(home: Path) -> Path:
-    """The status file, in the pod's own scratch: the volume's state must not decide whether a pod is alive."""
+    """The status file, in the pod's own scratch: the volume's state must not decide whether a pod
+    is alive.
+    """
     return home / "status.json"
 
 
 def write(home: Path, state: str, where: str = "", held: float = 0.0) -> None:
-    """Replaces the status; its fields are those of `messages.Status`. Its time is the machine's clock: the probe shares it."""
+    """Replaces the status; its fields are those of `messages.Status`. Its time is the machine's
+    clock: the probe shares it.
+    """
     target = status_file(home)
     temporary = target.with_name(".status.json")
     own = {"clock": time.monotonic(), "process": os.getpid(), "started": _started(os.getpid())}
@@ -51,7 +60,9 @@ def assess(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[
 
 
 def kill_frozen(status: Mapping[str, Any] | None, now: float) -> bool:
-    """Kills the agent that wrote the status if it is frozen; returns whether it did. PID 1 of a container is out of reach."""
+    """Kills the agent that wrote the status if it is frozen; returns whether it did. PID 1 of a
+    container is out of reach.
+    """
     frozen = status is not None and now - float(status["clock"]) > FROZEN and status["process"] != 1
     if status is None or not frozen or _started(status["process"]) != (status["started"] or ""):
         return False
@@ -75,9 +86,12 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
         status = json.loads(status_file(home).read_text())
     except (OSError, ValueError):
         status = None
-    healthy, sentence = assess(status, time.monotonic(), Reader(environ).seconds(Variable.STALL, contract.STALL))
+    healthy, sentence = assess(
+        status, time.monotonic(), Reader(environ).seconds(Variable.STALL, contract.STALL)
+    )
     if kill_frozen(status, time.monotonic()):
-        # The kubelet should not count this as a failure: it would end the pod, whose container restarts on its own.
+        # The kubelet should not count this as a failure: it would end the pod, whose container
+        # restarts on its own.
         healthy, sentence = True, f"{sentence}: it is killed"
     print(sentence, file=sys.stdout if healthy else sys.stderr)
     return 0 if healthy else 1

@@ -1,7 +1,9 @@
-"""Checks this pod's node: its GPUs and adapters are present, and an all-reduce over the GPUs gives the right sum.
+"""Checks this pod's node: its GPUs and adapters are present, and an all-reduce over the GPUs gives
+the right sum.
 
-The agent runs `python -m paddle_node.agent.node_check` before each attempt of a job with GPUs or adapters. With a number of
-processes and a backend as arguments, the command runs the all-reduce itself.
+The agent runs `python -m paddle_node.agent.node_check` before each attempt of a job with GPUs or
+adapters. With a number of processes and a backend as arguments, the command runs the all-reduce
+itself.
 """
 
 import importlib.util
@@ -26,13 +28,19 @@ NUMBERS = 1 << 20
 def process(node: NodeEnvironment) -> Process:
     """Returns the process that the agent starts for the check."""
     words = (sys.executable, "-m", "paddle_node.agent.node_check")
-    return Process("check", words, python_program.environ(node), contract.path(os.devnull), node.home)
+    return Process(
+        "check", words, python_program.environ(node), contract.path(os.devnull), node.home
+    )
 
 
 def main() -> None:
     """Prints what passed, or prints what failed and exits with NODE_UNFIT."""
     settings, began = OwnCommand(**read_settings(OwnCommand, Reader())), time.monotonic()
-    well = [f"{adapters} EFA adapters"] if (adapters := len(list(contract.path(ADAPTERS).glob("uverbs*")))) else []
+    well = (
+        [f"{adapters} EFA adapters"]
+        if (adapters := len(list(contract.path(ADAPTERS).glob("uverbs*"))))
+        else []
+    )
     if adapters < settings.efa:
         unfit(f"{adapters} of {settings.efa} EFA adapters are there")
     if settings.gpus and shutil.which("nvidia-smi"):
@@ -55,7 +63,9 @@ def run(*command: str) -> str:
     except subprocess.TimeoutExpired:
         unfit(f"{what} did not end within {SECONDS:.0f} s")
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()
+        said = (
+            done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+        ).splitlines()
         unfit(f"{what} failed: {said[-1]}")
     return done.stdout
 

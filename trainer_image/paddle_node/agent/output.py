@@ -1,4 +1,5 @@
-"""Copies the workers' output to their logs on the volume, byte for byte, and to the pod's own output, line by line.
+"""Copies the workers' output to their logs on the volume, byte for byte, and to the pod's own
+output, line by line.
 
 Neither a full volume nor a pod output that nobody reads stops a worker or the agent.
 """
@@ -31,10 +32,15 @@ class _Output:
         self._left_out = 0
 
     def write(self, line: bytes) -> None:
-        """Waits at most once for a missing reader; after that, leaves lines out until a reader comes."""
+        """Waits at most once for a missing reader; after that, leaves lines out until a reader
+        comes.
+        """
         with self._writing, contextlib.suppress(OSError):
             if self._left_out:
-                said = f"\n[agent] {self._left_out} lines that nobody read are left out; the logs on the volume have them\n"
+                said = (
+                    f"\n[agent] {self._left_out} lines that nobody read are left out; the logs "
+                    "on the volume have them\n"
+                )
                 line = said.encode() + line
             while line:
                 if not select.select((), (sys.stdout,), (), 0 if self._left_out else READER)[1]:
@@ -59,24 +65,34 @@ def of_agent(node: NodeEnvironment, text: str) -> None:
 
 
 class Exceptions:
-    """Finds in lines of output the last exception, or the interpreter's own error, and where in the program it was raised."""
+    """Finds in lines of output the last exception, or the interpreter's own error, and where in the
+    program it was raised.
+    """
 
     def __init__(self) -> None:
         self.last = ""
         self._place: str | None = None
-        """The place that the current traceback names, as far as it is known; None: no traceback is being read."""
+        """The place that the current traceback names, as far as it is known; None: no traceback is
+        being read.
+        """
 
     def read(self, line: str) -> None:
         if line.endswith("Traceback (most recent call last):"):
             self._place = ""
-        elif (frame := re.match(r'\s+File "([^"]+)", line (\d+)(, in |$)', line)) and (self._place is not None or not frame[3]):
+        elif (frame := re.match(r'\s+File "([^"]+)", line (\d+)(, in |$)', line)) and (
+            self._place is not None or not frame[3]
+        ):
             # The program's own line says more than that of a library it called.
             if not self._place or "/site-packages/" not in frame[1]:
                 self._place = f" ({Path(frame[1]).name}:{frame[2]})"
         elif self._place is not None and re.match(r"[\w.]+(:|$)", line):
             self.last = line[: LONGEST_ERROR - len(self._place)] + self._place
             self._place = None
-        elif own := re.match(r"(?:\S*/)?python[\d.]*: (No module named .*|can't open file .*|Error while finding .*)", line):
+        elif own := re.match(
+            r"(?:\S*/)?python[\d.]*: (No module named .*|can't open file .*|Error while finding "
+            r".*)",
+            line,
+        ):
             self.last = f"python: {own[1]}"[:LONGEST_ERROR]
 
 
@@ -97,7 +113,9 @@ class Log(threading.Thread):
         self._begins: queue.SimpleQueue[tuple[Path, str, bytes]] = queue.SimpleQueue()
 
     def become(self, path: Path, name: str, header: str, metrics: LineMetrics | None) -> None:
-        """Attributes further output to `name`; a line with `header` in its log separates this attempt from the one before."""
+        """Attributes further output to `name`; a line with `header` in its log separates this
+        attempt from the one before.
+        """
         began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._metrics = metrics
         self._begins.put((path, name, f"---- {header}, {began} ----\n".encode()))
@@ -120,7 +138,10 @@ class Log(threading.Thread):
         if self._metrics is not None:
             self._metrics.log.flush()
             for name, pattern in self._metrics.unseen.items():
-                say(self._of, f"metrics.{name}: no line matched {pattern} with a number as its first group")
+                say(
+                    self._of,
+                    f"metrics.{name}: no line matched {pattern} with a number as its first group",
+                )
         self._source.close()
         if self._file is not None:
             self._file.close()
@@ -155,5 +176,9 @@ class Log(threading.Thread):
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        say(self._of, f"{self._path} takes no lines: {error.strerror or error}; they continue in this pod's own log")
+        say(
+            self._of,
+            f"{self._path} takes no lines: {error.strerror or error}; they continue in this "
+            "pod's own log",
+        )
         self._file = None

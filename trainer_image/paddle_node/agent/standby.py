@@ -1,10 +1,12 @@
 """A process that imports what is slow to import while the pod still waits for its peers.
 
-`python -m paddle_node.agent.standby <module>...` imports the modules, reads ONE line from its standard input, the JSON object
-{"argv": [...], "environ": {...}}, and then runs as that Python program. It ends with 0 if its input ends first.
+`python -m paddle_node.agent.standby <module>...` imports the modules, reads ONE line from its
+standard input, the JSON object {"argv": [...], "environ": {...}}, and then runs as that Python
+program. It ends with 0 if its input ends first.
 
-From then on it is the process that `argv` would have started: arguments, environment, `__main__`, signals. What a module reads
-from the environment on import must already be in the standby's own environment.
+From then on it is the process that `argv` would have started: arguments, environment, `__main__`,
+signals. What a module reads from the environment on import must already be in the standby's own
+environment.
 """
 
 import gc
@@ -18,7 +20,8 @@ import zlib  # noqa: F401  Paddle brings its own zlib: Python's must have been l
 
 def main() -> None:
     """See the module. This process already is the interpreter that `argv[0]` names."""
-    # Imports create no garbage: to look for it costs a twentieth of Paddle's import time, and more in each later collection.
+    # Imports create no garbage: to look for it costs a twentieth of Paddle's import time, and more
+    # in each later collection.
     gc.disable()
     for module in sys.argv[1:]:
         importlib.import_module(module)

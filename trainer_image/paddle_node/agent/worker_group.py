@@ -1,7 +1,7 @@
 """The worker group of a pod: runs a runtime's processes, attempt after attempt.
 
-A worker runs only between `start` and `end`; the group reports each unexpected end to the rendezvous server once. A standby
-process belongs to no attempt and outlives them.
+A worker runs only between `start` and `end`; the group reports each unexpected end to the
+rendezvous server once. A standby process belongs to no attempt and outlives them.
 """
 
 import asyncio
@@ -27,7 +27,9 @@ ASK_SERVER = 5.0
 LEAVE = 5.0
 """Seconds for pservers to end after the job is done."""
 AFTER_LEAVE = 2.0
-"""Seconds by which the message that all trainers leave may lag behind the end of a pserver that noticed it first."""
+"""Seconds by which the message that all trainers leave may lag behind the end of a pserver that
+noticed it first.
+"""
 
 
 class State(Enum):
@@ -39,9 +41,13 @@ class State(Enum):
 
 
 class WorkerGroup:
-    """`tell` sends a message to the rendezvous server; without an argument, the pod's `Report`, which has changed."""
+    """`tell` sends a message to the rendezvous server; without an argument, the pod's `Report`,
+    which has changed.
+    """
 
-    def __init__(self, runtime: Runtime, node: NodeEnvironment, tasks: Tasks, tell: Callable[..., None]) -> None:
+    def __init__(
+        self, runtime: Runtime, node: NodeEnvironment, tasks: Tasks, tell: Callable[..., None]
+    ) -> None:
         self._runtime = runtime
         self._node = node
         self._tasks = tasks
@@ -63,25 +69,37 @@ class WorkerGroup:
     @property
     def quiet(self) -> float | None:
         """Seconds since any worker of the attempt last wrote output; None: none runs."""
-        return min((worker.quiet for worker in self._running), default=None) if self.state is not State.WAITING else None
+        return (
+            min((worker.quiet for worker in self._running), default=None)
+            if self.state is not State.WAITING
+            else None
+        )
 
     def stand_by(self, node: NodeEnvironment) -> None:
-        """Starts the runtime's standby processes for the next attempt, unless some are standing by already."""
+        """Starts the runtime's standby processes for the next attempt, unless some are standing by
+        already.
+        """
         self._node = node
         if not self._standby:
             for process in self._runtime.standby(node):
                 self._standby.append(self._workers.start(process, self._name(process)))
 
     async def check(self, process: Process) -> str | None:
-        """Runs a process that belongs to no attempt. Returns why it failed; empty: it succeeded; None: `end` killed it."""
+        """Runs a process that belongs to no attempt. Returns why it failed; empty: it succeeded;
+        None: `end` killed it.
+        """
         worker = self._workers.start(process, "node check", "node check")
         await worker.ended.wait()
         await background.call(worker.drain)
-        failed = (worker.error or f"the check ended with {_code(worker.code)}") if worker.code else ""
+        failed = (
+            (worker.error or f"the check ended with {_code(worker.code)}") if worker.code else ""
+        )
         return None if worker.wanted_end else failed
 
     def start(self, node: NodeEnvironment, attempt: int, processes: Sequence[Process]) -> None:
-        """Begins an attempt. Processes that wait for the pservers of all pods start when `serve` is called."""
+        """Begins an attempt. Processes that wait for the pservers of all pods start when `serve` is
+        called.
+        """
         self._node = node
         self.attempt, self._processes, self._running = attempt, processes, []
         self.state = State.RUNNING
@@ -115,7 +133,10 @@ class WorkerGroup:
         self._standby = [worker for worker in self._standby if worker.code is None]
         if stubborn:
             names = ", ".join(stubborn)
-            raise Failure(ExitCode.CANNOT_END, f"{names} cannot be ended; this pod leaves, so that its replacement starts clean")
+            raise Failure(
+                ExitCode.CANNOT_END,
+                f"{names} cannot be ended; this pod leaves, so that its replacement starts clean",
+            )
         for worker in self._running:
             # A worker that ended on its own meanwhile says more about why the attempt ended.
             if worker.code and not worker.wanted_end:
@@ -123,13 +144,17 @@ class WorkerGroup:
         self.gone = True
 
     async def finish(self) -> None:
-        """Waits for the pservers once the job is done: those that a trainer stopped end on their own; others get SIGTERM."""
+        """Waits for the pservers once the job is done: those that a trainer stopped end on their
+        own; others get SIGTERM.
+        """
         self._rest()
         servers = [worker for worker in self._of_role("server") if worker.code is None]
         for worker in servers if not self.leaving else ():
             worker.signal(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(worker.ended.wait() for worker in servers)), LEAVE)
+            await asyncio.wait_for(
+                asyncio.gather(*(worker.ended.wait() for worker in servers)), LEAVE
+            )
 
     async def close(self) -> None:
         """Ends all processes, standby included, and waits for the workers' last lines."""
@@ -157,7 +182,10 @@ class WorkerGroup:
 
     def _name(self, process: Process) -> str:
         index = self._node.index
-        name = f"{'pserver' if process.role == 'server' else 'trainer'} {index if index is not None else '?'}"
+        name = (
+            f"{'pserver' if process.role == 'server' else 'trainer'} "
+            f"{index if index is not None else '?'}"
+        )
         alike = [each for each in self._processes if each.role == process.role]
         return f"{name}.{alike.index(process)}" if len(alike) > 1 and process in alike else name
 
@@ -165,14 +193,16 @@ class WorkerGroup:
         return [worker for worker in self._running if worker.process.role == role]
 
     async def _watch_servers(self) -> None:
-        """Reports when this pod's pservers accept connections; the rendezvous server keeps the deadline for that. Then reports
-        when a live pserver answers nothing: steps that wait for it hang silently. Ends with the attempt.
+        """Reports when this pod's pservers accept connections; the rendezvous server keeps the
+        deadline for that. Then reports when a live pserver answers nothing: steps that wait for it
+        hang silently. Ends with the attempt.
         """
         servers = [process for process in self._processes if process.role == "server"]
         for port in [port for process in servers for port in process.ports]:
             while True:
                 try:
-                    # Not wait_for: before Python 3.12 it may swallow the end of the attempt, and report its pservers in the next.
+                    # Not wait_for: before Python 3.12 it may swallow the end of the attempt, and
+                    # report its pservers in the next.
                     async with asyncio.timeout(5.0):
                         _, writer = await asyncio.open_connection(self._node.pod_ip, port)
                     writer.close()
@@ -181,20 +211,31 @@ class WorkerGroup:
                     await asyncio.sleep(SERVER_PROBE)
         self.serving = True
         self._tell()
-        while asked := [(process.ports[0], process.health) for process in servers if process.health]:
+        while asked := [
+            (process.ports[0], process.health) for process in servers if process.health
+        ]:
             await asyncio.sleep(ASK_SERVER)
-            silent = not all(await asyncio.gather(*(_answers(self._node.pod_ip, *each) for each in asked)))
+            silent = not all(
+                await asyncio.gather(*(_answers(self._node.pod_ip, *each) for each in asked))
+            )
             if silent is not self.silent:
                 self.silent = silent
-                self._say(f"pserver {self._node.trainer_id} {'does not answer' if silent else 'answers again'}")
+                self._say(
+                    f"pserver {self._node.trainer_id} "
+                    f"{'does not answer' if silent else 'answers again'}"
+                )
                 self._tell()
 
     async def _ended(self, worker: Worker) -> None:
         if worker.code:
             await background.call(worker.drain)  # Its last lines say why.
         elif worker.process.role == "server" and not self.leaving:
-            await asyncio.sleep(AFTER_LEAVE)  # It may have noticed before this agent that every trainer leaves.
-        counts = worker in self._running and self.state is not State.WAITING and not worker.wanted_end
+            await asyncio.sleep(
+                AFTER_LEAVE
+            )  # It may have noticed before this agent that every trainer leaves.
+        counts = (
+            worker in self._running and self.state is not State.WAITING and not worker.wanted_end
+        )
         if worker in self._standby:
             self._standby.remove(worker)
         elif counts and worker.process.role == "trainer":
@@ -216,9 +257,11 @@ class WorkerGroup:
             return
         worker.reported = True
         code = worker.code or 0
-        # A pserver's code says nothing about the training, unless it is one that no other attempt can change.
+        # A pserver's code says nothing about the training, unless it is one that no other attempt
+        # can change.
         shown = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
-        # A worker that was killed, out of memory or by hand, or found the volume full says nothing about what it had loaded.
+        # A worker that was killed, out of memory or by hand, or found the volume full says nothing
+        # about what it had loaded.
         failed = code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
         what = f"{worker.name} ended with {_code(worker.code)}"
         self._tell(m.Lost(self.attempt, what, shown, failed, worker.error if failed else ""))
@@ -228,12 +271,16 @@ class WorkerGroup:
 
 
 async def _answers(address: str, port: int, path: str) -> bool:
-    """Whether any answer comes in time. True for a refused connection: the process has ended, which is noticed elsewhere."""
+    """Whether any answer comes in time. True for a refused connection: the process has ended, which
+    is noticed elsewhere.
+    """
     try:
         async with asyncio.timeout(ASK_SERVER):
             reader, writer = await asyncio.open_connection(address, port)
             try:
-                writer.write(f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
+                writer.write(
+                    f"GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode()
+                )
                 return bool(await reader.read(1))
             finally:
                 writer.close()

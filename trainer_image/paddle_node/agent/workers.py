@@ -1,6 +1,8 @@
-"""The workers of a pod as processes: starts, signals and reaps them, and kills them with all their descendants.
+"""The workers of a pod as processes: starts, signals and reaps them, and kills them with all their
+descendants.
 
-This program may be PID 1. No worker outlives the agent. No descendant of a worker, in whatever session, outlives its attempt.
+This program may be PID 1. No worker outlives the agent. No descendant of a worker, in whatever
+session, outlives its attempt.
 """
 
 import asyncio
@@ -24,16 +26,22 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 """prctl(2): adopt orphaned descendants, as PID 1 does."""
 END_DEADLINE = 10.0
-"""Seconds for a SIGKILL to take effect. A process that hangs in the volume may take longer than anyone can wait."""
+"""Seconds for a SIGKILL to take effect. A process that hangs in the volume may take longer than
+anyone can wait.
+"""
 DRAIN_DEADLINE = 2.0
 """Seconds to read the last lines of a process that has ended."""
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class Worker:
-    """One process. `code` is its exit code, 128 + the signal's number if a signal ended it, None while it runs."""
+    """One process. `code` is its exit code, 128 + the signal's number if a signal ended it, None
+    while it runs.
+    """
 
-    def __init__(self, process: Process, name: str, popen: subprocess.Popen[bytes], log: Log) -> None:
+    def __init__(
+        self, process: Process, name: str, popen: subprocess.Popen[bytes], log: Log
+    ) -> None:
         self.process = process
         self.name = name
         self.code: int | None = None
@@ -51,7 +59,9 @@ class Worker:
 
     @property
     def error(self) -> str:
-        """Its last line if it exited with one of this project's codes, else the exception at the end of its last traceback."""
+        """Its last line if it exited with one of this project's codes, else the exception at the
+        end of its last traceback.
+        """
         ours = (*FAIL_JOB, ExitCode.NODE_UNFIT)
         return self._log.last_line if self.code in ours else self._log.exceptions.last
 
@@ -66,7 +76,9 @@ class Worker:
                 os.kill(self.pid, number)
 
     def become(self, process: Process, name: str, header: str) -> bool:
-        """Turns a standby process into `process`, with its name and its log. Returns False if it has ended."""
+        """Turns a standby process into `process`, with its name and its log. Returns False if it
+        has ended.
+        """
         if self.code is not None or self._popen.stdin is None:
             return False
         message = json.dumps({"argv": process.argv, "environ": dict(process.environ)}) + "\n"
@@ -86,7 +98,9 @@ class Worker:
 
 
 class Workers:
-    """All workers of this pod. Runs in the event loop's thread, and calls `on_end` there for each worker that ends."""
+    """All workers of this pod. Runs in the event loop's thread, and calls `on_end` there for each
+    worker that ends.
+    """
 
     def __init__(self, on_end: Callable[[Worker], object]) -> None:
         self._on_end = on_end
@@ -95,9 +109,11 @@ class Workers:
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
     def start(self, process: Process, name: str, header: str = "") -> Worker:
-        """Starts a process. If it cannot start, starts a substitute that says so and exits with 127 (not found) or 126.
+        """Starts a process. If it cannot start, starts a substitute that says so and exits with 127
+        (not found) or 126.
 
-        Without a `header` the process waits to `become` another. Its log on the volume begins then, with its earlier output.
+        Without a `header` the process waits to `become` another. Its log on the volume begins then,
+        with its earlier output.
         """
         directory = process.working_directory
 
@@ -131,7 +147,9 @@ class Workers:
         return worker
 
     def reap(self) -> None:
-        """Collects the exit code of every worker that has ended; adopted orphans are reaped and forgotten."""
+        """Collects the exit code of every worker that has ended; adopted orphans are reaped and
+        forgotten.
+        """
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -151,14 +169,19 @@ class Workers:
             self._on_end(worker)
 
     async def end(self, kept: Collection[Worker]) -> list[str]:
-        """Kills all descendants of this process except `kept`. Returns those still alive after the deadline."""
+        """Kills all descendants of this process except `kept`. Returns those still alive after the
+        deadline.
+        """
         stay = {worker.pid for worker in kept}
         for worker in self._by_pid.values():
             worker.wanted_end = worker.wanted_end or worker.pid not in stay
         deadline, pause = time.monotonic() + END_DEADLINE, 0.005
         while alive := list(_descendants(os.getpid(), stay)):
             if time.monotonic() > deadline:
-                return [self._by_pid[pid].name if pid in self._by_pid else f"process {pid}" for pid in alive]
+                return [
+                    self._by_pid[pid].name if pid in self._by_pid else f"process {pid}"
+                    for pid in alive
+                ]
             for pid in alive:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -171,18 +194,25 @@ class Workers:
 def _metrics(process: Process) -> LineMetrics | None:
     """Reads metrics from a program's lines; None if the program's environment asks for none."""
     own = ProgramEnvironment.read(process.environ)
-    return LineMetrics(StepLog(Path(own.steps), own.attempt), own.metrics) if own.steps and own.metrics else None
+    return (
+        LineMetrics(StepLog(Path(own.steps), own.attempt), own.metrics)
+        if own.steps and own.metrics
+        else None
+    )
 
 
 def _die_with_parent() -> None:
-    """Runs between fork and exec: one system call, nothing that could need another thread's lock."""
+    """Runs between fork and exec: one system call, nothing that could need another thread's
+    lock.
+    """
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _descendants(ancestor: int, but: Collection[int]) -> Iterator[int]:
     """Yields the descendants of a process, except those in `but` and below.
 
-    A zombie counts until it is reaped: if only its main thread has ended, its other threads still hold its ports.
+    A zombie counts until it is reaped: if only its main thread has ended, its other threads still
+    hold its ports.
     """
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):

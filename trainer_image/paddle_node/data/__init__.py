@@ -1,1 +1,3 @@
-"""The data job: deals records into part files in one pass and writes the manifest last. `split_data.py` starts it."""
+"""The data job: deals records into part files in one pass and writes the manifest last.
+`split_data.py` starts it.
+"""

@@ -1,7 +1,8 @@
 """Combines the indexes' files into one split, and makes the newest split the job's data.
 
-An index or a split is complete once its manifest exists, which is created only once. Nothing complete is rewritten, and no user's
-file is replaced. Data that no run reads any more is renamed before its removal, so that no pod can complete a half-removed split.
+An index or a split is complete once its manifest exists, which is created only once. Nothing
+complete is rewritten, and no user's file is replaced. Data that no run reads any more is renamed
+before its removal, so that no pod can complete a half-removed split.
 """
 
 import contextlib
@@ -27,11 +28,15 @@ MANIFEST = SPLIT_MANIFEST
 GONE = ".removed-"
 CURRENT = "current"
 SILENT = 3600.0
-"""Seconds without a write after which an incomplete split is abandoned; 24 times as long if an index waits for the others."""
+"""Seconds without a write after which an incomplete split is abandoned; 24 times as long if an
+index waits for the others.
+"""
 
 
 def create(manifest: DataManifest, path: Path) -> DataManifest:
-    """Creates the manifest at `path`. Returns what is there: this manifest, or that of a faster pod."""
+    """Creates the manifest at `path`. Returns what is there: this manifest, or that of a faster
+    pod.
+    """
     durable.create(path, manifest.as_json())
     found = data_manifest.read(path)
     if found is None:
@@ -40,27 +45,37 @@ def create(manifest: DataManifest, path: Path) -> DataManifest:
 
 
 def complete(place: Path, pods: int) -> DataManifest | None:
-    """Completes the split at `place` if all indexes are there. Returns its manifest, or None. Raises `BadData` for bad ones."""
+    """Completes the split at `place` if all indexes are there. Returns its manifest, or None.
+    Raises `BadData` for bad ones.
+    """
     if (done := data_manifest.read(place / MANIFEST)) is not None:
         return done
-    found = [index for number in range(pods) if (index := data_manifest.read(place / f"{number}.json")) is not None]
+    found = [
+        index
+        for number in range(pods)
+        if (index := data_manifest.read(place / f"{number}.json")) is not None
+    ]
     if len(found) < pods:
         return None
     one = found[0]
     for number, other in enumerate(found):
         if not other.same(one):
             raise BadData(
-                f"{one.source.uri} changed while it was being split (index 0 found {one.source.size} bytes, "
-                f"index {number} {other.source.size}, of other content): run the data job again"
+                f"{one.source.uri} changed while it was being split (index 0 found "
+                f"{one.source.size} bytes, index {number} {other.source.size}, of other "
+                "content): run the data job again"
             )
     shards = tuple(
-        Shard(number, tuple(file for index in found for file in index.shards[number].files)) for number in range(len(one.shards))
+        Shard(number, tuple(file for index in found for file in index.shards[number].files))
+        for number in range(len(one.shards))
     )
     held_out = tuple(file for index in found for file in index.held_out)
     records, held = sum(shard.records for shard in shards), sum(file.records for file in held_out)
     if min(shard.records for shard in shards) < 1:
         beside = f" beside {held} held out" if held else ""
-        raise BadData(f"{one.source.uri} has {records} records{beside}: too few for {len(shards)} shards")
+        raise BadData(
+            f"{one.source.uri} has {records} records{beside}: too few for {len(shards)} shards"
+        )
     whole = replace(one, shards=shards, held_out=held_out, records=records, indexes=pods)
     if pods > 1 and one.format == "files":
         names = Names()
@@ -74,20 +89,29 @@ def known(folder: JobFolder) -> Iterator[DataManifest]:
     seen: set[str] = set()
     for path in (folder.data_manifest, *sorted(folder.splits.glob(f"*/{MANIFEST}"), reverse=True)):
         manifest = data_manifest.whole(path)
-        if manifest and manifest.split not in seen and (folder.splits / manifest.split / MANIFEST).exists():
+        if (
+            manifest
+            and manifest.split not in seen
+            and (folder.splits / manifest.split / MANIFEST).exists()
+        ):
             seen.add(manifest.split)
             yield manifest
 
 
 def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | None:
-    """Makes the split the job's data: sets its manifest and the links for people. None if another data job removed the split."""
+    """Makes the split the job's data: sets its manifest and the links for people. None if another
+    data job removed the split.
+    """
     manifest = replace(manifest, job=job or manifest.job)
     if data_manifest.whole(folder.data_manifest) != manifest:
         durable.write(folder.data_manifest, manifest.as_json())
-    durable.look(folder.splits)  # Another node may have renamed the split, which this one remembers.
+    durable.look(
+        folder.splits
+    )  # Another node may have renamed the split, which this one remembers.
     if not (folder.splits / manifest.split / MANIFEST).exists():
         return None
-    # Another data job may be doing the same: the last one sets the links according to the manifest that stays.
+    # Another data job may be doing the same: the last one sets the links according to the manifest
+    # that stays.
     while True:
         _set_links(folder, manifest)
         now = data_manifest.whole(folder.data_manifest)
@@ -102,11 +126,18 @@ def refuse_foreign(folder: JobFolder) -> None:
         if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
             path, foreign = path.parent, True
         else:
-            foreign = not path.is_symlink() and path.exists() and (not path.is_dir() or any(path.iterdir()))
+            foreign = (
+                not path.is_symlink()
+                and path.exists()
+                and (not path.is_dir() or any(path.iterdir()))
+            )
             if path.is_symlink():  # Checked last: another pod may be setting its links.
                 foreign = "splits" not in path.readlink().parts
         if foreign:
-            raise BadData(f"{path} was not made by a data job: move it away or delete it, then split again; nothing was changed")
+            raise BadData(
+                f"{path} was not made by a data job: move it away or delete it, then split "
+                "again; nothing was changed"
+            )
 
 
 def sweep(folder: JobFolder, keep: str) -> None:
@@ -116,7 +147,8 @@ def sweep(folder: JobFolder, keep: str) -> None:
     for path in gone:
         known = data_manifest.whole(path / MANIFEST)
         if known and known.split in (keep, current and current.split):
-            # Another data job renamed this split before it became the job's data, and has not checked it again yet.
+            # Another data job renamed this split before it became the job's data, and has not
+            # checked it again yet.
             with contextlib.suppress(OSError):
                 path.rename(folder.splits / known.split)
         else:
@@ -133,7 +165,9 @@ def sweep(folder: JobFolder, keep: str) -> None:
 
 
 def remove(path: Path, sure: Callable[[Path], bool]) -> None:
-    """Renames and removes a folder, provided that `sure` holds both for `path` and, after the renaming, for the new path."""
+    """Renames and removes a folder, provided that `sure` holds both for `path` and, after the
+    renaming, for the new path.
+    """
     if not sure(path):
         return
     gone = path.with_name(f"{GONE}{os.urandom(4).hex()}")
@@ -162,9 +196,15 @@ def _unwanted(folder: JobFolder, split: str, place: Path) -> bool:
 
 
 def _unused(folder: JobFolder) -> bool:
-    """Returns whether no run has begun to train here, or the run has been silent for longer than a lease lasts."""
+    """Returns whether no run has begun to train here, or the run has been silent for longer than a
+    lease lasts.
+    """
     holder = lease.holder(folder.run_state)
-    return holder is None or not attempts.begun(folder, holder[0]) or _now(folder) - holder[1] > contract.LEASE
+    return (
+        holder is None
+        or not attempts.begun(folder, holder[0])
+        or _now(folder) - holder[1] > contract.LEASE
+    )
 
 
 def _now(folder: JobFolder) -> float:
@@ -175,7 +215,10 @@ def _now(folder: JobFolder) -> float:
 
 def _places(folder: JobFolder) -> list[Path]:
     # A pattern with `data` in it would miss broken links.
-    return [*(path / "data" for path in folder.root.glob("[0-9]*") if path.name.isdigit()), folder.held_out]
+    return [
+        *(path / "data" for path in folder.root.glob("[0-9]*") if path.name.isdigit()),
+        folder.held_out,
+    ]
 
 
 def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
@@ -183,11 +226,15 @@ def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
     names = {folder.shard(shard.index): str(shard.index) for shard in manifest.shards}
     if manifest.held_out:
         names[folder.held_out] = HELD_OUT
-    durable.link(folder.splits / CURRENT, str(_whole_view(folder, manifest).relative_to(folder.splits)))
+    durable.link(
+        folder.splits / CURRENT, str(_whole_view(folder, manifest).relative_to(folder.splits))
+    )
     for path, name in names.items():
         path.parent.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            path.rmdir()  # An empty folder that a person made. A link that another pod has just set is not a folder.
+            # An empty folder that a person made. A link that another pod has just set is not a
+            # folder.
+            path.rmdir()
         durable.link(path, f"../splits/{CURRENT}/{name}")
     for path in _places(folder):
         if path not in names and path.is_symlink():

@@ -1,4 +1,6 @@
-"""`data-manifest.json` records what a split wrote; its presence on the volume means that the split is complete."""
+"""`data-manifest.json` records what a split wrote; its presence on the volume means that the split
+is complete.
+"""
 
 import contextlib
 import hashlib
@@ -15,11 +17,15 @@ from paddle_node.failure import BadData
 from paddle_node.retry import naming
 
 VERSION = 2
-"""Version 1 named files relative to their shard's folder; version 2 names them relative to the job's folder."""
+"""Version 1 named files relative to their shard's folder; version 2 names them relative to the
+job's folder.
+"""
 CHECKSUM = "xxh3_128"
 """The checksum algorithm that this version writes."""
 SHARED = re.compile(r"shared/[0-9a-f]{16}/[0-9a-f]{32}")
-"""A shared copy's folder, relative to the volume: a digest of the source's address, then one of its content's marks."""
+"""A shared copy's folder, relative to the volume: a digest of the source's address, then one of its
+content's marks.
+"""
 
 
 class ManifestError(BadData):
@@ -49,11 +55,17 @@ class DataFile:
     """`<algorithm>:<hex>`."""
 
     def __post_init__(self) -> None:
-        # Somebody else may have written the manifest: its names must not lead out of the job's folder.
+        # Somebody else may have written the manifest: its names must not lead out of the job's
+        # folder.
         parts = self.name.split("/")
-        odd = not {"", ".", ".."}.isdisjoint(parts) or re.search("[\0\ud800-\udc7f\udd00-\udfff]", self.name)
+        odd = not {"", ".", ".."}.isdisjoint(parts) or re.search(
+            "[\0\ud800-\udc7f\udd00-\udfff]", self.name
+        )
         if odd or len(parts) < 5 or parts[0] != "splits":
-            raise ManifestError(f"a file is named {self.name[:80]!r}, not splits/<split>/<index>.<pod>/<shard>/<file>")
+            raise ManifestError(
+                f"a file is named {self.name[:80]!r}, not "
+                "splits/<split>/<index>.<pod>/<shard>/<file>"
+            )
 
 
 @dataclass(frozen=True)
@@ -83,11 +95,17 @@ class DataManifest:
     records: int
     """Records in all shards, without those held out."""
     job: str = ""
-    """Template hash of the data job that last verified the split. Trainers wait for that of their own. Empty: unknown."""
+    """Template hash of the data job that last verified the split. Trainers wait for that of their
+    own. Empty: unknown.
+    """
     indexes: int = 1
-    """Pods that shared the split. The record counts of two shards may differ by up to this number."""
+    """Pods that shared the split. The record counts of two shards may differ by up to this
+    number.
+    """
     shared: str = ""
-    """Folder on the volume with the single copy that all trainers read; empty: the shards are in the job's folder."""
+    """Folder on the volume with the single copy that all trainers read; empty: the shards are in
+    the job's folder.
+    """
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -97,12 +115,18 @@ class DataManifest:
         if not counts:
             raise ManifestError("it lists no shard")
         if [shard.index for shard in self.shards] != list(range(len(counts))):
-            raise ManifestError(f"its shards are numbered {[shard.index for shard in self.shards]}, not 0 to {len(counts) - 1}")
+            raise ManifestError(
+                f"its shards are numbered {[shard.index for shard in self.shards]}, not 0 to "
+                f"{len(counts) - 1}"
+            )
         if sum(counts) != self.records:
-            raise ManifestError(f"its shards hold {sum(counts)} records together, but it says {self.records}")
+            raise ManifestError(
+                f"its shards hold {sum(counts)} records together, but it says {self.records}"
+            )
         if max(counts) - min(counts) > self.indexes:
             raise ManifestError(
-                f"its shards hold between {min(counts)} and {max(counts)} records: they may differ by {self.indexes} at most"
+                f"its shards hold between {min(counts)} and {max(counts)} records: they may "
+                f"differ by {self.indexes} at most"
             )
 
     def files(self) -> list[DataFile]:
@@ -112,7 +136,10 @@ class DataManifest:
     @property
     def split(self) -> str:
         """Name of the folder under `splits/` that holds the files."""
-        return next((file.name.split("/")[1] for file in self.files() if file.name.startswith("splits/")), "")
+        return next(
+            (file.name.split("/")[1] for file in self.files() if file.name.startswith("splits/")),
+            "",
+        )
 
     def same(self, other: Self) -> bool:
         """Returns whether both are splits of the same source with the same settings."""
@@ -123,7 +150,11 @@ class DataManifest:
         return settings(self) == settings(other)
 
     def as_json(self) -> str:
-        document = {name: value for name, value in vars(self).items() if value or name not in ("job", "shared")}
+        document = {
+            name: value
+            for name, value in vars(self).items()
+            if value or name not in ("job", "shared")
+        }
         document["held_out"] = {"files": self.held_out}
         # `dumps` would hold every number and bracket of a million files as a separate string.
         text = io.StringIO()
@@ -133,7 +164,9 @@ class DataManifest:
 
 
 def read(path: Path) -> DataManifest | None:
-    """Returns the manifest at `path`, None if there is none. Raises `ManifestError` for a bad one, OSError from the volume."""
+    """Returns the manifest at `path`, None if there is none. Raises `ManifestError` for a bad one,
+    OSError from the volume.
+    """
     try:
         durable.look(path.parent)
         with naming(path):
@@ -147,7 +180,9 @@ def read(path: Path) -> DataManifest | None:
     except ManifestError as error:
         raise ManifestError(f"{path} cannot be trusted: {error.sentence}") from None
     except (ValueError, OverflowError, RecursionError):
-        raise ManifestError(f"{path} is not valid JSON: delete it and split the data again") from None
+        raise ManifestError(
+            f"{path} is not valid JSON: delete it and split the data again"
+        ) from None
 
 
 def whole(path: Path) -> DataManifest | None:
@@ -158,14 +193,20 @@ def whole(path: Path) -> DataManifest | None:
 
 
 def digest(path: Path) -> str:
-    """Returns a digest of the data, independent of the run that split it and of the folder; empty if there is no manifest."""
+    """Returns a digest of the data, independent of the run that split it and of the folder; empty
+    if there is no manifest.
+    """
     durable.look(path.parent)
     try:
         found = path.read_bytes()
     except (FileNotFoundError, IsADirectoryError):
         return ""
     with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        told = {name: value for name, value in json.loads(found).items() if name not in ("job", "created")}
+        told = {
+            name: value
+            for name, value in json.loads(found).items()
+            if name not in ("job", "created")
+        }
         for files in (*(shard["files"] for shard in told["shards"]), told["held_out"]["files"]):
             for file in files:
                 file["name"] = below(file["name"])
@@ -174,13 +215,17 @@ def digest(path: Path) -> str:
 
 
 def find(folder: JobFolder, wanted: str) -> Path | None:
-    """Returns the manifest with that digest: a split's own, which never changes, or else the job's, which the next replaces."""
+    """Returns the manifest with that digest: a split's own, which never changes, or else the job's,
+    which the next replaces.
+    """
     places = (*sorted(folder.splits.glob(f"*/{SPLIT_MANIFEST}")), folder.data_manifest)
     return next((place for place in places if digest(place) == wanted), None)
 
 
 def below(name: str) -> str:
-    """Returns a file's name within its shard: without the folders of the split, the index and the shard."""
+    """Returns a file's name within its shard: without the folders of the split, the index and the
+    shard.
+    """
     return "/".join(name.split("/")[4:]) if name.startswith("splits/") else name
 
 
@@ -189,7 +234,9 @@ def parse(document: object) -> DataManifest:
     try:
         top = typed.read(dict, document, "it")
         if top.get("version") != VERSION:
-            raise ManifestError(f"it has version {top.get('version')!r}, this image reads {VERSION}")
+            raise ManifestError(
+                f"it has version {top.get('version')!r}, this image reads {VERSION}"
+            )
         held_out = typed.read(dict, top.get("held_out"), "held_out").get("files")
         manifest: DataManifest = typed.read(DataManifest, {**top, "held_out": held_out}, "it")
     except typed.Untyped as wrong:

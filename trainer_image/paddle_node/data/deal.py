@@ -1,7 +1,8 @@
 """Deals records to the shards, and holds some out for evaluation.
 
-Within an index, shards differ by at most 1 record. With a seed, each record goes to a random shard, and the held-out records are
-a random sample. Without one, records go round-robin in the source's order. The same records, seed and settings give equal bytes.
+Within an index, shards differ by at most 1 record. With a seed, each record goes to a random shard,
+and the held-out records are a random sample. Without one, records go round-robin in the source's
+order. The same records, seed and settings give equal bytes.
 """
 
 import random
@@ -16,9 +17,13 @@ CHUNK = 2048
 LARGE = 4 << 20
 """Approximate bytes beyond which a chunk may have fewer records."""
 LAST = 2
-"""Records, besides the last one, that wait for `finish`: a lane may have held out too few by this many."""
+"""Records, besides the last one, that wait for `finish`: a lane may have held out too few by this
+many.
+"""
 ORDERS = 64
-"""Precomputed orders, of which each chunk gets a random one: as good as an order of its own, and much faster."""
+"""Precomputed orders, of which each chunk gets a random one: as good as an order of its own, and
+much faster.
+"""
 TOGETHER = 128
 """Minimum records of a chunk that go to the same file."""
 HELD_OUT = "held-out"
@@ -27,10 +32,26 @@ HELD_OUT = "held-out"
 class Deal:
     """Deals the records of one lane: of `taken` records, `held` are held out."""
 
-    def __init__(self, streams: Streams, shards: int, hold_out: float, seed: str | None, first: int, step: int) -> None:
-        """The first record goes to shard `first`, each next one `step` shards further: two lanes deal in opposite directions."""
+    def __init__(
+        self,
+        streams: Streams,
+        shards: int,
+        hold_out: float,
+        seed: str | None,
+        first: int,
+        step: int,
+    ) -> None:
+        """The first record goes to shard `first`, each next one `step` shards further: two lanes
+        deal in opposite directions.
+        """
         self.taken = self.held = self._dealt = 0
-        self._streams, self._shards, self._hold_out, self._next, self._step = streams, shards, hold_out, first, step
+        self._streams, self._shards, self._hold_out, self._next, self._step = (
+            streams,
+            shards,
+            hold_out,
+            first,
+            step,
+        )
         self._pending: list[bytes] = []
         self._chance = random.Random(f"{seed}/{step}") if seed is not None else None
         self._orders: list[Any] = []
@@ -52,13 +73,17 @@ class Deal:
         del self._pending[:at]
 
     def finish(self, held: int) -> None:
-        """Deals the remaining records so that `held` records are held out in total, if enough are left."""
+        """Deals the remaining records so that `held` records are held out in total, if enough are
+        left.
+        """
         rest, self._pending = self._pending, []
         self._deal(self._hold(self._shuffled(rest), max(0, min(held - self.held, len(rest)))))
 
     def _chunk(self, records: Sequence[bytes]) -> None:
         self._dealt += len(records)
-        self._deal(self._hold(self._shuffled(records), int(self._dealt * self._hold_out) - self.held))
+        self._deal(
+            self._hold(self._shuffled(records), int(self._dealt * self._hold_out) - self.held)
+        )
 
     def _shuffled(self, records: Sequence[bytes]) -> Sequence[bytes]:
         if not self._chance:
@@ -70,7 +95,9 @@ class Deal:
 
     def _deal(self, records: Sequence[bytes]) -> None:
         for number in range(min(self._shards, len(records))):
-            self._give((self._next + number * self._step) % self._shards, records[number :: self._shards])
+            self._give(
+                (self._next + number * self._step) % self._shards, records[number :: self._shards]
+            )
         self._next += len(records) * self._step
 
     def _hold(self, records: Sequence[bytes], many: int) -> Sequence[bytes]:
@@ -95,4 +122,6 @@ class Deal:
         first = int(self._chance.random() * files)
         for group in range(groups):
             part = records[group * len(records) // groups : (group + 1) * len(records) // groups]
-            self._streams.add(str(shard), (first + group * files // groups) % files, part, len(part))
+            self._streams.add(
+                str(shard), (first + group * files // groups) % files, part, len(part)
+            )

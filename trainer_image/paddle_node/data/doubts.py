@@ -1,4 +1,6 @@
-"""Warnings about the first lines of a source: a header, a line that is not UTF-8. They refuse nothing."""
+"""Warnings about the first lines of a source: a header, a line that is not UTF-8. They refuse
+nothing.
+"""
 
 import itertools
 import math
@@ -14,15 +16,25 @@ _DELIMITERS = ("\t", "::", ",", ";", "|")
 
 def of_lines(lines: Sequence[bytes], name: str) -> Iterator[str]:
     """Yields one sentence for each doubt, with file and line."""
-    texts = [line.decode(errors="replace").rstrip("\r\n") for line in itertools.islice(lines, FIRST)]
+    texts = [
+        line.decode(errors="replace").rstrip("\r\n") for line in itertools.islice(lines, FIRST)
+    ]
     for number, line in enumerate(lines[:FIRST]):
         try:
             line.decode()
         except UnicodeDecodeError as error:
-            yield f"line {number + 1} of {name} is not UTF-8 (byte {line[error.start]:#04x}): {shown(texts[number])}"
+            yield (
+                f"line {number + 1} of {name} is not UTF-8 (byte {line[error.start]:#04x}): "
+                f"{shown(texts[number])}"
+            )
             break
-    if any(_begins_with_names([text.split(delimiter) for text in texts]) for delimiter in _DELIMITERS):
-        yield f"line 1 of {name} looks like a header, which a program reads as a record: {shown(texts[0])}; remove it"
+    if any(
+        _begins_with_names([text.split(delimiter) for text in texts]) for delimiter in _DELIMITERS
+    ):
+        yield (
+            f"line 1 of {name} looks like a header, which a program reads as a record: "
+            f"{shown(texts[0])}; remove it"
+        )
 
 
 def shown(text: str) -> str:
@@ -31,7 +43,9 @@ def shown(text: str) -> str:
 
 
 def _begins_with_names(rows: Sequence[Sequence[str]]) -> bool:
-    """Returns whether a column's first value is a word above numbers, or above a few labels that all recur."""
+    """Returns whether a column's first value is a word above numbers, or above a few labels that
+    all recur.
+    """
     alike = [row for row in rows if len(row) == len(rows[0]) > 1]
     if len(alike) < max(FEWEST, 0.9 * len(rows)):
         return False

@@ -1,7 +1,9 @@
-"""The data job: splits a source into N shards of nearly equal record counts on the volume, and holds out records for evaluation.
+"""The data job: splits a source into N shards of nearly equal record counts on the volume, and
+holds out records for evaluation.
 
-It takes one pass over the source, and each index of an Indexed Job reads its own slice. The same source, settings and number of
-indexes give the same bytes. A kill at any moment leaves a complete split or none. Memory stays below 100 MB for any bytes.
+It takes one pass over the source, and each index of an Indexed Job reads its own slice. The same
+source, settings and number of indexes give the same bytes. A kill at any moment leaves a complete
+split or none. Memory stays below 100 MB for any bytes.
 """
 
 import contextlib
@@ -34,7 +36,9 @@ from paddle_node.staging import program_archive, program_copy, shard_copy
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
-    """Runs the data job. Returns the exit code; if it is not 0, prints one sentence on stderr first."""
+    """Runs the data job. Returns the exit code; if it is not 0, prints one sentence on stderr
+    first.
+    """
     signal.signal(signal.SIGTERM, _terminated)
     try:
         split(SplitSettings.from_environment(environ), environ)
@@ -44,8 +48,14 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     except OSError as error:
         code, sentence = 1, f"{error.filename or 'the volume'}: {error.strerror or error}"
         if disk_full(error):
-            where = error.filename or f"{Reader(environ).raw(contract.Variable.OUT_DIR)}, or the pod's scratch"
-            sentence = f"the disk of {where} is full: nothing that was complete before has changed; make room and run again"
+            where = (
+                error.filename
+                or f"{Reader(environ).raw(contract.Variable.OUT_DIR)}, or the pod's scratch"
+            )
+            sentence = (
+                f"the disk of {where} is full: nothing that was complete before has changed; "
+                "make room and run again"
+            )
             code = ExitCode.VOLUME_FULL
     except KeyboardInterrupt:
         code, sentence = ExitCode.TERMINATED, "interrupted; run again"
@@ -54,7 +64,9 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest | None:
-    """Splits this index's slice unless that split is complete. None while other indexes work. Raises `Failure`, OSError."""
+    """Splits this index's slice unless that split is complete. None while other indexes work.
+    Raises `Failure`, OSError.
+    """
     folder = settings.folder
     source = registry.open_source(settings.source, environ)
     commit.refuse_foreign(folder)
@@ -62,9 +74,14 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     if settings.program_from:
         program = contract.path(settings.program_from, environ)
         copied = program_copy.copy_program(program, folder, settings.program)
-        _say(f"program {settings.program} {'copied to the volume' if copied else 'is on the volume already'}")
+        _say(
+            f"program {settings.program} "
+            f"{'copied to the volume' if copied else 'is on the volume already'}"
+        )
     if settings.archive:
-        retry(lambda: program_archive.unpack(folder, settings.archive, settings.reader_folder), _say)
+        retry(
+            lambda: program_archive.unpack(folder, settings.archive, settings.reader_folder), _say
+        )
     objects = source.objects()
     if isinstance(source, LocalSource):
         refuse_own(folder, map(source.path, objects), settings.source)
@@ -83,7 +100,10 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
         try:
             found = found or _split(settings, source, objects, wanted)
             if found is None:
-                _say(f"index {settings.index} of {settings.pods} is done; the split is complete when all are")
+                _say(
+                    f"index {settings.index} of {settings.pods} is done; the split is complete "
+                    "when all are"
+                )
                 return None
             done = commit.put(folder, found, settings.job)
         except FileNotFoundError:
@@ -97,13 +117,20 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
 
 
 def _share(
-    settings: SplitSettings, shared: Path, source: Source, objects: Sequence[Object], wanted: DataManifest
+    settings: SplitSettings,
+    shared: Path,
+    source: Source,
+    objects: Sequence[Object],
+    wanted: DataManifest,
 ) -> DataManifest:
-    """Makes one copy for all jobs of the source. The first complete copy stays until a person removes it."""
+    """Makes one copy for all jobs of the source. The first complete copy stays until a person
+    removes it.
+    """
     mark = wanted.source.etag.partition(":")[2][:32]
     if not mark:
         raise SettingError(
-            f"{contract.Variable.DATA_SOURCE} is {source.uri!r}, without ETag and Last-Modified: with data.shared one is needed"
+            f"{contract.Variable.DATA_SOURCE} is {source.uri!r}, without ETag and Last-Modified: "
+            "with data.shared one is needed"
         )
     folder = JobFolder(shared / mark)
     manifest = data_manifest.read(folder.data_manifest)
@@ -111,15 +138,24 @@ def _share(
         try:
             _verify(folder, manifest)
         except Failure as failure:
-            raise Failure(failure.code, f"{failure.sentence}; once no job reads {folder.root}, remove it first") from None
+            raise Failure(
+                failure.code,
+                f"{failure.sentence}; once no job reads {folder.root}, remove it first",
+            ) from None
     while manifest is None:
         if found := _split(replace(settings, folder=folder), source, objects, wanted):
             # Another data job may have been first: then the manifest is that job's.
             manifest = commit.create(found, folder.data_manifest)
     retry(lambda: commit.sweep(folder, manifest.split), _say)
-    own = replace(manifest, job=settings.job, shared=folder.root.relative_to(shared.parents[1]).as_posix())
-    # A pod that joins a run later finds the split's own manifest, whatever the job's newest one says by then.
-    for place in (settings.folder.splits / own.split / commit.MANIFEST, settings.folder.data_manifest):
+    own = replace(
+        manifest, job=settings.job, shared=folder.root.relative_to(shared.parents[1]).as_posix()
+    )
+    # A pod that joins a run later finds the split's own manifest, whatever the job's newest one
+    # says by then.
+    for place in (
+        settings.folder.splits / own.split / commit.MANIFEST,
+        settings.folder.data_manifest,
+    ):
         durable.write(place, own.as_json())
     commit.sweep(settings.folder, own.split)
     return own
@@ -133,19 +169,24 @@ def _verify(folder: JobFolder, manifest: DataManifest) -> None:
         list(pool.map(lambda file: shard_copy.verify_file(folder.root / file.name, file), files))
     _say(
         f"{folder.data_manifest.name} is complete already: nothing to do ({len(files)} files, "
-        f"{sum(file.bytes for file in files):,} bytes, verified in {time.monotonic() - started:.1f} s)"
+        f"{sum(file.bytes for file in files):,} bytes, verified in "
+        f"{time.monotonic() - started:.1f} s)"
     )
 
 
 def _spoilt(settings: SplitSettings, wanted: DataManifest) -> bool:
-    """Returns whether this run has completed a different split, or would, because its source or settings have changed."""
+    """Returns whether this run has completed a different split, or would, because its source or
+    settings have changed.
+    """
     place = settings.folder.splits / settings.run
     mine = data_manifest.read(place / f"{settings.index}.json") if settings.pods == 1 else None
     return (place / commit.MANIFEST).exists() or (mine is not None and not mine.same(wanted))
 
 
 def _anew(settings: SplitSettings) -> SplitSettings:
-    """Returns settings with a new run name, as nothing complete is rewritten, for this pod only: the others may have ended."""
+    """Returns settings with a new run name, as nothing complete is rewritten, for this pod only:
+    the others may have ended.
+    """
     return replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
 
 
@@ -169,10 +210,14 @@ def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) 
 
 
 def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManifest | None, bool]:
-    """Returns a complete split equal to `wanted`, its files verified by index 0, or None, and whether one was found damaged."""
+    """Returns a complete split equal to `wanted`, its files verified by index 0, or None, and
+    whether one was found damaged.
+    """
     damaged = False
     for manifest in commit.known(settings.folder):
-        if not manifest.same(wanted) or not (wanted.source.etag or manifest.split.partition(".")[0] == settings.run):
+        if not manifest.same(wanted) or not (
+            wanted.source.etag or manifest.split.partition(".")[0] == settings.run
+        ):
             continue
         try:
             if not settings.index:
@@ -184,7 +229,9 @@ def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManife
     return None, damaged
 
 
-def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], wanted: DataManifest) -> DataManifest | None:
+def _split(
+    settings: SplitSettings, source: Source, objects: Sequence[Object], wanted: DataManifest
+) -> DataManifest | None:
     place = settings.folder.splits / settings.run
     mine = place / f"{settings.index}.json"
     place.mkdir(parents=True, exist_ok=True)
@@ -203,16 +250,23 @@ def _split(settings: SplitSettings, source: Source, objects: Sequence[Object], w
         try:
             started = time.monotonic()
             files = _write(settings, source, objects, own)
-            shards = tuple(Shard(index, tuple(files[str(index)])) for index in range(settings.shards))
+            shards = tuple(
+                Shard(index, tuple(files[str(index)])) for index in range(settings.shards)
+            )
             count = sum(shard.records for shard in shards)
             parts.sync_folders(own)
-            found = commit.create(replace(wanted, shards=shards, held_out=tuple(files[HELD_OUT]), records=count), mine)
+            found = commit.create(
+                replace(wanted, shards=shards, held_out=tuple(files[HELD_OUT]), records=count), mine
+            )
         except BaseException:
             with contextlib.suppress(OSError):
                 commit.remove(own, undone)  # Unless it has just been recorded.
             raise
         held = sum(file.records for file in found.held_out)
-        _say(f"{found.records:,} records in {settings.shards} shards, {held:,} held out, in {time.monotonic() - started:.1f} s")
+        _say(
+            f"{found.records:,} records in {settings.shards} shards, {held:,} held out, in "
+            f"{time.monotonic() - started:.1f} s"
+        )
     return retry(lambda: commit.complete(place, settings.pods), _say)
 
 
@@ -220,7 +274,9 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
     def cuttable(thing: Object) -> bool:
         return settings.format == "lines" and unpack.cuttable(source, thing)
 
-    pieces = registry.cut([Piece(thing) for thing in objects], settings.pods, cuttable)[settings.index]
+    pieces = registry.cut([Piece(thing) for thing in objects], settings.pods, cuttable)[
+        settings.index
+    ]
     size = sum(piece.bytes for piece in pieces)
     said = time.monotonic()
 
@@ -228,21 +284,39 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
         nonlocal said
         if time.monotonic() - said >= 1:
             said = time.monotonic()
-            _say(f"splitting {source.uri}: {written / 1e6:,.0f} MB" + (f" of {size / 1e6:,.0f}" if size else ""))
+            _say(
+                f"splitting {source.uri}: {written / 1e6:,.0f} MB"
+                + (f" of {size / 1e6:,.0f}" if size else "")
+            )
 
     called = f"splits/{own.parent.name}/{own.name}"
     if settings.format == "files":
         return whole_files.write(settings, source, pieces, own, called, len(objects) > 1, advance)
-    reader = None if settings.format in FORMATS else records.load_reader(settings.format, settings.reader_folder)
+    reader = (
+        None
+        if settings.format in FORMATS
+        else records.load_reader(settings.format, settings.reader_folder)
+    )
     shares = registry.cut(pieces, lanes.LANES if size >= lanes.WORTH else 1, cuttable)
 
     def lane(number: int, advance: Advance, hold: Callable[[int], int]) -> Dealt:
         bytes_each = sum(piece.bytes for piece in shares[number]) // settings.shards
-        at_once = parts.open_at_once(bytes_each, settings.shards) if settings.seed is not None else 1
+        at_once = (
+            parts.open_at_once(bytes_each, settings.shards) if settings.seed is not None else 1
+        )
         place = settings.index * lanes.LANES + number
-        streams = parts.Streams(own, called, [*map(str, range(settings.shards)), HELD_OUT], at_once, place)
+        streams = parts.Streams(
+            own, called, [*map(str, range(settings.shards)), HELD_OUT], at_once, place
+        )
         # The second lane deals backwards from where the first began.
-        deal = Deal(streams, settings.shards, settings.hold_out, settings.own_seed, settings.first - number, 1 - 2 * number)
+        deal = Deal(
+            streams,
+            settings.shards,
+            settings.hold_out,
+            settings.own_seed,
+            settings.first - number,
+            1 - 2 * number,
+        )
         for batch in records.batches(source, shares[number], settings.format, reader):
             if not (deal.taken or settings.index or number) and settings.format == "lines":
                 for doubt in doubts.of_lines(batch, shares[number][0].thing.name):
@@ -260,12 +334,17 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
     def missing(taken: int) -> int:
         beside = other.result()
         taken += beside.taken
-        return (max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0) - beside.held
+        return (
+            max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0
+        ) - beside.held
 
     beside = partial(lane, 1, lambda written: None, lambda taken: int(taken * settings.hold_out))
     with lanes.second(beside if len(shares) > 1 else None) as other:
         dealt = lane(0, both, missing)
-        return {folder: files + other.result().files.get(folder, []) for folder, files in dealt.files.items()}
+        return {
+            folder: files + other.result().files.get(folder, [])
+            for folder, files in dealt.files.items()
+        }
 
 
 def _say(text: str) -> None:

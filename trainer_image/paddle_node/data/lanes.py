@@ -1,6 +1,8 @@
-"""Runs half of an index's work in a second process, because a Python process uses only one processor.
+"""Runs half of an index's work in a second process, because a Python process uses only one
+processor.
 
-The output depends on the source and the settings, not on the machine. When either process dies, both end.
+The output depends on the source and the settings, not on the machine. When either process dies,
+both end.
 """
 
 import contextlib
@@ -18,7 +20,9 @@ from paddle_node.data.data_manifest import DataFile
 from paddle_node.failure import Failure
 
 LANES = 2
-"""Fixed, rather than the machine's number of processors, so that the same settings give the same bytes everywhere."""
+"""Fixed, rather than the machine's number of processors, so that the same settings give the same
+bytes everywhere.
+"""
 WORTH = 32 << 20
 """Bytes of the source from which a second process pays off."""
 _PR_SET_PDEATHSIG = 1
@@ -41,21 +45,27 @@ class Dealt:
 
 @contextlib.contextmanager
 def second(lane: Callable[[], Dealt] | None) -> Iterator[Future[Dealt]]:
-    """Runs `lane`, if any, in a separate process, which ends with the `with` block. Raises `Failure` if the process dies."""
+    """Runs `lane`, if any, in a separate process, which ends with the `with` block. Raises
+    `Failure` if the process dies.
+    """
     if lane is None:
         nothing: Future[Dealt] = Future()
         nothing.set_result(Dealt())
         yield nothing
         return
     sys.stdout.flush()
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork"), _begin, (lane, os.getpid())) as process:
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("fork"), _begin, (lane, os.getpid())
+    ) as process:
         try:
             yield process.submit(_deal)
         except BaseException as error:
             for child in multiprocessing.active_children():
                 child.kill()
             if isinstance(error, BrokenProcessPool):
-                raise Failure(1, "a process of the data job died, perhaps because memory ran out: run again") from None
+                raise Failure(
+                    1, "a process of the data job died, perhaps because memory ran out: run again"
+                ) from None
             raise
 
 

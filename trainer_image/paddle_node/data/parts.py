@@ -1,4 +1,6 @@
-"""Writes the shards' files: several files of each shard are open at once, and each is hashed as it is written."""
+"""Writes the shards' files: several files of each shard are open at once, and each is hashed as it
+is written.
+"""
 
 import os
 import resource
@@ -24,7 +26,9 @@ MOST_OPEN = 2048
 BUFFER = 2 << 20
 """Bytes collected in memory before a write."""
 BEHIND = 8 << 20
-"""Bytes after which the kernel is asked to start writing, so that the final fsync has little to wait for."""
+"""Bytes after which the kernel is asked to start writing, so that the final fsync has little to
+wait for.
+"""
 
 
 def open_at_once(bytes_each: int, shards: int) -> int:
@@ -53,7 +57,9 @@ class PartFile:
                 left = left[os.write(self._file, left) :]
         if self.bytes - self._handed_on >= BEHIND:
             # On Linux this starts writing without waiting for it to finish.
-            os.posix_fadvise(self._file, self._handed_on, self.bytes - self._handed_on, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(
+                self._file, self._handed_on, self.bytes - self._handed_on, os.POSIX_FADV_DONTNEED
+            )
             self._handed_on = self.bytes
 
     def done(self) -> DataFile:
@@ -62,13 +68,20 @@ class PartFile:
                 os.fsync(self._file)
         finally:
             os.close(self._file)
-        return DataFile(self._name, self._records, self.bytes, f"{data_manifest.CHECKSUM}:{self._hash.hexdigest()}")
+        return DataFile(
+            self._name,
+            self._records,
+            self.bytes,
+            f"{data_manifest.CHECKSUM}:{self._hash.hexdigest()}",
+        )
 
 
 class Streams:
     """The open files of a lane: up to `many` in each of `folders`."""
 
-    def __init__(self, root: Path, below: str, folders: Sequence[str], many: int, lane: int) -> None:
+    def __init__(
+        self, root: Path, below: str, folders: Sequence[str], many: int, lane: int
+    ) -> None:
         """`below` is the name of `root` in the manifest."""
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -96,7 +109,9 @@ class Streams:
             part = self._open.get((folder, slot))
             if part is None:
                 part = self._open[folder, slot] = self._next(folder)
-            part.write(b"".join(content for content, _ in waiting), sum(count for _, count in waiting))
+            part.write(
+                b"".join(content for content, _ in waiting), sum(count for _, count in waiting)
+            )
             if part.bytes >= PART:
                 self._done[folder].append(self._pool.submit(self._open.pop((folder, slot)).done))
         self._waiting.clear()
@@ -111,7 +126,8 @@ class Streams:
         self._open.clear()
         with self._pool:
             return {
-                name: sorted((each.result() for each in done), key=lambda file: file.name) for name, done in self._done.items()
+                name: sorted((each.result() for each in done), key=lambda file: file.name)
+                for name, done in self._done.items()
             }
 
     def _next(self, folder: str) -> PartFile:

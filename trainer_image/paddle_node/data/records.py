@@ -1,11 +1,14 @@
-"""Turns pieces of the source into lists of records: lines, or what the user's own record reader yields.
+"""Turns pieces of the source into lists of records: lines, or what the user's own record reader
+yields.
 
-A record's bytes pass through unchanged, except that the last line gets its missing newline. Memory holds a block and the longest
-record. `DATA_FORMAT=module:function` names a reader in the training program's folder:
+A record's bytes pass through unchanged, except that the last line gets its missing newline. Memory
+holds a block and the longest record. `DATA_FORMAT=module:function` names a reader in the training
+program's folder:
 
     def function(stream: BinaryIO, name: str) -> Iterable[bytes]
 
-The reader gets each file of the source, unpacked. It yields the records as the shard is to hold them, the same ones each time.
+The reader gets each file of the source, unpacked. It yields the records as the shard is to hold
+them, the same ones each time.
 """
 
 import importlib
@@ -29,8 +32,12 @@ LONGEST = 16 << 20
 RecordReader = Callable[[BinaryIO, str], Iterable[bytes]]
 
 
-def batches(source: Source, pieces: Iterable[Piece], format: str, reader: RecordReader | None) -> Iterator[list[bytes]]:
-    """Yields lists of records. Raises `Failure` for damage, and for anything that is not a record."""
+def batches(
+    source: Source, pieces: Iterable[Piece], format: str, reader: RecordReader | None
+) -> Iterator[list[bytes]]:
+    """Yields lists of records. Raises `Failure` for damage, and for anything that is not a
+    record.
+    """
     for piece in pieces:
         if piece.end is not None:
             with source.open(piece.thing, max(piece.begin - 1, 0)) as stream:
@@ -41,7 +48,9 @@ def batches(source: Source, pieces: Iterable[Piece], format: str, reader: Record
 
 
 def load_reader(name: str, program: Path) -> RecordReader:
-    """Imports a record reader. Raises `SettingError` if there is no such module or function, or the import fails."""
+    """Imports a record reader. Raises `SettingError` if there is no such module or function, or the
+    import fails.
+    """
     module_name, _, function_name = name.partition(":")
     setting = f"{Variable.DATA_FORMAT} is {name!r}"
     sys.path.insert(0, str(program))
@@ -50,7 +59,9 @@ def load_reader(name: str, program: Path) -> RecordReader:
     except ModuleNotFoundError as error:
         raise SettingError(f"{setting}, but {program} has no module {error.name}") from None
     except BaseException as error:  # Even sys.exit(): the data job must not end as a success.
-        raise SettingError(f"{setting}, and importing {module_name} fails: {own_code.summary(error)}") from None
+        raise SettingError(
+            f"{setting}, and importing {module_name} fails: {own_code.summary(error)}"
+        ) from None
     finally:
         sys.path.remove(str(program))
     function: RecordReader | None = getattr(module, function_name, None)
@@ -59,13 +70,18 @@ def load_reader(name: str, program: Path) -> RecordReader:
     return function
 
 
-def _lines(stream: BinaryIO, name: str, left: Callable[[int], int] = lambda size: BLOCK) -> Iterator[list[bytes]]:
+def _lines(
+    stream: BinaryIO, name: str, left: Callable[[int], int] = lambda size: BLOCK
+) -> Iterator[list[bytes]]:
     size = 0
     while block := stream.read(left(size)):
         if not block.endswith(b"\n"):
             rest = stream.readline(LONGEST)
             if len(rest) == LONGEST and not rest.endswith(b"\n"):
-                raise BadData(f"{name} has a line longer than {LONGEST >> 20} MiB: is this a text of one record a line?")
+                raise BadData(
+                    f"{name} has a line longer than {LONGEST >> 20} MiB: is this a text of one "
+                    "record a line?"
+                )
             block += rest
         size += len(block)
         yield io.BytesIO(block if block.endswith(b"\n") else block + b"\n").readlines()
@@ -82,7 +98,9 @@ def _between(stream: BinaryIO, begin: int, end: int, name: str) -> Iterator[list
 
 
 def _read(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
-    """Yields lists of records. Raises `BadData` for anything that the reader raises, including sys.exit()."""
+    """Yields lists of records. Raises `BadData` for anything that the reader raises, including
+    sys.exit().
+    """
     own = _checked(reader, stream, name)
     batch: list[bytes] = []
     size = 0
@@ -92,7 +110,9 @@ def _read(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[list[by
         except (Failure, KeyboardInterrupt):
             raise  # A failure of the source, or Ctrl-C.
         except BaseException as error:
-            raise BadData(f"the record reader failed on {name}: {own_code.summary(error)}") from None
+            raise BadData(
+                f"the record reader failed on {name}: {own_code.summary(error)}"
+            ) from None
         if record is None:
             break
         batch.append(record)

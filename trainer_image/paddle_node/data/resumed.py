@@ -1,8 +1,9 @@
 """Reads a remote object as one stream that survives broken connections and failing servers.
 
-Needed because neither boto3 nor the standard library resumes a body that breaks off. The stream has each byte of the object
-once, in order, up to the stated end. After `TRIES` tries without a new byte, or a break on a server without ranges, reading
-raises a `Failure`, and Kubernetes retries the data job.
+Needed because neither boto3 nor the standard library resumes a body that breaks off. The stream has
+each byte of the object once, in order, up to the stated end. After `TRIES` tries without a new
+byte, or a break on a server without ranges, reading raises a `Failure`, and Kubernetes retries the
+data job.
 """
 
 import io
@@ -28,11 +29,15 @@ class Interrupted(Exception):
 
 def reason(error: object) -> str:
     """Describes an error without quoting addresses, or answers of any length."""
-    return getattr(error, "strerror", None) or (error if isinstance(error, str) else type(error).__name__)
+    return getattr(error, "strerror", None) or (
+        error if isinstance(error, str) else type(error).__name__
+    )
 
 
 class Answer(NamedTuple):
-    """A server's answer: bytes `begin` to `end` of the object; `end` is None if the body marks its own end (chunks)."""
+    """A server's answer: bytes `begin` to `end` of the object; `end` is None if the body marks its
+    own end (chunks).
+    """
 
     begin: int
     end: int | None
@@ -51,7 +56,10 @@ class Tries:
         """Waits before the next try. Raises `Failure` after the last one."""
         self.count += 1
         if self.count >= TRIES:
-            raise Failure(ExitCode.SOURCE_UNREACHABLE, f"{self._what} cannot be read after {TRIES} tries: {error}") from None
+            raise Failure(
+                ExitCode.SOURCE_UNREACHABLE,
+                f"{self._what} cannot be read after {TRIES} tries: {error}",
+            ) from None
         time.sleep(FIRST_WAIT * 2 ** (self.count - 1))
 
     def run(self, work: Callable[[], T]) -> T:
@@ -63,10 +71,18 @@ class Tries:
 
 
 class Resumed(io.RawIOBase):
-    """Requests the rest with `ask(offset)` when a body breaks off. `breaks` are the errors of a broken connection."""
+    """Requests the rest with `ask(offset)` when a body breaks off. `breaks` are the errors of a
+    broken connection.
+    """
 
     def __init__(
-        self, what: str, thing: Object, ask: Callable[[int], Answer], breaks: Breaks, begin: int = 0, ranges: bool = True
+        self,
+        what: str,
+        thing: Object,
+        ask: Callable[[int], Answer],
+        breaks: Breaks,
+        begin: int = 0,
+        ranges: bool = True,
     ) -> None:
         self._what, self._size, self._ask, self._breaks = what, thing.size, ask, breaks
         self._position, self._ranges = begin, ranges
@@ -86,14 +102,17 @@ class Resumed(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         if not self.seekable() or self._size is None:
             raise io.UnsupportedOperation("seek")
-        position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        position = (
+            offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        )
         if position != self._position:
             self._drop()
             self._position = position
         return position
 
     def readinto(self, buffer: Any, /) -> int:
-        filled = 0  # Fills whole blocks across any break: an archive is recognized by its first 262 bytes.
+        # Fills whole blocks across any break: an archive is recognized by its first 262 bytes.
+        filled = 0
         while filled < len(buffer) and (block := self._next(len(buffer) - filled)):
             buffer[filled : filled + len(block)] = block
             filled += len(block)
@@ -110,13 +129,22 @@ class Resumed(io.RawIOBase):
                 block = self._more(answer, amount)
                 self._position += len(block)
                 if not block:
-                    if self._size is not None or (answer.end is not None and self._position < answer.end):
-                        raise Interrupted(f"it ended after {self._position} of {self._size or answer.end} bytes")
+                    if self._size is not None or (
+                        answer.end is not None and self._position < answer.end
+                    ):
+                        raise Interrupted(
+                            f"it ended after {self._position} of {self._size or answer.end} bytes"
+                        )
                     self._ended = True
                     break
                 self._tries.count = 0
                 if self._size is not None and (
-                    self._position > self._size or (self._position == self._size and answer.end is None and self._more(answer, 1))
+                    self._position > self._size
+                    or (
+                        self._position == self._size
+                        and answer.end is None
+                        and self._more(answer, 1)
+                    )
                 ):
                     changed(self._what)
                 return block
@@ -124,7 +152,8 @@ class Resumed(io.RawIOBase):
                 self._drop()
                 if self._position and not self._ranges:
                     raise Failure(
-                        ExitCode.SOURCE_UNREACHABLE, f"{self._what} cannot be resumed without ranges and an ETag: {error}"
+                        ExitCode.SOURCE_UNREACHABLE,
+                        f"{self._what} cannot be resumed without ranges and an ETag: {error}",
                     ) from None
                 self._tries.failed(error)
         return b""
@@ -133,7 +162,9 @@ class Resumed(io.RawIOBase):
         answer = self._ask(self._position)
         if answer.begin != self._position:
             answer.body.close()
-            raise Interrupted(f"it answered from byte {answer.begin} on instead of {self._position}")
+            raise Interrupted(
+                f"it answered from byte {answer.begin} on instead of {self._position}"
+            )
         return answer
 
     def _more(self, answer: Answer, amount: int) -> bytes:

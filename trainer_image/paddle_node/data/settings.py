@@ -1,4 +1,6 @@
-"""The data job's environment, parsed once: a `SettingError` names the variable, what was found and what is allowed."""
+"""The data job's environment, parsed once: a `SettingError` names the variable, what was found and
+what is allowed.
+"""
 
 import os
 import uuid
@@ -17,9 +19,14 @@ from paddle_node.failure import SettingError
 FORMATS = ("lines", "files")
 _NAME = (r"[A-Za-z0-9][A-Za-z0-9-]{0,100}", "letters, digits and hyphens are allowed")
 _SHARED = (r"shared/[0-9a-f]{16}", "shared/ and 16 hexadecimal digits are needed")
-_SHARE = (lambda share: 0 <= share < 1, "the share kept for evaluation is a number from 0 to below 1")
+_SHARE = (
+    lambda share: 0 <= share < 1,
+    "the share kept for evaluation is a number from 0 to below 1",
+)
 _OURS = ("output", "splits", "programs", "held-out", contract.DATA_MANIFEST)
-"""Names that the data job or the training writes in the job's folder, besides the shards' folders, which are numbers."""
+"""Names that the data job or the training writes in the job's folder, besides the shards' folders,
+which are numbers.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +38,11 @@ class SplitSettings:
     source: str = setting(Reader.raw, Variable.DATA_SOURCE)
     """As the user wrote it: a container path, s3://, https:// or http://."""
     format: str = setting(
-        Reader.matching, Variable.DATA_FORMAT, contract.RECORD_FORMAT, "lines, files or module:function is allowed", FORMATS[0]
+        Reader.matching,
+        Variable.DATA_FORMAT,
+        contract.RECORD_FORMAT,
+        "lines, files or module:function is allowed",
+        FORMATS[0],
     )
     hold_out: float = setting(Reader.number, Variable.HOLD_OUT, 0.0, *_SHARE)
     seed: str | None
@@ -75,11 +86,15 @@ class SplitSettings:
         program = program_from.rpartition("/")[2] or read.text(Variable.TRAIN_CONFIG_DIR, "")
         if program in _OURS or program.isdigit():
             raise SettingError(
-                f"{Variable.PROGRAM_FROM} is {program_from!r}: the data job itself writes {program} in the job's folder"
+                f"{Variable.PROGRAM_FROM} is {program_from!r}: the data job itself writes "
+                f"{program} in the job's folder"
             )
         pods, shared = found["pods"], read.matching(Variable.SHARED, *_SHARED)
         if not found["run"] and pods > 1:
-            raise SettingError(f"{Variable.RUN_ID} is missing: the {pods} pods that share a split recognize each other by it")
+            raise SettingError(
+                f"{Variable.RUN_ID} is missing: the {pods} pods that share a split recognize "
+                "each other by it"
+            )
         unnamed = {name: uuid.uuid4().hex for name in ("run", "pod") if not found[name]}
         return cls(
             **found | unnamed,
@@ -88,22 +103,33 @@ class SplitSettings:
             seed=read.raw(Variable.SHUFFLE_SEED) or None,
             program_from=program_from,
             program=program,
-            reader_folder=contract.path(contract.UNPACKED, environ) if found["archive"] else folder.program(program),
+            reader_folder=contract.path(contract.UNPACKED, environ)
+            if found["archive"]
+            else folder.program(program),
             index=read.whole(Variable.COMPLETION_INDEX, 0, 0, pods - 1),
         )
 
 
 def refuse_own(folder: JobFolder, paths: Iterable[Path], shown: str) -> None:
-    """Raises `SettingError` if a path or pattern of the source is, or contains, what the job itself writes."""
+    """Raises `SettingError` if a path or pattern of the source is, or contains, what the job itself
+    writes.
+    """
     root = str(folder.root)
     real = os.path.realpath(root)
     for path in paths:
         for place, top in ((str(path), root), (os.path.realpath(path), real)):
-            first = place.removeprefix(f"{top}/").partition("/")[0] if place.startswith(f"{top}/") else ""
+            first = (
+                place.removeprefix(f"{top}/").partition("/")[0]
+                if place.startswith(f"{top}/")
+                else ""
+            )
             # A pattern may match a shard's folder.
-            own = first.isdigit() or (first and any(fnmatchcase(name, first) for name in (*_OURS, "0", "1", "2")))
+            own = first.isdigit() or (
+                first and any(fnmatchcase(name, first) for name in (*_OURS, "0", "1", "2"))
+            )
             if own or Path(top).is_relative_to(place):
                 raise SettingError(
-                    f"{Variable.DATA_SOURCE} is {shown!r}, which lies in what this job itself writes, or holds it: "
-                    "name the source that the shards were split from, in a folder beside the job's folder, or in it"
+                    f"{Variable.DATA_SOURCE} is {shown!r}, which lies in what this job itself "
+                    "writes, or holds it: name the source that the shards were split from, in a "
+                    "folder beside the job's folder, or in it"
                 )

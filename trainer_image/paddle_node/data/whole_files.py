@@ -1,7 +1,8 @@
 """Format `files`: each file of the source, or of its archives, is one record and keeps its name.
 
-Within an index, the record counts of two shards differ by at most 1. Names are held in memory (about 1.3 kB per file). A name
-that is too long for a file system is cut, and a digest replaces the rest.
+Within an index, the record counts of two shards differ by at most 1. Names are held in memory
+(about 1.3 kB per file). A name that is too long for a file system is cut, and a digest replaces the
+rest.
 """
 
 import os
@@ -31,18 +32,29 @@ LONGEST_PATH = 2048
 
 
 def write(
-    settings: SplitSettings, source: Source, pieces: Iterable[Piece], root: Path, called: str, several: bool, advance: Advance
+    settings: SplitSettings,
+    source: Source,
+    pieces: Iterable[Piece],
+    root: Path,
+    called: str,
+    several: bool,
+    advance: Advance,
 ) -> Files:
-    """Writes and returns the files of each folder. With `several` objects, an archive's name precedes its members' names."""
+    """Writes and returns the files of each folder. With `several` objects, an archive's name
+    precedes its members' names.
+    """
     seed, shards, hold_out = settings.own_seed, settings.shards, settings.hold_out
     form = "shared" if settings.shared else "files"
     chance = random.Random(f"{seed}/files") if seed is not None else None
     names = Names()
-    files: dict[str, deque[Future[DataFile]]] = {name: deque() for name in (*map(str, range(shards)), HELD_OUT)}
+    files: dict[str, deque[Future[DataFile]]] = {
+        name: deque() for name in (*map(str, range(shards)), HELD_OUT)
+    }
     order: list[int] = []
     waiting: deque[Future[DataFile]] = deque()
     taken = held = written = 0
-    # Holds out one of every `stride` records, at random or the middle one; the first time the second, as there may be no more.
+    # Holds out one of every `stride` records, at random or the middle one; the first time the
+    # second, as there may be no more.
     stride = 1 / max(hold_out, 1e-18) if hold_out else 0.0
     wanted = 1
     with ThreadPoolExecutor(4, thread_name_prefix="sync") as pool:
@@ -50,7 +62,10 @@ def write(
             for name, content in unpack.members(source, piece.thing, form):
                 if several and name not in (piece.thing.name, piece.thing.name.removesuffix(".gz")):
                     # In a shared copy, each archive is unpacked into the folder that it lies in.
-                    name = f"{piece.thing.name if form == 'files' else piece.thing.name.rpartition('/')[0]}/{name}"
+                    folder = (
+                        piece.thing.name if form == "files" else piece.thing.name.rpartition("/")[0]
+                    )
+                    name = f"{folder}/{name}"
                 name = inside(name, piece.thing.name)  # The name of an S3 object may be any text.
                 names.add(name)
                 if stride and taken >= wanted:
@@ -59,12 +74,18 @@ def write(
                     folder = HELD_OUT
                 else:
                     if not order:
-                        order = [(settings.first + shard) % shards for shard in reversed(range(shards))]
+                        order = [
+                            (settings.first + shard) % shards for shard in reversed(range(shards))
+                        ]
                         if chance:
                             chance.shuffle(order)
                     folder = str(order.pop())
                 taken += 1
-                parts = name.split("/") if len(os.fsencode(name)) <= LONGEST_PATH else [name.replace("/", "_")]
+                parts = (
+                    name.split("/")
+                    if len(os.fsencode(name)) <= LONGEST_PATH
+                    else [name.replace("/", "_")]
+                )
                 short = "/".join((folder, *map(_short, parts)))
                 path = root / short
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +112,9 @@ class Names:
     def add(self, name: str) -> None:
         folders = {str(above) for above in PurePosixPath(name).parents} - self._folders
         if name in self._files:
-            raise BadData(f"two files of the source are named {name}: format files needs names that differ")
+            raise BadData(
+                f"two files of the source are named {name}: format files needs names that differ"
+            )
         for folder in (name,) if name in self._folders else folders & self._files:
             raise BadData(f"the source has a file and a folder named {folder}: rename one")
         self._files.add(name)
@@ -110,5 +133,7 @@ def _short(part: str) -> str:
     mark = xxhash.xxh3_64(encoded).hexdigest()
     ending = PurePosixPath(part).suffix
     ending = ending if len(os.fsencode(ending)) <= 20 else ""
-    begin = encoded[: LONGEST_NAME - len(mark) - 1 - len(os.fsencode(ending))].decode(errors="ignore")
+    begin = encoded[: LONGEST_NAME - len(mark) - 1 - len(os.fsencode(ending))].decode(
+        errors="ignore"
+    )
     return f"{begin}~{mark}{ending}"

@@ -1,7 +1,7 @@
 """The attempts of a job, recorded on the volume so that a new pod of trainer 0 continues the count.
 
-No attempt number is used twice in a folder. Only the holder of the lease writes. The outcome of a run is written before any pod
-learns of it, so that a pod that comes later ends the same way.
+No attempt number is used twice in a folder. Only the holder of the lease writes. The outcome of a
+run is written before any pod learns of it, so that a pod that comes later ends the same way.
 """
 
 import json
@@ -21,19 +21,33 @@ from paddle_node.training import passes
 from paddle_node.training.passes import Identity
 
 PROGRAM, CLUSTER, POD, STOPPED = KINDS = ("program", "cluster", "pod", "stopped")
-"""Why an attempt ended: the program failed, the cluster failed, a pod was lost, or a stop was requested. Failures of the program
-count against PADDLE_NODE_ATTEMPTS, faults of the cluster against `CLUSTER_FAULTS`; the other kinds have no limit."""
+"""Why an attempt ended: the program failed, the cluster failed, a pod was lost, or a stop was
+requested. Failures of the program count against PADDLE_NODE_ATTEMPTS, faults of the cluster against
+`CLUSTER_FAULTS`; the other kinds have no limit.
+"""
 CLUSTER_FAULTS = 10
 ALIKE = 10
-"""Consecutive attempts that resume from the same files and fail with the same exception before the progress they report no
-longer counts: a program may rewrite its checkpoint and then fail as before."""
+"""Consecutive attempts that resume from the same files and fail with the same exception before the
+progress they report no longer counts: a program may rewrite its checkpoint and then fail as before.
+"""
 CANNOT_START = (126, 127)
-CANNOT_BEGIN = ("SyntaxError", "IndentationError", "TabError", "ModuleNotFoundError", "ImportError", "python: ")
-"""Prefixes of exceptions that no other attempt can change, whether or not the program reports its steps."""
+CANNOT_BEGIN = (
+    "SyntaxError",
+    "IndentationError",
+    "TabError",
+    "ModuleNotFoundError",
+    "ImportError",
+    "python: ",
+)
+"""Prefixes of exceptions that no other attempt can change, whether or not the program reports its
+steps.
+"""
 KEPT = 200
 """Attempts that the record keeps; older ones are dropped."""
 LARGEST = 4 << 20
-"""Bytes of a rank's metrics file from which it is not read; a rank rarely writes a tenth of that."""
+"""Bytes of a rank's metrics file from which it is not read; a rank rarely writes a tenth of
+that.
+"""
 UNLOADABLE = 2
 """After this many attempts that fail before their first step, what they resumed from is skipped."""
 
@@ -48,17 +62,23 @@ class Loss:
     code: int = 0
     """The exit code of the trainer that ended it; 0: no trainer did."""
     failed: bool = False
-    """A process of the program ended it on its own: it was not killed, and the volume was not full."""
+    """A process of the program ended it on its own: it was not killed, and the volume was not
+    full.
+    """
     error: str = ""
     """The exception that ended it; empty: none was seen."""
     stepped: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Mean seconds per pod and category: waiting, starting, data, training (what was kept), saving, slowest, lost."""
+    """Mean seconds per pod and category: waiting, starting, data, training (what was kept), saving,
+    slowest, lost.
+    """
 
 
 @dataclass(frozen=True)
 class Ended:
-    """One attempt of the record, with the `Loss` that ended it. `cause` is None while the attempt runs."""
+    """One attempt of the record, with the `Loss` that ended it. `cause` is None while the attempt
+    runs.
+    """
 
     number: int
     run: str
@@ -94,9 +114,13 @@ class Outcome:
 
 
 class Record:
-    """The file of attempts. Every method that changes it returns once the change is on disk. Blocking."""
+    """The file of attempts. Every method that changes it returns once the change is on disk.
+    Blocking.
+    """
 
-    def __init__(self, folder: JobFolder, run_id: str, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, folder: JobFolder, run_id: str, check: Callable[[], None] = lambda: None
+    ) -> None:
         """`check` runs before each write and raises if the lease is no longer held."""
         self._folder = folder
         self._path = folder.run_state / "attempts.json"
@@ -112,22 +136,41 @@ class Record:
     @property
     def identity(self) -> Identity | None:
         """The data and the program of this run; None before its first attempt."""
-        return next((Identity(one.data, one.program) for one in self._attempts if one.run == self._run_id), None)
+        return next(
+            (Identity(one.data, one.program) for one in self._attempts if one.run == self._run_id),
+            None,
+        )
 
     @property
     def history(self) -> History:
-        """This run's attempts only: another run retries what this one could not load, as the image or network may be at fault."""
+        """This run's attempts only: another run retries what this one could not load, as the image
+        or network may be at fault.
+        """
         own = [one for one in self._attempts if one.run == self._run_id]
         failed = [one.resume for one in own if one.early]
         stepped = [one.resume for one in own if one.stepped]
-        unloadable = [one for one in failed if one and one not in stepped and failed.count(one) >= UNLOADABLE]
+        unloadable = [
+            one for one in failed if one and one not in stepped and failed.count(one) >= UNLOADABLE
+        ]
         return History(not own, [one.resume for one in self.without_progress()], unloadable)
 
     def begin(self, resumption: Resumption, identity: Identity, counted: bool = True) -> int:
         """Records the attempt that starts now and returns its number."""
-        # Numbers order the passes: if this record was removed, the numbers of the attempts' folders count.
-        number = 1 + max(passes.last_attempt(self._folder), *(attempt.number for attempt in self._attempts[-1:]), 0)
-        began = Ended(number, self._run_id, time.time(), resumption.resume, passed_over=resumption.passed_over, counted=counted)
+        # Numbers order the passes: if this record was removed, the numbers of the attempts' folders
+        # count.
+        number = 1 + max(
+            passes.last_attempt(self._folder),
+            *(attempt.number for attempt in self._attempts[-1:]),
+            0,
+        )
+        began = Ended(
+            number,
+            self._run_id,
+            time.time(),
+            resumption.resume,
+            passed_over=resumption.passed_over,
+            counted=counted,
+        )
         known = self._attempts
         self._attempts = [*known, replace(began, data=identity.data, program=identity.program)]
         try:
@@ -138,30 +181,45 @@ class Record:
         return number
 
     def unfinished(self) -> bool:
-        """Whether this run's last attempt has no recorded end: if it is over, its recorder died with it."""
-        return bool(self._attempts) and self._attempts[-1].run == self._run_id and self._attempts[-1].cause is None
+        """Whether this run's last attempt has no recorded end: if it is over, its recorder died
+        with it.
+        """
+        return (
+            bool(self._attempts)
+            and self._attempts[-1].run == self._run_id
+            and self._attempts[-1].cause is None
+        )
 
     @property
     def last(self) -> Ended:
         return self._attempts[-1]
 
-    def end(self, loss: Loss, made: str = "", trainers_join: bool = True, saved: float = 0.0) -> None:
+    def end(
+        self, loss: Loss, made: str = "", trainers_join: bool = True, saved: float = 0.0
+    ) -> None:
         """Records the end of the present attempt.
 
-        If trainers report no steps, only a failure to start or the same exception twice shows that there was none. `saved`: when
-        something was last saved. Uncounted time is starting before the first metrics, then kept training until the save.
+        If trainers report no steps, only a failure to start or the same exception twice shows that
+        there was none. `saved`: when something was last saved. Uncounted time is starting before
+        the first metrics, then kept training until the save.
         """
         last, before = self._attempts[-1], ""
         if len(earlier := self.without_progress()) and earlier[-1].number == last.number - 1:
             before = earlier[-1].error if earlier[-1].resume == last.resume else ""
-        hopeless = loss.code in CANNOT_START or loss.error.startswith(CANNOT_BEGIN) or (loss.error and loss.error == before)
+        hopeless = (
+            loss.code in CANNOT_START
+            or loss.error.startswith(CANNOT_BEGIN)
+            or (loss.error and loss.error == before)
+        )
         stepped = loss.stepped if trainers_join else not hopeless
         early = loss.kind == PROGRAM and loss.failed and not made and not stepped
         # A clock that was set back must not make time negative.
         ended, seconds = max(time.time(), last.started), dict(loss.seconds)
         if not last.counted or "training" not in seconds:
             saved = math.inf if seconds.get("training") else saved if made else 0.0
-            uncounted = seconds.get("training", 0.0) + seconds.get("lost", 0.0) or ended - last.started
+            uncounted = (
+                seconds.get("training", 0.0) + seconds.get("lost", 0.0) or ended - last.started
+            )
             starting = min(max(self._first_metrics() - last.started, 0.0), uncounted)
             kept = min(max(saved - last.started, starting), uncounted) - starting
             seconds |= {"starting": starting, "training": kept, "lost": uncounted - starting - kept}
@@ -183,30 +241,66 @@ class Record:
         """When rank 0 reported its first metrics in the present attempt; 0: it reported none."""
         file = self._folder.steps(0, 0)
         with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-            lines = file.read_text().splitlines() if file.is_file() and file.stat().st_size < LARGEST else []
+            lines = (
+                file.read_text().splitlines()
+                if file.is_file() and file.stat().st_size < LARGEST
+                else []
+            )
             told = [json.loads(line) for line in lines if line.endswith("}")]
-            return next((float(one["time"]) for one in told if one["attempt"] == self.last.number), 0.0)
+            return next(
+                (float(one["time"]) for one in told if one["attempt"] == self.last.number), 0.0
+            )
         return 0.0
 
     def exhausted(self, attempts: int, trainers_join: bool = True) -> Outcome | None:
-        """Returns the failure after too many attempts without progress; None while another attempt is allowed."""
+        """Returns the failure after too many attempts without progress; None while another attempt
+        is allowed.
+        """
         failed, faults = self.without_progress(PROGRAM), self.without_progress(CLUSTER)
-        if failed and failed[-1] == self.last and self.last.early and not (self.last.resume and trainers_join):
-            sentence = f"attempt {self.last.number} failed before its first step and is not tried again: {self.last.cause}"
+        if (
+            failed
+            and failed[-1] == self.last
+            and self.last.early
+            and not (self.last.resume and trainers_join)
+        ):
+            sentence = (
+                f"attempt {self.last.number} failed before its first step and is not tried "
+                f"again: {self.last.cause}"
+            )
             return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
         own = [one for one in self._attempts if one.run == self._run_id][-ALIKE:]
-        if self.last.error and len(own) == ALIKE and len({(one.error, str(one.resume)) for one in own}) == 1:
-            sentence = f"{ALIKE} attempts resumed from the same files and failed alike: {self.last.cause}"
+        if (
+            self.last.error
+            and len(own) == ALIKE
+            and len({(one.error, str(one.resume)) for one in own}) == 1
+        ):
+            sentence = (
+                f"{ALIKE} attempts resumed from the same files and failed alike: {self.last.cause}"
+            )
             return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
-        over = failed if len(failed) >= attempts else faults if len(faults) >= CLUSTER_FAULTS else ()
+        over = (
+            failed if len(failed) >= attempts else faults if len(faults) >= CLUSTER_FAULTS else ()
+        )
         causes = "; ".join(f"attempt {attempt.number}: {attempt.cause}" for attempt in over)
-        return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, f"{len(over)} attempts ended without progress: {causes}") if over else None
+        return (
+            Outcome(
+                ExitCode.ATTEMPTS_EXHAUSTED,
+                f"{len(over)} attempts ended without progress: {causes}",
+            )
+            if over
+            else None
+        )
 
     def hopeless(self, resumption: Resumption) -> Outcome | None:
-        """Returns a failure if earlier attempts resumed the same way and never reached a step, else None."""
+        """Returns a failure if earlier attempts resumed the same way and never reached a step, else
+        None.
+        """
         if not resumption.resume or resumption.resume not in self.history.unloadable:
             return None
-        sentence = f"two attempts that resumed as the next one would failed before their first step: {self.last.cause}"
+        sentence = (
+            "two attempts that resumed as the next one would failed before their first step: "
+            f"{self.last.cause}"
+        )
         return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
 
     def without_progress(self, kind: str = PROGRAM) -> list[Ended]:
@@ -236,7 +330,9 @@ class Record:
         self._check()
         document = {
             "attempts": [asdict(attempt) for attempt in self._attempts[-KEPT:]],
-            "outcomes": {run: asdict(outcome) for run, outcome in list(self._outcomes.items())[-KEPT:]},
+            "outcomes": {
+                run: asdict(outcome) for run, outcome in list(self._outcomes.items())[-KEPT:]
+            },
         }
         durable.write(self._path, json.dumps(document, indent=1))
 
@@ -258,4 +354,6 @@ def _read(path: Path) -> tuple[list[Ended], dict[str, Outcome]]:
     except FileNotFoundError:
         return [], {}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise Failure(ExitCode.BAD_DATA, f"{path} is corrupt: remove it to start a new attempt history") from None
+        raise Failure(
+            ExitCode.BAD_DATA, f"{path} is corrupt: remove it to start a new attempt history"
+        ) from None

@@ -1,4 +1,6 @@
-"""The deadlines of a rendezvous: every wait has one, and its sentence names who was missing. Pure; called once per `BEAT`."""
+"""The deadlines of a rendezvous: every wait has one, and its sentence names who was missing. Pure;
+called once per `BEAT`.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +15,36 @@ if TYPE_CHECKING:
     from paddle_node.rendezvous.state import Rendezvous
 
 SILENT_SERVER = 240.0
-"""Seconds after which a pserver that answers nothing counts as lost (`PADDLE_NODE_STALL` if that is less). A pserver of 2.6.2
-that saved and loaded a table of 1.5 million rows for two minutes answered each health check within half a second."""
+"""Seconds after which a pserver that answers nothing counts as lost (`PADDLE_NODE_STALL` if that is
+less). A pserver of 2.6.2 that saved and loaded a table of 1.5 million rows for two minutes answered
+each health check within half a second.
+"""
 
 Verdict = Outcome | Loss | str | None
-"""In this order: the job ends; the attempt ends; a line says whom all wait for; nothing is overdue."""
+"""In this order: the job ends; the attempt ends; a line says whom all wait for; nothing is
+overdue.
+"""
 
 
 def of_peers(run: Rendezvous, now: float) -> Verdict:
     """Judges the wait until all agents are here and ready."""
     node, waited = run.node, now - run.since
     if run.differ is not None and now - run.differ[1] > node.peer_deadline:
-        sentence = f"{run.differ[0]}, for {now - run.differ[1]:.0f} s: all pods of a run must read the same"
+        sentence = (
+            f"{run.differ[0]}, for {now - run.differ[1]:.0f} s: all pods of a run must read the "
+            "same"
+        )
         return Outcome(ExitCode.BAD_DATA, sentence)
     if not (missing := run.members.missing()):
         return None
     sentence = f"{missing} after {waited:.0f} s"
-    # An agent that waits for its data has a deadline of its own, equally long, and its message says more.
+    # An agent that waits for its data has a deadline of its own, equally long, and its message says
+    # more.
     if waited > node.peer_deadline + (REMIND if run.members.all(run.members) else 0):
-        return Outcome(ExitCode.PEERS_MISSING, f"{sentence} ({Variable.PEER_DEADLINE} is {node.peer_deadline:g})")
+        return Outcome(
+            ExitCode.PEERS_MISSING,
+            f"{sentence} ({Variable.PEER_DEADLINE} is {node.peer_deadline:g})",
+        )
     return sentence
 
 
@@ -45,21 +58,39 @@ def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
         sentence = f"did not answer for {now - since:.0f} s ({allowed:g} are allowed)"
         return Loss(f"pserver {rank} of {members[rank]} {sentence}", CLUSTER)
     if starting and now - stepped > node.peer_deadline:
-        # Pservers may wait for what the trainers still count: a trainer that reports progress extends the deadline.
+        # Pservers may wait for what the trainers still count: a trainer that reports progress
+        # extends the deadline.
         slow = numbers(members.keys() - members.serving)
-        sentence = f"the pservers of trainers {slow} did not listen, and no trainer moved for {now - stepped:.0f} s"
+        sentence = (
+            f"the pservers of trainers {slow} did not listen, and no trainer moved for "
+            f"{now - stepped:.0f} s"
+        )
         return Loss(sentence, PROGRAM)
     if (quiet := now - max(stepped, run.moved)) > node.stall and not members.silent:
-        ended = f"; trainers {numbers(members.trained)} ended with 0 before" if members.trained else ""
-        sentence = f"no step, no output and no progress for {quiet:.0f} s ({Variable.STALL} is {node.stall:g}){ended}"
+        ended = (
+            f"; trainers {numbers(members.trained)} ended with 0 before" if members.trained else ""
+        )
+        sentence = (
+            f"no step, no output and no progress for {quiet:.0f} s ({Variable.STALL} is "
+            f"{node.stall:g}){ended}"
+        )
         return Loss(sentence, PROGRAM)
     if starting or not sessions or now - stepped <= REMIND:
         return None
     waiting = run.trainers.waiting(members.serving)
-    parts = [f"in {place} trainers {numbers(who)} are waited for" for place, who in waiting.items() if who]
+    parts = [
+        f"in {place} trainers {numbers(who)} are waited for"
+        for place, who in waiting.items()
+        if who
+    ]
     if members.silent:
-        parts.append(f"the pservers of trainers {numbers(sorted(members.silent)[:SHOWN])} answer nothing")
-    return f"no trainer has moved for {now - stepped:.0f} s: {'; '.join(parts) or 'nobody waits for another one'}"
+        parts.append(
+            f"the pservers of trainers {numbers(sorted(members.silent)[:SHOWN])} answer nothing"
+        )
+    return (
+        f"no trainer has moved for {now - stepped:.0f} s: "
+        f"{'; '.join(parts) or 'nobody waits for another one'}"
+    )
 
 
 def of_stop(run: Rendezvous, now: float) -> Verdict:

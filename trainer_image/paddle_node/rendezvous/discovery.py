@@ -1,4 +1,6 @@
-"""Finds this pod's id and trainer 0 by the Job's completion index and the headless Service's names, without the API server."""
+"""Finds this pod's id and trainer 0 by the Job's completion index and the headless Service's names,
+without the API server.
+"""
 
 import json
 import socket
@@ -16,7 +18,9 @@ class Discovery:
         self._node = node
 
     async def identify(self) -> NodeEnvironment:
-        """Returns the node with its trainer id. Raises `Failure` when a deadline passes or a permission is missing."""
+        """Returns the node with its trainer id. Raises `Failure` when a deadline passes or a
+        permission is missing.
+        """
         return self._node
 
     @property
@@ -25,7 +29,9 @@ class Discovery:
         return self._node.run_id
 
     async def server_address(self) -> str:
-        """Returns the current address of trainer 0's pod. Until there is one, raises OSError, whose text says what is missing."""
+        """Returns the current address of trainer 0's pod. Until there is one, raises OSError, whose
+        text says what is missing.
+        """
         if self._node.trainer_id == 0:
             return self._node.pod_ip
         name = self.name_of(0)
@@ -42,7 +48,9 @@ class Discovery:
         return "index"
 
     def moved(self) -> bool:
-        """Whether membership changed since the last `identify`, so that ranks must be reassigned; an index never changes."""
+        """Whether membership changed since the last `identify`, so that ranks must be reassigned;
+        an index never changes.
+        """
         return False
 
     def rest(self) -> None:
@@ -60,7 +68,9 @@ def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
 
 
 def resolve(name: str, hosts: str = "") -> str:
-    """Resolves a host name: by the file `hosts`, read again each time, then by the system's resolver. Raises OSError."""
+    """Resolves a host name: by the file `hosts`, read again each time, then by the system's
+    resolver. Raises OSError.
+    """
     if hosts:
         try:
             known = json.loads(Path(hosts).read_text())

@@ -1,4 +1,6 @@
-"""Where the time of a run's pods goes: into training that was kept, waiting, starting, data, saving and losses. Pure."""
+"""Where the time of a run's pods goes: into training that was kept, waiting, starting, data, saving
+and losses. Pure.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -9,8 +11,10 @@ from paddle_node.training.step_log import DATA, KEPT, PARTS, SAVING, SLOWEST, TR
 
 WAITING, STARTING, LOST = "waiting", "starting", "lost"
 ALL = (WAITING, STARTING, DATA, TRAINING, SAVING, SLOWEST, LOST)
-"""In this order: waiting for pods; from an attempt's start to its first step; reading records; training that was kept; saving;
-waiting for the slowest trainer; reading and training that had to be repeated."""
+"""In this order: waiting for pods; from an attempt's start to its first step; reading records;
+training that was kept; saving; waiting for the slowest trainer; reading and training that had to be
+repeated.
+"""
 
 
 @dataclass
@@ -27,14 +31,18 @@ class Goodput:
     """When the present attempt began."""
 
     def attempt(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
-        """Returns the present attempt's seconds. `done`: none can be lost. Uncounted time counts as lost until more is known."""
+        """Returns the present attempt's seconds. `done`: none can be lost. Uncounted time counts as
+        lost until more is known.
+        """
         waiting, rest = {WAITING: self.begun - self.idle}, now - self.begun
         if not self.counted:
             return waiting | {TRAINING if done else LOST: rest}
         told = {part: trainers.spent(part) for part in PARTS}
         kept = {} if done else {part: trainers.spent(name) for name, part in KEPT.items()}
         lost = sum(told[part] - seconds for part, seconds in kept.items())
-        return waiting | {STARTING: max(rest - sum(told.values()), 0.0)} | told | kept | {LOST: lost}
+        return (
+            waiting | {STARTING: max(rest - sum(told.values()), 0.0)} | told | kept | {LOST: lost}
+        )
 
     def end(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
         """Ends the present attempt and returns its seconds, as `attempt` does."""
@@ -45,8 +53,14 @@ class Goodput:
 
 
 def sentence(seconds: Mapping[str, float], slow: Collection[str] = ()) -> str:
-    """Returns the goodput as a sentence for trainer 0's log, where `paddle-aws status` looks for it."""
+    """Returns the goodput as a sentence for trainer 0's log, where `paddle-aws status` looks for
+    it.
+    """
     whole = sum(seconds.values())
-    parts = ", ".join(f"{seconds[part]:.0f} {part}" for part in ALL if seconds.get(part, 0.0) >= 0.5)
+    parts = ", ".join(
+        f"{seconds[part]:.0f} {part}" for part in ALL if seconds.get(part, 0.0) >= 0.5
+    )
     share = seconds.get(TRAINING, 0.0) / whole if whole else 0.0
-    return f"goodput {share:.0%} of {whole:.0f} s: {parts or 'nothing yet'}" + (f"; slow: {', '.join(slow)}" if slow else "")
+    return f"goodput {share:.0%} of {whole:.0f} s: {parts or 'nothing yet'}" + (
+        f"; slow: {', '.join(slow)}" if slow else ""
+    )

@@ -1,11 +1,14 @@
-"""One run at a time in a job's folder, without locks that a network file system only pretends to have.
+"""One run at a time in a job's folder, without locks that a network file system only pretends to
+have.
 
-However many runs try, only one holds the lease. A dead holder's lease expires by the waiter's own clock. A holder that cannot
-renew the lease learns from its own clock that it must stop, before another run may take the lease.
+However many runs try, only one holds the lease. A dead holder's lease expires by the waiter's own
+clock. A holder that cannot renew the lease learns from its own clock that it must stop, before
+another run may take the lease.
 
-The lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state folder. The only way to take it
-over is to create the next number by a hard link, which only one run can do. Older files stay, so no number is used twice. A
-heartbeat replaces the holder's own file by rename.
+The lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state
+folder. The only way to take it over is to create the next number by a hard link, which only one run
+can do. Older files stay, so no number is used twice. A heartbeat replaces the holder's own file by
+rename.
 """
 
 import contextlib
@@ -48,19 +51,25 @@ class Seen:
 
 
 class TakenOver(Failure):
-    """Another pod holds the lease now. `same_run`: a newer pod of the same run, which has every right to it."""
+    """Another pod holds the lease now. `same_run`: a newer pod of the same run, which has every
+    right to it.
+    """
 
     def __init__(self, folder: Path, run: str, same_run: bool) -> None:
         who = "a newer pod of trainer 0" if same_run else f"run {run}"
         code = ExitCode.REPLACED if same_run else ExitCode.FOLDER_IN_USE
-        super().__init__(code, f"the lease on {folder.parent.parent} was taken over by {who}: this pod ends")
+        super().__init__(
+            code, f"the lease on {folder.parent.parent} was taken over by {who}: this pod ends"
+        )
         self.same_run = same_run
 
 
 class Lease:
     """A lease, held from `acquire` until `release`. Call `beat` every `interval` seconds."""
 
-    def __init__(self, folder: Path, run_id: str, incarnation: str, expiry: float, number: int) -> None:
+    def __init__(
+        self, folder: Path, run_id: str, incarnation: str, expiry: float, number: int
+    ) -> None:
         self.interval = expiry / BEATS
         self.path = folder / f"lease-{number:05d}.json"
         self._folder = folder
@@ -77,28 +86,38 @@ class Lease:
         return self._renewed + self._safe - time.monotonic()
 
     def overdue(self) -> Failure:
-        """Returns the failure of a holder that has no time left. Another try may find the volume healthy."""
+        """Returns the failure of a holder that has no time left. Another try may find the volume
+        healthy.
+        """
         return Failure(
             ExitCode.CANNOT_END,
-            f"the lease on {self._folder.parent.parent} could not be renewed for {self._safe:.0f} s, and another run may take it "
-            "over soon: this pod ends, and its run's attempt with it",
+            f"the lease on {self._folder.parent.parent} could not be renewed for "
+            f"{self._safe:.0f} s, and another run may take it over soon: this pod ends, and its "
+            "run's attempt with it",
         )
 
     def check(self) -> None:
-        """Raises `TakenOver` if another pod holds the lease now, `Failure` if it could not be renewed for too long."""
+        """Raises `TakenOver` if another pod holds the lease now, `Failure` if it could not be
+        renewed for too long.
+        """
         if self.left <= 0:
             raise self.overdue()
         self._look()
 
     def _look(self) -> Seen | None:
         newest = _newest(self._folder)
-        mine = newest is None or (newest.path, newest.record.get("boot", self._incarnation)) == (self.path, self._incarnation)
+        mine = newest is None or (newest.path, newest.record.get("boot", self._incarnation)) == (
+            self.path,
+            self._incarnation,
+        )
         if newest is not None and not mine:
             raise TakenOver(self._folder, newest.run, newest.run == self._run_id)
         return newest
 
     def beat(self) -> None:
-        """Shows that the holder is alive. Raises `TakenOver`. A failed write does not lose the lease yet."""
+        """Shows that the holder is alive. Raises `TakenOver`. A failed write does not lose the
+        lease yet.
+        """
         began = time.monotonic()
         seen = self._look()
         with contextlib.suppress(OSError):
@@ -119,11 +138,17 @@ class Lease:
 
     def record(self, **state: Any) -> str:
         """Returns the content of the lease's file."""
-        return json.dumps({"run": self._run_id, "boot": self._incarnation, **state, "time": time.time()}) + "\n"
+        return (
+            json.dumps(
+                {"run": self._run_id, "boot": self._incarnation, **state, "time": time.time()}
+            )
+            + "\n"
+        )
 
 
 def holder(folder: Path) -> tuple[str, float] | None:
-    """Returns the run that holds the lease and when it last renewed it, by the volume's clock; None: no holder, or released.
+    """Returns the run that holds the lease and when it last renewed it, by the volume's clock;
+    None: no holder, or released.
 
     A dead holder stays until the next one takes over.
     """
@@ -144,18 +169,25 @@ def acquire(
     say: Callable[[str], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Lease:
-    """Waits at most `expiry` seconds for a silent holder; raises `Failure` (FOLDER_IN_USE) at its first sign of life.
+    """Waits at most `expiry` seconds for a silent holder; raises `Failure` (FOLDER_IN_USE) at its
+    first sign of life.
 
-    A pod that replaces another pod of the same run takes over at once: the Job keeps one pod per index. Also raises OSError.
+    A pod that replaces another pod of the same run takes over at once: the Job keeps one pod per
+    index. Also raises OSError.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         while True:
             newest = _newest(folder)
             if newest is not None and not newest.released and newest.run != run_id:
-                say(f"run {newest.run} holds {folder.parent.parent}: waiting {expiry:.0f} s for a sign of life")
+                say(
+                    f"run {newest.run} holds {folder.parent.parent}: waiting {expiry:.0f} s for "
+                    "a sign of life"
+                )
                 _outwait(folder, newest, expiry, sleep)
-            lease = Lease(folder, run_id, incarnation, expiry, newest.number + 1 if newest is not None else 1)
+            lease = Lease(
+                folder, run_id, incarnation, expiry, newest.number + 1 if newest is not None else 1
+            )
             if durable.create(lease.path, lease.record(beats=0)):
                 return lease  # Else another run was faster.
     except OSError as error:
@@ -166,7 +198,9 @@ def acquire(
 
 
 def _outwait(folder: Path, seen: Seen, expiry: float, sleep: Callable[[float], None]) -> None:
-    """Returns once the lease is released or gone, or has been silent for `expiry` seconds by this process's clock."""
+    """Returns once the lease is released or gone, or has been silent for `expiry` seconds by this
+    process's clock.
+    """
     step = min(1.0, expiry / BEATS / 2)
     waited = 0.0
     while waited < expiry:
@@ -177,7 +211,10 @@ def _outwait(folder: Path, seen: Seen, expiry: float, sleep: Callable[[float], N
             return
         if now != seen:
             sentence = f"{folder.parent.parent} is in use by run {now.run}"
-            raise Failure(ExitCode.FOLDER_IN_USE, f"{sentence}: give this job another name, or wait until that run has ended")
+            raise Failure(
+                ExitCode.FOLDER_IN_USE,
+                f"{sentence}: give this job another name, or wait until that run has ended",
+            )
 
 
 def _newest(folder: Path) -> Seen | None:

@@ -1,4 +1,6 @@
-"""The agents of a run as the rendezvous knows them: which are here, and what each last reported about its workers. Pure."""
+"""The agents of a run as the rendezvous knows them: which are here, and what each last reported
+about its workers. Pure.
+"""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -27,7 +29,9 @@ class Member:
 
 
 class Members(dict[int, Member]):
-    """The agents by rank. Their reports are kept as sets of ranks: ten thousand agents are too many to go through each time."""
+    """The agents by rank. Their reports are kept as sets of ranks: ten thousand agents are too many
+    to go through each time.
+    """
 
     def __init__(self, count: int, membership: str, name_of: Callable[[int], str]) -> None:
         super().__init__()
@@ -37,35 +41,53 @@ class Members(dict[int, Member]):
         self.ready: set[int] = set()
         """Agents that have their data, and no process left of an earlier attempt."""
         self.runs: set[int] = set()
-        """Agents that were in the attempt and have not yet reported that no process of it is left."""
+        """Agents that were in the attempt and have not yet reported that no process of it is
+        left.
+        """
         self.serving: set[int] = set()
         self.trained: set[int] = set()
         self.stopped: set[int] = set()
         self.silent: dict[int, float] = {}
         """Agents whose pserver answers nothing, and since when."""
         self._came: dict[int, list[str]] = {}
-        """The incarnations of each rank in order of arrival. The last one may come back; the others were replaced."""
+        """The incarnations of each rank in order of arrival. The last one may come back; the others
+        were replaced.
+        """
 
     def refusal(self, hello: Hello) -> Refused | None:
         """Returns why an agent is not admitted (code 0: not yet); None: it is admitted."""
         if hello.membership != self.membership:
             return Refused(0, "this pod sees other pods than the pod of trainer 0")
         if hello.world_size != self.count:
-            found = f"{Variable.TRAINERS} is {hello.world_size} here and {self.count} in the pod of trainer 0"
+            found = (
+                f"{Variable.TRAINERS} is {hello.world_size} here and {self.count} in the pod of "
+                "trainer 0"
+            )
             return Refused(ExitCode.BAD_SETTING, f"{found}: all pods need the same")
         if not 0 <= hello.rank < self.count:
-            return Refused(ExitCode.BAD_SETTING, f"the trainer id is {hello.rank}: 0 to {self.count - 1} are this job's")
+            return Refused(
+                ExitCode.BAD_SETTING,
+                f"the trainer id is {hello.rank}: 0 to {self.count - 1} are this job's",
+            )
         if hello.incarnation in self._came.get(hello.rank, [])[:-1]:
-            return Refused(ExitCode.REPLACED, f"a newer pod of trainer {hello.rank} has taken this one's place")
+            return Refused(
+                ExitCode.REPLACED, f"a newer pod of trainer {hello.rank} has taken this one's place"
+            )
         return None
 
     def succeed(self, hello: Hello) -> str | None:
-        """Records a new agent. Returns what became of the one that still has this rank; None: there is none."""
+        """Records a new agent. Returns what became of the one that still has this rank; None: there
+        is none.
+        """
         came = self._came.setdefault(hello.rank, [])
         if not (again := came[-1:] == [hello.incarnation]):
             came.append(hello.incarnation)
         earlier = self.get(hello.rank)
-        return f"{earlier.pod} {'reconnected' if again else 'restarted'}" if earlier is not None else None
+        return (
+            f"{earlier.pod} {'reconnected' if again else 'restarted'}"
+            if earlier is not None
+            else None
+        )
 
     def forget(self, rank: int) -> None:
         """Removes an agent that is gone, and everything that it reported."""
@@ -80,7 +102,9 @@ class Members(dict[int, Member]):
         self.runs |= self.keys()
 
     def hear(self, rank: int, report: Report, current: bool, running: bool, now: float) -> None:
-        """Takes in a report. `current`: it is about the present attempt; `running`: that attempt has begun and not ended."""
+        """Takes in a report. `current`: it is about the present attempt; `running`: that attempt
+        has begun and not ended.
+        """
         if running and current:
             self.serving |= {rank} if report.serving else set()
             self.trained |= {rank} if report.ended == "trained" else set()

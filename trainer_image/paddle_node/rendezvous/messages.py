@@ -1,7 +1,8 @@
-"""The messages between agents, trainers and the rendezvous server: typed JSON objects, one per line.
+"""The messages between agents, trainers and the rendezvous server: typed JSON objects, one per
+line.
 
-Both sides prove that they know the run's secret before either trusts the other (`proof`). The secret never travels; it is in a
-file that only this job's user may read.
+Both sides prove that they know the run's secret before either trusts the other (`proof`). The
+secret never travels; it is in a file that only this job's user may read.
 """
 
 import asyncio
@@ -22,7 +23,9 @@ from paddle_node.failure import Failure
 BEAT = 1.0
 """Seconds between two signs of life, in both directions."""
 SILENCE = 6.0
-"""Seconds without a sign of life after which the other side counts as lost. A closed connection is lost at once."""
+"""Seconds without a sign of life after which the other side counts as lost. A closed connection is
+lost at once.
+"""
 HANDSHAKE = 5.0
 """Seconds within which a connection must prove that it belongs to the run."""
 FIRST = 4096
@@ -85,7 +88,9 @@ class Welcome(Message):
 
 
 class Refused(Message):
-    """The server refuses the agent, which ends with that code or, if time can resolve the cause (0), tries again."""
+    """The server refuses the agent, which ends with that code or, if time can resolve the cause
+    (0), tries again.
+    """
 
     code: int
     sentence: str
@@ -163,7 +168,9 @@ class Start(Message):
 
 
 class AllReached(Message):
-    """serving: the pservers of all pods listen; left: every trainer is leaving, so a pserver may end."""
+    """serving: the pservers of all pods listen; left: every trainer is leaving, so a pserver may
+    end.
+    """
 
     attempt: int
     what: Literal["serving", "left"]
@@ -196,14 +203,18 @@ class Finish(Message):
 
 
 class Gather(Message):
-    """Asks for an answer once every trainer has sent this name, or, for `SERVERS`, once the pservers of all pods listen."""
+    """Asks for an answer once every trainer has sent this name, or, for `SERVERS`, once the
+    pservers of all pods listen.
+    """
 
     name: str
     value: Any
 
 
 class Step(Message):
-    """How far the trainer is in its pass, and its steps in the whole attempt, with the seconds that it spent by category."""
+    """How far the trainer is in its pass, and its steps in the whole attempt, with the seconds that
+    it spent by category.
+    """
 
     number: int
     step: int
@@ -233,11 +244,18 @@ FROM_TRAINER = (Gather, Step, Meeting)
 
 def encode(message: Message) -> bytes:
     """Returns the message as one line."""
-    return json.dumps({"kind": type(message).__name__, **vars(message)}, separators=(",", ":")).encode() + b"\n"
+    return (
+        json.dumps(
+            {"kind": type(message).__name__, **vars(message)}, separators=(",", ":")
+        ).encode()
+        + b"\n"
+    )
 
 
 def parse(line: bytes, *expected: type[Message]) -> Any:
-    """Returns the message of a line. Raises ValueError if it is none of `expected` or does not have exactly its fields."""
+    """Returns the message of a line. Raises ValueError if it is none of `expected` or does not have
+    exactly its fields.
+    """
     try:
         document = json.loads(line)
         kind = {each.__name__: each for each in expected}[document.pop("kind")]
@@ -245,11 +263,17 @@ def parse(line: bytes, *expected: type[Message]) -> Any:
             raise ValueError
         return typed.read(kind, document, "it")
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise ValueError(f"no {' or '.join(each.__name__ for each in expected)}: {line[:40]!r}") from None
+        raise ValueError(
+            f"no {' or '.join(each.__name__ for each in expected)}: {line[:40]!r}"
+        ) from None
 
 
-async def receive(reader: asyncio.StreamReader, *expected: type[Message], longest: int = LONGEST) -> Any:
-    """Returns the next message; None if the connection is closed or broken, or sends anything else."""
+async def receive(
+    reader: asyncio.StreamReader, *expected: type[Message], longest: int = LONGEST
+) -> Any:
+    """Returns the next message; None if the connection is closed or broken, or sends anything
+    else.
+    """
     try:
         return parse(await read_line(reader, longest), *expected)
     except (OSError, EOFError, ValueError):
@@ -257,7 +281,9 @@ async def receive(reader: asyncio.StreamReader, *expected: type[Message], longes
 
 
 async def read_line(reader: asyncio.StreamReader, longest: int) -> bytes:
-    """Reads a line, however small the reader's own limit is. Raises ValueError above `longest` bytes, EOFError at the end."""
+    """Reads a line, however small the reader's own limit is. Raises ValueError above `longest`
+    bytes, EOFError at the end.
+    """
     line = bytearray()
     while len(line) <= longest:
         try:
@@ -268,7 +294,9 @@ async def read_line(reader: asyncio.StreamReader, longest: int) -> bytes:
 
 
 class Greeting:
-    """A client's side of the handshake: its `lines` introduce the client and prove that it knows `key`."""
+    """A client's side of the handshake: its `lines` introduce the client and prove that it knows
+    `key`.
+    """
 
     def __init__(self, key: str, hello: Hello | Join, challenge: Challenge) -> None:
         self._key, self._own, self._other = key, secrets.token_hex(16), challenge.nonce
@@ -281,34 +309,49 @@ class Greeting:
 
 
 def proof(key: str, own: str, other: str, said: bytes = b"") -> str:
-    """Returns a MAC of both sides' nonces and what was said before: it proves that the sender knows `key`."""
-    return hmac.new(key.encode(), f"{own} {other} ".encode(errors="replace") + said, hashlib.sha256).hexdigest()
+    """Returns a MAC of both sides' nonces and what was said before: it proves that the sender knows
+    `key`.
+    """
+    return hmac.new(
+        key.encode(), f"{own} {other} ".encode(errors="replace") + said, hashlib.sha256
+    ).hexdigest()
 
 
 def proven(key: str, own: str, other: str, mac: str, said: bytes = b"") -> bool:
     """Whether `mac` is the other side's `proof`."""
-    return hmac.compare_digest(proof(key, other, own, said).encode(), mac.encode(errors="replace"))  # Strings must be ASCII.
+    return hmac.compare_digest(
+        proof(key, other, own, said).encode(), mac.encode(errors="replace")
+    )  # Strings must be ASCII.
 
 
 def attempt_key(secret: str, attempt: int) -> str:
-    """Returns the key of an attempt's trainers: a key found later in a process's environment no longer admits anyone."""
+    """Returns the key of an attempt's trainers: a key found later in a process's environment no
+    longer admits anyone.
+    """
     return hmac.new(secret.encode(), f"attempt {attempt}".encode(), hashlib.sha256).hexdigest()
 
 
 def run_secret(folder: JobFolder, run_id: str) -> str:
-    """Returns the run's secret, which the first pod creates. Blocking. Raises `Failure` if something else is in its place."""
+    """Returns the run's secret, which the first pod creates. Blocking. Raises `Failure` if
+    something else is in its place.
+    """
     path = folder.run_state / f"secret-{run_id}"
     folder.run_state.mkdir(parents=True, exist_ok=True)
     durable.look(folder.run_state)
     if not path.exists():
         durable.create(path, secrets.token_hex(32), mode=0o600)
     if path.is_symlink() or len(secret := path.read_bytes()) != 64:
-        raise Failure(ExitCode.BAD_DATA, f"{path} is not the secret of this run, which its first pod made: start another run")
+        raise Failure(
+            ExitCode.BAD_DATA,
+            f"{path} is not the secret of this run, which its first pod made: start another run",
+        )
     return secret.decode(errors="replace")
 
 
 def pack(addresses: list[str]) -> str:
-    """Packs all pods' addresses, of one family, into a short text: every agent gets all, so their size counts N times."""
+    """Packs all pods' addresses, of one family, into a short text: every agent gets all, so their
+    size counts N times.
+    """
     packed = [ipaddress.ip_address(address).packed for address in addresses]
     # The first bytes of all addresses, which hardly differ, come first.
     columns = b"".join(map(bytes, zip(*packed, strict=True)))

@@ -1,7 +1,8 @@
 """Finds this pod's id by asking the API server: the tutorials' way, for a Job without indexes.
 
-Each pod makes one list and one watch request, never polls, and needs exactly N running pods of its own run, ordered by address.
-The Kubernetes client has nothing that two requests need: pods are read as plain JSON, and each retry has this pod's deadline.
+Each pod makes one list and one watch request, never polls, and needs exactly N running pods of its
+own run, ordered by address. The Kubernetes client has nothing that two requests need: pods are read
+as plain JSON, and each retry has this pod's deadline.
 """
 
 import asyncio
@@ -29,9 +30,13 @@ ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 CONNECT, ANSWER = 5.0, 15.0
 """Seconds to reach the API server, and to wait for its next bytes."""
 WATCH = 240
-"""Seconds after which the server ends a watch on its own; the next watch continues where it ended."""
+"""Seconds after which the server ends a watch on its own; the next watch continues where it
+ended.
+"""
 BACKOFF = (0.2, 10.0)
-"""Seconds before a retry of a request: first and longest. The pause doubles each time, and half of it is random."""
+"""Seconds before a retry of a request: first and longest. The pause doubles each time, and half of
+it is random.
+"""
 LOOK = 0.05
 """Seconds between checks of what the watching thread has found."""
 
@@ -49,22 +54,32 @@ class Pod:
     def read(cls, document: Mapping[str, Any]) -> "Pod":
         """Reads a v1 Pod."""
         metadata, status = document["metadata"], document.get("status", {})
-        owners = [owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+        owners = [
+            owner["uid"]
+            for owner in metadata.get("ownerReferences") or ()
+            if owner.get("controller")
+        ]
         return cls(
             name=metadata["name"],
             owner=(owners or [(metadata.get("labels") or {}).get("controller-uid", "")])[0],
-            runs=status.get("phase") == "Running" and bool(status.get("podIP")) and not metadata.get("deletionTimestamp"),
+            runs=status.get("phase") == "Running"
+            and bool(status.get("podIP"))
+            and not metadata.get("deletionTimestamp"),
             address=status.get("podIP") or "",
         )
 
 
 def in_order(pods: Iterable[Pod]) -> list[Pod]:
     """Sorts pods by numeric address: 10.0.0.9 comes before 10.0.0.10, and IPv4 before IPv6."""
-    return sorted(pods, key=lambda pod: ipaddress.get_mixed_type_key(ipaddress.ip_address(pod.address)))
+    return sorted(
+        pods, key=lambda pod: ipaddress.get_mixed_type_key(ipaddress.ip_address(pod.address))
+    )
 
 
 class PodList(Discovery):
-    """Discovery by the API server. A thread watches while this pod waits for others, and rests while the pod trains."""
+    """Discovery by the API server. A thread watches while this pod waits for others, and rests
+    while the pod trains.
+    """
 
     def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
         super().__init__(node)
@@ -80,8 +95,9 @@ class PodList(Discovery):
         authority = self._account / "ca.crt"
         if not node.api_host or not (self._account / "token").is_file() or not authority.is_file():
             raise SettingError(
-                f"{Variable.DISCOVERY} is pod-list, and this pod has no service account token ({self._account}/token): "
-                "set automountServiceAccountToken: true and a service account that may list pods, or use index"
+                f"{Variable.DISCOVERY} is pod-list, and this pod has no service account token "
+                f"({self._account}/token): set automountServiceAccountToken: true and a service "
+                "account that may list pods, or use index"
             )
         self._server = urllib3.HTTPSConnectionPool(
             node.api_host, node.api_port, cert_reqs="CERT_REQUIRED", ca_certs=str(authority)
@@ -89,21 +105,30 @@ class PodList(Discovery):
         threading.Thread(target=self._watch, name="pod-list", daemon=True).start()
 
     async def identify(self) -> NodeEnvironment:
-        """Waits until exactly N pods of this run are running. At the deadline, raises a `Failure` that says what is missing."""
+        """Waits until exactly N pods of this run are running. At the deadline, raises a `Failure`
+        that says what is missing.
+        """
         self._wanted.set()
         node = self._node
         began = reminded = time.monotonic()
         while (found := self._present()) is None:
             now = time.monotonic()
             if now - began > node.peer_deadline:
-                sentence = f"{self._missing()} after {now - began:.0f} s ({Variable.PEER_DEADLINE} is {node.peer_deadline:g})"
+                sentence = (
+                    f"{self._missing()} after {now - began:.0f} s ({Variable.PEER_DEADLINE} is "
+                    f"{node.peer_deadline:g})"
+                )
                 raise Failure(ExitCode.PEERS_MISSING, sentence)
             if now - reminded > REMIND:
                 reminded = now
                 self._say(f"{self._missing()} after {now - began:.0f} s")
             await asyncio.sleep(LOOK)
         self._order = found
-        index = next(i for i, pod in enumerate(found) if pod.name == node.pod_name or pod.address == node.pod_ip)
+        index = next(
+            i
+            for i, pod in enumerate(found)
+            if pod.name == node.pod_name or pod.address == node.pod_ip
+        )
         return replace(node, index=index, run_id=node.run_id or found[index].owner)
 
     @property
@@ -114,11 +139,17 @@ class PodList(Discovery):
         return self._order[0].address
 
     def name_of(self, trainer_id: int) -> str:
-        return self._order[trainer_id].name if trainer_id < len(self._order) else f"trainer {trainer_id}"
+        return (
+            self._order[trainer_id].name
+            if trainer_id < len(self._order)
+            else f"trainer {trainer_id}"
+        )
 
     @property
     def membership(self) -> str:
-        return hashlib.sha256("\n".join(f"{pod.name} {pod.address}" for pod in self._order).encode()).hexdigest()[:16]
+        return hashlib.sha256(
+            "\n".join(f"{pod.name} {pod.address}" for pod in self._order).encode()
+        ).hexdigest()[:16]
 
     def moved(self) -> bool:
         """Whether exactly N pods run and they are not those of the last `identify`."""
@@ -131,11 +162,15 @@ class PodList(Discovery):
         self._wanted.clear()
 
     def _own_run(self) -> list[Pod] | None:
-        """Returns the pods of this pod's run: an earlier Job of the same name may still have some. None: this pod is missing."""
+        """Returns the pods of this pod's run: an earlier Job of the same name may still have some.
+        None: this pod is missing.
+        """
         if self._failure is not None:
             raise self._failure
         node, pods = self._node, dict(self._pods)
-        me = pods.get(node.pod_name) or next((pod for pod in pods.values() if pod.address == node.pod_ip and pod.runs), None)
+        me = pods.get(node.pod_name) or next(
+            (pod for pod in pods.values() if pod.address == node.pod_ip and pod.runs), None
+        )
         return None if me is None else [pod for pod in pods.values() if pod.owner == me.owner]
 
     def _present(self) -> list[Pod] | None:
@@ -149,7 +184,10 @@ class PodList(Discovery):
             return f"the API server gives no list of pods: {self._problem}"
         selector = f"job-name={node.job_object} in namespace {node.namespace}"
         if run is None:
-            return f"this pod ({node.pod_name}) is not among the {len(self._pods)} pods of {selector}; is that the Job's name?"
+            return (
+                f"this pod ({node.pod_name}) is not among the {len(self._pods)} pods of "
+                f"{selector}; is that the Job's name?"
+            )
         running = in_order(pod for pod in run if pod.runs)
         text = f"{len(running)} of {node.trainers} pods of {selector} run"
         if running and len(running) != node.trainers:
@@ -171,18 +209,25 @@ class PodList(Discovery):
                 self._problem = ""
                 if time.monotonic() - began > 1.0:
                     continue
-                # The watch ended at once: a server that is shutting down ends one after another like that.
+                # The watch ended at once: a server that is shutting down ends one after another
+                # like that.
             except _Refused as refused:
                 self._failure = _hopeless(self._node, refused)
                 if self._failure is not None:
                     return
-                version, self._problem = ("", "") if refused.status == 410 else (version, str(refused))
-            except Exception as error:  # This thread must survive anything that the client and the network raise.
+                version, self._problem = (
+                    ("", "") if refused.status == 410 else (version, str(refused))
+                )
+            except (
+                Exception
+            ) as error:  # This thread must survive anything that the client and the network raise.
                 if not isinstance(error, urllib3.exceptions.HTTPError | OSError):
                     version = ""  # What this thread knew may be wrong.
                 text = " ".join(str(error).split()) or type(error).__name__
                 untrusted = "CERTIFICATE_VERIFY_FAILED" in text
-                self._problem = "its certificate is not signed by the mounted CA" if untrusted else text
+                self._problem = (
+                    "its certificate is not signed by the mounted CA" if untrusted else text
+                )
             if not self._wanted.is_set():
                 version = ""  # This thread cut the watch itself.
                 continue
@@ -201,7 +246,9 @@ class PodList(Discovery):
         return str(document["metadata"]["resourceVersion"])
 
     def _changes(self, version: str) -> Iterator[str]:
-        """Takes in changes until the server ends the watch or `rest` is called. Yields each new version."""
+        """Takes in changes until the server ends the watch or `rest` is called. Yields each new
+        version.
+        """
         more = {"watch": "true", "timeoutSeconds": str(WATCH), "allowWatchBookmarks": "true"}
         with self._ask(WATCH + ANSWER, resourceVersion=version, **more) as answer:
             for event in map(json.loads, answer):
@@ -227,7 +274,8 @@ class PodList(Discovery):
             headers={"Authorization": f"Bearer {token}"},
             timeout=urllib3.Timeout(connect=CONNECT, read=silence),
             preload_content=False,
-            # The watching thread retries: urllib3's own retries would hide what went wrong, and know no deadline.
+            # The watching thread retries: urllib3's own retries would hide what went wrong, and
+            # know no deadline.
             retries=False,
         )
         if answer.status != 200:
@@ -250,9 +298,12 @@ def _hopeless(node: NodeEnvironment, error: _Refused) -> Failure | None:
         return None
     advice = {
         401: "is this pod's token expired, or of another cluster?",
-        403: 'this pod\'s service account needs a RoleBinding there to a Role with apiGroups: [""], resources: ["pods"], '
-        f'verbs: ["get", "list", "watch"]; or use {Variable.DISCOVERY}=index, which asks for nothing',
+        403: "this pod's service account needs a RoleBinding there to a Role with apiGroups: "
+        '[""], resources: ["pods"], verbs: ["get", "list", "watch"]; or use '
+        f"{Variable.DISCOVERY}=index, which asks for nothing",
     }
     code = ExitCode.NOT_PERMITTED if error.status in advice else ExitCode.BAD_SETTING
     why = advice.get(error.status, "it does not understand the question")
-    return Failure(code, f"the API server lists no pods of namespace {node.namespace} ({error}): {why}")
+    return Failure(
+        code, f"the API server lists no pods of namespace {node.namespace} ({error}): {why}"
+    )

@@ -1,7 +1,9 @@
-"""The rendezvous server, in the agent of trainer 0: sockets, clock, lease and volume around the `Rendezvous`.
+"""The rendezvous server, in the agent of trainer 0: sockets, clock, lease and volume around the
+`Rendezvous`.
 
-The server serves no one without the lease on the job's folder: if it loses the lease, or cannot renew it in time, its pod ends.
-It closes a connection that does not prove in time that it knows the run's secret, or sends anything malformed, without effect.
+The server serves no one without the lease on the job's folder: if it loses the lease, or cannot
+renew it in time, its pod ends. It closes a connection that does not prove in time that it knows the
+run's secret, or sends anything malformed, without effect.
 """
 
 import asyncio
@@ -29,7 +31,9 @@ from paddle_node.runtimes import Progress, Resumption, Runtime
 from paddle_node.training.passes import Identity
 
 UNPROVEN = 256
-"""Connections that may be in their handshake at once, besides the run's own; beyond that, the oldest makes room."""
+"""Connections that may be in their handshake at once, besides the run's own; beyond that, the
+oldest makes room.
+"""
 RELEASE = 5.0
 """Seconds for the volume to record that the lease is released."""
 GOODBYE = 5.0
@@ -49,9 +53,13 @@ def lasting(outcome: Outcome) -> bool:
 
 
 class Volume:
-    """Answers the rendezvous's questions from the record of attempts and the runtime's `Progress`. Every method blocks."""
+    """Answers the rendezvous's questions from the record of attempts and the runtime's `Progress`.
+    Every method blocks.
+    """
 
-    def __init__(self, node: NodeEnvironment, record: Record, progress: Progress, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, node: NodeEnvironment, record: Record, progress: Progress, say: Callable[[str], None]
+    ) -> None:
         self._node = node
         self._record = record
         self._progress = progress
@@ -61,24 +69,42 @@ class Volume:
         self.trainers_join = progress.trainers_join
         if record.unfinished():
             # This server's predecessor died without recording the attempt's end.
-            self._resumption = Resumption(record.last.resume, passed_over=tuple(record.last.passed_over))
+            self._resumption = Resumption(
+                record.last.resume, passed_over=tuple(record.last.passed_over)
+            )
             self._end(Loss("the pod of trainer 0 was lost", POD))
         self.identity = record.identity
-        self.exhausted = record.exhausted(node.attempts, self.trainers_join) if self.identity else None
+        self.exhausted = (
+            record.exhausted(node.attempts, self.trainers_join) if self.identity else None
+        )
 
     def begin(self, identity: Identity) -> Answer:
         """Begins the next attempt: answers its number and what it resumes from."""
         try:
-            self._resumption = retry(lambda: self._progress.begin(identity, self._record.history), self._say, PATIENCE)
+            self._resumption = retry(
+                lambda: self._progress.begin(identity, self._record.history), self._say, PATIENCE
+            )
             if (hopeless := self._record.hopeless(self._resumption)) is not None:
                 return lambda rendezvous, now: rendezvous.finish(hopeless, now)
-            number = retry(lambda: self._record.begin(self._resumption, identity, self.trainers_join), self._say, PATIENCE)
+            number = retry(
+                lambda: self._record.begin(self._resumption, identity, self.trainers_join),
+                self._say,
+                PATIENCE,
+            )
             return lambda rendezvous, now: rendezvous.begun(number, self._resumption, now)
         except Failure as failure:
             outcome = Outcome(failure.code, failure.sentence)
         except OSError as error:
-            code = ExitCode.VOLUME_FULL if disk_full(error) else ExitCode.ATTEMPTS_EXHAUSTED if passing(error) else 1
-            outcome = Outcome(code, f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}")
+            code = (
+                ExitCode.VOLUME_FULL
+                if disk_full(error)
+                else ExitCode.ATTEMPTS_EXHAUSTED
+                if passing(error)
+                else 1
+            )
+            outcome = Outcome(
+                code, f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}"
+            )
         return lambda rendezvous, now: rendezvous.finish(outcome, now)
 
     def record_end(self, loss: Loss) -> Answer:
@@ -90,12 +116,16 @@ class Volume:
     def conclude(self, attempt: int, stopped: bool) -> Answer:
         """Answers whether anything is missing for the job to be done."""
         identity = Identity(self._record.last.data, self._record.last.program)
-        missing = retry(lambda: self._progress.finished(identity, self._resumption, stopped), self._say)
+        missing = retry(
+            lambda: self._progress.finished(identity, self._resumption, stopped), self._say
+        )
         made = retry(lambda: self._progress.made(attempt, self._resumption), self._say)
         return lambda rendezvous, now: rendezvous.concluded(attempt, missing, made, now)
 
     def record_outcome(self, outcome: Outcome, loss: Loss | None) -> Answer:
-        """Records the run's outcome, unless another try may change it: pods that the Job starts later then get their chance."""
+        """Records the run's outcome, unless another try may change it: pods that the Job starts
+        later then get their chance.
+        """
         if loss is not None:
             self._end(loss)
         if seconds := self._record.seconds:
@@ -110,16 +140,28 @@ class Volume:
     def _end(self, loss: Loss) -> None:
         try:
             if self._record.unfinished():
-                made = retry(lambda: self._progress.made(self._record.last.number, self._resumption), self._say)
-                self._record.end(loss, made, self.trainers_join, retry(self._progress.saved, self._say) if made else 0.0)
+                made = retry(
+                    lambda: self._progress.made(self._record.last.number, self._resumption),
+                    self._say,
+                )
+                self._record.end(
+                    loss,
+                    made,
+                    self.trainers_join,
+                    retry(self._progress.saved, self._say) if made else 0.0,
+                )
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
 
 
 class Server:
-    """Carries out what the rendezvous decides, from `serve` to `close`, as some of an event loop's `tasks`."""
+    """Carries out what the rendezvous decides, from `serve` to `close`, as some of an event loop's
+    `tasks`.
+    """
 
-    def __init__(self, node: NodeEnvironment, discovery: Discovery, tasks: Tasks, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, node: NodeEnvironment, discovery: Discovery, tasks: Tasks, say: Callable[[str], None]
+    ) -> None:
         self.say = say
         self._node = node
         self._discovery = discovery
@@ -131,32 +173,50 @@ class Server:
         self._own: list[asyncio.Task[None]] = []
 
     async def serve(self, runtime: Runtime, incarnation: str, secret: str) -> None:
-        """Listens on the pod's own address. Raises `Failure` if another run holds the folder or the port is taken."""
+        """Listens on the pod's own address. Raises `Failure` if another run holds the folder or the
+        port is taken.
+        """
         node, say, state = self._node, self.say, self._node.folder.run_state
         held = self._lease = await background.ask(
-            lambda: lease.acquire(state, node.run_id, incarnation, node.lease, say), node, say, node.lease
+            lambda: lease.acquire(state, node.run_id, incarnation, node.lease, say),
+            node,
+            say,
+            node.lease,
         )
         self._own.append(self._tasks.spawn(self._keep(held)))
-        record = await background.ask(lambda: Record(node.folder, node.run_id, held.check), node, say)
+        record = await background.ask(
+            lambda: Record(node.folder, node.run_id, held.check), node, say
+        )
         progress = runtime.progress(node, say)
-        self._secret, self._volume = secret, await background.ask(lambda: Volume(node, record, progress, say), node, say)
+        self._secret, self._volume = (
+            secret,
+            await background.ask(lambda: Volume(node, record, progress, say), node, say),
+        )
         members = Members(node.trainers, self._discovery.membership, self._discovery.name_of)
         join, identity = progress.trainers_join, self._volume.identity
-        self._rendezvous = Rendezvous(node, members, join, identity, record.seconds, self, time.monotonic())
+        self._rendezvous = Rendezvous(
+            node, members, join, identity, record.seconds, self, time.monotonic()
+        )
         try:
-            self._server = await asyncio.start_server(self._accept, node.pod_ip, node.control_port, limit=m.FIRST, backlog=4096)
+            self._server = await asyncio.start_server(
+                self._accept, node.pod_ip, node.control_port, limit=m.FIRST, backlog=4096
+            )
         except OSError as error:
             raise Failure(
                 ExitCode.BAD_SETTING,
                 f"port {node.control_port} of {node.pod_ip} cannot be served ({error.strerror}): "
                 "choose another CONTROL_PORT, or POD_IP is not this pod's address",
             ) from None
-        self._own += [self._tasks.spawn(work) for work in (self._tick(), self._ask_volume(), self._look())]
+        self._own += [
+            self._tasks.spawn(work) for work in (self._tick(), self._ask_volume(), self._look())
+        ]
         if self._volume.exhausted is not None:
             self._rendezvous.finish(self._volume.exhausted, time.monotonic())
 
     async def close(self) -> None:
-        """Records what is still unrecorded, gives the other pods a moment to hear of the job's end, and releases the lease."""
+        """Records what is still unrecorded, gives the other pods a moment to hear of the job's end,
+        and releases the lease.
+        """
         if self._server is not None:
             self._rendezvous.record_end()
             finished = self._rendezvous.state is State.FINISHED
@@ -214,8 +274,12 @@ class Server:
         finally:
             writer.close()
 
-    async def _proven(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> m.Hello | m.Join | None:
-        """Returns who connects; None if the other side does not prove in time that it knows the secret."""
+    async def _proven(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> m.Hello | m.Join | None:
+        """Returns who connects; None if the other side does not prove in time that it knows the
+        secret.
+        """
         if len(self._unproven) >= UNPROVEN + 2 * self._node.trainers:
             next(iter(self._unproven)).transport.abort()
         self._unproven[writer] = None
@@ -230,7 +294,11 @@ class Server:
             return None
         finally:
             self._unproven.pop(writer, None)
-        key = m.attempt_key(self._secret, hello.attempt) if isinstance(hello, m.Join) else self._secret
+        key = (
+            m.attempt_key(self._secret, hello.attempt)
+            if isinstance(hello, m.Join)
+            else self._secret
+        )
         if not m.proven(key, nonce, proof.nonce, proof.mac, said):
             return None
         writer.write(m.encode(m.Proof("", m.proof(key, nonce, proof.nonce))))
@@ -245,8 +313,11 @@ class Server:
                 answer(self._rendezvous, time.monotonic())
                 self._questions.task_done()
         except background.NoAnswer as failure:
-            # Any other outcome, unrecorded, would not bind a pod that comes later: no pod may leave with it.
-            self._rendezvous.finish(outcome := Outcome(failure.code, failure.sentence), time.monotonic())
+            # Any other outcome, unrecorded, would not bind a pod that comes later: no pod may leave
+            # with it.
+            self._rendezvous.finish(
+                outcome := Outcome(failure.code, failure.sentence), time.monotonic()
+            )
             self._rendezvous.outcome_recorded(outcome)
 
     async def _look(self) -> None:
@@ -254,7 +325,9 @@ class Server:
         while True:
             await asyncio.sleep(self._node.stall / LOOKS)
             with contextlib.suppress(OSError):
-                if self._rendezvous.state is State.TRAINING and await background.call(self._volume.changed):
+                if self._rendezvous.state is State.TRAINING and await background.call(
+                    self._volume.changed
+                ):
                     self._rendezvous.moved = time.monotonic()
 
     async def _tick(self) -> None:
@@ -269,7 +342,8 @@ class Server:
         while True:
             await asyncio.sleep(min(held.interval, max(0.0, held.left)))
             try:
-                # A volume that hangs must not delay the look at the clock; a pod that was frozen may learn who replaced it.
+                # A volume that hangs must not delay the look at the clock; a pod that was frozen
+                # may learn who replaced it.
                 async with asyncio.timeout(max(1.0, held.left)):
                     await background.call(held.beat)
             except TimeoutError:
@@ -280,7 +354,12 @@ class Server:
                     return  # Ranks were reassigned, and another pod heard of it first.
                 raise
             except OSError as error:
-                self.say(f"the lease cannot be looked at: {error.strerror or error}; the next heartbeat tries again")
+                self.say(
+                    f"the lease cannot be looked at: {error.strerror or error}; the next "
+                    "heartbeat tries again"
+                )
             if held.left <= 0:
-                self._lease = None  # Not released: when it expires, everything of this run has stopped.
+                self._lease = (
+                    None  # Not released: when it expires, everything of this run has stopped.
+                )
                 raise held.overdue()

@@ -1,8 +1,9 @@
 """The rendezvous of a run: admits the agents, starts and ends attempts, and ends the job.
 
-It knows no socket, clock or volume: events come in, and its server carries out what follows. An attempt starts only when all N
-agents are here, have read the same data and program, and have no process left of an earlier attempt. The loss of an agent, or of
-a process that an agent reports, ends the attempt for all. An outcome that lasts is on the volume before an agent hears of it.
+It knows no socket, clock or volume: events come in, and its server carries out what follows. An
+attempt starts only when all N agents are here, have read the same data and program, and have no
+process left of an earlier attempt. The loss of an agent, or of a process that an agent reports,
+ends the attempt for all. An outcome that lasts is on the volume before an agent hears of it.
 
     GATHERING -> STARTING (pservers come up) -> TRAINING -> FINISHED
     STARTING, TRAINING: a loss -> ENDING (all agents end their processes) -> GATHERING
@@ -53,7 +54,8 @@ RUNNING = (State.STARTING, State.TRAINING, State.STOPPING)
 
 
 class Rendezvous:
-    """`trainers_join`: every trainer opens a session to show that it runs. `identity`: None before the run's first attempt.
+    """`trainers_join`: every trainer opens a session to show that it runs. `identity`: None before
+    the run's first attempt.
 
     `seconds`: where the time of the job's earlier attempts went, over all its runs.
     """
@@ -79,7 +81,9 @@ class Rendezvous:
         self._slow: dict[int, float] = {}
         """The slow trainers, and how many times the median each takes."""
         self.moved = 0.0
-        """When the attempt last showed output or progress, apart from the steps that its trainers report."""
+        """When the attempt last showed output or progress, apart from the steps that its trainers
+        report.
+        """
         self.differ: tuple[str, float] | None = None
         """Which trainers read what, if they differ, and since when."""
         self.stop_cause = ""
@@ -113,7 +117,11 @@ class Rendezvous:
         self._advance(now)
 
     def join(self, join: m.Join, connection: object, now: float) -> None:
-        if join.attempt != self.attempt or self.state not in RUNNING or not 0 <= join.rank < self.node.trainers:
+        if (
+            join.attempt != self.attempt
+            or self.state not in RUNNING
+            or not 0 <= join.rank < self.node.trainers
+        ):
             self._server.send(m.End(join.attempt, f"attempt {join.attempt} is over"), connection)
             self._server.close_connection(connection)
         else:
@@ -127,7 +135,9 @@ class Rendezvous:
         self._advance(now)
 
     def _drop(self, member: Member, cause: str, now: float) -> None:
-        """Removes a lost agent. Its processes are gone with it, or it ends them itself within `SILENCE` seconds."""
+        """Removes a lost agent. Its processes are gone with it, or it ends them itself within
+        `SILENCE` seconds.
+        """
         ran = member.hello.rank in self.members.runs
         self.members.forget(member.hello.rank)
         self._server.close_connection(member.connection)
@@ -136,9 +146,17 @@ class Rendezvous:
             self._lose(Loss(f"{self.stop_cause}; then {cause}", STOPPED), now)
         elif self.state in RUNNING:
             self._lose(Loss(cause, POD), now)
-        elif self.state is State.ENDING and ran and self._loss is not None and self._loss.kind == PROGRAM:
-            # When a pod is lost, the other pods' programs fail at once; the loss itself shows seconds later.
-            self._loss = replace(self._loss, cause=f"{self._loss.cause}; {cause}", kind=POD, failed=False)
+        elif (
+            self.state is State.ENDING
+            and ran
+            and self._loss is not None
+            and self._loss.kind == PROGRAM
+        ):
+            # When a pod is lost, the other pods' programs fail at once; the loss itself shows
+            # seconds later.
+            self._loss = replace(
+                self._loss, cause=f"{self._loss.cause}; {cause}", kind=POD, failed=False
+            )
         elif self.state is State.GATHERING:
             self._server.say(f"{cause}; waiting for it")
 
@@ -162,7 +180,9 @@ class Rendezvous:
                     self._server.say(f"attempt {self.attempt} stops: {self.stop_cause}")
                     self._enter(State.STOPPING, now)
                     self._broadcast(m.Stop(self.attempt, self.stop_cause))
-                self.members.hear(rank, message, message.attempt == self.attempt, self.state in RUNNING, now)
+                self.members.hear(
+                    rank, message, message.attempt == self.attempt, self.state in RUNNING, now
+                )
             case m.Lost(attempt) if attempt == self.attempt:
                 self._process_lost(member, message, now)
         self._advance(now)
@@ -172,16 +192,25 @@ class Rendezvous:
         loss = Loss(cause, PROGRAM, lost.code, lost.failed, lost.error)
         if self.state is State.STOPPING:
             self.members.stopped.add(member.hello.rank)
-        elif self.state is State.ENDING and self._loss is not None and self._loss.failed and not lost.failed:
+        elif (
+            self.state is State.ENDING
+            and self._loss is not None
+            and self._loss.failed
+            and not lost.failed
+        ):
             # If one process was killed, the failure of the others says nothing about the program.
             self._loss = replace(self._loss, cause=f"{self._loss.cause}; {cause}", failed=False)
         elif self.state in RUNNING and lost.code in FAIL_JOB:
-            self.finish(Outcome(lost.code, f"{cause}, which another attempt cannot change"), now, loss)
+            self.finish(
+                Outcome(lost.code, f"{cause}, which another attempt cannot change"), now, loss
+            )
         elif self.state in RUNNING:
             self._crashed = [member.hello.rank, lost.code] if lost.code else None
             self._lose(loss, now)
 
-    def trainer_message(self, rank: int, connection: object, message: m.Message, now: float) -> None:
+    def trainer_message(
+        self, rank: int, connection: object, message: m.Message, now: float
+    ) -> None:
         session = self.trainers.sessions.get(rank)
         if session is None or session.connection is not connection or self.state not in RUNNING:
             return
@@ -201,7 +230,8 @@ class Rendezvous:
         self.attempt = number
         self.trainers = Trainers(self.node.trainers, self._server.send)
         if not self.members.all(self.members.ready):
-            # An agent was lost while the volume answered: the number is spent, the attempt never ran.
+            # An agent was lost while the volume answered: the number is spent, the attempt never
+            # ran.
             self._enter(State.ENDING, now)
             self._loss = Loss("a pod was lost before the attempt began", POD)
         else:
@@ -213,13 +243,20 @@ class Rendezvous:
             self._slow = {}
             self.goodput.begun = now
             self._enter(State.STARTING, now)
-            self._server.say(f"attempt {number}: all {len(members)} pods are here, training starts {resumption.description}")
+            self._server.say(
+                f"attempt {number}: all {len(members)} pods are here, training starts "
+                f"{resumption.description}"
+            )
             addresses = m.pack([member.hello.address for member in members])
             self._broadcast(m.Start(number, dict(resumption.resume), addresses))
         self._advance(now)
 
-    def end_recorded(self, exhausted: Outcome | None, seconds: Mapping[str, float], now: float) -> None:
-        """`exhausted`: why no other attempt is allowed. `seconds`: of all attempts; the volume knows better what was kept."""
+    def end_recorded(
+        self, exhausted: Outcome | None, seconds: Mapping[str, float], now: float
+    ) -> None:
+        """`exhausted`: why no other attempt is allowed. `seconds`: of all attempts; the volume
+        knows better what was kept.
+        """
         self._loss, self.goodput.seconds = None, Counter(seconds)
         if exhausted is not None:
             self.finish(exhausted, now)
@@ -229,20 +266,31 @@ class Rendezvous:
         self._advance(now)
 
     def concluded(self, attempt: int, missing: str | None, made: str, now: float) -> None:
-        """`missing`: what is missing for the job to be done; None: nothing. `made`: what the attempt completed."""
+        """`missing`: what is missing for the job to be done; None: nothing. `made`: what the
+        attempt completed.
+        """
         if attempt != self.attempt or self.state not in RUNNING:
             return
         self._asked = False
-        absent = set(range(self.node.trainers)) - self.trainers.sessions.keys() if self._trainers_join else set()
+        absent = (
+            set(range(self.node.trainers)) - self.trainers.sessions.keys()
+            if self._trainers_join
+            else set()
+        )
         if self.state is State.STOPPING and missing is not None:
             self._lose(Loss(self.stop_cause, STOPPED), now)
         elif absent and self.state is not State.STOPPING:
-            sentence = f"trainers {numbers(absent)} ended with 0 and had never joined the others: they have trained nothing"
+            sentence = (
+                f"trainers {numbers(absent)} ended with 0 and had never joined the others: they "
+                "have trained nothing"
+            )
             self._lose(Loss(sentence, PROGRAM), now)
         elif missing is None:
             done = f"{made} is complete" if made else "nothing was left to do"
             done = done if self._trainers_join else "every process ended with 0"
-            self.finish(Outcome(ExitCode.DONE, f"{done}: the job is done"), now, Loss("done", STOPPED))
+            self.finish(
+                Outcome(ExitCode.DONE, f"{done}: the job is done"), now, Loss("done", STOPPED)
+            )
         else:
             self._lose(Loss(f"every trainer ended with 0, but {missing}", PROGRAM), now)
         self._advance(now)
@@ -258,7 +306,9 @@ class Rendezvous:
 
     def _advance(self, now: float) -> None:
         members = self.members
-        if self.state in (State.STARTING, State.TRAINING) and (deadlock := self.trainers.deadlock(members.trained)):
+        if self.state in (State.STARTING, State.TRAINING) and (
+            deadlock := self.trainers.deadlock(members.trained)
+        ):
             self._lose(Loss(deadlock, PROGRAM), now)
         if self.state is State.STARTING and members.all(members.serving):
             self._enter(State.TRAINING, now)
@@ -275,12 +325,16 @@ class Rendezvous:
             self._ask("begin", identity)
 
     def _same_reading(self, now: float) -> Identity | None:
-        """Returns the run's data and program. If not all agents have read them, asks the others to prepare again; None."""
+        """Returns the run's data and program. If not all agents have read them, asks the others to
+        prepare again; None.
+        """
         read = self.members.readings()
         if read.keys() == {self._identity} or (self._identity is None and len(read) == 1):
             return next(iter(read))
         parts = [f"trainers {numbers(read[one])} read {one}" for one in sorted(read, key=str)]
-        sentence = "; ".join([*parts, *([f"the run began with {self._identity}"] if self._identity else [])])
+        sentence = "; ".join(
+            [*parts, *([f"the run began with {self._identity}"] if self._identity else [])]
+        )
         if self.differ is None or self.differ[0] != sentence:
             self._server.say(f"{sentence}: no attempt begins, they prepare again")
         self.differ = (sentence, self.differ[1] if self.differ else now)
@@ -291,17 +345,27 @@ class Rendezvous:
         return None
 
     def _lose(self, loss: Loss, now: float) -> None:
-        """Ends the attempt everywhere. Its end is recorded only once all have ended it: a further loss may show late."""
+        """Ends the attempt everywhere. Its end is recorded only once all have ended it: a further
+        loss may show late.
+        """
         if self.state not in RUNNING:
             return
         self._enter(State.ENDING, now)
-        self._loss, self._asked = replace(loss, seconds=self.goodput.end(self.trainers, now, done=False)), False
-        end, trainers = m.End(self.attempt, loss.cause), (session.connection for session in self.trainers.sessions.values())
+        self._loss, self._asked = (
+            replace(loss, seconds=self.goodput.end(self.trainers, now, done=False)),
+            False,
+        )
+        end, trainers = (
+            m.End(self.attempt, loss.cause),
+            (session.connection for session in self.trainers.sessions.values()),
+        )
         self._broadcast(end)
         self._server.send(end, *trainers)
 
     def record_end(self) -> None:
-        """Records the end of the attempt that is ending, unless that is under way. A leaving server owes this to the next one."""
+        """Records the end of the attempt that is ending, unless that is under way. A leaving server
+        owes this to the next one.
+        """
         if self.state is State.ENDING and not self._asked:
             assert self._loss is not None
             self._ask("record_end", replace(self._loss, stepped=self.trainers.stepped))
@@ -310,15 +374,22 @@ class Rendezvous:
         """Ends the job, and with it the attempt, by `loss`."""
         if self.state is not State.FINISHED:
             if loss is not None and self.state in RUNNING:
-                loss = replace(loss, seconds=self.goodput.end(self.trainers, now, outcome.code == ExitCode.DONE))
+                loss = replace(
+                    loss,
+                    seconds=self.goodput.end(self.trainers, now, outcome.code == ExitCode.DONE),
+                )
             loss = self._loss if self._loss is not None and not self._asked else loss
             self.state = State.FINISHED
-            self._ask("record_outcome", outcome, loss and replace(loss, stepped=self.trainers.stepped))
+            self._ask(
+                "record_outcome", outcome, loss and replace(loss, stepped=self.trainers.stepped)
+            )
 
     # Time.
 
     def tick(self, now: float, late: bool) -> None:
-        """Called once per `BEAT`. `late`: this process itself paused, so silence does not count as a loss."""
+        """Called once per `BEAT`. `late`: this process itself paused, so silence does not count as
+        a loss.
+        """
         members, trainers = self.members, self.trainers
         training = self.state in (State.STARTING, State.TRAINING)
         waiting = trainers.waiting(members.serving)
@@ -328,10 +399,16 @@ class Rendezvous:
                 self._drop(member, f"{member.pod} said nothing for {m.SILENCE:.0f} s", now)
             else:
                 own = {rank: members.silent[rank]} if rank in members.silent else {}
-                where, held = trainers.status(rank, waiting, silent | own, now) if training else ("", 0.0)
+                where, held = (
+                    trainers.status(rank, waiting, silent | own, now) if training else ("", 0.0)
+                )
                 self._server.send(m.Status(self.state.value, where, held), member.connection)
         if self.state in RUNNING:
-            waits = (session.connection for session in trainers.sessions.values() if session.waits_in is not None)
+            waits = (
+                session.connection
+                for session in trainers.sessions.values()
+                if session.waits_in is not None
+            )
             self._server.send(m.Beat(), *waits)
         match self._overdue(now):
             case Outcome() as outcome:
@@ -348,13 +425,24 @@ class Rendezvous:
     def _look(self, now: float) -> None:
         """Reports which trainers are slow, and where the time goes."""
         self._looked, before, self._slow = now, self._slow, self.trainers.look(now)
-        names = {rank: f"trainer {rank} on {self.members[rank].hello.node or self.members[rank].pod}" for rank in self._slow}
+        names = {
+            rank: f"trainer {rank} on {self.members[rank].hello.node or self.members[rank].pod}"
+            for rank in self._slow
+        }
         for rank in self._slow.keys() - before.keys():
-            self._server.say(f"{names[rank]} is slow: a step takes it {self._slow[rank]:.1f} times as long as the median")
+            self._server.say(
+                f"{names[rank]} is slow: a step takes it {self._slow[rank]:.1f} times as long as "
+                "the median"
+            )
         if self._slow.keys() != before.keys() or now - self._told >= TELL:
             self._told = now
-            slow = [f"{names[rank]} ({times:.1f} times the median)" for rank, times in self._slow.items()]
-            seconds = self.goodput.seconds + Counter(self.goodput.attempt(self.trainers, now, done=True))
+            slow = [
+                f"{names[rank]} ({times:.1f} times the median)"
+                for rank, times in self._slow.items()
+            ]
+            seconds = self.goodput.seconds + Counter(
+                self.goodput.attempt(self.trainers, now, done=True)
+            )
             self._server.say(goodput.sentence(seconds, slow[:SHOWN]))
 
     def _overdue(self, now: float) -> deadlines.Verdict:
@@ -367,7 +455,11 @@ class Rendezvous:
                 return deadlines.of_stop(self, now)
             case State.ENDING if now - self.since > ENDING:
                 for rank in sorted(self.members.runs):
-                    self._drop(self.members[rank], f"{self.members[rank].pod} does not end its processes", now)
+                    self._drop(
+                        self.members[rank],
+                        f"{self.members[rank].pod} does not end its processes",
+                        now,
+                    )
         return None
 
     # Helpers.

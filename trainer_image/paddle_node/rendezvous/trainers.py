@@ -1,4 +1,6 @@
-"""The trainers of one attempt: who is where, who waits for whom, waits that can never end, and who is slow. Pure."""
+"""The trainers of one attempt: who is where, who waits for whom, waits that can never end, and who
+is slow. Pure.
+"""
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -13,7 +15,9 @@ SHOWN = 20
 SLOW = 1.5
 """A trainer is slow above this many times the median seconds per step, over `WINDOW` looks."""
 LOOK, WINDOW = 10.0, 7
-"""Seconds between two looks at how fast the trainers are, and the number of looks that span a minute."""
+"""Seconds between two looks at how fast the trainers are, and the number of looks that span a
+minute.
+"""
 
 
 @dataclass(eq=False)
@@ -50,7 +54,8 @@ class Trainers:
         session = self.sessions[rank]
         match message:
             case Meeting(name) if name:
-                # The trainer waits for the others without the server: no step was made, and no answer is needed.
+                # The trainer waits for the others without the server: no step was made, and no
+                # answer is needed.
                 session.waits_in = f"meeting {name}"
                 return
             case Meeting():
@@ -67,8 +72,12 @@ class Trainers:
             self.serve(now)
 
     def serve(self, now: float) -> None:
-        """Releases the trainers that wait for the pservers, now that the pservers of all pods listen."""
-        self._answer([each for each in self.sessions.values() if each.waits_in == SERVERS], Answer(), now)
+        """Releases the trainers that wait for the pservers, now that the pservers of all pods
+        listen.
+        """
+        self._answer(
+            [each for each in self.sessions.values() if each.waits_in == SERVERS], Answer(), now
+        )
 
     def _gather(self, session: Trainer, rank: int, name: str, value: Any, now: float) -> None:
         arrived = self.gathers.setdefault(name, {})
@@ -86,59 +95,96 @@ class Trainers:
         self.send(answer, *(session.connection for session in sessions))
 
     def deadlock(self, ended: Collection[int]) -> str | None:
-        """Returns why some wait can never end; None: every wait may. `ended` are the ranks whose trainers have ended."""
+        """Returns why some wait can never end; None: every wait may. `ended` are the ranks whose
+        trainers have ended.
+        """
         for name, arrived in self.gathers.items():
             if gone := sorted(set(ended) - arrived.keys()):
                 return f"trainer {gone[0]} ended while others wait for it in {name}"
-        if len(self.gathers) > 1 and len({rank for arrived in self.gathers.values() for rank in arrived}) == self.count:
-            where = "; ".join(f"trainers {numbers(arrived)} in {name}" for name, arrived in self.gathers.items())
+        if (
+            len(self.gathers) > 1
+            and len({rank for arrived in self.gathers.values() for rank in arrived}) == self.count
+        ):
+            where = "; ".join(
+                f"trainers {numbers(arrived)} in {name}" for name, arrived in self.gathers.items()
+            )
             return f"the trainers wait for each other: {where}"
         return None
 
     def waiting(self, serving: Collection[int]) -> dict[str, list[int]]:
-        """Maps each place where trainers wait to the first ranks they wait for. `serving`: the ranks whose pservers listen."""
-        places = sorted({each.waits_in for each in self.sessions.values() if each.waits_in is not None})
+        """Maps each place where trainers wait to the first ranks they wait for. `serving`: the
+        ranks whose pservers listen.
+        """
+        places = sorted(
+            {each.waits_in for each in self.sessions.values() if each.waits_in is not None}
+        )
         found = {}
         for place in places:
-            there = serving if place == SERVERS else {rank for rank, each in self.sessions.items() if each.waits_in == place}
+            there = (
+                serving
+                if place == SERVERS
+                else {rank for rank, each in self.sessions.items() if each.waits_in == place}
+            )
             found[place] = [rank for rank in range(self.count) if rank not in there][:SHOWN]
         return found
 
     def look(self, now: float) -> dict[int, float]:
-        """Returns the trainers that were slow over the last minute, and how many times the median. Call every `LOOK` seconds."""
+        """Returns the trainers that were slow over the last minute, and how many times the median.
+        Call every `LOOK` seconds.
+        """
         paces = {}
         for rank, each in self.sessions.items():
-            each.looks.append((now, each.steps, each.spent.get("data", 0.0) + each.spent.get("training", 0.0)))
+            each.looks.append(
+                (now, each.steps, each.spent.get("data", 0.0) + each.spent.get("training", 0.0))
+            )
             (began, steps, busy), (ended, *last) = each.looks[0], each.looks[-1]
             if len(each.looks) == WINDOW and last[0] > steps:
                 paces[rank] = (last[1] - busy) / (last[0] - steps)
             elif len(each.looks) == WINDOW and steps and each.waits_in is None:
                 paces[rank] = ended - began
         usual = median_low(paces.values()) if len(paces) > 1 else 0.0
-        return {rank: pace / usual for rank, pace in sorted(paces.items()) if usual and pace > SLOW * usual}
+        return {
+            rank: pace / usual
+            for rank, pace in sorted(paces.items())
+            if usual and pace > SLOW * usual
+        }
 
     def spent(self, part: str) -> float:
         """Returns the mean seconds of a category over all trainers."""
         return sum(each.spent.get(part, 0.0) for each in self.sessions.values()) / self.count
 
-    def status(self, rank: int, waiting: dict[str, list[int]], silent: Mapping[int, float], now: float) -> tuple[str, float]:
-        """Returns where a trainer is and whom it waits for, and for how many seconds its own pod has held it up.
+    def status(
+        self, rank: int, waiting: dict[str, list[int]], silent: Mapping[int, float], now: float
+    ) -> tuple[str, float]:
+        """Returns where a trainer is and whom it waits for, and for how many seconds its own pod
+        has held it up.
 
-        `silent`: which pservers answer nothing, and since when; at least this pod's own and the one silent longest.
+        `silent`: which pservers answer nothing, and since when; at least this pod's own and the one
+        silent longest.
         """
         session = self.sessions.get(rank)
         if session is None:
             return "", 0.0
-        where = f"pass {session.at[0]}, step {session.at[1]}" if session.at else "before the first step"
+        where = (
+            f"pass {session.at[0]}, step {session.at[1]}" if session.at else "before the first step"
+        )
         idle = now - session.moved
         if rank in silent:
             held = now - silent[rank]
             return f"{where}; this pod's pserver has not answered for {held:.0f} s", held
         if others := [each for each in waiting.get(session.waits_in or "", ()) if each != rank]:
-            return f"{where}; waits for trainer {numbers(others)} in {session.waits_in} since {idle:.0f} s", 0.0
+            return (
+                f"{where}; waits for trainer {numbers(others)} in {session.waits_in} since "
+                f"{idle:.0f} s",
+                0.0,
+            )
         if silent:
             server, since = min(silent.items(), key=lambda each: each[1])
-            return f"{where}; waits for pserver {server}, which has not answered for {now - since:.0f} s", 0.0
+            return (
+                f"{where}; waits for pserver {server}, which has not answered for "
+                f"{now - since:.0f} s",
+                0.0,
+            )
         return f"{where}, {idle:.0f} s ago; it waits for nobody", idle
 
 

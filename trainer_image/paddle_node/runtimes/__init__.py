@@ -1,7 +1,8 @@
-"""Runtimes: each defines a kind of program, with its processes, its progress, when it is done and where it resumes.
+"""Runtimes: each defines a kind of program, with its processes, its progress, when it is done and
+where it resumes.
 
-A runtime is a file in this folder that sets `RUNTIME` and that `by_name` lists. It describes processes and does not import
-Paddle, which keeps the agent small.
+A runtime is a file in this folder that sets `RUNTIME` and that `by_name` lists. It describes
+processes and does not import Paddle, which keeps the agent small.
 """
 
 import importlib
@@ -34,16 +35,22 @@ class Process:
     health: str = ""
     """HTTP path that a server answers on its first port while it works; empty: none."""
     waits_for_servers: bool = False
-    """Whether the process starts only when EVERY pod's servers listen; otherwise it starts at once."""
+    """Whether the process starts only when EVERY pod's servers listen; otherwise it starts at
+    once.
+    """
 
     def __post_init__(self) -> None:
         # Paddle expects every peer's endpoint in one variable.
         words = [("an argument", word) for word in self.argv]
-        for what, text in [*words, *((name, f"{name}={value}") for name, value in self.environ.items())]:
+        for what, text in [
+            *words,
+            *((name, f"{name}={value}") for name, value in self.environ.items()),
+        ]:
             if (length := len(os.fsencode(text))) > LONGEST_STRING:
                 raise SettingError(
-                    f"{what} of the {self.role} has {length} bytes: Linux starts no program with more than {LONGEST_STRING}, "
-                    f"so a list of all peers has room for about 6,500; take fewer trainers with more threads each"
+                    f"{what} of the {self.role} has {length} bytes: Linux starts no program with "
+                    f"more than {LONGEST_STRING}, so a list of all peers has room for about "
+                    "6,500; take fewer trainers with more threads each"
                 )
 
 
@@ -68,23 +75,33 @@ class History:
     without_progress: Sequence[Mapping[str, str]] = ()
     """What the failed attempts since the last progress resumed from, oldest first."""
     unloadable: Sequence[Mapping[str, str]] = ()
-    """Resumptions with which at least two attempts failed before their first step and no attempt made a step."""
+    """Resumptions with which at least two attempts failed before their first step and no attempt
+    made a step.
+    """
 
 
 class Progress(Protocol):
-    """A job's progress on the volume. The methods block. Only trainer 0's pod calls them, from one thread at a time."""
+    """A job's progress on the volume. The methods block. Only trainer 0's pod calls them, from one
+    thread at a time.
+    """
 
     trainers_join: bool
-    """Whether every trainer calls `coordination.join`: a trainer that exits with 0 without joining has not trained."""
+    """Whether every trainer calls `coordination.join`: a trainer that exits with 0 without joining
+    has not trained.
+    """
 
     def begin(self, identity: Identity, history: History) -> Resumption:
-        """Chooses what the next attempt resumes from. May remove what ended attempts left incomplete. May raise `Failure`."""
+        """Chooses what the next attempt resumes from. May remove what ended attempts left
+        incomplete. May raise `Failure`.
+        """
 
     def made(self, attempt: int, resumption: Resumption) -> str:
         """Names what an ended attempt completed beyond what it resumed from; empty: no progress."""
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
-        """After every trainer exited with 0, perhaps told to stop (`stopped`): returns what is missing; None: the job is done."""
+        """After every trainer exited with 0, perhaps told to stop (`stopped`): returns what is
+        missing; None: the job is done.
+        """
 
     def saved(self) -> float:
         """Returns the time of the last save, in seconds since 1970; 0: never."""
@@ -98,25 +115,35 @@ class Runtime:
     """One way to train a job with Paddle."""
 
     processes: Callable[[NodeEnvironment, Sequence[str], Attempt], tuple[Process, ...]]
-    """Maps all pods' addresses, by rank, to this pod's processes in one attempt, servers first. Each trainer must exit with 0."""
+    """Maps all pods' addresses, by rank, to this pod's processes in one attempt, servers first.
+    Each trainer must exit with 0.
+    """
     progress: Callable[[NodeEnvironment, Callable[[str], None]], Progress]
     """The second argument prints messages for people."""
     standby: Callable[[NodeEnvironment], tuple[Process, ...]] = lambda node: ()
     """Returns processes to start while peers are still missing, when the trainer id may be unknown.
 
-    Each imports the modules that are slow to import, then reads ONE line from its standard input, the JSON object
-    {"argv": [...], "environ": {...}} of the `Process` with the same role, and becomes that process.
+    Each imports the modules that are slow to import, then reads ONE line from its standard input,
+    the JSON object {"argv": [...], "environ": {...}} of the `Process` with the same role, and
+    becomes that process.
     """
 
 
 def backend(node: NodeEnvironment) -> dict[str, str]:
-    """Returns the variable that makes trainers without a GPU communicate over gloo; with GPUs, Paddle chooses."""
+    """Returns the variable that makes trainers without a GPU communicate over gloo; with GPUs,
+    Paddle chooses.
+    """
     return {} if node.own.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
 
 
 def by_name(name: str) -> Runtime:
     """Returns the runtime called `name`. Raises `SettingError` with the allowed names."""
-    modules = {"collective": "collective", "fleet-ps": "fleet_ps", "launch": "launch", "paddle-0.x": "paddle_0x"}
+    modules = {
+        "collective": "collective",
+        "fleet-ps": "fleet_ps",
+        "launch": "launch",
+        "paddle-0.x": "paddle_0x",
+    }
     if name not in modules:
         raise SettingError(f"{Variable.RUNTIME} is {name!r}: allowed are {', '.join(modules)}")
     found: Runtime = importlib.import_module(f"{__name__}.{modules[name]}").RUNTIME

@@ -1,6 +1,8 @@
-"""Collective training with Paddle 2.6.2 and 3.x: every pod runs one trainer with the whole model; gradients are averaged.
+"""Collective training with Paddle 2.6.2 and 3.x: every pod runs one trainer with the whole model;
+gradients are averaged.
 
-Paddle reads the cluster from its environment. Its launcher is not used, because it masks exit codes.
+Paddle reads the cluster from its environment. Its launcher is not used, because it masks exit
+codes.
 """
 
 from collections.abc import Sequence
@@ -12,10 +14,16 @@ from paddle_node.training.resumption import RecordedPasses
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:
     """Returns a standby trainer that imports Paddle before the last pod arrives."""
-    return (python_program.standby(node, "trainer", "paddle_node.training.backends.collective", "paddle_node.training.loop"),)
+    return (
+        python_program.standby(
+            node, "trainer", "paddle_node.training.backends.collective", "paddle_node.training.loop"
+        ),
+    )
 
 
-def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
+def processes(
+    node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt
+) -> tuple[Process, ...]:
     """Returns this pod's trainer."""
     cluster = {
         **launch.ranks(node, addresses, 1)[0],

@@ -1,7 +1,7 @@
 """Tracks a command's progress by the files that it leaves in the job's output folder.
 
-An attempt resumes from the newest match from which no attempt has resumed and failed without progress. A file's time is compared
-with that of a mark on the same volume.
+An attempt resumes from the newest match from which no attempt has resumed and failed without
+progress. A file's time is compared with that of a mark on the same volume.
 """
 
 import contextlib
@@ -25,7 +25,9 @@ SOURCES = 2000
 
 
 class FileProgress:
-    """An attempt resumes from {newest: the match below the job's folder, seen: the state of progress when the attempt began}."""
+    """An attempt resumes from {newest: the match below the job's folder, seen: the state of
+    progress when the attempt began}.
+    """
 
     trainers_join = False
 
@@ -33,7 +35,13 @@ class FileProgress:
         self._node = node
         self._folder = node.folder
         self._say = say
-        values = {"output": "output", "rank": "0", "trainers": str(node.trainers), "shard": "0", "data": "data"}
+        values = {
+            "output": "output",
+            "rank": "0",
+            "trainers": str(node.trainers),
+            "shard": "0",
+            "data": "data",
+        }
         self._success = command_line.fill(node.own.success, values)
         self._resume = "".join(command_line.globs(node.own.resume))
         self._progress = command_line.fill(node.own.progress, values) or self._resume
@@ -44,7 +52,9 @@ class FileProgress:
         same = self._mark("program", f"{identity.data} {identity.program}")
         if history.first:
             if self._success and self.finished(identity, Resumption(), stopped=False) is None:
-                raise BadData(f"{self._success} is dated later than this run, which has not begun: remove it")
+                raise BadData(
+                    f"{self._success} is dated later than this run, which has not begun: remove it"
+                )
             self._tell_flags()
             self._warn_of_samplers()
         tried = {one.get("newest", "") for one in history.without_progress}
@@ -55,16 +65,23 @@ class FileProgress:
             if changed <= same and self._node.resume_from == "same":
                 older += 1
             elif name in tried:
-                self._say(f"{name} is skipped: an attempt that resumed from it failed without progress")
+                self._say(
+                    f"{name} is skipped: an attempt that resumed from it failed without progress"
+                )
                 passed_over.append(name)
             else:
                 newest = name
                 break
         if older and not newest:
-            self._say(f"{older} files of another program or other data are not resumed from; resume_from: any would")
+            self._say(
+                f"{older} files of another program or other data are not resumed from; "
+                "resume_from: any would"
+            )
         self._known = self._state()
         resume = {"seen": self._known} | ({"newest": newest} if newest else {})
-        return Resumption(resume, f"from {newest}" if newest else "from the beginning", tuple(passed_over))
+        return Resumption(
+            resume, f"from {newest}" if newest else "from the beginning", tuple(passed_over)
+        )
 
     def made(self, attempt: int, resumption: Resumption) -> str:
         state = self._state()
@@ -72,7 +89,11 @@ class FileProgress:
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         if not self._success:
-            return "the command was told to stop, and nothing else says that it is done" if stopped else None
+            return (
+                "the command was told to stop, and nothing else says that it is done"
+                if stopped
+                else None
+            )
         success = self._folder.root / self._success
         durable.look(success.parent)
         try:
@@ -80,7 +101,10 @@ class FileProgress:
         except OSError:
             return f"{self._success}, by which the command says that it is done, is not there"
         if written <= (self._folder.run_state / "began").stat().st_mtime_ns:
-            return f"{self._success}, by which the command says that it is done, is older than this run"
+            return (
+                f"{self._success}, by which the command says that it is done, is older than this "
+                "run"
+            )
         return None
 
     def saved(self) -> float:
@@ -95,7 +119,9 @@ class FileProgress:
         return "" if path is None else f"{changed} {path.relative_to(self._folder.root)}"
 
     def _matches(self, glob: str) -> Iterator[tuple[Path, int]]:
-        """Yields non-empty matches below output/, newest first, with the time of their last change."""
+        """Yields non-empty matches below output/, newest first, with the time of their last
+        change.
+        """
         if not glob:
             return
         durable.look(self._folder.output)
@@ -104,11 +130,19 @@ class FileProgress:
         for path in self._folder.root.glob(glob):
             if OURS.match(str(path.relative_to(self._folder.root))):
                 continue
-            with contextlib.suppress(FileNotFoundError, PermissionError):  # Just removed, or not accessible.
-                states = [durable.stat(file) for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
+            with contextlib.suppress(
+                FileNotFoundError, PermissionError
+            ):  # Just removed, or not accessible.
+                states = [
+                    durable.stat(file)
+                    for file in ([path] if path.is_file() else path.rglob("*"))
+                    if file.is_file()
+                ]
                 # A link to itself is not a file and cannot be resolved.
                 if any(state.st_size for state in states) and root in path.resolve().parents:
-                    found.append((max(state.st_mtime_ns for state in states), _natural(path.name), path))
+                    found.append(
+                        (max(state.st_mtime_ns for state in states), _natural(path.name), path)
+                    )
         for changed, _, path in sorted(found, reverse=True):
             yield path, changed
 
@@ -130,15 +164,21 @@ class FileProgress:
         manifest = data_manifest.read(self._folder.data_manifest)
         if manifest is None or manifest.shared or len(manifest.shards) < 2:
             return
-        # The folder where this pod works, however the program got there; a link in it may be broken.
-        for number, file in enumerate(sorted(filter(Path.is_file, (self._node.home / "program").rglob("*.py")))):
+        # The folder where this pod works, however the program got there; a link in it may be
+        # broken.
+        for number, file in enumerate(
+            sorted(filter(Path.is_file, (self._node.home / "program").rglob("*.py")))
+        ):
             if number < SOURCES and (found := SAMPLERS.search(file.read_bytes())):
                 self._say(
-                    f"warning: {file.name} uses {found[0].decode()}, which divides among the ranks what the "
-                    f"{self._node.trainers} pods have divided already: set data.shared: true, or leave the sampler out"
+                    f"warning: {file.name} uses {found[0].decode()}, which divides among the "
+                    f"ranks what the {self._node.trainers} pods have divided already: set "
+                    "data.shared: true, or leave the sampler out"
                 )
                 return
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)
+    ]

@@ -1,7 +1,8 @@
 """Parameter-server training with paddlepaddle 2.6.2: every pod runs one pserver and one trainer.
 
-Paddle reads the cluster from its environment. `train.py` runs without gloo: `paddle_node.fleet` provides the barriers and ends
-the pservers. A command gets what Paddle's launcher would set, with gloo; the agents end its pservers after its trainers.
+Paddle reads the cluster from its environment. `train.py` runs without gloo: `paddle_node.fleet`
+provides the barriers and ends the pservers. A command gets what Paddle's launcher would set, with
+gloo; the agents end its pservers after its trainers.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,17 +18,23 @@ from paddle_node.training.resumption import RecordedPasses
 
 
 def standby(node: NodeEnvironment) -> tuple[Process, ...]:
-    """Returns standbys that import Paddle before the last pod arrives; none for a command, of which nothing is known."""
+    """Returns standbys that import Paddle before the last pod arrives; none for a command, of which
+    nothing is known.
+    """
     if node.own.words:
         return ()
     servers = "paddle_node.training.backends.parameter_servers"
     return (
         python_program.standby(node, "server", "paddle_node.fleet", servers),
-        python_program.standby(node, "trainer", "paddle_node.fleet", "paddle_node.training.loop", servers),
+        python_program.standby(
+            node, "trainer", "paddle_node.fleet", "paddle_node.training.loop", servers
+        ),
     )
 
 
-def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
+def processes(
+    node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt
+) -> tuple[Process, ...]:
     """Returns this pod's pserver and its trainer, which waits for all pservers on its own."""
     own = addresses[node.trainer_id]
     if ":" in own:
@@ -35,21 +42,31 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
             f"{Variable.POD_IP} is {own}: pservers of Paddle 2.6.2 know IPv4 addresses only;"
             f" set {Variable.RUNTIME}=collective, or use an IPv4 network"
         )
-    # Nothing listens at a trainer's endpoint: in 2.6.2 it is only a name, which must differ from every pserver's.
+    # Nothing listens at a trainer's endpoint: in 2.6.2 it is only a name, which must differ from
+    # every pserver's.
     cluster = {
-        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(endpoint(address, node.port) for address in addresses),
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoint(address, node.port + 1) for address in addresses),
+        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(
+            endpoint(address, node.port) for address in addresses
+        ),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(
+            endpoint(address, node.port + 1) for address in addresses
+        ),
         "PADDLE_TRAINERS_NUM": str(len(addresses)),
         "POD_IP": own,
     }
     roles: dict[Role, dict[str, str]] = {
         "server": {"TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(node.port)},
-        "trainer": {"TRAINING_ROLE": "TRAINER", "PADDLE_PORT": str(node.port + 1), "PADDLE_TRAINER_ID": str(node.trainer_id)},
+        "trainer": {
+            "TRAINING_ROLE": "TRAINER",
+            "PADDLE_PORT": str(node.port + 1),
+            "PADDLE_TRAINER_ID": str(node.trainer_id),
+        },
     }
     if node.own.words:
         program = command_line.read(node.own.words, servers=True).program
-        # Adds what role makers need for gloo; without it, their barriers do nothing. The trainers meet over HTTP in a child of
-        # pserver 0, which ends with its attempt: via a folder, Paddle would dial an earlier one's addresses and end by SIGABRT.
+        # Adds what role makers need for gloo; without it, their barriers do nothing. The trainers
+        # meet over HTTP in a child of pserver 0, which ends with its attempt: via a folder, Paddle
+        # would dial an earlier one's addresses and end by SIGABRT.
         cluster |= {
             "RANK": str(node.trainer_id),
             "WORLD_SIZE": str(len(addresses)),
@@ -57,18 +74,24 @@ def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt)
             "PADDLE_GLOO_RENDEZVOUS": "3",
             "PADDLE_GLOO_HTTP_ENDPOINT": endpoint(addresses[0], node.port + 2),
         }
-        server, trainer = (launch.process(node, program, attempt, cluster | role, several=False) for role in roles.values())
+        server, trainer = (
+            launch.process(node, program, attempt, cluster | role, several=False)
+            for role in roles.values()
+        )
     else:
         # Paddle's own wait for the pservers has no deadline: the agents wait instead.
         server, trainer = (
-            python_program.process(node, kind, cluster | role | {"FLAGS_LAUNCH_BARRIER": "0"}) for kind, role in roles.items()
+            python_program.process(node, kind, cluster | role | {"FLAGS_LAUNCH_BARRIER": "0"})
+            for kind, role in roles.items()
         )
     log = node.folder.server_log(node.trainer_id)
     return (replace(server, role="server", log=log, ports=(node.port,), health="/health"), trainer)
 
 
 def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
-    """Returns the progress: passes on the volume or, for a command, the files that the job's settings name."""
+    """Returns the progress: passes on the volume or, for a command, the files that the job's
+    settings name.
+    """
     return FileProgress(node, say) if node.own.words else RecordedPasses(node, say)
 
 

@@ -1,7 +1,8 @@
 """Runs any program: the command that a user types on one machine, unchanged, on N pods.
 
-This runtime replaces Paddle's launcher in the command, so that the agent starts each rank as its own process. A script that
-starts the launcher itself runs once per pod, with an environment that overrides the launcher's flags.
+This runtime replaces Paddle's launcher in the command, so that the agent starts each rank as its
+own process. A script that starts the launcher itself runs once per pod, with an environment that
+overrides the launcher's flags.
 """
 
 import shutil
@@ -16,22 +17,37 @@ from paddle_node.runtimes import Process, Runtime, backend
 from paddle_node.runtimes.file_progress import FileProgress
 
 
-def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
-    """Returns one process per rank of this pod, or a single one for a script that starts the ranks itself."""
+def processes(
+    node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt
+) -> tuple[Process, ...]:
+    """Returns one process per rank of this pod, or a single one for a script that starts the ranks
+    itself.
+    """
     if not node.own.words:
-        raise SettingError(f"{Variable.COMMAND} is missing: runtime launch needs the command that trains")
+        raise SettingError(
+            f"{Variable.COMMAND} is missing: runtime launch needs the command that trains"
+        )
     line = command_line.read(node.own.words)
     cluster = _cluster(node, addresses, attempt, line.starts_ranks)
     own = ranks(node, addresses, node.own.processes)
     if line.starts_ranks and node.own.processes > 1:
-        # A script that starts the pod's ranks with Paddle's launcher or torchrun treats the pod as the rank.
+        # A script that starts the pod's ranks with Paddle's launcher or torchrun treats the pod as
+        # the rank.
         own = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
     several = len(own) > 1
     return tuple(process(node, line.program, attempt, {**cluster, **rank}, several) for rank in own)
 
 
-def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, more: Mapping[str, str], several: bool) -> Process:
-    """Returns a process of the user's program; `more` adds to the container's environment, and holds at least RANK."""
+def process(
+    node: NodeEnvironment,
+    program: Sequence[str],
+    attempt: Attempt,
+    more: Mapping[str, str],
+    several: bool,
+) -> Process:
+    """Returns a process of the user's program; `more` adds to the container's environment, and
+    holds at least RANK.
+    """
     values = {
         "data": str(node.folder.data or node.folder.shard(node.trainer_id)),
         "output": str(node.folder.output),
@@ -43,20 +59,31 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
     handed_on = {
         "OMP_NUM_THREADS": str(node.threads),
         "PYTHONUNBUFFERED": "1",
-        # Paddle 2.6.2 ships its own zlib: if that is loaded first, Python's gzip fails, and scipy with it.
+        # Paddle 2.6.2 ships its own zlib: if that is loaded first, Python's gzip fails, and scipy
+        # with it.
         "LD_PRELOAD": "libz.so.1",
         **node.environ,
         Variable.DATA.value: values["data"],
         Variable.STEPS.value: str(node.folder.steps(node.trainer_id, int(more["RANK"]))),
         # After the program's own path, for `paddle_node.report`.
-        "PYTHONPATH": ":".join(filter(None, (node.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])))),
+        "PYTHONPATH": ":".join(
+            filter(None, (node.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])))
+        ),
         **more,
     }
     try:
         words = [command_line.fill(word, values) for word in program]
         words += node.arguments
-        words += [command_line.fill(word, values, str(node.folder.root / newest)) for word in node.own.resume if newest]
-        handed_on |= {name: command_line.fill(handed_on.get(name, ""), values) for name in node.own.templates.split(",") if name}
+        words += [
+            command_line.fill(word, values, str(node.folder.root / newest))
+            for word in node.own.resume
+            if newest
+        ]
+        handed_on |= {
+            name: command_line.fill(handed_on.get(name, ""), values)
+            for name in node.own.templates.split(",")
+            if name
+        }
     except ValueError as error:
         raise SettingError(f"{Variable.COMMAND} has {error}") from None
     _look_for(words[0], node, handed_on.get("PATH"))
@@ -71,11 +98,20 @@ def process(node: NodeEnvironment, program: Sequence[str], attempt: Attempt, mor
 
 
 def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[dict[str, str]]:
-    """Returns the variables that Paddle's launcher and torchrun set for each of this pod's `count` ranks."""
-    endpoints = [endpoint(address, node.port + local) for address in addresses for local in range(count)]
+    """Returns the variables that Paddle's launcher and torchrun set for each of this pod's `count`
+    ranks.
+    """
+    endpoints = [
+        endpoint(address, node.port + local) for address in addresses for local in range(count)
+    ]
     first = node.trainer_id * count
-    # As with the launcher, a single process gets all of the pod's GPUs; each of several processes gets one.
-    devices = [",".join(map(str, range(node.own.gpus)))] if count == 1 else [str(local) for local in range(count)]
+    # As with the launcher, a single process gets all of the pod's GPUs; each of several processes
+    # gets one.
+    devices = (
+        [",".join(map(str, range(node.own.gpus)))]
+        if count == 1
+        else [str(local) for local in range(count)]
+    )
     return [
         {
             "PADDLE_TRAINER_ID": str(rank),
@@ -98,10 +134,13 @@ def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[d
     ]
 
 
-def _cluster(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt, script: bool) -> dict[str, str]:
+def _cluster(
+    node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt, script: bool
+) -> dict[str, str]:
     """Returns the variables of all ranks of a pod; they override the launcher's flags."""
     master = node.port + MASTER_PORTS
-    # The launcher serves its peers if the master's address is its own, which it derives from the host name only.
+    # The launcher serves its peers if the master's address is its own, which it derives from the
+    # host name only.
     launcher = script and node.trainer_id == 0 and node.trainers > 1
     return {
         **backend(node),
@@ -123,7 +162,10 @@ def _cluster(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt, 
 def _look_for(program: str, node: NodeEnvironment, path: str | None) -> None:
     found = node.program / program if "/" in program else shutil.which(program, path=path)
     if found is None or not Path(found).is_file():
-        raise SettingError(f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no such program")
+        raise SettingError(
+            f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no "
+            "such program"
+        )
 
 
 RUNTIME = Runtime(processes, FileProgress)

@@ -1,7 +1,8 @@
 """Runs the 2016-17 `paddle pserver` and `paddle train` from an image that the user provides.
 
-The command lines are those of the PaddlePaddle on AWS tutorials, always with `--local=0`: without it, every trainer trains alone
-and reports success. The user's arguments come last, so that they take precedence. 0.x writes the passes and `done` itself.
+The command lines are those of the PaddlePaddle on AWS tutorials, always with `--local=0`: without
+it, every trainer trains alone and reports success. The user's arguments come last, so that they
+take precedence. 0.x writes the passes and `done` itself.
 """
 
 from collections.abc import Sequence
@@ -14,10 +15,15 @@ CONFIG = "trainer_config.lr.py"
 COMMENT = "paddle_process_by_paddle"
 
 
-def processes(node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt) -> tuple[Process, ...]:
+def processes(
+    node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt
+) -> tuple[Process, ...]:
     """Returns `paddle pserver`, and `paddle train`, which starts as soon as all pservers listen."""
     network = (f"--nics={node.nic}", f"--port={node.port}", f"--ports_num={node.ports_num}")
-    cluster = (f"--ports_num_for_sparse={node.ports_num_sparse}", f"--num_gradient_servers={node.trainers}")
+    cluster = (
+        f"--ports_num_for_sparse={node.ports_num_sparse}",
+        f"--num_gradient_servers={node.trainers}",
+    )
     server = Process(
         role="server",
         argv=("paddle", "pserver", *network, *cluster, f"--comment={COMMENT}"),

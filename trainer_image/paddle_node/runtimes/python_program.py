@@ -16,7 +16,13 @@ def process(node: NodeEnvironment, role: Role, more: Mapping[str, str]) -> Proce
     """Returns the process of the user's program; `more` adds to its environment."""
     return Process(
         role=role,
-        argv=(sys.executable, "-m", "paddle_node.training.program", str(node.program / PROGRAM), *node.arguments),
+        argv=(
+            sys.executable,
+            "-m",
+            "paddle_node.training.program",
+            str(node.program / PROGRAM),
+            *node.arguments,
+        ),
         environ={**environ(node), **more},
         log=node.folder.train_log(node.trainer_id),
         working_directory=node.home,
@@ -24,7 +30,9 @@ def process(node: NodeEnvironment, role: Role, more: Mapping[str, str]) -> Proce
 
 
 def environ(node: NodeEnvironment) -> dict[str, str]:
-    """Returns the container's own environment plus the variables of every Python process that uses Paddle."""
+    """Returns the container's own environment plus the variables of every Python process that uses
+    Paddle.
+    """
     ours = str(Path(__file__).resolve().parents[2])
     theirs = node.environ.get("PYTHONPATH", "")
     return {
@@ -37,7 +45,9 @@ def environ(node: NodeEnvironment) -> dict[str, str]:
 
 
 def standby(node: NodeEnvironment, role: Role, *modules: str) -> Process:
-    """Returns a process that imports `modules`, waits for a line on stdin, then runs as `process(node)`."""
+    """Returns a process that imports `modules`, waits for a line on stdin, then runs as
+    `process(node)`.
+    """
     return Process(
         role=role,
         argv=(sys.executable, "-m", "paddle_node.agent.standby", *modules),

@@ -1,4 +1,6 @@
-"""The pod's own disk as a place for a trainer's shard: how much may be stored there, and whether a measurement says it pays."""
+"""The pod's own disk as a place for a trainer's shard: how much may be stored there, and whether a
+measurement says it pays.
+"""
 
 import os
 import tempfile
@@ -10,7 +12,9 @@ from pathlib import Path
 
 ALWAYS, AUTO, NEVER = CHOICES = ("always", "auto", "never")
 SAMPLE = 16 << 20
-"""Bytes used for the measurement. The kernel keeps a smaller shard in memory once it has been read."""
+"""Bytes used for the measurement. The kernel keeps a smaller shard in memory once it has been
+read.
+"""
 LONGEST = 2.0
 """Seconds of reading after which fewer bytes than `SAMPLE` must do."""
 WORTH = 5.0
@@ -30,7 +34,9 @@ class LocalDisk:
     passes: int = 1
     """How often the job reads its shard."""
     room: int | None = None
-    """Maximum bytes of the pod's scratch: above it, Kubernetes evicts the pod even if the disk has space. None: no limit."""
+    """Maximum bytes of the pod's scratch: above it, Kubernetes evicts the pod even if the disk has
+    space. None: no limit.
+    """
 
     def free(self) -> int:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -39,7 +45,9 @@ class LocalDisk:
         return here if self.room is None else min(here, self.room)
 
     def saves(self, files: Sequence[Path], size: int) -> tuple[float, str]:
-        """Returns the seconds that a copy of `files` (`size` bytes) saves over all passes, and the measurement in words."""
+        """Returns the seconds that a copy of `files` (`size` bytes) saves over all passes, and the
+        measurement in words.
+        """
         began, sample = time.perf_counter(), bytearray()
         for block in _blocks(files):
             sample += block
@@ -53,11 +61,16 @@ class LocalDisk:
         reading, writing, tried = read - began, time.perf_counter() - read, max(len(sample), 1)
         saved = (self.passes * (reading - writing) - writing) * size / tried
         rates = [f"{tried / 1e6 / max(seconds, 1e-9):,.0f} MB/s" for seconds in (reading, writing)]
-        return saved, f"{rates[0]} on the volume, {rates[1]} on local disk, {self.passes} passes over {size / 1e6:.0f} MB"
+        return (
+            saved,
+            f"{rates[0]} on the volume, {rates[1]} on local disk, {self.passes} passes over "
+            f"{size / 1e6:.0f} MB",
+        )
 
 
 def _blocks(files: Sequence[Path]) -> Iterator[bytes]:
     for file in files:
-        # Opening counts too: it is what takes the time when reading many small files over a network.
+        # Opening counts too: it is what takes the time when reading many small files over a
+        # network.
         with file.open("rb", buffering=0) as stream:
             yield from iter(partial(stream.read, BLOCK), b"")

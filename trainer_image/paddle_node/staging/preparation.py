@@ -1,7 +1,9 @@
-"""What must be on the volume before this pod may report that it is ready: its shard, and the user's program.
+"""What must be on the volume before this pod may report that it is ready: its shard, and the user's
+program.
 
-A pod that joins a run later reads what the run began with, wherever the newest manifest and the program's link lead by then. The
-pod waits until the peers' deadline for a data job that was submitted together with its job, and never reads a partial split.
+A pod that joins a run later reads what the run began with, wherever the newest manifest and the
+program's link lead by then. The pod waits until the peers' deadline for a data job that was
+submitted together with its job, and never reads a partial split.
 """
 
 import os
@@ -26,26 +28,43 @@ POLL = 1.0
 
 
 def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnvironment:
-    """Returns the node with the manifest, data and program of its processes, once the shard is verified, and copied to local
-    disk if that is requested or faster. Blocking. Raises `Failure`, OSError.
+    """Returns the node with the manifest, data and program of its processes, once the shard is
+    verified, and copied to local disk if that is requested or faster. Blocking. Raises `Failure`,
+    OSError.
     """
-    from paddle_node.staging import shard_copy  # Imports the checksum library, which must wait until the pod has said hello.
+    from paddle_node.staging import (
+        shard_copy,
+    )  # Imports the checksum library, which must wait until the pod has said hello.
 
     run = retry(lambda: attempts.Record(node.folder, node.run_id).identity, report)
     if run is None:
         _wait_for_data(node, report)
-    data = run.data if run is not None else retry(lambda: data_manifest.digest(node.folder.data_manifest), report)
+    data = (
+        run.data
+        if run is not None
+        else retry(lambda: data_manifest.digest(node.folder.data_manifest), report)
+    )
     folder = retry(lambda: _of_digest(node.folder, data), report)
     # A further try keeps what an earlier one copied.
-    place = retry(lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk), report)
+    place = retry(
+        lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk),
+        report,
+    )
     program, digest = retry(lambda: _program(node, None if run is None else run.program), report)
     if node.own.words:
         program = retry(lambda: _work_in(program, node), report)
-    return replace(node, folder=replace(folder, data=place.resolve()), program=program, identity=Identity(data, digest))
+    return replace(
+        node,
+        folder=replace(folder, data=place.resolve()),
+        program=program,
+        identity=Identity(data, digest),
+    )
 
 
 def _work_in(program: Path, node: NodeEnvironment) -> Path:
-    """Returns a folder private to this pod, as programs write where they start. Its `output` leads to the job's output."""
+    """Returns a folder private to this pod, as programs write where they start. Its `output` leads
+    to the job's output.
+    """
     folder = program
     if not program.is_relative_to(node.home):
         folder = node.home / "program"
@@ -63,23 +82,34 @@ def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
     if manifest is None and digest:
         raise Failure(
             ExitCode.BAD_DATA,
-            f"{folder.root} has no data manifest of digest {digest[:12]} any more, which this run reads: "
-            "the data was split again meanwhile; start another run",
+            f"{folder.root} has no data manifest of digest {digest[:12]} any more, which this "
+            "run reads: the data was split again meanwhile; start another run",
         )
-    return folder if manifest in (None, folder.data_manifest) else replace(folder, manifest=manifest)
+    return (
+        folder if manifest in (None, folder.data_manifest) else replace(folder, manifest=manifest)
+    )
 
 
 def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
-    """Returns the program's folder, its link resolved, and its digest: those of the run, if it has any."""
+    """Returns the program's folder, its link resolved, and its digest: those of the run, if it has
+    any.
+    """
     if node.archive:
         place = contract.path(contract.UNPACKED, node.environ)
         return program_archive.unpack(node.folder, node.archive, place), node.archive
-    if wanted and (copied := program_copy.find(node.folder, wanted)) is not None and copied.is_dir():
+    if (
+        wanted
+        and (copied := program_copy.find(node.folder, wanted)) is not None
+        and copied.is_dir()
+    ):
         return copied, wanted
     durable.look(node.folder.root)
     folder = node.program.resolve() if node.program.is_symlink() else node.program
     if not folder.is_dir():
-        raise SettingError(f"{Variable.TRAIN_CONFIG_DIR} is {node.train_config_dir!r}: there is no {node.program} on the volume")
+        raise SettingError(
+            f"{Variable.TRAIN_CONFIG_DIR} is {node.train_config_dir!r}: there is no "
+            f"{node.program} on the volume"
+        )
     # Paddle 0.x works in its program's folder, and may write there.
     return folder, "" if node.runtime == "paddle-0.x" else program_copy.digest(folder)
 
@@ -94,16 +124,23 @@ def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None
         time.sleep(POLL)
     if node.data_job and not retry(lambda: _there(node), report):
         other = retry(lambda: data_manifest.whole(node.folder.data_manifest), report)
-        there = f"the one there is of data job {other.job or 'unknown'}" if other else "no whole one is there"
+        there = (
+            f"the one there is of data job {other.job or 'unknown'}"
+            if other
+            else "no whole one is there"
+        )
         raise Failure(
             ExitCode.BAD_DATA,
-            f"{node.folder.data_manifest} of data job {node.data_job} did not come within {node.peer_deadline:.0f} s, {there}: "
-            "let this job's own data job run to its end; where it has ended already, delete it and apply it again",
+            f"{node.folder.data_manifest} of data job {node.data_job} did not come within "
+            f"{node.peer_deadline:.0f} s, {there}: let this job's own data job run to its end; "
+            "where it has ended already, delete it and apply it again",
         )
 
 
 def _there(node: NodeEnvironment) -> bool:
-    """Returns whether the named data job's manifest is there; if none is named, any manifest or a shard put there by hand."""
+    """Returns whether the named data job's manifest is there; if none is named, any manifest or a
+    shard put there by hand.
+    """
     folder = node.folder
     if node.data_job:
         return getattr(data_manifest.whole(folder.data_manifest), "job", None) == node.data_job

@@ -1,6 +1,7 @@
 """Unpacks a user's program from the archive on the volume into a writable folder of this pod.
 
-The folder appears only if the archive's bytes are those that the job names. No member is written outside of it.
+The folder appears only if the archive's bytes are those that the job names. No member is written
+outside of it.
 """
 
 import hashlib
@@ -16,27 +17,39 @@ from paddle_node.retry import disk_full
 
 
 def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
-    """Unpacks the program into `place`, and returns `place`. Raises `SettingError`, and OSError from the volume."""
+    """Unpacks the program into `place`, and returns `place`. Raises `SettingError`, and OSError
+    from the volume.
+    """
     archive, part = folder.archive(digest), place.with_name(f".{place.name}.part")
     durable.look(folder.programs)
     if not archive.is_file():
-        raise SettingError(f"{archive} does not exist: `paddle-aws upload --program` brings the job's program to the volume")
+        raise SettingError(
+            f"{archive} does not exist: `paddle-aws upload --program` brings the job's program "
+            "to the volume"
+        )
     for old in (place, part):
         shutil.rmtree(old, ignore_errors=True)
     with archive.open("rb") as stream:
         if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
-            raise SettingError(f"{archive} is not what the job names: its bytes have another SHA-256; submit the job again")
+            raise SettingError(
+                f"{archive} is not what the job names: its bytes have another SHA-256; submit "
+                "the job again"
+            )
         stream.seek(0)
         try:
             with tarfile.open(fileobj=stream, mode="r:") as tar:
                 # Links come last, and no member lies below a link: nothing is written through one.
                 members = sorted(_checked(tar, archive), key=tarfile.TarInfo.issym)
-                tar.extraction_filter = lambda member, path: member  # `_checked` checks them, on Pythons without filters too.
+                tar.extraction_filter = lambda member, path: (
+                    member
+                )  # `_checked` checks them, on Pythons without filters too.
                 tar.extractall(part, members)
         except OSError as error:
             if not disk_full(error):
                 raise
-            raise SettingError(f"the pod's scratch has no room for the program in {archive}: raise its `scratch`") from None
+            raise SettingError(
+                f"the pod's scratch has no room for the program in {archive}: raise its `scratch`"
+            ) from None
     part.rename(place)
     return place
 
@@ -47,8 +60,15 @@ def _checked(tar: tarfile.TarFile, archive: Path) -> list[tarfile.TarInfo]:
     for member in members:
         leads_to = Path(os.path.normpath(Path(member.name).parent / member.linkname))
         places = {*Path(member.name).parts, *leads_to.parts[:1]}
-        if not (member.isreg() or member.issym()) or places & {"..", "/"} or links.intersection(Path(member.name).parents):
-            raise SettingError(f"{archive} holds {member.name}: files, and links to files, below its folder are allowed")
+        if (
+            not (member.isreg() or member.issym())
+            or places & {"..", "/"}
+            or links.intersection(Path(member.name).parents)
+        ):
+            raise SettingError(
+                f"{archive} holds {member.name}: files, and links to files, below its folder are "
+                "allowed"
+            )
     if sum(member.size for member in members) > contract.PROGRAM_LIMIT:
         raise SettingError(f"{archive} holds more than {contract.PROGRAM_LIMIT:,} bytes")
     return members

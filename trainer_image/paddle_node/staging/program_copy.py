@@ -1,8 +1,8 @@
 """Copies the training program from the image to the job's folder on the volume.
 
-Each copy is a separate folder under `programs/`, named after the digest of the whole copy. It stays, because a run may read it.
-The program's name in the job's folder is a link to the copy, or a person's own folder. `__pycache__` and a mounted ConfigMap's
-`..` folders are left out.
+Each copy is a separate folder under `programs/`, named after the digest of the whole copy. It
+stays, because a run may read it. The program's name in the job's folder is a link to the copy, or a
+person's own folder. `__pycache__` and a mounted ConfigMap's `..` folders are left out.
 """
 
 import contextlib
@@ -18,11 +18,18 @@ from paddle_node.failure import SettingError
 
 
 def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
-    """Makes the job's program `name` equal to `source`; False if it was. Raises `SettingError`, and OSError from the volume."""
+    """Makes the job's program `name` equal to `source`; False if it was. Raises `SettingError`, and
+    OSError from the volume.
+    """
     if not source.is_dir():
-        there = ", ".join(sorted(path.name for path in source.parent.glob("*/"))) if source.parent.is_dir() else ""
+        there = (
+            ", ".join(sorted(path.name for path in source.parent.glob("*/")))
+            if source.parent.is_dir()
+            else ""
+        )
         raise SettingError(
-            f"{Variable.PROGRAM_FROM} names {source}, which this image does not hold (it holds: {there or 'none'})"
+            f"{Variable.PROGRAM_FROM} names {source}, which this image does not hold (it holds: "
+            f"{there or 'none'})"
         )
     durable.look(folder.root)
     link, wanted = folder.program(name), digest(source)
@@ -30,8 +37,8 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
         return False
     if not link.is_symlink() and link.exists():
         raise SettingError(
-            f"{link} differs from the image's program {name}, and no data job has put it there: move it away, "
-            "or let the job use the volume's program"
+            f"{link} differs from the image's program {name}, and no data job has put it there: "
+            "move it away, or let the job use the volume's program"
         )
     copy = find(folder, wanted)
     if copy is None:
@@ -49,7 +56,9 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
 
 
 def digest(folder: Path) -> str:
-    """Returns a digest of the whole program: the name and bytes of every file that counts. Raises OSError."""
+    """Returns a digest of the whole program: the name and bytes of every file that counts. Raises
+    OSError.
+    """
     durable.look(folder.parent)  # The folder that may hold its link.
     whole = hashlib.sha256()
     for name in _files(folder):
@@ -65,7 +74,8 @@ def copy_files(source: Path, target: Path) -> None:
     for name in _files(source):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
-        # If the data's manifest reached the disk before a power cut, the program must be there, too.
+        # If the data's manifest reached the disk before a power cut, the program must be there,
+        # too.
         durable.sync(target / name)
 
 
@@ -83,4 +93,8 @@ def _files(folder: Path) -> list[str]:
     """Returns the names of the files that count. Follows links to folders."""
     top = folder.resolve()
     found = below(top, lambda name: name == "__pycache__" or name.startswith(".."))
-    return sorted(str(path.relative_to(top)) for path in found if path.is_file() and path.suffix not in (".pyc", ".tmp"))
+    return sorted(
+        str(path.relative_to(top))
+        for path in found
+        if path.is_file() and path.suffix not in (".pyc", ".tmp")
+    )

@@ -1,7 +1,9 @@
-"""Checks a trainer's shard before training starts, and copies it to local disk if that is requested or faster.
+"""Checks a trainer's shard before training starts, and copies it to local disk if that is requested
+or faster.
 
-Every file in the manifest has the bytes and the checksum stated there, or a `Failure` says what is wrong. A volume without
-a manifest, filled by hand in one of the tutorials' two layouts, works with a warning: nothing can be checked there.
+Every file in the manifest has the bytes and the checksum stated there, or a `Failure` says what is
+wrong. A volume without a manifest, filled by hand in one of the tutorials' two layouts, works with
+a warning: nothing can be checked there.
 """
 
 import contextlib
@@ -26,18 +28,28 @@ from paddle_node.training import passes
 BLOCK = 1 << 20
 _MORE, _NEVER = "give the pod more local storage, or ", f"set {Variable.STAGE}={local_disk.NEVER}"
 WORKERS = 4
-"""Files read in parallel: a network volume answers several requests at once faster than one after another."""
+"""Files read in parallel: a network volume answers several requests at once faster than one after
+another.
+"""
 
 Files = dict[str, tuple[Path, DataFile | None]]
-"""Maps the name of each file in a shard to its path, and to its manifest entry if there is a manifest."""
+"""Maps the name of each file in a shard to its path, and to its manifest entry if there is a
+manifest.
+"""
 
 
 def stage(
-    folder: JobFolder, trainer_id: int, trainers: int, report: Callable[[str], None] = print, local: LocalDisk | None = None
+    folder: JobFolder,
+    trainer_id: int,
+    trainers: int,
+    report: Callable[[str], None] = print,
+    local: LocalDisk | None = None,
 ) -> Path:
-    """Returns where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below `local` in a job folder's layout.
+    """Returns where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below
+    `local` in a job folder's layout.
 
-    Raises `Failure` if the shard does not match the manifest, or a requested copy does not fit; OSError.
+    Raises `Failure` if the shard does not match the manifest, or a requested copy does not fit;
+    OSError.
     """
     stated = data_manifest.read(folder.data_manifest)
     if stated is not None and stated.shared:
@@ -49,10 +61,13 @@ def stage(
     else:
         if len(stated.shards) != trainers:
             raise BadData(
-                f"{folder.data_manifest} lists {len(stated.shards)} shards, but this job has {trainers} trainers: "
-                "split the data again with as many shards as trainers"
+                f"{folder.data_manifest} lists {len(stated.shards)} shards, but this job has "
+                f"{trainers} trainers: split the data again with as many shards as trainers"
             )
-        files = {data_manifest.below(file.name): (folder.root / file.name, file) for file in stated.shards[trainer_id].files}
+        files = {
+            data_manifest.below(file.name): (folder.root / file.name, file)
+            for file in stated.shards[trainer_id].files
+        }
         _refuse_extra(files)
     if local is not None:
         copy = JobFolder(local.folder).shard(trainer_id)
@@ -66,34 +81,48 @@ def stage(
 
 
 def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
-    """Returns the copy that all jobs of the source share. Checks only names and sizes: the data job has read every byte."""
+    """Returns the copy that all jobs of the source share. Checks only names and sizes: the data job
+    has read every byte.
+    """
     place = folder.root.parent / manifest.shared
     for path, size in ((place / file.name, file.bytes) for file in manifest.files()):
-        if not path.is_file() or (path.stat().st_size != size and durable.stat(path).st_size != size):
+        if not path.is_file() or (
+            path.stat().st_size != size and durable.stat(path).st_size != size
+        ):
             raise BadData(
-                f"{path} is not there with the {size} bytes that the manifest says: once no job reads {place}, remove it and run "
-                "the data job again"
+                f"{path} is not there with the {size} bytes that the manifest says: once no job "
+                f"reads {place}, remove it and run the data job again"
             )
     return place.joinpath(*manifest.files()[0].name.split("/")[:4])
 
 
 def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -> None:
-    """Raises `Failure` (BAD_DATA) unless `path`, perhaps a copy of `origin`, matches its manifest entry, if it has one."""
+    """Raises `Failure` (BAD_DATA) unless `path`, perhaps a copy of `origin`, matches its manifest
+    entry, if it has one.
+    """
     if file is None:
         return
     shown = origin or path
     algorithm = file.checksum.partition(":")[0]
     if algorithm != data_manifest.CHECKSUM:
-        raise BadData(f"{shown} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}")
+        raise BadData(
+            f"{shown} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}"
+        )
     with _reading(path):
         size = durable.stat(path).st_size
         if size != file.bytes:
-            raise BadData(f"{shown} has {size} bytes, the manifest says {file.bytes}: split the data again")
+            raise BadData(
+                f"{shown} has {size} bytes, the manifest says {file.bytes}: split the data again"
+            )
         if passes.checksum(path) != file.checksum:
-            raise BadData(f"{shown} is damaged: its checksum is not the manifest's; split the data again")
+            raise BadData(
+                f"{shown} is damaged: its checksum is not the manifest's; split the data again"
+            )
 
 
-def _wanted(local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]) -> bool:
+def _wanted(
+    local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]
+) -> bool:
     """Returns whether to copy. Reports the reason if it had to find out."""
     if local.when == local_disk.NEVER:
         return False
@@ -102,7 +131,9 @@ def _wanted(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
         if local.room is None or size <= local.room:
             return True
         raise Failure(
-            ExitCode.VOLUME_FULL, f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {local.room}: {_MORE}{_NEVER}"
+            ExitCode.VOLUME_FULL,
+            f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {local.room}: "
+            f"{_MORE}{_NEVER}",
         )
     if size < local_disk.SAMPLE:
         return False  # The kernel keeps it in memory.
@@ -114,7 +145,9 @@ def _wanted(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
         else:
             saved, measured = local.saves([file for file, _ in files.values()], size)
             if saved >= local_disk.WORTH:
-                report(f"{path} is copied to local disk, which saves about {saved:.0f} s ({measured})")
+                report(
+                    f"{path} is copied to local disk, which saves about {saved:.0f} s ({measured})"
+                )
                 return True
             why = f"a copy would save nothing ({measured})"
     except OSError as error:
@@ -123,23 +156,36 @@ def _wanted(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
     return False
 
 
-def _copied(local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]) -> bool:
-    """Copies the files that are missing. Returns False if the disk is too small for a copy that nobody asked for."""
+def _copied(
+    local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]
+) -> bool:
+    """Copies the files that are missing. Returns False if the disk is too small for a copy that
+    nobody asked for.
+    """
     try:
         # Otherwise the trainer would also read what an earlier job or try left.
         copy.mkdir(parents=True, exist_ok=True)
         for name in _names(copy) - files.keys():
             (copy / name).unlink()
         with ThreadPoolExecutor(WORKERS) as pool:
-            copied = sum(pool.map(lambda name: _copy(files[name][0], copy / name, files[name][1]), files))
+            copied = sum(
+                pool.map(lambda name: _copy(files[name][0], copy / name, files[name][1]), files)
+            )
     except OSError as error:
         full = disk_full(error)
-        if not full and error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder):
+        if (
+            not full
+            and error.filename is not None
+            and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder)
+        ):
             raise  # The volume failed, not the local disk.
         if full and local.when == local_disk.AUTO:
             report(f"{path} is read in place: the local disk is full")
             return False
-        sentence = f"the shard cannot be copied to {local.folder}: {error.strerror}; {_MORE if full else ''}{_NEVER}"
+        sentence = (
+            f"the shard cannot be copied to {local.folder}: {error.strerror}; "
+            f"{_MORE if full else ''}{_NEVER}"
+        )
         raise Failure(ExitCode.VOLUME_FULL if full else 1, sentence) from None
     report(f"copied {copied} of {len(files)} files of {path} to {copy}")
     return True
@@ -148,14 +194,18 @@ def _copied(local: LocalDisk, path: Path, copy: Path, files: Files, report: Call
 def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:
     if (link := folder.shard(trainer_id)).is_symlink() and "splits" in link.readlink().parts:
         # A data job set this link after writing its manifest, which is gone.
-        raise BadData(f"{folder.data_manifest} is missing, though a data job has split here: run the data job again")
+        raise BadData(
+            f"{folder.data_manifest} is missing, though a data job has split here: run the data "
+            "job again"
+        )
     for path in (folder.shard(trainer_id), folder.older_shard(trainer_id)):
         if path.is_dir() and any(path.iterdir()):
             report(f"warning: {folder.data_manifest} is missing, so {path} is read unchecked")
             return path
     raise BadData(
-        f"trainer {trainer_id} has no data: {folder.data_manifest} is missing, and neither {folder.shard(trainer_id)} "
-        f"nor {folder.older_shard(trainer_id)} holds a file; run the data job first"
+        f"trainer {trainer_id} has no data: {folder.data_manifest} is missing, and neither "
+        f"{folder.shard(trainer_id)} nor {folder.older_shard(trainer_id)} holds a file; run the "
+        "data job first"
     )
 
 
@@ -168,9 +218,14 @@ def _names(path: Path) -> set[str]:
 
 def _refuse_extra(files: Files) -> None:
     listed = {file for file, _ in files.values()}
-    for folder in sorted({Path(str(file).removesuffix(f"/{name}")) for name, (file, _) in files.items()}):
+    for folder in sorted(
+        {Path(str(file).removesuffix(f"/{name}")) for name, (file, _) in files.items()}
+    ):
         if extra := sorted(name for name in _names(folder) if folder / name not in listed):
-            raise BadData(f"{folder} holds {extra[0]}, which the manifest does not list: remove it, or split again")
+            raise BadData(
+                f"{folder} holds {extra[0]}, which the manifest does not list: remove it, or "
+                "split again"
+            )
 
 
 def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
@@ -179,7 +234,9 @@ def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
     # A short name: the file's own may be as long as the file system allows.
-    temporary = target.with_name(f".{os.getpid()}.{xxhash.xxh3_64(os.fsencode(target.name)).hexdigest()}.tmp")
+    temporary = target.with_name(
+        f".{os.getpid()}.{xxhash.xxh3_64(os.fsencode(target.name)).hexdigest()}.tmp"
+    )
     try:
         with temporary.open("wb") as copy, _reading(source), source.open("rb") as stream:
             shutil.copyfileobj(stream, copy, BLOCK)
@@ -207,6 +264,11 @@ def _reading(path: Path) -> Iterator[None]:
         with naming(path):
             yield
     except FileNotFoundError:
-        raise BadData(f"{path} is missing, though the manifest lists it: split the data again") from None
+        raise BadData(
+            f"{path} is missing, though the manifest lists it: split the data again"
+        ) from None
     except PermissionError:
-        raise BadData(f"{path} may not be read by uid {os.getuid()}: the volume's files belong to somebody else") from None
+        raise BadData(
+            f"{path} may not be read by uid {os.getuid()}: the volume's files belong to somebody "
+            "else"
+        ) from None

@@ -1,8 +1,9 @@
 """A value that must be the same in all processes of a job: a vocabulary, a list of labels, a mean.
 
-Each trainer reads only its own shard. Trainer 0 merges, and publishes with one rename under the digests of data and program. A
-pserver gets the value from its own pod's trainer, through a file in the pod's scratch folder: polling the volume would cost every
-pod requests, and an NFS client may answer from its cache, for up to a minute, that the file does not exist.
+Each trainer reads only its own shard. Trainer 0 merges, and publishes with one rename under the
+digests of data and program. A pserver gets the value from its own pod's trainer, through a file in
+the pod's scratch folder: polling the volume would cost every pod requests, and an NFS client may
+answer from its cache, for up to a minute, that the file does not exist.
 """
 
 import hashlib
@@ -27,10 +28,11 @@ def agreed(
     own: Callable[[], Any],
     merge: Callable[[list[Any]], Any],
 ) -> Any:
-    """In a trainer: returns `merge` of every shard's `own()`, the same in all trainers. Costs one read if it was agreed before.
+    """In a trainer: returns `merge` of every shard's `own()`, the same in all trainers. Costs one
+    read if it was agreed before.
 
-    In a pserver, which has no `session`: returns the value as soon as this pod's trainer has it. If it never does, the agent
-    ends the process.
+    In a pserver, which has no `session`: returns the value as soon as this pod's trainer has it. If
+    it never does, the agent ends the process.
     """
     key = hashlib.sha256(f"{node.identity.data} {node.identity.program}".encode()).hexdigest()
     file = node.folder.output / "agreed" / f"{name}-{key[:16]}.json"

@@ -1,4 +1,6 @@
-"""Evaluates a complete pass, or exports it for inference, as an ordinary local Paddle program without pservers."""
+"""Evaluates a complete pass, or exports it for inference, as an ordinary local Paddle program
+without pservers.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +23,9 @@ record = {{{}}}
 print(paddle.static.Executor().run(program, feed=record, fetch_list=outputs)[0])
 """
 LARGEST_EXPORT = 2**30
-"""Bytes of parameters above which no inference model is exported: trainer 0 would need them in memory."""
+"""Bytes of parameters above which no inference model is exported: trainer 0 would need them in
+memory.
+"""
 
 
 class LocalModel:
@@ -31,10 +35,16 @@ class LocalModel:
         self._program, self._startup = static.Program(), static.Program()
         self._scope = static.Scope()
         # Names match those in the training process, where this network was also the first.
-        with unique_name.guard(), static.program_guard(self._program, self._startup), network.local():
+        with (
+            unique_name.guard(),
+            static.program_guard(self._program, self._startup),
+            network.local(),
+        ):
             self._model = build()
         self._executor = static.Executor(paddle.CPUPlace())
-        self._pruned = self._program.clone(for_test=True)._prune(targets=[self._model.prediction.name])
+        self._pruned = self._program.clone(for_test=True)._prune(
+            targets=[self._model.prediction.name]
+        )
 
     def _load(self, directory: Path) -> None:
         """Loads the parameters of a pass. Raises `DamagedPass`."""
@@ -42,19 +52,32 @@ class LocalModel:
         with static.scope_guard(self._scope):
             self._executor.run(self._startup)
             for parameter in self._program.all_parameters():
-                if parameter.name not in arrays or tuple(parameter.shape) != arrays[parameter.name].shape:
-                    raise DamagedPass(f"{directory} has no parameter {parameter.name} of shape {tuple(parameter.shape)}")
-                self._scope.find_var(parameter.name).get_tensor().set(arrays[parameter.name], paddle.CPUPlace())
+                if (
+                    parameter.name not in arrays
+                    or tuple(parameter.shape) != arrays[parameter.name].shape
+                ):
+                    raise DamagedPass(
+                        f"{directory} has no parameter {parameter.name} of shape "
+                        f"{tuple(parameter.shape)}"
+                    )
+                self._scope.find_var(parameter.name).get_tensor().set(
+                    arrays[parameter.name], paddle.CPUPlace()
+                )
 
     def evaluate(self, directory: Path, samples: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Measures the pass in `directory` on `samples`; see `metrics.evaluate`. Raises `DamagedPass`."""
+        """Measures the pass in `directory` on `samples`; see `metrics.evaluate`. Raises
+        `DamagedPass`.
+        """
         self._load(directory)
         feeder = network.Feeder(self._pruned, _inputs(self._pruned))
 
         def predict(batch: list[Mapping[str, Any]]) -> tuple[Sequence[str], Any, Any]:
             with static.scope_guard(self._scope):
                 (scores,) = self._executor.run(
-                    self._pruned, feed=feeder.feed(batch), fetch_list=[self._model.prediction.name], return_numpy=False
+                    self._pruned,
+                    feed=feeder.feed(batch),
+                    fetch_list=[self._model.prediction.name],
+                    return_numpy=False,
                 )
             right = [np.asarray(sample[self._model.answer.name]).reshape(-1)[0] for sample in batch]
             return self._model.answers, right, np.array(scores)
@@ -62,15 +85,23 @@ class LocalModel:
         return metrics.evaluate(samples, predict)
 
     def export(self, directory: Path, target: Path) -> None:
-        """Writes `model.pdmodel` and `.pdiparams`, which any Paddle loads, and a few lines of Python that predict with them."""
+        """Writes `model.pdmodel` and `.pdiparams`, which any Paddle loads, and a few lines of
+        Python that predict with them.
+        """
         self._load(directory)
         variables = self._pruned.global_block().vars
         feed = [variables[name] for name in sorted(_inputs(self._pruned))]
         with static.scope_guard(self._scope):
             static.save_inference_model(
-                str(target / "model"), feed, [variables[self._model.prediction.name]], self._executor, program=self._pruned
+                str(target / "model"),
+                feed,
+                [variables[self._model.prediction.name]],
+                self._executor,
+                program=self._pruned,
             )
-        (target / PREDICT).write_text(_PREDICT.format(", ".join(f'"{each.name}": {_example(each)}' for each in feed)))
+        (target / PREDICT).write_text(
+            _PREDICT.format(", ".join(f'"{each.name}": {_example(each)}' for each in feed))
+        )
 
 
 def export_size(directory: Path) -> int:
@@ -87,4 +118,8 @@ def _example(variable: Any) -> str:
 
 def _inputs(program: Any) -> set[str]:
     used = {name for op in program.global_block().ops for name in op.input_arg_names}
-    return {variable.name for variable in program.list_vars() if variable.is_data and variable.name in used}
+    return {
+        variable.name
+        for variable in program.list_vars()
+        if variable.is_data and variable.name in used
+    }

@@ -1,8 +1,9 @@
 """A trainer's loop over the passes.
 
-A pass counts as trained when every trainer has read all records of its shard and every gradient has arrived; its record exists
-before any trainer leaves. A checkpoint that cannot be saved ends training only on a stop. In lockstep all trainers make the same
-number of steps, however the records are distributed: a trainer with one step more would wait for the others indefinitely.
+A pass counts as trained when every trainer has read all records of its shard and every gradient has
+arrived; its record exists before any trainer leaves. A checkpoint that cannot be saved ends
+training only on a stop. In lockstep all trainers make the same number of steps, however the records
+are distributed: a trainer with one step more would wait for the others indefinitely.
 """
 
 from __future__ import annotations
@@ -38,7 +39,14 @@ TELL = 10.0
 class Training:
     """One trainer in one attempt."""
 
-    def __init__(self, job: PodJob, backend: Backend, sample: Callable[[Any], Sample], batch: int, shard: Shard) -> None:
+    def __init__(
+        self,
+        job: PodJob,
+        backend: Backend,
+        sample: Callable[[Any], Sample],
+        batch: int,
+        shard: Shard,
+    ) -> None:
         self._job, self._node, self._folder, self._session = job, job.node, job.folder, job.session
         self._backend, self._sample, self._batch, self._shard = backend, sample, batch, shard
         self._program = Path(sys.argv[0]).resolve()
@@ -51,14 +59,20 @@ class Training:
         """Steps of this process since the trainers' last meeting."""
         self._made = 0
         """Steps of this process in this attempt."""
-        self._log = step_log.StepLog(self._folder.steps(self._session.trainer_id, self._session.trainer_id), job.attempt)
+        self._log = step_log.StepLog(
+            self._folder.steps(self._session.trainer_id, self._session.trainer_id), job.attempt
+        )
         self._spent = step_log.Spent(lambda: self._session.waited)
         self._kept: int | None = None
-        """The last step that can no longer be lost, as `step_log` counts steps; None: no step was made yet."""
+        """The last step that can no longer be lost, as `step_log` counts steps; None: no step was
+        made yet.
+        """
         self._unsaved = 0
         """In trainer 0: steps of all trainers since the last pass or checkpoint."""
         self._saved = time.monotonic()
-        """When all trainers last met, or began: tells each of them, without a message, when the next checkpoint is due."""
+        """When all trainers last met, or began: tells each of them, without a message, when the
+        next checkpoint is due.
+        """
         self._told = -TELL
         """When this process last printed its progress."""
         self._checkpoints = 0
@@ -77,10 +91,16 @@ class Training:
             self._record_what_a_crash_left_out(job.resume_folder)
         begin = 0 if job.resume_pass is None else job.resume_pass + 1
         if begin > last:
-            print(f"{begin} passes are complete and {last + 1} were asked for: nothing is left to train", flush=True)
+            print(
+                f"{begin} passes are complete and {last + 1} were asked for: nothing is left to "
+                "train",
+                flush=True,
+            )
         position = Position()
         if job.interrupted is not None:
-            position = Position(**passes.record(job.interrupted)["trainers"][self._session.trainer_id])
+            position = Position(
+                **passes.record(job.interrupted)["trainers"][self._session.trainer_id]
+            )
         self._saved = time.monotonic()
         self._spent = step_log.Spent(lambda: self._session.waited)
         for number in range(begin, last + 1):
@@ -96,18 +116,29 @@ class Training:
         self._told_to_stop = True
 
     def _train(self, number: int, begin: Position) -> None:
-        """Trains on the records of a pass after `begin`. When this returns, the pass is saved, on every trainer."""
+        """Trains on the records of a pass after `begin`. When this returns, the pass is saved, on
+        every trainer.
+        """
         began, cpu_began = time.monotonic(), time.process_time()
-        order = islice(self._shard.shuffled(self._node.seed, number, self._session.trainer_id), begin.read, None)
+        order = islice(
+            self._shard.shuffled(self._node.seed, number, self._session.trainer_id),
+            begin.read,
+            None,
+        )
         parser = Parser(self._job.parse, begin.read, begin.trained, begin.odd)
         total = begin.total
 
         def position() -> Position:
-            spent = begin.seconds + time.monotonic() - began, begin.cpu_seconds + time.process_time() - cpu_began
+            spent = (
+                begin.seconds + time.monotonic() - began,
+                begin.cpu_seconds + time.process_time() - cpu_began,
+            )
             return Position(parser.read, parser.used, total, *spent, parser.odd)
 
         for records in self._batches(order, begin.read):
-            if self._backend.any_stops(self._told_to_stop or time.monotonic() - self._saved >= self._node.checkpoint):
+            if self._backend.any_stops(
+                self._told_to_stop or time.monotonic() - self._saved >= self._node.checkpoint
+            ):
                 self._meet(number, position(), through=False)
             samples = [self._sample(value) for value in parser.values(records)]
             self._spent.lap(step_log.DATA)
@@ -121,7 +152,9 @@ class Training:
             if self._first and parser.used and time.monotonic() - self._told >= TELL:
                 self._told = time.monotonic()
                 far = {"step": step, "shard": self._shard.expected or 0}
-                print(pass_metrics.formatted({**self._metrics(number, position()), **far}), flush=True)
+                print(
+                    pass_metrics.formatted({**self._metrics(number, position()), **far}), flush=True
+                )
         self._shard.check(parser)
         own = position()
         # A trainer that has finished the pass still meets the others at their checkpoints.
@@ -146,7 +179,8 @@ class Training:
         loss = self._backend.step(samples)
         if not math.isfinite(loss):
             raise SettingError(
-                f"the loss is {loss} in pass {number}, after {read} records: training diverged; lower the learning rate"
+                f"the loss is {loss} in pass {number}, after {read} records: training diverged; "
+                "lower the learning rate"
             )
         if not self._stepped:
             self._stepped = True
@@ -156,9 +190,16 @@ class Training:
         return loss
 
     def _tell_step(
-        self, number: int, read: int, metrics: Mapping[str, float], at_once: bool = False, sealed: bool = False
+        self,
+        number: int,
+        read: int,
+        metrics: Mapping[str, float],
+        at_once: bool = False,
+        sealed: bool = False,
     ) -> int:
-        """Reports the step to people and to the rendezvous server. Returns the step's number in the pass."""
+        """Reports the step to people and to the rendezvous server. Returns the step's number in the
+        pass.
+        """
         step, spent = max(1, -(-read // self._batch)), self._spent.told()
         whole = number * -(-(self._shard.expected or 0) // self._batch) + step
         if sealed or self._kept is None or self._kept > whole:
@@ -169,9 +210,16 @@ class Training:
         return step
 
     def _meet(self, number: int, position: Position, *, through: bool) -> tuple[Position, ...]:
-        """Returns every trainer's position if all have finished the pass. Otherwise saves the pass so far and returns ()."""
+        """Returns every trainer's position if all have finished the pass. Otherwise saves the pass
+        so far and returns ().
+        """
         self._backend.settle()
-        mine = {"steps": self._steps, "stop": self._told_to_stop, "through": through, "position": asdict(position)}
+        mine = {
+            "steps": self._steps,
+            "stop": self._told_to_stop,
+            "through": through,
+            "position": asdict(position),
+        }
         everyone = self._session.gather(f"pass {number} trained", mine)
         self._steps = 0
         steps = sum(each["steps"] for each in everyone)
@@ -182,10 +230,15 @@ class Training:
         if not stop and all(each["through"] for each in everyone):
             return positions
         self._spent.lap(step_log.TRAINING)
-        sealed = not (self._first and self._unsaved) or self._checkpoint(number, positions, needed=stop)
+        sealed = not (self._first and self._unsaved) or self._checkpoint(
+            number, positions, needed=stop
+        )
         self._saved_behind(number, position.read, self._wait_until_sealed(sealed))
         if stop:
-            print(f"told to stop: pass {number} is kept after {position.read} records of this shard", flush=True)
+            print(
+                f"told to stop: pass {number} is kept after {position.read} records of this shard",
+                flush=True,
+            )
             leave(ExitCode.TERMINATED)
         return ()
 
@@ -194,13 +247,23 @@ class Training:
         self._spent.lap(step_log.TRAINING)
         if self._first:
             self._newest = self._place / f"pass-{number:05d}"
-            self._seal(self._newest, {"pass": number, "trainers": [asdict(each) for each in positions]}, self._backend.save)
+            self._seal(
+                self._newest,
+                {"pass": number, "trainers": [asdict(each) for each in positions]},
+                self._backend.save,
+            )
             self._forget_checkpoints(number)
-            passes.keep_newest(self._folder, self._node.identity, self._node.keep_passes, self._good)
-        self._saved_behind(number, positions[self._session.trainer_id].read, self._wait_until_sealed())
+            passes.keep_newest(
+                self._folder, self._node.identity, self._node.keep_passes, self._good
+            )
+        self._saved_behind(
+            number, positions[self._session.trainer_id].read, self._wait_until_sealed()
+        )
 
     def _wait_until_sealed(self, sealed: bool = True) -> bool:
-        """In every trainer: reads its share of what trainer 0 saves until the save is over. Returns whether the save is kept."""
+        """In every trainer: reads its share of what trainer 0 saves until the save is over. Returns
+        whether the save is kept.
+        """
         while asked := self._session.gather("what trainer 0 saves", None if sealed else False)[0]:
             self._described(*asked)
         return asked is None
@@ -213,7 +276,9 @@ class Training:
         self._tell_step(number, read, {}, at_once=True, sealed=sealed)
 
     def _described_by_all(self, directory: Path, names: list[str]) -> list[dict[str, Any]]:
-        """In trainer 0: `passes.described`, by all trainers together. Raises `Failure` if a trainer found its share damaged."""
+        """In trainer 0: `passes.described`, by all trainers together. Raises `Failure` if a trainer
+        found its share damaged.
+        """
         self._session.gather("what trainer 0 saves", [directory.name, names])
         files: list[dict[str, Any]] = []
         for share in self._described(directory.name, names):
@@ -223,19 +288,35 @@ class Training:
         return sorted(files, key=lambda file: file["name"])
 
     def _described(self, folder: str, names: list[str]) -> list[Any]:
-        """Returns each trainer's share of the files, or the code and sentence of what is wrong with them."""
-        directory, share = self._place / folder, names[self._session.trainer_id :: self._session.trainers]
+        """Returns each trainer's share of the files, or the code and sentence of what is wrong with
+        them.
+        """
+        directory, share = (
+            self._place / folder,
+            names[self._session.trainer_id :: self._session.trainers],
+        )
         try:
             durable.look(directory)
             self._backend.check(directory, share)
             own: dict[str, Any] = {"files": passes.described(directory, share)}
         except (OSError, Failure) as error:
-            code, sentence = (error.code, error.sentence) if isinstance(error, Failure) else (1, str(error))
+            code, sentence = (
+                (error.code, error.sentence) if isinstance(error, Failure) else (1, str(error))
+            )
             own = {"failure": [code, f"trainer {self._session.trainer_id}: {sentence}"]}
         return self._session.gather("what all have read", own)
 
-    def _seal(self, directory: Path, facts: Mapping[str, Any], fill: Callable[[Path], None], *, program: bool = True) -> None:
-        """Creates `directory`, a folder of this attempt, fills and seals it, and links to it for people."""
+    def _seal(
+        self,
+        directory: Path,
+        facts: Mapping[str, Any],
+        fill: Callable[[Path], None],
+        *,
+        program: bool = True,
+    ) -> None:
+        """Creates `directory`, a folder of this attempt, fills and seals it, and links to it for
+        people.
+        """
         try:
             with naming(directory):
                 directory.mkdir(parents=True)
@@ -248,7 +329,11 @@ class Training:
                 for name, text in self._job.agreed.items():
                     (directory / f"{name}.json").write_text(text)
                     agreed[name] = passes.checksum(directory / f"{name}.json")
-                whose = {"attempt": self._job.attempt, "run": self._node.run_id, **asdict(self._node.identity)}
+                whose = {
+                    "attempt": self._job.attempt,
+                    "run": self._node.run_id,
+                    **asdict(self._node.identity),
+                }
                 passes.seal(directory, {**facts, **whose, "agreed": agreed}, self._described_by_all)
         except (OSError, Failure):
             # On a full volume, recording the attempt's end needs the space.
@@ -259,12 +344,16 @@ class Training:
         passes.lead(self._folder, directory.name)
 
     def _checkpoint(self, number: int, positions: tuple[Position, ...], *, needed: bool) -> bool:
-        """In trainer 0, as the others wait: saves the pass so far in place of the last checkpoint. Returns whether it is kept."""
+        """In trainer 0, as the others wait: saves the pass so far in place of the last checkpoint.
+        Returns whether it is kept.
+        """
         began = time.monotonic()
         facts = {
             "pass": number,
             "behind": passes.Saved(self._newest, {}).name if self._newest else "",
-            "order": passes.order(self._node.identity.data, self._node.seed, self._session.trainers),
+            "order": passes.order(
+                self._node.identity.data, self._node.seed, self._session.trainers
+            ),
             "trainers": [asdict(each) for each in positions],
         }
         self._checkpoints += 1
@@ -283,16 +372,26 @@ class Training:
         return True
 
     def _forget_checkpoints(self, number: int, but: Path | None = None) -> None:
-        """Removes checkpoints of this data and program that a complete pass, or the checkpoint `but`, has replaced."""
+        """Removes checkpoints of this data and program that a complete pass, or the checkpoint
+        `but`, has replaced.
+        """
         self._unsaved = 0
         for found in passes.newest_first(self._folder, passes.INTERRUPTED):
-            if found.identity == self._node.identity and found.number <= number and found.folder != but:
+            if (
+                found.identity == self._node.identity
+                and found.number <= number
+                and found.folder != but
+            ):
                 passes.remove(self._folder, found)
 
     def _record_what_a_crash_left_out(self, directory: Path) -> None:
-        """Records a complete pass that a lost trainer left unrecorded: the pass's own record has this trainer's part."""
+        """Records a complete pass that a lost trainer left unrecorded: the pass's own record has
+        this trainer's part.
+        """
         done = passes.record(directory)
-        known = (done["pass"], done["attempt"]) in pass_metrics.recorded(self._folder.metrics(self._session.trainer_id))
+        known = (done["pass"], done["attempt"]) in pass_metrics.recorded(
+            self._folder.metrics(self._session.trainer_id)
+        )
         if not known and self._session.trainer_id < len(done["trainers"]):
             own = Position(**done["trainers"][self._session.trainer_id])
             self._record(done["pass"], own, done["attempt"], len(done["trainers"]))
@@ -318,12 +417,23 @@ class Training:
         }
 
     def _export(self) -> None:
-        """Exports the newest pass as a model for inference, with the program and the agreed values."""
+        """Exports the newest pass as a model for inference, with the program and the agreed
+        values.
+        """
         assert self._newest is not None  # There is no job without a pass.
         newest, identity = self._newest, self._node.identity
-        facts = {"pass": passes.record(newest)["pass"], "saved": f"{newest.parent.name}/{newest.name}"}
+        facts = {
+            "pass": passes.record(newest)["pass"],
+            "saved": f"{newest.parent.name}/{newest.name}",
+        }
         for made in passes.newest_first(self._folder, passes.INFERENCE):
-            if (made.identity, made.record["saved"]) == (identity, facts["saved"]) and passes.fault(made.folder) is None:
+            if (made.identity, made.record["saved"]) == (identity, facts["saved"]) and passes.fault(
+                made.folder
+            ) is None:
                 return
-        self._seal(self._place / passes.INFERENCE, facts, lambda directory: self._backend.export(newest, directory))
+        self._seal(
+            self._place / passes.INFERENCE,
+            facts,
+            lambda directory: self._backend.export(newest, directory),
+        )
         passes.keep_newest(self._folder, identity, 1, self._good, passes.INFERENCE)

@@ -1,4 +1,6 @@
-"""Measures predictions by accuracy or root mean squared error, and compares them with the best constant answer."""
+"""Measures predictions by accuracy or root mean squared error, and compares them with the best
+constant answer.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -10,10 +12,13 @@ import numpy as np
 BATCH = 500
 
 
-def evaluate(samples: Iterable[Any], predict: Callable[[list[Any]], tuple[Sequence[str], Any, Any]]) -> dict[str, Any]:
+def evaluate(
+    samples: Iterable[Any], predict: Callable[[list[Any]], tuple[Sequence[str], Any, Any]]
+) -> dict[str, Any]:
     """Returns the metric and its baseline; empty without samples.
 
-    `predict` turns a batch into the names of the classes (none if answers are numbers), the answers and the predictions.
+    `predict` turns a batch into the names of the classes (none if answers are numbers), the answers
+    and the predictions.
     """
     names: Sequence[str] = ()
     answers: list[Any] = []

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_LINE = re.compile(r"(?:\[trainer \d+\] )?(pass=\d{1,9}(?: [a-z_]+=-?\d{1,18}(?:\.\d+)?(?:e[+-]?\d\d?)?)+)")
+_LINE = re.compile(
+    r"(?:\[trainer \d+\] )?(pass=\d{1,9}(?: [a-z_]+=-?\d{1,18}(?:\.\d+)?(?:e[+-]?\d\d?)?)+)"
+)
 
 
 def formatted(facts: Mapping[str, Any]) -> str:
@@ -22,7 +24,14 @@ def formatted(facts: Mapping[str, Any]) -> str:
 def parsed(line: str) -> dict[str, float]:
     """Returns the facts in a log line that `formatted` made; empty for any other line."""
     found = _LINE.fullmatch(line)
-    return {name: float(value) for name, _, value in (word.partition("=") for word in found[1].split())} if found else {}
+    return (
+        {
+            name: float(value)
+            for name, _, value in (word.partition("=") for word in found[1].split())
+        }
+        if found
+        else {}
+    )
 
 
 def append(file: Path, metrics: Mapping[str, Any], sync: bool = True) -> None:

@@ -1,8 +1,9 @@
 """A saved pass on the volume: one record makes it valid; without the record it counts as absent.
 
-A pass lies in the folder of the attempt that saved it, where no other attempt writes. Its record `done` is created exclusively,
-after every file was flushed, with the files' checksums. Nothing valid is rewritten, so a process frozen for any time can only
-seal its own attempt's folder. `interrupted-00001` (a checkpoint inside a pass) and `inference` follow the same rule.
+A pass lies in the folder of the attempt that saved it, where no other attempt writes. Its record
+`done` is created exclusively, after every file was flushed, with the files' checksums. Nothing
+valid is rewritten, so a process frozen for any time can only seal its own attempt's folder.
+`interrupted-00001` (a checkpoint inside a pass) and `inference` follow the same rule.
 """
 
 import contextlib
@@ -21,7 +22,9 @@ from paddle_node.contract import JobFolder
 from paddle_node.failure import BadData, Failure
 
 DONE = "done"
-"""The record: {pass, attempt, run, data, program, agreed, trainers, files: [{name, bytes, checksum}], checksum: its own}."""
+"""The record: {pass, attempt, run, data, program, agreed, trainers, files: [{name, bytes,
+checksum}], checksum: its own}.
+"""
 PASS, INTERRUPTED, INFERENCE = r"pass-\d{5}", r"interrupted(-\d{5})?", "inference"
 """Name patterns of the kinds of folders that an attempt seals."""
 PREDICT = "predict.py"
@@ -35,13 +38,18 @@ class DamagedPass(BadData):
 
 @dataclass(frozen=True)
 class Identity:
-    """The data and the program that made a pass: a job resumes only from passes with its own identity, unless it asks for any."""
+    """The data and the program that made a pass: a job resumes only from passes with its own
+    identity, unless it asks for any.
+    """
 
     data: str = ""
     program: str = ""
 
     def __str__(self) -> str:
-        return f"data {self.data[:12] or 'without a manifest'} and program {self.program[:12] or 'without a digest'}"
+        return (
+            f"data {self.data[:12] or 'without a manifest'} and program "
+            f"{self.program[:12] or 'without a digest'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -78,12 +86,18 @@ class Position:
 
 
 def order(data: str, seed: int, trainers: int) -> str:
-    """Returns a digest that is equal for runs that read the same records in the same order: only those resume inside a pass."""
+    """Returns a digest that is equal for runs that read the same records in the same order: only
+    those resume inside a pass.
+    """
     return hashlib.sha256(json.dumps([seed, trainers, data]).encode()).hexdigest()
 
 
-def newest_first(folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None) -> Iterator[Saved]:
-    """Yields all that attempts have sealed, reading one record at a time; reports and leaves out an unreadable one."""
+def newest_first(
+    folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None
+) -> Iterator[Saved]:
+    """Yields all that attempts have sealed, reading one record at a time; reports and leaves out an
+    unreadable one.
+    """
     for directory in reversed(_folders(folder, kind)):
         try:
             found = _read(directory)
@@ -100,7 +114,9 @@ def last_attempt(folder: JobFolder) -> int:
 
 
 def discard_incomplete(folder: JobFolder) -> list[Path]:
-    """Removes what ended attempts left half saved; an empty record keeps a process frozen during a save from sealing it."""
+    """Removes what ended attempts left half saved; an empty record keeps a process frozen during a
+    save from sealing it.
+    """
     broken = []
     for directory in _folders(folder, f"{PASS}|{INTERRUPTED}|{INFERENCE}"):
         try:
@@ -117,21 +133,31 @@ def discard_incomplete(folder: JobFolder) -> list[Path]:
     return broken
 
 
-def keep_newest(folder: JobFolder, identity: Identity, count: int, good: set[Path], kind: str = PASS) -> list[Saved]:
-    """Removes all good folders of this identity except the `count` newest (0 keeps all). Returns those removed.
+def keep_newest(
+    folder: JobFolder, identity: Identity, count: int, good: set[Path], kind: str = PASS
+) -> list[Saved]:
+    """Removes all good folders of this identity except the `count` newest (0 keeps all). Returns
+    those removed.
 
-    `good` holds folders whose bytes this process has read or written; this call adds those that it verifies.
+    `good` holds folders whose bytes this process has read or written; this call adds those that it
+    verifies.
     """
     if not count:
         return []
-    surplus = [one for one in newest_first(folder, kind) if one.identity == identity and _is_good(one.folder, good)][count:]
+    surplus = [
+        one
+        for one in newest_first(folder, kind)
+        if one.identity == identity and _is_good(one.folder, good)
+    ][count:]
     for one in surplus:
         remove(folder, one)
     return surplus
 
 
 def remove(folder: JobFolder, saved: Saved) -> None:
-    """Removes the record first, so that a half-removed folder does not look complete, and broken links last."""
+    """Removes the record first, so that a half-removed folder does not look complete, and broken
+    links last.
+    """
     (saved.folder / DONE).unlink(missing_ok=True)
     shutil.rmtree(saved.folder, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -149,13 +175,20 @@ def remove_broken_links(folder: JobFolder) -> None:
 def described(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the files of a folder as its record lists them. Reads every byte."""
     files = [(name, directory / name) for name in names]
-    return [{"name": name, "bytes": file.stat().st_size, "checksum": checksum(file)} for name, file in files]
+    return [
+        {"name": name, "bytes": file.stat().st_size, "checksum": checksum(file)}
+        for name, file in files
+    ]
 
 
 def seal(
-    directory: Path, facts: Mapping[str, Any], describe: Callable[[Path, list[str]], list[dict[str, Any]]] = described
+    directory: Path,
+    facts: Mapping[str, Any],
+    describe: Callable[[Path, list[str]], list[dict[str, Any]]] = described,
 ) -> None:
-    """Flushes the files and creates the record with their checksums. Raises `Failure` if a later attempt gave up the folder."""
+    """Flushes the files and creates the record with their checksums. Raises `Failure` if a later
+    attempt gave up the folder.
+    """
     given_up = Failure(1, f"{directory} was given up by a later attempt while it was saved")
     if (directory / DONE).exists():
         raise given_up
@@ -166,12 +199,16 @@ def seal(
     if not names:
         raise Failure(1, f"{directory} was not saved: it holds no files")
     record = {**facts, "files": describe(directory, names)}
-    if not durable.create(directory / DONE, json.dumps(record | {"checksum": _own_checksum(record)}) + "\n"):
+    if not durable.create(
+        directory / DONE, json.dumps(record | {"checksum": _own_checksum(record)}) + "\n"
+    ):
         raise given_up
 
 
 def lead(folder: JobFolder, name: str) -> None:
-    """Links output/`name`, or output/interrupted, to the newest sealed folder of that name; leaves existing folders alone."""
+    """Links output/`name`, or output/interrupted, to the newest sealed folder of that name; leaves
+    existing folders alone.
+    """
     checkpoint = re.fullmatch(INTERRUPTED, name)
     link = folder.output / ("interrupted" if checkpoint else name)
     for newest in islice(newest_first(folder, INTERRUPTED if checkpoint else re.escape(name)), 1):
@@ -180,14 +217,20 @@ def lead(folder: JobFolder, name: str) -> None:
 
 
 def verify(directory: Path) -> None:
-    """Checks every byte of a sealed folder against its record. Raises `DamagedPass` with a sentence."""
+    """Checks every byte of a sealed folder against its record. Raises `DamagedPass` with a
+    sentence.
+    """
     # Names and sizes first: checking them reads no contents.
     if found := fault(directory) or fault(directory, every_byte=True):
-        raise DamagedPass(f"{directory} cannot be loaded: {found}; restore the file, or remove the whole pass")
+        raise DamagedPass(
+            f"{directory} cannot be loaded: {found}; restore the file, or remove the whole pass"
+        )
 
 
 def fault(directory: Path, *, every_byte: bool = False) -> str | None:
-    """Returns why a folder is incomplete by its record, names and sizes (`every_byte`: contents, too); None: it is complete."""
+    """Returns why a folder is incomplete by its record, names and sizes (`every_byte`: contents,
+    too); None: it is complete.
+    """
     try:
         record = _read(directory)
     except DamagedPass as damaged:
@@ -223,18 +266,25 @@ def record(directory: Path) -> Mapping[str, Any]:
 
 
 def _read(directory: Path) -> dict[str, Any] | None:
-    """Returns the record; None: there is none. An empty one is Paddle 0.x's, written last of all, or marks a folder given up."""
+    """Returns the record; None: there is none. An empty one is Paddle 0.x's, written last of all,
+    or marks a folder given up.
+    """
     durable.look(directory)
     try:
         return parsed((directory / DONE).read_bytes())
     except FileNotFoundError:
         return None
     except (IsADirectoryError, ValueError):
-        raise DamagedPass(f"{directory / DONE} is not a record of this version, or was changed after it was written") from None
+        raise DamagedPass(
+            f"{directory / DONE} is not a record of this version, or was changed after it was "
+            "written"
+        ) from None
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """Parses a record; an empty text gives an empty one. Raises ValueError if the text is no record or was changed."""
+    """Parses a record; an empty text gives an empty one. Raises ValueError if the text is no record
+    or was changed.
+    """
     try:
         found = json.loads(text) if text else {}
         if text and found["checksum"] != _own_checksum(found):
@@ -263,9 +313,19 @@ def _is_good(directory: Path, good: set[Path]) -> bool:
 
 
 def _folders(folder: JobFolder, kind: str) -> list[Path]:
-    """Returns folders by attempt, whose numbers are never reused, then by pass. Links are a person's and are not followed."""
-    found = (entry for entry in folder.output.glob("attempts/*/*") if re.fullmatch(kind, entry.name) and entry.is_dir())
-    own = [directory for directory in found if not (directory.is_symlink() or directory.parent.is_symlink())]
+    """Returns folders by attempt, whose numbers are never reused, then by pass. Links are a
+    person's and are not followed.
+    """
+    found = (
+        entry
+        for entry in folder.output.glob("attempts/*/*")
+        if re.fullmatch(kind, entry.name) and entry.is_dir()
+    )
+    own = [
+        directory
+        for directory in found
+        if not (directory.is_symlink() or directory.parent.is_symlink())
+    ]
     return sorted(own, key=lambda directory: (_attempt(directory.parent), directory.name))
 
 

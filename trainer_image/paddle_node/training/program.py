@@ -1,6 +1,7 @@
 """Runs a user's training program: `python -m paddle_node.training.program <train.py> <arguments>`.
 
-To the program this looks like `python <train.py> <arguments>`, in a process that can load Paddle safely.
+To the program this looks like `python <train.py> <arguments>`, in a process that can load Paddle
+safely.
 """
 
 import runpy

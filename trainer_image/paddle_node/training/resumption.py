@@ -1,4 +1,6 @@
-"""Chooses what an attempt starts from: the newest pass whose every byte matches its record, and a checkpoint in the next pass."""
+"""Chooses what an attempt starts from: the newest pass whose every byte matches its record, and a
+checkpoint in the next pass.
+"""
 
 import re
 import shutil
@@ -18,8 +20,8 @@ from paddle_node.training.passes import Identity, Saved
 class RecordedPasses:
     """Passes stored in their attempts' folders (paddle_node.training.passes).
 
-    An attempt resumes from {pass: its number, folder: its path below output/, interrupted: the path of the newest checkpoint
-    inside the next pass}; an entry that does not apply is left out.
+    An attempt resumes from {pass: its number, folder: its path below output/, interrupted: the path
+    of the newest checkpoint inside the next pass}; an entry that does not apply is left out.
     """
 
     trainers_join = True
@@ -30,7 +32,8 @@ class RecordedPasses:
         self._say = say
 
     def begin(self, identity: Identity, history: History) -> Resumption:
-        # Also removes what ended attempts left half saved. A run's first attempt reports what was found.
+        # Also removes what ended attempts left half saved. A run's first attempt reports what was
+        # found.
         unloadable = {one.get("interrupted") or one["folder"] for one in history.unloadable}
         for half in passes.discard_incomplete(self._folder):
             what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
@@ -41,9 +44,12 @@ class RecordedPasses:
         saved: Iterable[Saved] = passes.newest_first(self._folder, report=self._say)
         saved = list(saved) if history.first else saved
         foreign = self._node.resume_from == "any"
-        chosen = self._newest_good((one for one in saved if foreign or one.identity == identity), unloadable, passed_over)
+        chosen = self._newest_good(
+            (one for one in saved if foreign or one.identity == identity), unloadable, passed_over
+        )
         if chosen is None and unloadable.intersection(passed_over):
-            # If training started over, keep_passes would remove what can be loaded once the fault is fixed.
+            # If training started over, keep_passes would remove what can be loaded once the fault
+            # is fixed.
             self._say("no other pass is there: the newest one is tried again")
             return self.begin(identity, History(history.first))
         if isinstance(saved, list):
@@ -51,15 +57,17 @@ class RecordedPasses:
         begin = 0 if chosen is None else chosen.number + 1
         if chosen is not None and chosen.identity != identity and begin >= self._node.passes:
             raise SettingError(
-                f"{chosen.name} is of other data or another program, and with {Variable.PASSES}={self._node.passes} no pass is "
-                f"left to train after it: ask for at least {begin + 1}, or set {Variable.RESUME_FROM}=same"
+                f"{chosen.name} is of other data or another program, and with "
+                f"{Variable.PASSES}={self._node.passes} no pass is left to train after it: ask "
+                f"for at least {begin + 1}, or set {Variable.RESUME_FROM}=same"
             )
         behind = chosen.name if chosen else ""
         order = passes.order(identity.data, self._node.seed, self._node.trainers)
         halves = (
             one
             for one in passes.newest_first(self._folder, passes.INTERRUPTED)
-            if (one.identity, one.number, one.record.get("behind"), one.record.get("order")) == (identity, begin, behind, order)
+            if (one.identity, one.number, one.record.get("behind"), one.record.get("order"))
+            == (identity, begin, behind, order)
         )
         interrupted = self._newest_good(halves, unloadable, passed_over)
         resume = {"pass": str(chosen.number), "folder": chosen.name} if chosen else {}
@@ -71,8 +79,14 @@ class RecordedPasses:
         own = self._folder.attempt(self._node.run_id, attempt)
         for kind, made in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
             # Those of the newest attempt come first.
-            saved = takewhile(lambda one: one.folder.parent == own, passes.newest_first(self._folder, kind))
-            if (number := next((one.number for one in saved if passes.fault(one.folder) is None), None)) is not None:
+            saved = takewhile(
+                lambda one: one.folder.parent == own, passes.newest_first(self._folder, kind)
+            )
+            if (
+                number := next(
+                    (one.number for one in saved if passes.fault(one.folder) is None), None
+                )
+            ) is not None:
                 return f"{made} {number}"
         return ""
 
@@ -80,22 +94,31 @@ class RecordedPasses:
         good = (
             one.number
             for one in passes.newest_first(self._folder)
-            if one.identity == identity and one.name not in resumption.passed_over and passes.fault(one.folder) is None
+            if one.identity == identity
+            and one.name not in resumption.passed_over
+            and passes.fault(one.folder) is None
         )
         return _missing(next(good, None), self._node.passes - 1)
 
     def saved(self) -> float:
         kinds = (passes.PASS, passes.INTERRUPTED)
         newest = (next(iter(passes.newest_first(self._folder, kind)), None) for kind in kinds)
-        return max(((one.folder / passes.DONE).stat().st_mtime for one in newest if one), default=0.0)
+        return max(
+            ((one.folder / passes.DONE).stat().st_mtime for one in newest if one), default=0.0
+        )
 
     def changed(self) -> bool:
         return False  # The trainers report their steps themselves.
 
-    def _newest_good(self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]) -> Saved | None:
+    def _newest_good(
+        self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]
+    ) -> Saved | None:
         for one in saved:
             if one.name in unloadable:
-                self._say(f"{one.name} is skipped: two attempts that began with it ended before their first step")
+                self._say(
+                    f"{one.name} is skipped: two attempts that began with it ended before their "
+                    "first step"
+                )
             else:
                 try:
                     passes.verify(one.folder)
@@ -114,17 +137,29 @@ class RecordedPasses:
         if chosen is not None:
             self._say(f"passes found: {', '.join(found)}; training resumes after {chosen.name}")
         elif own:
-            self._say(f"passes found: {', '.join(found)}; none of this data and program can be loaded")
+            self._say(
+                f"passes found: {', '.join(found)}; none of this data and program can be loaded"
+            )
         elif others:
             number = others[0].number
-            self._say(f"passes found: {found[0]}, not used; set resume_from: any to continue from pass {number}")
+            self._say(
+                f"passes found: {found[0]}, not used; set resume_from: any to continue from pass "
+                f"{number}"
+            )
         if old := _plain_folders(self._folder):
-            names = ", ".join(folder.name for folder in old[:3]) + (" and more" if len(old) > 3 else "")
-            self._say(f"{names} in {self._folder.output}: folders without a record of this version, they are left alone")
+            names = ", ".join(folder.name for folder in old[:3]) + (
+                " and more" if len(old) > 3 else ""
+            )
+            self._say(
+                f"{names} in {self._folder.output}: folders without a record of this version, "
+                "they are left alone"
+            )
 
 
 class OldPasses:
-    """Passes that Paddle 0.x writes itself: folders like output/pass-00003. An empty `done` is all there is to check."""
+    """Passes that Paddle 0.x writes itself: folders like output/pass-00003. An empty `done` is all
+    there is to check.
+    """
 
     trainers_join = False
 
@@ -140,11 +175,20 @@ class OldPasses:
                 shutil.rmtree(folder)
                 self._say(f"pass {int(folder.name[-5:])} was not complete and is removed")
         number = self._newest()
-        return _resumption({} if number is None else {"pass": str(number), "folder": self._folder.pass_dir(number).name}, ())
+        return _resumption(
+            {}
+            if number is None
+            else {"pass": str(number), "folder": self._folder.pass_dir(number).name},
+            (),
+        )
 
     def made(self, attempt: int, resumption: Resumption) -> str:
         newest = self._newest()
-        return "" if newest is None or newest <= int(resumption.resume.get("pass", -1)) else f"pass {newest}"
+        return (
+            ""
+            if newest is None or newest <= int(resumption.resume.get("pass", -1))
+            else f"pass {newest}"
+        )
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         return _missing(self._newest(), self._passes - 1)
@@ -158,7 +202,10 @@ class OldPasses:
         return newest != self._known
 
     def _newest(self) -> int | None:
-        return max((int(folder.name[-5:]) for folder in _plain_folders(self._folder) if _complete(folder)), default=None)
+        return max(
+            (int(folder.name[-5:]) for folder in _plain_folders(self._folder) if _complete(folder)),
+            default=None,
+        )
 
 
 def _complete(folder: Path) -> bool:
@@ -169,7 +216,10 @@ def _complete(folder: Path) -> bool:
 def _resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
     said = f"after pass {resume['pass']}" if "pass" in resume else "from the beginning"
     if "interrupted" in resume:
-        said = f"inside pass {int(resume.get('pass', -1)) + 1}, after its checkpoint {resume['interrupted']}"
+        said = (
+            f"inside pass {int(resume.get('pass', -1)) + 1}, after its checkpoint "
+            f"{resume['interrupted']}"
+        )
     return Resumption(resume, said, tuple(passed_over))
 
 
@@ -181,5 +231,9 @@ def _missing(newest: int | None, last: int) -> str | None:
 
 
 def _plain_folders(folder: JobFolder) -> list[Path]:
-    found = (entry for entry in sorted(folder.output.glob("pass-*")) if re.fullmatch(passes.PASS, entry.name))
+    found = (
+        entry
+        for entry in sorted(folder.output.glob("pass-*"))
+        if re.fullmatch(passes.PASS, entry.name)
+    )
     return [entry for entry in found if entry.is_dir() and not entry.is_symlink()]

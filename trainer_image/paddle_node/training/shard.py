@@ -1,6 +1,8 @@
-"""The records of one trainer's shard, each once per pass, in an order that depends only on seed, pass and trainer.
+"""The records of one trainer's shard, each once per pass, in an order that depends only on seed,
+pass and trainer.
 
-Short stretches of the files come in random order. Records are shuffled `WINDOW` at a time, and no more are held in memory.
+Short stretches of the files come in random order. Records are shuffled `WINDOW` at a time, and no
+more are held in memory.
 """
 
 import random
@@ -17,9 +19,13 @@ from paddle_node.failure import BadData
 WINDOW = 65_536
 """Number of records shuffled together; a smaller shard is shuffled as a whole."""
 STRETCH = 1 << 12
-"""Minimum bytes read in sequence from a file of lines: a window has records from very many places."""
+"""Minimum bytes read in sequence from a file of lines: a window has records from very many
+places.
+"""
 ODD = 0.01
-"""Share of records that may be unreadable: a large corpus has some odd lines, the wrong file has nothing else."""
+"""Share of records that may be unreadable: a large corpus has some odd lines, the wrong file has
+nothing else.
+"""
 FEW_ANSWERS = 10
 """Up to this many classes are never too many, whatever the number of records."""
 
@@ -33,7 +39,9 @@ class Record(NamedTuple):
     text: str
     file: Path
     number: int
-    """Counts from 1 within the file, or within the file's stretch that begins after byte `begin`."""
+    """Counts from 1 within the file, or within the file's stretch that begins after byte
+    `begin`.
+    """
     begin: int = 0
 
     def described(self, why: str = "") -> str:
@@ -44,16 +52,21 @@ class Record(NamedTuple):
 
 
 class NotUtf8(str):
-    """A record with U+FFFD in place of bytes that are not text: `Parser` counts it as unreadable."""
+    """A record with U+FFFD in place of bytes that are not text: `Parser` counts it as
+    unreadable.
+    """
 
 
 def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
-    """Yields lines without their ends as records; in a stretch, those that begin there. A line not in UTF-8 is a `NotUtf8`."""
+    """Yields lines without their ends as records; in a stretch, those that begin there. A line not
+    in UTF-8 is a `NotUtf8`.
+    """
     with file.open("rb") as stream:
         if begin:
             stream.seek(begin - 1)
             stream.readline()
-        # Only a newline ends a line: the splitter does not end a line at a lone carriage return inside a record either.
+        # Only a newline ends a line: the splitter does not end a line at a lone carriage return
+        # inside a record either.
         while (end is None or stream.tell() < end) and (line := stream.readline()):
             try:
                 yield line.decode().rstrip("\r\n")
@@ -62,9 +75,13 @@ def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
 
 
 class Shard:
-    """The files of one shard and the number of records they must have (None: there is no manifest)."""
+    """The files of one shard and the number of records they must have (None: there is no
+    manifest).
+    """
 
-    def __init__(self, name: str, files: list[Path], expected: int | None, reader: Reader = lines) -> None:
+    def __init__(
+        self, name: str, files: list[Path], expected: int | None, reader: Reader = lines
+    ) -> None:
         self.name = name
         self.files = files
         self.expected = expected
@@ -80,7 +97,9 @@ class Shard:
         return sum(1 for _ in self) if self.expected is None else self.expected
 
     def shuffled(self, *order: int) -> Iterator[Record]:
-        """Yields the records in the order that the numbers `order` (seed, pass, trainer) determine."""
+        """Yields the records in the order that the numbers `order` (seed, pass, trainer)
+        determine.
+        """
         randomness = random.Random("/".join(map(str, order)))
         for window in self._windows(randomness):
             shuffled = list(window)
@@ -92,7 +111,11 @@ class Shard:
         if self._kept is not None:
             yield self._kept
             return
-        records = iter(self) if self.expected is not None and self.expected < WINDOW else self._scattered(randomness)
+        records = (
+            iter(self)
+            if self.expected is not None and self.expected < WINDOW
+            else self._scattered(randomness)
+        )
         window = list(islice(records, WINDOW))
         if len(window) < WINDOW:
             self._kept = window
@@ -101,7 +124,9 @@ class Shard:
             window = list(islice(records, WINDOW))
 
     def _scattered(self, randomness: random.Random) -> Iterator[Record]:
-        """Yields the records stretch by stretch, in random order; a program's own reader reads whole files."""
+        """Yields the records stretch by stretch, in random order; a program's own reader reads
+        whole files.
+        """
         sizes = [file.stat().st_size for file in self.files]
         # A few dozen records of any length; a file that a person put there may have long ones.
         length = max(STRETCH, 64 * sum(sizes) // self.expected) if self.expected else 256 * STRETCH
@@ -112,27 +137,45 @@ class Shard:
         ]
         randomness.shuffle(stretches)
         for file, begin in stretches:
-            texts = lines(file, begin, begin + length) if self._reader is lines else self._reader(file)
+            texts = (
+                lines(file, begin, begin + length) if self._reader is lines else self._reader(file)
+            )
             for number, text in enumerate(texts, start=1):
                 yield Record(text, file, number, begin)
 
     def check(self, parser: "Parser") -> None:
-        """Raises `BadData` if a pass did not read the records that the shard must have, or could not use them."""
+        """Raises `BadData` if a pass did not read the records that the shard must have, or could
+        not use them.
+        """
         parser.check(self.name)
         if parser.read == 0:
-            raise BadData(f"{self.name} has no records, and a trainer needs one: split at least one record for each trainer")
+            raise BadData(
+                f"{self.name} has no records, and a trainer needs one: split at least one record "
+                "for each trainer"
+            )
         if self.expected is not None and parser.read != self.expected:
-            raise BadData(f"{self.name} has {parser.read} records, the data manifest says {self.expected}: split the data again")
+            raise BadData(
+                f"{self.name} has {parser.read} records, the data manifest says {self.expected}: "
+                "split the data again"
+            )
         if parser.used == 0:
-            raise BadData(f"{self.name}: the program left out all {parser.read} records: nothing is left to train on")
+            raise BadData(
+                f"{self.name}: the program left out all {parser.read} records: nothing is left "
+                "to train on"
+            )
 
     def check_answers(self, answers: Sequence[str], trainers: int) -> None:
-        """Raises `BadData` if no model can learn the program's classes from the trainers' shards."""
+        """Raises `BadData` if no model can learn the program's classes from the trainers'
+        shards.
+        """
         records = (self.expected or 0) * trainers
         if len(answers) == 1:
             what = f"every record has the answer {answers[0]!r}, so there is nothing to learn"
         elif records and len(answers) > max(FEW_ANSWERS, records / 2):
-            what = f"about {records} records have {len(answers)} different answers: is the answer in another column?"
+            what = (
+                f"about {records} records have {len(answers)} different answers: is the answer "
+                "in another column?"
+            )
         else:
             return
         raise BadData(f"{self.name}: {what} {next(iter(self)).described()}")
@@ -141,7 +184,9 @@ class Shard:
 class Parser:
     """Applies the program's `parse` to records and counts them."""
 
-    def __init__(self, parse: Callable[[str], Any], read: int = 0, used: int = 0, odd: int = 0) -> None:
+    def __init__(
+        self, parse: Callable[[str], Any], read: int = 0, used: int = 0, odd: int = 0
+    ) -> None:
         """Continues the counts of an earlier attempt."""
         self._parse = parse
         self._first: str | None = "in an earlier attempt's log" if odd else None
@@ -176,13 +221,19 @@ class Parser:
             return None
 
 
-def of_trainer(folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None) -> Shard:
-    """Returns the shard as the manifest lists it, or as a person put it there; the copy below `staged` if there is one."""
+def of_trainer(
+    folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None
+) -> Shard:
+    """Returns the shard as the manifest lists it, or as a person put it there; the copy below
+    `staged` if there is one.
+    """
     place = folder.shard(trainer)
     if not place.is_dir():
         place = folder.older_shard(trainer)
     stated = data_manifest.read(folder.data_manifest)
-    listed = stated.shards[trainer].files if stated is not None and trainer < len(stated.shards) else ()
+    listed = (
+        stated.shards[trainer].files if stated is not None and trainer < len(stated.shards) else ()
+    )
     expected = sum(file.records for file in listed) if stated is not None else None
     if staged is not None and (copy := staged.shard(trainer)).is_dir():
         return _of_folder(copy, expected, reader)
@@ -196,12 +247,16 @@ def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
     stated = data_manifest.read(folder.data_manifest)
     if stated is None:
         return _of_folder(folder.held_out, None, reader)
-    return Shard(str(folder.held_out), [folder.root / file.name for file in stated.held_out], None, reader)
+    return Shard(
+        str(folder.held_out), [folder.root / file.name for file in stated.held_out], None, reader
+    )
 
 
 def _of_folder(place: Path, expected: int | None, reader: Reader) -> Shard:
     if not place.is_dir():
         raise BadData(f"{place} is missing: run the data-split job of this job first")
     # Files whose names begin with a dot are half-written or the file system's own.
-    files = sorted(file for file in place.rglob("*") if file.is_file() and not file.name.startswith("."))
+    files = sorted(
+        file for file in place.rglob("*") if file.is_file() and not file.name.startswith(".")
+    )
     return Shard(str(place), files, expected, reader)

@@ -1,7 +1,8 @@
-"""One process's metrics by step, for people to read: a few hundred lines of JSON on the volume, however long the job is.
+"""One process's metrics by step, for people to read: a few hundred lines of JSON on the volume,
+however long the job is.
 
-Each line holds the means since the previous line. The newest line is never dropped, and a truncated line spoils no other. If the
-volume accepts no lines, training continues.
+Each line holds the means since the previous line. The newest line is never dropped, and a truncated
+line spoils no other. If the volume accepts no lines, training continues.
 """
 
 import contextlib
@@ -19,9 +20,13 @@ from paddle_node import command_line, durable
 from paddle_node.training import pass_metrics
 
 MOST = 500
-"""Lines of a file above which every second line that neither begins nor ends an attempt is dropped."""
+"""Lines of a file above which every second line that neither begins nor ends an attempt is
+dropped.
+"""
 OFTEN, SELDOM = 0.5, 10.0
-"""Shortest and longest seconds between two lines; in between, a hundredth of the process's running time."""
+"""Shortest and longest seconds between two lines; in between, a hundredth of the process's running
+time.
+"""
 AGAIN = 60.0
 """Seconds before a volume that accepted no line is tried again."""
 LONGEST = 2000
@@ -45,8 +50,17 @@ class StepLog:
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         self._step = 0
 
-    def add(self, metrics: Mapping[str, float], step: int | None = None, *, now: bool = False, **facts: object) -> None:
-        """Adds a step's metrics; counts steps unless `step` is given. `now` writes a line however recent the last one is."""
+    def add(
+        self,
+        metrics: Mapping[str, float],
+        step: int | None = None,
+        *,
+        now: bool = False,
+        **facts: object,
+    ) -> None:
+        """Adds a step's metrics; counts steps unless `step` is given. `now` writes a line however
+        recent the last one is.
+        """
         self._counted = step is None
         self._step = self._step + 1 if step is None else step
         for name, value in metrics.items():
@@ -66,8 +80,17 @@ class StepLog:
         means = {name: total / count for name, (total, count) in self._sums.items()}
         self._sums.clear()
         # JSON has no infinity, and nobody can draw one.
-        found = {name: float(f"{mean:.6g}") if math.isfinite(mean) else None for name, mean in means.items()}
-        line = {"attempt": self._attempt, "step": self._step, "time": round(time.time(), 3), **facts, "metrics": found}
+        found = {
+            name: float(f"{mean:.6g}") if math.isfinite(mean) else None
+            for name, mean in means.items()
+        }
+        line = {
+            "attempt": self._attempt,
+            "step": self._step,
+            "time": round(time.time(), 3),
+            **facts,
+            "metrics": found,
+        }
         if self._counted:
             line["counted"] = True
         try:
@@ -81,21 +104,32 @@ class StepLog:
                 self._lines = len(kept)
         except OSError as error:
             if not self._refused:
-                print(f"{self._file} takes no metrics: {error.strerror or error}; training continues without", flush=True)
+                print(
+                    f"{self._file} takes no metrics: {error.strerror or error}; training "
+                    "continues without",
+                    flush=True,
+                )
             self._refused, self._written = True, moment + AGAIN
 
 
 def thinned(lines: Sequence[bytes]) -> list[bytes]:
-    """Returns every second line and each line that begins or ends an attempt, without truncated lines."""
+    """Returns every second line and each line that begins or ends an attempt, without truncated
+    lines.
+    """
     lines = [line for line in lines if line.endswith(b"}\n")]
     whose = [line.partition(b",")[0] for line in lines]
     last = len(lines) - 1
-    edge = [place in (0, last) or whose[place - 1 : place + 2] != [one] * 3 for place, one in enumerate(whose)]
+    edge = [
+        place in (0, last) or whose[place - 1 : place + 2] != [one] * 3
+        for place, one in enumerate(whose)
+    ]
     return [line for place, line in enumerate(lines) if edge[place] or place % 2][-MOST:]
 
 
 class Spent:
-    """A trainer's seconds by `PARTS`; `waited` returns the seconds that it has waited for others so far."""
+    """A trainer's seconds by `PARTS`; `waited` returns the seconds that it has waited for others so
+    far.
+    """
 
     def __init__(self, waited: Callable[[], float]) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
@@ -104,7 +138,9 @@ class Spent:
         self._last = time.monotonic(), waited()
 
     def lap(self, part: str) -> None:
-        """Counts the time since the last lap as `part` and its waits as `SLOWEST`; a save includes its waits."""
+        """Counts the time since the last lap as `part` and its waits as `SLOWEST`; a save includes
+        its waits.
+        """
         before, waited_before = self._last
         now, waited = self._last = time.monotonic(), self._waited()
         waits = 0.0 if part == SAVING else waited - waited_before
@@ -121,13 +157,19 @@ class Spent:
 
 
 class LineMetrics:
-    """Metrics in a program's log lines: each pattern's first group is the metric of that name; `step` is the step's number."""
+    """Metrics in a program's log lines: each pattern's first group is the metric of that name;
+    `step` is the step's number.
+    """
 
     def __init__(self, log: StepLog, patterns: Mapping[str, str]) -> None:
         self.log = log
-        self._patterns = {name: command_line.compiled(pattern) for name, pattern in patterns.items()}
+        self._patterns = {
+            name: command_line.compiled(pattern) for name, pattern in patterns.items()
+        }
         self.unseen = dict(patterns) if log.first else {}
-        """Patterns that no line has matched yet; for rank 0 only, as other ranks often print nothing."""
+        """Patterns that no line has matched yet; for rank 0 only, as other ranks often print
+        nothing.
+        """
 
     def read(self, line: str) -> None:
         found = {}
@@ -145,7 +187,11 @@ def report(metrics: Mapping[str, Any], step: Any) -> None:
     """See `paddle_node.report`."""
     if (log := _own_log()) is None:
         return
-    found = {name: number for name, value in metrics.items() if (number := _number(name, value, float)) is not None}
+    found = {
+        name: number
+        for name, value in metrics.items()
+        if (number := _number(name, value, float)) is not None
+    }
     log.add(found, None if step is None else _number("step", step, int))
 
 
@@ -154,27 +200,40 @@ _refused: set[str] = set()
 
 
 def _number(name: str, value: Any, kind: type[int | float]) -> Any:
-    """Converts any value, such as a Tensor or a NumPy number. If the value is not a number, says so, and training continues."""
+    """Converts any value, such as a Tensor or a NumPy number. If the value is not a number, says
+    so, and training continues.
+    """
     try:
         return kind(value)
     except Exception as error:  # From any library.
         if name not in _refused:
-            print(f"paddle_node.report: {name} is not a number and is left out: {type(value).__name__}, {error}", flush=True)
+            print(
+                f"paddle_node.report: {name} is not a number and is left out: "
+                f"{type(value).__name__}, {error}",
+                flush=True,
+            )
         _refused.add(name)
         return None
 
 
 @cache
 def _own_log() -> StepLog | None:
-    """Returns this process's step log; None outside a pod, or if the lines of the process's log are read instead."""
+    """Returns this process's step log; None outside a pod, or if the lines of the process's log are
+    read instead.
+    """
     from paddle_node.environment import ProgramEnvironment
 
     own = ProgramEnvironment.read()
     if not own.steps or own.metrics:
         return None
-    # If the program's own launcher starts processes in the pod, each has its own rank and its own file.
+    # If the program's own launcher starts processes in the pod, each has its own rank and its own
+    # file.
     file = Path(own.steps)
-    named = [file.with_name(f"steps-{rank}.jsonl") for rank in (own.launched_rank, own.rank) if rank.isdecimal()]
+    named = [
+        file.with_name(f"steps-{rank}.jsonl")
+        for rank in (own.launched_rank, own.rank)
+        if rank.isdecimal()
+    ]
     log = StepLog(next((one for one in named if one != file), file), own.attempt)
     # Flushes even if multiprocessing started this process, which then ends without atexit.
     Finalize(None, log.flush, exitpriority=0)

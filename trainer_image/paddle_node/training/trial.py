@@ -2,9 +2,10 @@
 
     python -m paddle_node.training.trial <train.py> <arguments>
 
-The program runs as in a pod, but alone and with local embeddings. If the program or its data has a fault, the trial exits with 2
-and one sentence, with the program's own line; if the source cannot be reached from here, it exits with 68. A command is not run:
-its script is parsed, and its imports are looked up. The trial writes only to the working directory, the caller's scratch folder.
+The program runs as in a pod, but alone and with local embeddings. If the program or its data has a
+fault, the trial exits with 2 and one sentence, with the program's own line; if the source cannot be
+reached from here, it exits with 68. A command is not run: its script is parsed, and its imports are
+looked up. The trial writes only to the working directory, the caller's scratch folder.
 """
 
 import ast
@@ -27,13 +28,28 @@ def _command(words: Sequence[str], folder: Path) -> None:
         return
     tree = ast.parse((folder / script).read_bytes(), str(folder / script))
     sys.path.insert(0, str((folder / script).parent))
-    wanted = [(alias.name, one.lineno) for one in tree.body if isinstance(one, ast.Import) for alias in one.names]
-    wanted += [(one.module or "", one.lineno) for one in tree.body if isinstance(one, ast.ImportFrom) and not one.level]
+    wanted = [
+        (alias.name, one.lineno)
+        for one in tree.body
+        if isinstance(one, ast.Import)
+        for alias in one.names
+    ]
+    wanted += [
+        (one.module or "", one.lineno)
+        for one in tree.body
+        if isinstance(one, ast.ImportFrom) and not one.level
+    ]
     for name, line in wanted:
         module = name.partition(".")[0]
         if importlib.util.find_spec(module) is None:
-            raise SettingError(f"{script}:{line}: there is no module {module}: name its package in program.requirements")
-    print(f"{script} has no syntax error, and all that it imports is there; a command is not run here: a rehearsal runs it")
+            raise SettingError(
+                f"{script}:{line}: there is no module {module}: name its package in "
+                "program.requirements"
+            )
+    print(
+        f"{script} has no syntax error, and all that it imports is there; a command is not run "
+        "here: a rehearsal runs it"
+    )
 
 
 def main() -> int:
@@ -41,7 +57,9 @@ def main() -> int:
     program = Path(sys.argv[1])
     sys.argv = sys.argv[1:]
     sys.dont_write_bytecode = True
-    os.environ.setdefault("GLOG_minloglevel", "2")  # Otherwise Paddle prints which executor it chose.
+    os.environ.setdefault(
+        "GLOG_minloglevel", "2"
+    )  # Otherwise Paddle prints which executor it chose.
     try:
         if command := environment.Reader().words(Variable.COMMAND):
             _command(command, program.parent)

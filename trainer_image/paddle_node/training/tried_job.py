@@ -1,4 +1,6 @@
-"""The job that `fleet.start` gives a program on trial: `paddle_node.training.trial` starts the program and says how it ended."""
+"""The job that `fleet.start` gives a program on trial: `paddle_node.training.trial` starts the
+program and says how it ended.
+"""
 
 import faulthandler
 import json
@@ -52,7 +54,11 @@ class LocalSteps:
         self.feeder = Feeder(self._program)
 
     def step(self, samples: Sequence[Sample]) -> float:
-        return float(self._executor.run(self._program, feed=self.feeder.feed(samples), fetch_list=[self._loss])[0])
+        return float(
+            self._executor.run(
+                self._program, feed=self.feeder.feed(samples), fetch_list=[self._loss]
+            )[0]
+        )
 
 
 class TriedJob(Job):
@@ -62,11 +68,17 @@ class TriedJob(Job):
         settings = TrialSettings(**read_settings(TrialSettings, environment.Reader()))
         super().__init__(parse, settings.runtime, settings.seed)
         files = _first(settings)
-        read = (Record(text, file, number) for file in files for number, text in enumerate(reader(file), start=1))
+        read = (
+            Record(text, file, number)
+            for file in files
+            for number, text in enumerate(reader(file), start=1)
+        )
         self._records = list(islice(read, RECORDS))
         self._source = registry.public(settings.source).rpartition("/")[2]
 
-    def agree(self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]) -> Any:
+    def agree(
+        self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]
+    ) -> Any:
         counted = json.loads(json.dumps(count(iter(self._values()))))
         return json.loads(json.dumps(merge([counted])))
 
@@ -87,18 +99,31 @@ class TriedJob(Job):
         elif isinstance(samples[0], Mapping):
             wants = {name: type(value).__name__ for name, value in samples[0].items()}
         for name, kind in wants.items():
-            print(f"{name} ({kind}): {', '.join(_shown(sample[name]) for sample in samples[:3])}, ...")
+            print(
+                f"{name} ({kind}): {', '.join(_shown(sample[name]) for sample in samples[:3])}, ..."
+            )
         paddle.disable_signal_handler()
-        faulthandler.enable()  # An id beyond an embedding's rows may crash Paddle: the caller reads at which line.
+        # An id beyond an embedding's rows may crash Paddle: the caller reads at which line.
+        faulthandler.enable()
         batches = [samples[begin : begin + batch] for begin in range(0, len(samples), batch)]
         passes = []
         for number in range(-(-STEPS // len(batches))):
             losses = [backend.step(some) for some in batches]
             if not all(map(math.isfinite, losses)):
-                raise SettingError(f"the loss is not a number in pass {number} over these records: lower the learning rate")
+                raise SettingError(
+                    f"the loss is not a number in pass {number} over these records: lower the "
+                    "learning rate"
+                )
             passes.append(sum(losses) / len(losses))
-        falls = "" if passes[-1] < passes[0] else "; it does not fall: lower the learning rate, or look at the inputs"
-        print(f"loss {passes[0]:.4f} -> {passes[-1]:.4f} in {len(passes)} passes over these records{falls}")
+        falls = (
+            ""
+            if passes[-1] < passes[0]
+            else "; it does not fall: lower the learning rate, or look at the inputs"
+        )
+        print(
+            f"loss {passes[0]:.4f} -> {passes[-1]:.4f} in {len(passes)} passes over these "
+            f"records{falls}"
+        )
         raise Finished({})
 
     def _values(self) -> list[Any]:
@@ -108,27 +133,41 @@ class TriedJob(Job):
             try:
                 found += parser.values([record])
             except Exception as error:
-                text = f"{own_code.summary(error)}: parse got record {record.number} of {self._source}, {record.text[:80]!r}"
+                text = (
+                    f"{own_code.summary(error)}: parse got record {record.number} of "
+                    f"{self._source}, {record.text[:80]!r}"
+                )
                 raise BadData(text) from None
         parser.check(self._source)
         if not found:
-            raise BadData(f"{self._source}: parse left out all of the first {len(self._records)} records")
+            raise BadData(
+                f"{self._source}: parse left out all of the first {len(self._records)} records"
+            )
         return found
 
 
 def _first(settings: TrialSettings) -> list[Path]:
-    """Returns the source's first records in a file as the data job would write it; for format `files`, the first files."""
+    """Returns the source's first records in a file as the data job would write it; for format
+    `files`, the first files.
+    """
     source = registry.open_source(settings.source, os.environ)
     form = settings.format
     reader = None if form in FORMATS else records.load_reader(form, Path(sys.argv[0]).parent)
     try:
         objects = source.objects()
         if form == "files":
-            members = (member for thing in objects for member in unpack.members(source, thing, form))
-            return [_written(Path(name).name, [stream.read()]) for name, stream in islice(members, FILES)]
+            members = (
+                member for thing in objects for member in unpack.members(source, thing, form)
+            )
+            return [
+                _written(Path(name).name, [stream.read()])
+                for name, stream in islice(members, FILES)
+            ]
         pieces = map(registry.Piece, objects)
         batches = records.batches(source, pieces, form, reader)
-        return [_written(objects[0].name, islice((one for batch in batches for one in batch), RECORDS))]
+        return [
+            _written(objects[0].name, islice((one for batch in batches for one in batch), RECORDS))
+        ]
     except Failure as failure:
         if "://" not in source.uri or reader is not None:
             raise

@@ -1,1 +1,3 @@
-"""Where records come from: files, HTTP or S3, packed or not. The data job opens a source through `registry`."""
+"""Where records come from: files, HTTP or S3, packed or not. The data job opens a source through
+`registry`.
+"""

@@ -1,6 +1,7 @@
 """Reads one https:// or http:// address, and resumes by range if the server supports ranges.
 
-It uses the standard library's client because a connection must go to the exact address that was checked, even after a redirect.
+It uses the standard library's client because a connection must go to the exact address that was
+checked, even after a redirect.
 """
 
 import contextlib
@@ -54,7 +55,9 @@ class HttpSource(Source):
             response = self._ask(f"bytes={offset}-" if offset else "")
             try:
                 total = _total(response)
-                if _mark(response) != thing.mark or (thing.size is not None and total not in (thing.size, None)):
+                if _mark(response) != thing.mark or (
+                    thing.size is not None and total not in (thing.size, None)
+                ):
                     changed(self.uri)
                 return self._answer(response)
             except BaseException:
@@ -74,13 +77,16 @@ class HttpSource(Source):
             return Answer(0, None, response)
         if response.length is None:
             raise SettingError(
-                f"{Variable.DATA_SOURCE} is {self.uri}, whose server sends neither Content-Length nor chunks: a cut answer "
-                "could not be seen; put the file into a bucket or onto the volume"
+                f"{Variable.DATA_SOURCE} is {self.uri}, whose server sends neither "
+                "Content-Length nor chunks: a cut answer could not be seen; put the file into a "
+                "bucket or onto the volume"
             )
         return Answer(0, response.length, response)
 
     def _ask(self, wanted: str) -> http.client.HTTPResponse:
-        headers = {"Accept-Encoding": "identity", "User-Agent": "paddle-aws"} | ({"Range": wanted} if wanted else {})
+        headers = {"Accept-Encoding": "identity", "User-Agent": "paddle-aws"} | (
+            {"Range": wanted} if wanted else {}
+        )
         setting = f"{Variable.DATA_SOURCE} is {self.uri}"
         try:
             request = urllib.request.Request(self._address, headers=headers)
@@ -94,14 +100,19 @@ class HttpSource(Source):
             # The server's own reason phrase may contain anything.
             answered = f"answered {error.code} {http.client.responses.get(error.code, '')}".rstrip()
             if error.code in (401, 403):
-                raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} {answered}: it must be readable without logging in") from None
+                raise Failure(
+                    ExitCode.NOT_PERMITTED,
+                    f"{self.uri} {answered}: it must be readable without logging in",
+                ) from None
             if error.code < 500 and error.code not in (408, 429):
                 raise SettingError(f"{setting}, which {answered}") from None
             raise Interrupted(f"it {answered}") from None
         except (OSError, http.client.HTTPException) as error:
             cause = getattr(error, "reason", None) or error
             if isinstance(cause, ssl.SSLCertVerificationError):
-                raise SettingError(f"{setting}, whose certificate cannot be trusted: {cause.verify_message}") from None
+                raise SettingError(
+                    f"{setting}, whose certificate cannot be trusted: {cause.verify_message}"
+                ) from None
             raise Interrupted(reason(cause)) from None
         if response.status not in (200, 206):
             response.close()
@@ -112,15 +123,24 @@ class HttpSource(Source):
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects only to http and https, and never from https to http."""
 
-    def redirect_request(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        if not newurl.startswith("https://" if req.full_url.startswith("https:") else ("https://", "http://")):
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        if not newurl.startswith(
+            "https://" if req.full_url.startswith("https:") else ("https://", "http://")
+        ):
             places = f"{public(req.full_url)} leads to {public(newurl)}"
-            raise SettingError(f"{Variable.DATA_SOURCE}: {places}, which is not followed: https is allowed, and http from http")
+            raise SettingError(
+                f"{Variable.DATA_SOURCE}: {places}, which is not followed: https is allowed, and "
+                "http from http"
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Connects to the address that was checked: the name may resolve to a different one next time."""
+    """Connects to the address that was checked: the name may resolve to a different one next
+    time.
+    """
 
     def __init__(self, uri: str) -> None:
         super().__init__()
@@ -131,7 +151,9 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         wanted = urlsplit(req.full_url)
         proxied = req.host != unquote(wanted.netloc)
 
-        def connect(address: tuple[str, int], timeout: float, source_address: None = None) -> socket.socket:
+        def connect(
+            address: tuple[str, int], timeout: float, source_address: None = None
+        ) -> socket.socket:
             if proxied:
                 with contextlib.suppress(OSError):  # Perhaps only the proxy can resolve the name.
                     self._checked(wanted.netloc, wanted.hostname or "", wanted.port or 80)
@@ -152,13 +174,19 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         return super().do_open(connection, req, **options)
 
     def _checked(self, netloc: str, host: str, port: int) -> list[str]:
-        """Returns the host's addresses. Raises `SettingError` if one of them is link-local, or loopback after a redirect."""
-        places = [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        """Returns the host's addresses. Raises `SettingError` if one of them is link-local, or
+        loopback after a redirect.
+        """
+        places = [
+            str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        ]
         for address in map(_plain, places):
             own = (address.is_loopback or address.is_unspecified) and netloc != self._source
             if own or address.is_link_local or address in METADATA:
                 leads = f"leads to {address}, which is the pod's own or its node's"
-                raise SettingError(f"{Variable.DATA_SOURCE} is {self._uri}, which {leads}: not a source")
+                raise SettingError(
+                    f"{Variable.DATA_SOURCE} is {self._uri}, which {leads}: not a source"
+                )
         return places
 
 

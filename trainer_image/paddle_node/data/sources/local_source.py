@@ -1,4 +1,6 @@
-"""Sources in the container's own file system: a file, a folder with everything below it, or a glob pattern."""
+"""Sources in the container's own file system: a file, a folder with everything below it, or a glob
+pattern.
+"""
 
 import errno
 import io
@@ -26,15 +28,24 @@ class LocalSource(Source):
             found = self._found()
         except PermissionError as error:
             raise SettingError(
-                f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not look into {error.filename}"
+                f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not look "
+                f"into {error.filename}"
             ) from None
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            raise SettingError(f"{Variable.DATA_SOURCE} holds {error.filename}, {error.strerror}") from None
+            raise SettingError(
+                f"{Variable.DATA_SOURCE} holds {error.filename}, {error.strerror}"
+            ) from None
         if not found:
-            what = "is an empty folder" if self._path.is_dir() else "is not a file, a folder, or a pattern that matches one"
-            raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, which {what} in this container")
+            what = (
+                "is an empty folder"
+                if self._path.is_dir()
+                else "is not a file, a folder, or a pattern that matches one"
+            )
+            raise SettingError(
+                f"{Variable.DATA_SOURCE} is {self.uri!r}, which {what} in this container"
+            )
         return sorted(map(self._object, found), key=lambda thing: thing.name)
 
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
@@ -52,19 +63,31 @@ class LocalSource(Source):
         if self._path.is_dir():
             return list(below(self._path, lambda name: name.startswith(".")))
         try:
-            paths = [path for path in self._root.glob(self.uri.lstrip("/")) if path.is_file() and not path.name.startswith(".")]
+            paths = [
+                path
+                for path in self._root.glob(self.uri.lstrip("/"))
+                if path.is_file() and not path.name.startswith(".")
+            ]
         except ValueError as error:
-            raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, which is not a pattern: {error}") from None
+            raise SettingError(
+                f"{Variable.DATA_SOURCE} is {self.uri!r}, which is not a pattern: {error}"
+            ) from None
         if paths:
             self._base = Path(os.path.commonpath([path.parent for path in paths]))
         return paths
 
     def _object(self, path: Path) -> Object:
         if not path.is_file():
-            what = "a link that leads nowhere" if path.is_symlink() else "which is not a file (any more)"
+            what = (
+                "a link that leads nowhere"
+                if path.is_symlink()
+                else "which is not a file (any more)"
+            )
             raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, {what}")
         if not os.access(path, os.R_OK):
-            raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not read {path}")
+            raise SettingError(
+                f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not read {path}"
+            )
         name = path.relative_to(self._base).as_posix()
         return Object(name, *_mark(path.stat()), name)
 
@@ -99,7 +122,9 @@ class _File(io.FileIO):
 
 
 def below(folder: Path, left_out: Callable[[str], bool]) -> Iterator[Path]:
-    """Yields everything below a folder except folders; follows links. Raises OSError, with errno ELOOP for a circular link."""
+    """Yields everything below a folder except folders; follows links. Raises OSError, with errno
+    ELOOP for a circular link.
+    """
     for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
         here = Path(root)
         folders[:] = [name for name in folders if not left_out(name)]

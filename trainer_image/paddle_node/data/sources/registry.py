@@ -1,7 +1,7 @@
 """A source of data is a list of objects, each readable as a stream of bytes.
 
-Every pod gets the same list. A stream ends after exactly the stated bytes of the listed content, or raises a `Failure`. The user,
-password and query of an address are never printed.
+Every pod gets the same list. A stream ends after exactly the stated bytes of the listed content, or
+raises a `Failure`. The user, password and query of an address are never printed.
 """
 
 import hashlib
@@ -50,11 +50,15 @@ class Source(ABC):
 
     @abstractmethod
     def objects(self) -> list[Object]:
-        """Returns all objects, sorted by name. Raises `Failure` if there is none, or one cannot be read."""
+        """Returns all objects, sorted by name. Raises `Failure` if there is none, or one cannot be
+        read.
+        """
 
     @abstractmethod
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
-        """Returns the object's bytes from `begin` on. Reading raises `BadData` if the object has changed since it was listed."""
+        """Returns the object's bytes from `begin` on. Reading raises `BadData` if the object has
+        changed since it was listed.
+        """
 
 
 def open_source(uri: str, environ: Mapping[str, str]) -> Source:
@@ -80,13 +84,20 @@ def check(uri: str) -> None:
     scheme, separator, rest = uri.partition("://")
     if not separator:
         if not uri.startswith("/"):
-            raise SettingError(f"{shown}: an absolute path in the container, s3://bucket/key or an https:// address is needed")
+            raise SettingError(
+                f"{shown}: an absolute path in the container, s3://bucket/key or an https:// "
+                "address is needed"
+            )
         return
     if scheme not in ("s3", "https", "http"):
-        raise SettingError(f"{shown}: paths, s3://, https:// and http:// can be read, {scheme}:// cannot")
+        raise SettingError(
+            f"{shown}: paths, s3://, https:// and http:// can be read, {scheme}:// cannot"
+        )
     if scheme == "s3":
         if "@" in rest.partition("/")[0]:
-            raise SettingError(f"{shown}, with a user or password: a bucket is read with the pod's own identity")
+            raise SettingError(
+                f"{shown}, with a user or password: a bucket is read with the pod's own identity"
+            )
         return
     if not re.fullmatch("[!-~]+", uri):
         raise SettingError(f"{shown}: write blanks and letters beyond ASCII as %20 and the like")
@@ -98,7 +109,9 @@ def check(uri: str) -> None:
     if not found:
         raise SettingError(f"{shown}: its host or port cannot be read")
     if parts.username is not None:
-        raise SettingError(f"{shown}, with a user or password, which would not be sent: use a signed address")
+        raise SettingError(
+            f"{shown}, with a user or password, which would not be sent: use a signed address"
+        )
 
 
 def public(uri: str) -> str:
@@ -112,29 +125,38 @@ def public(uri: str) -> str:
     authority, slash, path = re.split("[?#]", rest)[0].partition("/")
     host = authority.rpartition("@")[2]
     if not re.fullmatch(r"([\w.-]*|\[[\da-fA-F:.%]+\])(:\d+)?", host):
-        return f"{scheme}://..."  # This may be half of a password that contains a slash or a question mark.
+        # This may be half of a password that contains a slash or a question mark.
+        return f"{scheme}://..."
     return f"{scheme}://{host}{slash}{path}"
 
 
 def summary(source: Source, objects: Sequence[Object]) -> data_manifest.Source:
-    """Returns the manifest's entry for the source. The etag is empty if a change of the content could not be detected."""
+    """Returns the manifest's entry for the source. The etag is empty if a change of the content
+    could not be detected.
+    """
     size = sum(thing.size or 0 for thing in objects)
     if not all(thing.mark for thing in objects):
         return data_manifest.Source(source.uri, size, "")
     listing = hashlib.sha256(f"{source.identity}\n".encode())
     for thing in objects:
         # File names on Linux are bytes, and need not be UTF-8.
-        listing.update(f"{thing.name}\0{thing.size}\0{thing.mark}\n".encode(errors="surrogateescape"))
+        listing.update(
+            f"{thing.name}\0{thing.size}\0{thing.mark}\n".encode(errors="surrogateescape")
+        )
     return data_manifest.Source(source.uri, size, f"sha256:{listing.hexdigest()}")
 
 
 def hidden(name: str) -> bool:
-    """Returns whether the file, or a folder above it, begins with a dot: .DS_Store and __MACOSX/._a.txt are not data."""
+    """Returns whether the file, or a folder above it, begins with a dot: .DS_Store and
+    __MACOSX/._a.txt are not data.
+    """
     return any(part.startswith(".") for part in name.split("/"))
 
 
 def inside(name: str, where: str) -> str:
-    """Returns the name as a relative path that does not lead elsewhere. Raises `BadData` if that is impossible."""
+    """Returns the name as a relative path that does not lead elsewhere. Raises `BadData` if that is
+    impossible.
+    """
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or "\0" in name:
         raise BadData(f"{where} has a member named {name!r}, which leads out of it")
@@ -161,10 +183,13 @@ class Piece:
         return UNKNOWN if self.thing.size is None else self.thing.size
 
 
-def cut(pieces: Sequence[Piece], many: int, cuttable: Callable[[Object], bool]) -> list[list[Piece]]:
+def cut(
+    pieces: Sequence[Piece], many: int, cuttable: Callable[[Object], bool]
+) -> list[list[Piece]]:
     """Returns `many` slices of about equal bytes in the order of the listing; some may be empty.
 
-    Cuts only `cuttable` objects that lie across a border. A line belongs to the slice in which it begins.
+    Cuts only `cuttable` objects that lie across a border. A line belongs to the slice in which it
+    begins.
     """
     total = sum(piece.bytes for piece in pieces)
     borders = [total * number // many for number in range(1, many)]

@@ -1,6 +1,8 @@
-"""Reads s3://bucket/key, a prefix (every object below it) or a pattern with `*`, with the pod's own identity.
+"""Reads s3://bucket/key, a prefix (every object below it) or a pattern with `*`, with the pod's own
+identity.
 
-boto3 handles `AWS_ENDPOINT_URL`, region and credentials. It retries requests, but does not resume a body: `Resumed` does that.
+boto3 handles `AWS_ENDPOINT_URL`, region and credentials. It retries requests, but does not resume a
+body: `Resumed` does that.
 """
 
 import fnmatch
@@ -20,8 +22,18 @@ from paddle_node.data.sources.registry import BUFFER, Object, Source, changed, h
 from paddle_node.failure import Failure, SettingError
 
 ERRORS = (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError)
-NO_CREDENTIALS = (botocore.exceptions.NoCredentialsError, botocore.exceptions.PartialCredentialsError)
-REFUSALS = ("AccessDenied", "403", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
+NO_CREDENTIALS = (
+    botocore.exceptions.NoCredentialsError,
+    botocore.exceptions.PartialCredentialsError,
+)
+REFUSALS = (
+    "AccessDenied",
+    "403",
+    "AllAccessDisabled",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "ExpiredToken",
+)
 
 
 class S3Source(Source):
@@ -36,7 +48,9 @@ class S3Source(Source):
     def _s3(self) -> Any:
         """One client per process: forked processes must not share a connection."""
         if os.getpid() not in self._clients:
-            config = Config(retries={"mode": "standard", "max_attempts": 3}, connect_timeout=10, read_timeout=60)
+            config = Config(
+                retries={"mode": "standard", "max_attempts": 3}, connect_timeout=10, read_timeout=60
+            )
             try:
                 self._clients[os.getpid()] = boto3.client("s3", config=config)
             except botocore.exceptions.BotoCoreError as error:
@@ -49,7 +63,10 @@ class S3Source(Source):
         except ERRORS as error:
             self._explain(error)
         if not found:
-            raise SettingError(f"{Variable.DATA_SOURCE} is {self.uri}: the bucket holds no object of that name or below it")
+            raise SettingError(
+                f"{Variable.DATA_SOURCE} is {self.uri}: the bucket holds no object of that name "
+                "or below it"
+            )
         return sorted(found, key=lambda thing: thing.name)
 
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
@@ -58,12 +75,20 @@ class S3Source(Source):
         def ask(offset: int) -> Answer:
             ranged = {"Range": f"bytes={offset}-"} if offset else {}
             try:
-                answer = self._s3.get_object(Bucket=self._bucket, Key=thing.address, IfMatch=thing.mark, **ranged)
+                answer = self._s3.get_object(
+                    Bucket=self._bucket, Key=thing.address, IfMatch=thing.mark, **ranged
+                )
             except ERRORS as error:
-                answered = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+                answered = (
+                    getattr(error, "response", {})
+                    .get("ResponseMetadata", {})
+                    .get("HTTPStatusCode", 0)
+                )
                 if _code(error) in ("NoSuchKey", "404", "PreconditionFailed", "412"):
                     changed(name)
-                if isinstance(error, NO_CREDENTIALS) or (_code(error) not in ("", "SlowDown") and answered < 500):
+                if isinstance(error, NO_CREDENTIALS) or (
+                    _code(error) not in ("", "SlowDown") and answered < 500
+                ):
                     self._explain(error)
                 raise Interrupted(str(error)) from None
             place = re.match(r"bytes (\d+)-", answer.get("ContentRange", ""))
@@ -78,7 +103,8 @@ class S3Source(Source):
         """Returns the object of exactly this name, or nothing if the address means a prefix."""
         if not self._key or self._key.endswith("/") or "*" in self._key:
             return []
-        # Lists instead of using HEAD: without ListBucket, its 403 and 404 look alike, and neither has a message.
+        # Lists instead of using HEAD: without ListBucket, its 403 and 404 look alike, and neither
+        # has a message.
         answer = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._key, MaxKeys=1)
         found = [entry for entry in answer.get("Contents", []) if entry["Key"] == self._key]
         return [_object(entry, self._key.rpartition("/")[2]) for entry in found]
@@ -89,13 +115,17 @@ class S3Source(Source):
             prefix = prefix.rstrip("/") + "/" if prefix.rstrip("/") else ""
         base = prefix[: prefix.rfind("/") + 1]
         matches = re.compile(fnmatch.translate(self._key) if star else "").match
-        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=prefix
+        )
         return [
             _object(entry, key.removeprefix(base))
             for page in pages
             for entry in page.get("Contents", [])
             # Consoles create "folders" as empty objects whose keys end with a slash.
-            if matches(key := entry["Key"]) and not key.endswith("/") and not hidden(key.removeprefix(base))
+            if matches(key := entry["Key"])
+            and not key.endswith("/")
+            and not hidden(key.removeprefix(base))
         ]
 
     def _explain(self, error: Exception) -> NoReturn:
@@ -105,12 +135,23 @@ class S3Source(Source):
         if isinstance(error, botocore.exceptions.ParamValidationError):
             raise SettingError(f"{setting}: {self._bucket!r} is not a bucket name") from None
         if isinstance(error, botocore.exceptions.NoRegionError):
-            raise SettingError("AWS_REGION is missing: boto3 cannot tell where the bucket lies") from None
+            raise SettingError(
+                "AWS_REGION is missing: boto3 cannot tell where the bucket lies"
+            ) from None
         if code in REFUSALS:
-            needed = f"s3:ListBucket and s3:GetObject on bucket {self._bucket}, and kms:Decrypt on its key"
-            raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} answered {code}: the data job's role needs {needed}") from None
+            needed = (
+                f"s3:ListBucket and s3:GetObject on bucket {self._bucket}, and kms:Decrypt on "
+                "its key"
+            )
+            raise Failure(
+                ExitCode.NOT_PERMITTED,
+                f"{self.uri} answered {code}: the data job's role needs {needed}",
+            ) from None
         if isinstance(error, NO_CREDENTIALS):
-            needed = "needs AWS credentials and this pod has none: its service account has no pod identity association"
+            needed = (
+                "needs AWS credentials and this pod has none: its service account has no pod "
+                "identity association"
+            )
             raise Failure(ExitCode.NOT_PERMITTED, f"{self.uri} {needed}") from None
         raise Failure(ExitCode.SOURCE_UNREACHABLE, f"{self.uri} cannot be read: {error}") from None
 
@@ -120,4 +161,8 @@ def _object(entry: dict[str, Any], name: str) -> Object:
 
 
 def _code(error: Exception) -> str:
-    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, botocore.exceptions.ClientError) else ""
+    return (
+        str(error.response.get("Error", {}).get("Code", ""))
+        if isinstance(error, botocore.exceptions.ClientError)
+        else ""
+    )

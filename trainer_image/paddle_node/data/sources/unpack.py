@@ -1,7 +1,9 @@
-"""The files in an object of the source: the object itself, or one layer of .gz, .zip, .tar or .tar.gz, recognized by content.
+"""The files in an object of the source: the object itself, or one layer of .gz, .zip, .tar or
+.tar.gz, recognized by content.
 
-Anything damaged, cut short or not exactly readable raises `BadData`, even after the last member. A flipped bit in a plain file,
-or in the body of a tar member, goes undetected: a tar has checksums of its headers only.
+Anything damaged, cut short or not exactly readable raises `BadData`, even after the last member. A
+flipped bit in a plain file, or in the body of a tar member, goes undetected: a tar has checksums of
+its headers only.
 """
 
 import contextlib
@@ -27,15 +29,19 @@ LONGEST_EXTENSION = 1 << 20
 """Maximum bytes of a tar member's extended header; a longer one counts as damage."""
 _ZIP_END, _ZIP64_END = 22, 76
 """Bytes of the records after a zip's directory; only large zips have the second."""
-_PACKED = re.compile(rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x03\x04|.{257}ustar", re.DOTALL)
+_PACKED = re.compile(
+    rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x03\x04|.{257}ustar", re.DOTALL
+)
 """How bzip2, xz, zstd, gzip, zip and tar begin."""
 
 
 def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, BinaryIO]]:
-    """Yields the name and content of each file in the object. A content can be read until the next one is requested.
+    """Yields the name and content of each file in the object. A content can be read until the next
+    one is requested.
 
-    `files` leaves a .gz of a single file packed. `lines` refuses content that is still packed. `shared` unpacks like `lines`, but
-    refuses nothing. Raises `BadData` for any damage, even in unread content.
+    `files` leaves a .gz of a single file packed. `lines` refuses content that is still packed.
+    `shared` unpacks like `lines`, but refuses nothing. Raises `BadData` for any damage, even in
+    unread content.
     """
     with source.open(thing) as raw:
         kind = _kind(raw, thing.name, format)
@@ -43,9 +49,13 @@ def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, B
         if kind == "zip":
             found = _zip(raw, thing.name)
         elif kind.startswith("tar"):
-            found = _tar(unpacked if kind == "tar" else io.BufferedReader(unpacked, BUFFER), thing.name)
+            found = _tar(
+                unpacked if kind == "tar" else io.BufferedReader(unpacked, BUFFER), thing.name
+            )
         else:
-            found = iter([(thing.name.removesuffix(".gz") if kind == "gz" else thing.name, unpacked)])
+            found = iter(
+                [(thing.name.removesuffix(".gz") if kind == "gz" else thing.name, unpacked)]
+            )
         while True:
             with _damage_of(thing.name):
                 member = next(found, None)
@@ -60,7 +70,9 @@ def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, B
 
 
 def cuttable(source: Source, thing: Object) -> bool:
-    """Returns whether the object's lines can be read from any offset. Raises `BadData` if it is packed in an unknown way."""
+    """Returns whether the object's lines can be read from any offset. Raises `BadData` if it is
+    packed in an unknown way.
+    """
     if not source.ranges or not thing.mark or thing.size is None:
         return False
     with source.open(thing) as raw:
@@ -85,24 +97,32 @@ def _kind(raw: BinaryIO, name: str, format: str) -> str:
         kind = "tar.gz" if kind == "gz" else "tar"
     elif kind == "plain" and head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         kind = "zip"
-    if (called and kind == "plain" and (called[1] != "gz" or format != "files")) or (tarred and kind == "gz"):
+    if (called and kind == "plain" and (called[1] != "gz" or format != "files")) or (
+        tarred and kind == "gz"
+    ):
         raise BadData(f"{name} does not begin as its name says: it is damaged, or named wrongly")
     return "plain" if kind == "gz" and format == "files" else kind
 
 
 def _begins_tar(head: bytes) -> bool:
-    """Recognizes POSIX and GNU tars by their magic, and Unix v7 tars by the first header's checksum."""
+    """Recognizes POSIX and GNU tars by their magic, and Unix v7 tars by the first header's
+    checksum.
+    """
     if head[257:262] == b"ustar":
         return True
     try:
-        return bool(tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape").name)
+        return bool(
+            tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape").name
+        )
     except tarfile.HeaderError:
         return False
 
 
 def _refuse_packed(stream: BinaryIO, name: str) -> None:
     if _PACKED.match(cast(io.BufferedReader, stream).peek()):
-        raise BadData(f"{name} is compressed: one layer of .gz, .zip, .tar or .tar.gz is unpacked, no other")
+        raise BadData(
+            f"{name} is compressed: one layer of .gz, .zip, .tar or .tar.gz is unpacked, no other"
+        )
 
 
 class _Content(io.RawIOBase):
@@ -118,7 +138,9 @@ class _Content(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         if self.closed:
-            raise ValueError(f"a member of {self._name} can be read until the next one is requested")
+            raise ValueError(
+                f"a member of {self._name} can be read until the next one is requested"
+            )
         block = self._read(len(buffer))
         buffer[: len(block)] = block
         return len(block)
@@ -141,20 +163,28 @@ class _Content(io.RawIOBase):
 
 @contextlib.contextmanager
 def _damage_of(name: str) -> Iterator[None]:
-    """Raises `BadData` for damage, which these libraries report in a dozen ways. Wraps unpacking only."""
+    """Raises `BadData` for damage, which these libraries report in a dozen ways. Wraps unpacking
+    only.
+    """
     try:
         yield
     except Failure:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # The disk's error, not the archive's: bz2 and gzip raise OSError without an errno.
-        told = "".join(letter if letter.isprintable() else "?" for letter in str(error)) or type(error).__name__
+            # The disk's error, not the archive's: bz2 and gzip raise OSError without an errno.
+            raise
+        told = (
+            "".join(letter if letter.isprintable() else "?" for letter in str(error))
+            or type(error).__name__
+        )
         raise BadData(f"{name} is damaged or cut short: {told}") from None
 
 
 def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
-    """Yields a zip's files. Reads the directory, at its end, by ranges or, without ranges, from a copy on the pod's scratch."""
+    """Yields a zip's files. Reads the directory, at its end, by ranges or, without ranges, from a
+    copy on the pod's scratch.
+    """
     if not raw.seekable():
         with tempfile.TemporaryFile() as copy:
             with naming(Path(tempfile.gettempdir())):
@@ -163,8 +193,11 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
         return
     with zipfile.ZipFile(raw) as archive:
         entries = archive.infolist()
-        # zipfile ignores the number of entries, and members that lie before those of the last directory.
-        if len(entries) != _entries(raw, len(archive.comment)) or min((entry.header_offset for entry in entries), default=0):
+        # zipfile ignores the number of entries, and members that lie before those of the last
+        # directory.
+        if len(entries) != _entries(raw, len(archive.comment)) or min(
+            (entry.header_offset for entry in entries), default=0
+        ):
             raise zipfile.BadZipFile("its directory does not list what it holds")
         for entry in entries:
             member = inside(entry.filename.replace("\\", "/"), name)
@@ -173,7 +206,9 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
             if stat.S_ISLNK(entry.external_attr >> 16):
                 _refuse(name, member, "a link: pack what it leads to instead")
             try:
-                stream = archive.open(entry)  # Compares the directory with the member's own header, even for members left out.
+                stream = archive.open(
+                    entry
+                )  # Compares the directory with the member's own header, even for members left out.
             except NotImplementedError as error:
                 _refuse(name, member, f"which cannot be unpacked: {error}")
             with stream:
@@ -184,7 +219,9 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _entries(raw: BinaryIO, comment: int) -> int:
-    """Returns the directory's own entry count, or -1 if the directory is not at the very end of the archive."""
+    """Returns the directory's own entry count, or -1 if the directory is not at the very end of the
+    archive.
+    """
     end = raw.seek(0, io.SEEK_END) - comment
     raw.seek(max(0, end - _ZIP64_END - _ZIP_END))
     record = raw.read(min(end, _ZIP64_END + _ZIP_END))
@@ -196,7 +233,9 @@ def _entries(raw: BinaryIO, comment: int) -> int:
 
 
 def _tar(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
-    with tarfile.open(fileobj=raw, mode="r|", bufsize=BUFFER, tarinfo=_Header, encoding="utf-8") as archive:
+    with tarfile.open(
+        fileobj=raw, mode="r|", bufsize=BUFFER, tarinfo=_Header, encoding="utf-8"
+    ) as archive:
         while header := archive.next():
             archive.members.clear()  # type: ignore[attr-defined]  # It would remember all of them.
             if header.isdir() or header.type == b"V":  # V: the archive's label.
@@ -204,15 +243,23 @@ def _tar(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
             member = inside(header.name, name)
             if header.issym() or header.islnk():
                 if not hidden(member):
-                    _refuse(name, member, "a link: pack it with tar --dereference --hard-dereference")
+                    _refuse(
+                        name, member, "a link: pack it with tar --dereference --hard-dereference"
+                    )
             elif not header.isreg() or header.issparse():
-                _refuse(name, member, f"a device, a sparse file or another special file (type {header.type!r})")
+                _refuse(
+                    name,
+                    member,
+                    f"a device, a sparse file or another special file (type {header.type!r})",
+                )
             elif not hidden(member):
                 yield member, archive.extractfile(header)
 
 
 class _Header(tarfile.TarInfo):
-    """Corrects tarfile, which takes a damaged header for the end, and ignores a tar that follows two blocks of zeros."""
+    """Corrects tarfile, which takes a damaged header for the end, and ignores a tar that follows
+    two blocks of zeros.
+    """
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
@@ -224,7 +271,9 @@ class _Header(tarfile.TarInfo):
                 zeros += 1
             except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
                 if zeros < 2:
-                    raise tarfile.ReadError("the two blocks of zeros at its end are missing") from None
+                    raise tarfile.ReadError(
+                        "the two blocks of zeros at its end are missing"
+                    ) from None
                 raise tarfile.EOFHeaderError("end of file") from None  # type: ignore[attr-defined]
             except tarfile.HeaderError as error:
                 raise tarfile.ReadError(str(error)) from None

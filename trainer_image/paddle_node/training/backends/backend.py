@@ -1,4 +1,6 @@
-"""The interface between the passes and the parameters: `Training` does not know Paddle, a backend does not know passes."""
+"""The interface between the passes and the parameters: `Training` does not know Paddle, a backend
+does not know passes.
+"""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,12 +13,18 @@ Sample = Mapping[str, Any]
 
 
 class Backend(Protocol):
-    """One trainer's access to the model of one attempt. The methods appear in the order of their use."""
+    """One trainer's access to the model of one attempt. The methods appear in the order of their
+    use.
+    """
 
     lockstep: bool = False
-    """Whether all trainers make each step together; otherwise each trainer steps at its own pace."""
+    """Whether all trainers make each step together; otherwise each trainer steps at its own
+    pace.
+    """
     answers: Sequence[str] = ()
-    """Names of the program's classes, known after the first step; empty: its answers are numbers."""
+    """Names of the program's classes, known after the first step; empty: its answers are
+    numbers.
+    """
 
     @abstractmethod
     def connect(self, session: Session) -> None:
@@ -28,10 +36,14 @@ class Backend(Protocol):
 
     @abstractmethod
     def step(self, samples: Sequence[Sample]) -> float:
-        """Trains one batch and returns its mean loss. In lockstep, `samples` may be empty, and the step is made all the same."""
+        """Trains one batch and returns its mean loss. In lockstep, `samples` may be empty, and the
+        step is made all the same.
+        """
 
     def any_stops(self, stop: bool) -> bool:
-        """In lockstep, returns whether `stop` is true in any trainer, the same answer in all. Otherwise returns `stop`."""
+        """In lockstep, returns whether `stop` is true in any trainer, the same answer in all.
+        Otherwise returns `stop`.
+        """
         return stop
 
     def settle(self) -> None:
@@ -39,7 +51,9 @@ class Backend(Protocol):
         return
 
     def settled(self, steps: int) -> None:
-        """Called after every trainer's `settle`, with the steps that all trainers made since the previous call."""
+        """Called after every trainer's `settle`, with the steps that all trainers made since the
+        previous call.
+        """
         return
 
     @abstractmethod
@@ -47,12 +61,16 @@ class Backend(Protocol):
         """Called in trainer 0 only. Saves the model in `directory`."""
 
     def check(self, directory: Path, names: Sequence[str]) -> None:
-        """Raises `Failure` if one of a save's files is not whole. Each file is checked in one trainer."""
+        """Raises `Failure` if one of a save's files is not whole. Each file is checked in one
+        trainer.
+        """
         return
 
     @abstractmethod
     def export(self, directory: Path, target: Path) -> None:
-        """Called in trainer 0 only. Exports the pass in `directory` to `target` as a model for inference."""
+        """Called in trainer 0 only. Exports the pass in `directory` to `target` as a model for
+        inference.
+        """
 
     def close(self) -> None:
         """Called after every trainer's last call."""

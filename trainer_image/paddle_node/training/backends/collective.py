@@ -1,6 +1,7 @@
 """A trainer that holds the whole model, with Paddle 2.6.2 or 3.x.
 
-Gradients are averaged over all trainers in each step, weighted as if the step's records were one batch. Trainer 0 saves.
+Gradients are averaged over all trainers in each step, weighted as if the step's records were one
+batch. Trainer 0 saves.
 """
 
 import contextlib
@@ -47,7 +48,9 @@ class Collective(Backend):
         self._session: Session | None = None
         """None: this trainer is alone."""
         self._inputs: list[Any] = []
-        """Specifications of the layer's input tensors in its first step; empty: not all of its inputs are tensors."""
+        """Specifications of the layer's input tensors in its first step; empty: not all of its
+        inputs are tensors.
+        """
         layer.register_forward_pre_hook(self._look)
 
     def connect(self, session: Session) -> None:
@@ -85,7 +88,8 @@ class Collective(Backend):
         paddle.save(self._optimizer.state_dict(), str(directory / OPTIMIZER))
 
     def export(self, directory: Path, target: Path) -> None:
-        # Writes the parameters and, if the layer can be traced, a model for `paddle.jit.load` and the lines that predict with it.
+        # Writes the parameters and, if the layer can be traced, a model for `paddle.jit.load` and
+        # the lines that predict with it.
         shutil.copyfile(directory / PARAMETERS, target / PARAMETERS)
         if not self._inputs:
             return
@@ -94,11 +98,19 @@ class Collective(Backend):
             paddle.jit.save(self._layer, str(target / "model"), input_spec=self._inputs)
         except Exception as error:  # From a user's layer: control flow that Paddle cannot trace.
             first = str(error).strip().partition("\n")[0]
-            print(f"no model for paddle.jit.load, the parameters alone: the layer cannot be traced ({first})", flush=True)
+            print(
+                "no model for paddle.jit.load, the parameters alone: the layer cannot be traced "
+                f"({first})",
+                flush=True,
+            )
             return
-        shapes = [[1 if size in (None, -1) else size for size in each.shape] for each in self._inputs]
+        shapes = [
+            [1 if size in (None, -1) else size for size in each.shape] for each in self._inputs
+        ]
         kinds = [str(each.dtype).rpartition(".")[2].lower() for each in self._inputs]
-        example = ", ".join(f'paddle.zeros({shape}, "{kind}")' for shape, kind in zip(shapes, kinds, strict=True))
+        example = ", ".join(
+            f'paddle.zeros({shape}, "{kind}")' for shape, kind in zip(shapes, kinds, strict=True)
+        )
         (target / PREDICT).write_text(_PREDICT.format(example))
 
     def evaluate(self, directory: Path, samples: Iterable[Sample]) -> dict[str, Any]:
@@ -114,26 +126,39 @@ class Collective(Backend):
         return metrics.evaluate(samples, predict)
 
     def _look(self, layer: Any, inputs: Sequence[Any]) -> None:
-        """Records the inputs' shapes without the batch size and integer inputs' lengths, which differ from batch to batch."""
+        """Records the inputs' shapes without the batch size and integer inputs' lengths, which
+        differ from batch to batch.
+        """
         if not self._inputs and all(isinstance(each, paddle.Tensor) for each in inputs):
             free = [2 if "int" in str(each.dtype) else 1 for each in inputs]
             self._inputs = [
-                paddle.static.InputSpec([*[None] * many, *each.shape[many:]][: each.ndim], each.dtype)
+                paddle.static.InputSpec(
+                    [*[None] * many, *each.shape[many:]][: each.ndim], each.dtype
+                )
                 for each, many in zip(inputs, free, strict=True)
             ]
 
     def _average_gradients(self, session: Session, records: int) -> None:
-        """Averages with one message per step: all gradients, followed by the number of their records."""
-        parameters = [parameter for parameter in self._layer.parameters() if not parameter.stop_gradient]
+        """Averages with one message per step: all gradients, followed by the number of their
+        records.
+        """
+        parameters = [
+            parameter for parameter in self._layer.parameters() if not parameter.stop_gradient
+        ]
         pieces = [
-            (paddle.zeros_like(parameter) if parameter.grad is None else parameter.grad).reshape([-1]) * float(records)
+            (paddle.zeros_like(parameter) if parameter.grad is None else parameter.grad).reshape(
+                [-1]
+            )
+            * float(records)
             for parameter in parameters
         ]
         values = _sum(session, paddle.concat([*pieces, paddle.to_tensor([float(records)])]))
         average, begin = values[:-1] / max(values[-1], 1.0), 0
         for parameter in parameters:
             size = int(np.prod(parameter.shape))
-            parameter.grad = paddle.to_tensor(average[begin : begin + size].reshape(parameter.shape))
+            parameter.grad = paddle.to_tensor(
+                average[begin : begin + size].reshape(parameter.shape)
+            )
             begin += size
 
 
@@ -144,9 +169,14 @@ def _sum(session: Session, tensor: Any) -> Any:
 
 
 def _await_rendezvous() -> None:
-    """Returns when trainer 0 listens. If Paddle connects too early, it sleeps for 3 s before it tries again."""
+    """Returns when trainer 0 listens. If Paddle connects too early, it sleeps for 3 s before it
+    tries again.
+    """
     host, _, port = ProgramEnvironment.read().master.rpartition(":")
     while True:
-        with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=1):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1),
+        ):
             return
         time.sleep(0.02)

@@ -1,7 +1,8 @@
 """The parts of a user's network: inputs, embeddings, and the model's answers.
 
-The same `network()` builds the training program, where an embedding's rows live on the pservers, and a local program for
-evaluation and inference, where the rows are one parameter of the embedding's name.
+The same `network()` builds the training program, where an embedding's rows live on the pservers,
+and a local program for evaluation and inference, where the rows are one parameter of the
+embedding's name.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -36,9 +37,13 @@ class Model:
 
 
 def checked(made: Any, maker: Callable[..., Any]) -> Model:
-    """Returns what the program's function made, if it is a Model. Raises `SettingError` otherwise."""
+    """Returns what the program's function made, if it is a Model. Raises `SettingError`
+    otherwise.
+    """
     if not isinstance(made, Model):
-        raise SettingError(f"{own_code.place(maker)}: it returns {type(made).__name__}, a fleet.Model is needed")
+        raise SettingError(
+            f"{own_code.place(maker)}: it returns {type(made).__name__}, a fleet.Model is needed"
+        )
     return made
 
 
@@ -58,11 +63,16 @@ def number(name: str) -> Any:
 
 
 def embedding(name: str, of: Any, rows: int, width: int, spread: float = 0.05) -> Any:
-    """Returns a vector per id (0 <= id < rows) of an `ids` input, initially within +-`spread`; `pooled` makes one per record."""
-    attribute = paddle.ParamAttr(name=name, initializer=paddle.nn.initializer.Uniform(-spread, spread))
+    """Returns a vector per id (0 <= id < rows) of an `ids` input, initially within +-`spread`;
+    `pooled` makes one per record.
+    """
+    attribute = paddle.ParamAttr(
+        name=name, initializer=paddle.nn.initializer.Uniform(-spread, spread)
+    )
     if not _local.get():
         return static.nn.sparse_embedding(of, size=[rows, width], param_attr=attribute)
-    # The training program's own op, which static.nn.embedding no longer makes: it keeps the records' boundaries.
+    # The training program's own op, which static.nn.embedding no longer makes: it keeps the
+    # records' boundaries.
     table = static.create_parameter([rows, width], "float32", attr=attribute)
     block = static.default_main_program().current_block()
     vectors = block.create_var(dtype="float32", shape=[-1, width], lod_level=1)
@@ -76,7 +86,9 @@ def embedding(name: str, of: Any, rows: int, width: int, spread: float = 0.05) -
 
 
 def pooled(vectors: Any, how: str = "sum") -> Any:
-    """Returns one vector per record: sum, average, sqrt (the sum divided by the square root of the count) or max."""
+    """Returns one vector per record: sum, average, sqrt (the sum divided by the square root of the
+    count) or max.
+    """
     return static.nn.sequence_lod.sequence_pool(vectors, how)
 
 
@@ -91,7 +103,9 @@ def local() -> Iterator[None]:
 
 
 class BadSample(SettingError):
-    """`sample` returned a value that its input cannot take: names the input, what it got and what it wants."""
+    """`sample` returned a value that its input cannot take: names the input, what it got and what
+    it wants.
+    """
 
 
 @dataclass(frozen=True)
@@ -120,8 +134,14 @@ class Input:
             return False
         if self.sequence and array.ndim:
             return not array.size or array.dtype.kind in "iub"
-        fits = array.dtype.kind in ("iub" if self.kind is np.int64 else "iubf") and bool(np.isfinite(array).all())
-        return fits and not self.sequence and (min(self.shape) < 0 or array.size == np.prod(self.shape))
+        fits = array.dtype.kind in ("iub" if self.kind is np.int64 else "iubf") and bool(
+            np.isfinite(array).all()
+        )
+        return (
+            fits
+            and not self.sequence
+            and (min(self.shape) < 0 or array.size == np.prod(self.shape))
+        )
 
 
 class Feeder:
@@ -130,7 +150,12 @@ class Feeder:
     def __init__(self, program: Any, names: Collection[str] | None = None) -> None:
         # Read once: each access to a Paddle variable's property crosses into C++.
         self.inputs = [
-            Input(each.name, np.float32 if each.dtype == paddle.float32 else np.int64, bool(each.lod_level), each.shape[1:])
+            Input(
+                each.name,
+                np.float32 if each.dtype == paddle.float32 else np.int64,
+                bool(each.lod_level),
+                each.shape[1:],
+            )
             for each in program.list_vars()
             if each.is_data and (names is None or each.name in names)
         ]
@@ -139,10 +164,17 @@ class Feeder:
 
     def feed(self, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if not self._checked:
-            self.check(samples)  # Later ones are checked only if they fail: checking each value costs more than feeding.
+            self.check(
+                samples
+                # Later ones are checked only if they fail: checking each value costs more than
+                # feeding.
+            )
             self._checked = True
         try:
-            return {each.name: self._values(each, [sample[each.name] for sample in samples]) for each in self.inputs}
+            return {
+                each.name: self._values(each, [sample[each.name] for sample in samples])
+                for each in self.inputs
+            }
         except (KeyError, TypeError, ValueError, OverflowError):
             self.check(samples)
             raise
@@ -151,10 +183,15 @@ class Feeder:
         """Raises `BadSample` for the first value that is not what its input wants."""
         for sample in samples:
             if not isinstance(sample, Mapping):
-                raise BadSample(f"sample() returns {_shown(sample)}: a dict of {{input: value}} is needed")
+                raise BadSample(
+                    f"sample() returns {_shown(sample)}: a dict of {{input: value}} is needed"
+                )
             for each in self.inputs:
                 if each.name not in sample:
-                    raise BadSample(f"`{each.name}` is missing: sample() returns {', '.join(map(str, sample)) or 'nothing'}")
+                    raise BadSample(
+                        f"`{each.name}` is missing: sample() returns "
+                        f"{', '.join(map(str, sample)) or 'nothing'}"
+                    )
                 if not each.takes(sample[each.name]):
                     raise BadSample(f"`{each.name}` got {_shown(sample[each.name])}: {each.wants}")
 
@@ -163,7 +200,9 @@ class Feeder:
             return np.array(values, dtype=which.kind).reshape([len(values), *which.shape])
         tensor = paddle.base.core.LoDTensor()
         lengths = [len(value) for value in values]
-        flat = np.fromiter(chain.from_iterable(values), dtype=which.kind, count=sum(lengths)).reshape(-1, 1)
+        flat = np.fromiter(
+            chain.from_iterable(values), dtype=which.kind, count=sum(lengths)
+        ).reshape(-1, 1)
         tensor.set(flat, self._place)
         tensor.set_recursive_sequence_lengths([lengths])
         return tensor

@@ -1,8 +1,10 @@
-"""Paddle 2.6.2's parameter-server mode, reduced to what works: a trainer whose parameters live on the pservers.
+"""Paddle 2.6.2's parameter-server mode, reduced to what works: a trainer whose parameters live on
+the pservers.
 
-It uses no gloo, no launcher and none of Paddle's own barriers, which silently do nothing without gloo: the session's barriers
-separate the steps. No call returns before every pserver has answered it. Training is asynchronous by default: each trainer steps
-on parameters at most one of its own steps old. Synchronous training is a barrier loop, as 2.6.2's own synchronous mode crashes.
+It uses no gloo, no launcher and none of Paddle's own barriers, which silently do nothing without
+gloo: the session's barriers separate the steps. No call returns before every pserver has answered
+it. Training is asynchronous by default: each trainer steps on parameters at most one of its own
+steps old. Synchronous training is a barrier loop, as 2.6.2's own synchronous mode crashes.
 """
 
 import ctypes
@@ -22,37 +24,61 @@ from paddle_node.coordination import Session
 from paddle_node.failure import Failure, SettingError
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.backends.network import Feeder, Model
-from paddle_node.training.backends.tables import DenseTable, Layout, SparseTable, beta_powers, check, missing_parts, readable
+from paddle_node.training.backends.tables import (
+    DenseTable,
+    Layout,
+    SparseTable,
+    beta_powers,
+    check,
+    missing_parts,
+    readable,
+)
 from paddle_node.training.local_model import LARGEST_EXPORT, LocalModel, export_size
 from paddle_node.training.passes import DamagedPass
 
 LEAST_SHARDS = 8
-"""Minimum number of files of a sparse table in a pass. Paddle's default of 1000 makes each save take seconds."""
+"""Minimum number of files of a sparse table in a pass. Paddle's default of 1000 makes each save
+take seconds.
+"""
 _FULL = 1 << 20
 """Free bytes on a volume below which a failed save is attributed to a full volume."""
 _GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
-"""Paddle's 500 s timeout for each request to a pserver. No environment variable reaches this flag, so it is set by its symbol."""
+"""Paddle's 500 s timeout for each request to a pserver. No environment variable reaches this flag,
+so it is set by its symbol.
+"""
 _WRITTEN_AS_TEXT = ("value", "min", "max", "mean", "std")
 """Numbers of the startup program that pservers receive as text."""
 
 
 class ParameterServers(Backend):
-    """The pservers of one attempt, as a trainer or a pserver sees them. Create it before anything runs."""
+    """The pservers of one attempt, as a trainer or a pserver sees them. Create it before anything
+    runs.
+    """
 
     def __init__(
-        self, network: Callable[[], Model], model: Model, optimizer: Any, servers: int, resume_from: Path | None, sync: bool
+        self,
+        network: Callable[[], Model],
+        model: Model,
+        optimizer: Any,
+        servers: int,
+        resume_from: Path | None,
+        sync: bool,
     ) -> None:
         """`model` is what `network` built in the default program."""
         self._optimizer: Any = type(optimizer).__name__.lower()
         if self._optimizer not in ("adam", "sgd"):
-            raise SettingError(f"the optimizer is {type(optimizer).__name__}: pservers of Paddle 2.6.2 know SGD and Adam")
+            raise SettingError(
+                f"the optimizer is {type(optimizer).__name__}: pservers of Paddle 2.6.2 know SGD "
+                "and Adam"
+            )
         self.lockstep = sync
         self.answers = model.answers
         self._network, self._model, self._servers = network, model, servers
         saved = Layout.load(resume_from) if resume_from else None
         self.steps = saved.steps if saved else 0
         """Gradients from all trainers that the pservers had applied when the trainers last met."""
-        # A multiple of the pservers, or some would hold nothing. On a resume, it is the saved number, or the load would fail.
+        # A multiple of the pservers, or some would hold nothing. On a resume, it is the saved
+        # number, or the load would fail.
         self._shards = saved.shards if saved else servers * -(-LEAST_SHARDS // servers)
         operators = model.loss.block.program.global_block().ops
         tables = sorted({op.input("W")[0] for op in operators if op.type == "lookup_table"})
@@ -60,7 +86,9 @@ class ParameterServers(Backend):
         strategy = fleet.DistributedStrategy()
         strategy.a_sync = True
         if tables:
-            strategy.sparse_table_configs = {name: {f"table_parameters.{name}.shard_num": self._shards} for name in tables}
+            strategy.sparse_table_configs = {
+                name: {f"table_parameters.{name}.shard_num": self._shards} for name in tables
+            }
         fleet.distributed_optimizer(optimizer, strategy).minimize(model.loss)
         # The program with the pservers' operators has replaced the network.
         self._program = static.default_main_program()
@@ -78,9 +106,12 @@ class ParameterServers(Backend):
         self._feeder = Feeder(self._program)
         self._executor.run(static.default_startup_program())
         session.servers()
-        # If a pserver does not answer in time, Paddle continues without its answer, and the pass would count. Here a request
-        # waits as long as it takes (24 days): the rendezvous server and the health probe end an attempt whose pserver hangs.
-        ctypes.c_int32.in_dll(ctypes.CDLL(paddle.base.libpaddle.__file__), _GIVES_UP).value = 2**31 - 1
+        # If a pserver does not answer in time, Paddle continues without its answer, and the pass
+        # would count. Here a request waits as long as it takes (24 days): the rendezvous server and
+        # the health probe end an attempt whose pserver hangs.
+        ctypes.c_int32.in_dll(ctypes.CDLL(paddle.base.libpaddle.__file__), _GIVES_UP).value = (
+            2**31 - 1
+        )
         # Trainer 0 sends the initial dense parameters.
         fleet.init_worker()
         self._received = get_the_one_recv_context(self._handle.context, split_dense_table=False)
@@ -103,7 +134,9 @@ class ParameterServers(Backend):
         loss = 0.0
         if samples:
             feed = self._feeder.feed(samples)
-            loss = float(self._executor.run(self._program, feed=feed, fetch_list=[self._model.loss])[0])
+            loss = float(
+                self._executor.run(self._program, feed=feed, fetch_list=[self._model.loss])[0]
+            )
         if self.lockstep:
             self.settle()
             self._session.barrier("gradients arrived")
@@ -111,7 +144,8 @@ class ParameterServers(Backend):
         return loss
 
     def any_stops(self, stop: bool) -> bool:
-        # This meeting is also the step's second barrier: no gradient arrives before every trainer has pulled.
+        # This meeting is also the step's second barrier: no gradient arrives before every trainer
+        # has pulled.
         return any(self._session.gather("stop", stop)) if self.lockstep else stop
 
     def settle(self) -> None:
@@ -136,7 +170,11 @@ class ParameterServers(Backend):
     def export(self, directory: Path, target: Path) -> None:
         size = export_size(directory)
         if size > LARGEST_EXPORT:
-            print(f"no inference model: its parameters have {size} bytes, and at most {LARGEST_EXPORT} are exported", flush=True)
+            print(
+                f"no inference model: its parameters have {size} bytes, and at most "
+                f"{LARGEST_EXPORT} are exported",
+                flush=True,
+            )
             return
         LocalModel(self._network).export(directory, target)
 
@@ -154,23 +192,37 @@ class ParameterServers(Backend):
                 sparse.append(SparseTable(context.table_id(), name, *variables[name].shape))
             else:
                 held = self._received[context.table_id()]
-                dense.append(DenseTable(context.table_id(), tuple((name, tuple(variables[name].shape)) for name in held)))
-        return Layout(self._optimizer, self._servers, self._shards, self.steps, tuple(sparse), tuple(dense))
+                dense.append(
+                    DenseTable(
+                        context.table_id(),
+                        tuple((name, tuple(variables[name].shape)) for name in held),
+                    )
+                )
+        return Layout(
+            self._optimizer, self._servers, self._shards, self.steps, tuple(sparse), tuple(dense)
+        )
 
     def _pull(self) -> None:
-        self._handle._pull_all_dense([static.global_scope()], self._handle._send_ctx, self._received)
+        self._handle._pull_all_dense(
+            [static.global_scope()], self._handle._send_ctx, self._received
+        )
 
     def _start_values(self, optimizer: Any) -> None:
-        """Gives the pservers initial numbers that they can read and, after a resume, the powers of Adam's betas.
+        """Gives the pservers initial numbers that they can read and, after a resume, the powers of
+        Adam's betas.
 
-        A pass holds the moments of dense parameters but not these powers. If the powers started over, they would hold the
-        learning rate down for hundreds of steps.
+        A pass holds the moments of dense parameters but not these powers. If the powers started
+        over, they would hold the learning rate down for hundreds of steps.
         """
         powers = {}
         if self._optimizer == "adam" and self.steps:
             beta1, beta2 = beta_powers(float(optimizer._beta1), float(optimizer._beta2), self.steps)
             powers = {"_beta1_pow_acc": beta1, "_beta2_pow_acc": beta2}
-        for op in (op for program in self._handle.context["origin_startup_programs"] for op in program.global_block().ops):
+        for op in (
+            op
+            for program in self._handle.context["origin_startup_programs"]
+            for op in program.global_block().ops
+        ):
             for name, power in powers.items():
                 if op.type == "fill_constant" and name in op.output("Out")[0]:
                     op._set_attr("value", power)
@@ -180,10 +232,14 @@ class ParameterServers(Backend):
 
 
 def _not_whole(directory: Path, why: str) -> Failure:
-    """Returns the failure. A pserver that cannot write reports nothing: the volume's free bytes tell the likeliest cause."""
+    """Returns the failure. A pserver that cannot write reports nothing: the volume's free bytes
+    tell the likeliest cause.
+    """
     free, said = shutil.disk_usage(directory).free, f"{directory} was not saved whole"
     if free < _FULL:
-        return Failure(ExitCode.VOLUME_FULL, f"{said}, the volume is full ({free} bytes free): {why}")
+        return Failure(
+            ExitCode.VOLUME_FULL, f"{said}, the volume is full ({free} bytes free): {why}"
+        )
     return Failure(1, f"{said}: {why}")
 
 

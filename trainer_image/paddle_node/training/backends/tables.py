@@ -1,9 +1,10 @@
-"""Reads what pservers of paddlepaddle 2.6.2 save, without any pserver, from the parts of ALL pservers that saved the pass.
+"""Reads what pservers of paddlepaddle 2.6.2 save, without any pserver, from the parts of ALL
+pservers that saved the pass.
 
-The parts are gzipped text. A dense table `<table>/part-<server>.gz` has one value per line: the parameter, then the
-optimizer's state. The table's parameters follow one another across the servers in order. A sparse table
-`<table>/part-<server>-<shard>.gz` has one row per line: id, five statistics, the first weight, its optimizer state, the
-other weights, their states.
+The parts are gzipped text. A dense table `<table>/part-<server>.gz` has one value per line: the
+parameter, then the optimizer's state. The table's parameters follow one another across the servers
+in order. A sparse table `<table>/part-<server>-<shard>.gz` has one row per line: id, five
+statistics, the first weight, its optimizer state, the other weights, their states.
 """
 
 import gzip
@@ -57,7 +58,9 @@ class Layout:
     optimizer: Literal["adam", "sgd"]
     servers: int
     shards: int
-    """Number of files of each sparse table: only pservers with the same number can load the pass."""
+    """Number of files of each sparse table: only pservers with the same number can load the
+    pass.
+    """
     steps: int
     """Gradients from all trainers that the pservers had applied."""
     sparse: tuple[SparseTable, ...]
@@ -75,19 +78,29 @@ class Layout:
         except (FileNotFoundError, ValueError, RecursionError) as error:
             wrong = str(error)
         if wrong:
-            raise DamagedPass(f"{file} describes no pass ({wrong}): restore the file, or remove the whole pass")
+            raise DamagedPass(
+                f"{file} describes no pass ({wrong}): restore the file, or remove the whole pass"
+            )
         return layout
 
     def _wrong(self) -> str | None:
         """Returns the first field whose value no pass can have."""
-        named: list[tuple[str, tuple[int, ...]]] = [(table.name, (table.rows, table.width)) for table in self.sparse]
+        named: list[tuple[str, tuple[int, ...]]] = [
+            (table.name, (table.rows, table.width)) for table in self.sparse
+        ]
         named += [parameter for table in self.dense for parameter in table.parameters]
-        numbers = [("servers", self.servers, 1), ("shards", self.shards, 1), ("steps", self.steps, 0)]
+        numbers = [
+            ("servers", self.servers, 1),
+            ("shards", self.shards, 1),
+            ("steps", self.steps, 0),
+        ]
         numbers += [(f"{name}'s shape", size, 1) for name, shape in named for size in shape]
         for name, number, least in numbers:
             if not least <= number < 2**63:
                 return f"{name} is {number!r}"
-        if max(self.servers, self.shards) > MOST_PARTS or len({name for name, _ in named}) < len(named):
+        if max(self.servers, self.shards) > MOST_PARTS or len({name for name, _ in named}) < len(
+            named
+        ):
             return f"{self.servers} servers, {self.shards} shards and {len(named)} parameters"
         return None
 
@@ -98,29 +111,44 @@ class Layout:
 
 
 def beta_powers(beta1: float, beta2: float, steps: int) -> tuple[float, float]:
-    """Returns Adam's two powers after `steps` gradients: a pserver multiplies them by 0.9 and 0.999, whatever the betas are."""
+    """Returns Adam's two powers after `steps` gradients: a pserver multiplies them by 0.9 and
+    0.999, whatever the betas are.
+    """
     return readable(beta1 * 0.9**steps), readable(beta2 * 0.999**steps)
 
 
 def readable(number: float) -> float:
-    """Returns `number` as a float32 whose text a pserver can read: a subnormal, on which its std::stof throws, becomes 0."""
+    """Returns `number` as a float32 whose text a pserver can read: a subnormal, on which its
+    std::stof throws, becomes 0.
+    """
     rounded = float(np.float32(number))
     return 0.0 if abs(rounded) < np.finfo(np.float32).tiny else rounded
 
 
 def missing_parts(directory: Path, layout: Layout) -> list[str]:
-    """Returns which of the pservers' parts of a save are missing: saving reports success even then."""
-    names = [f"{table.table:03d}/part-{server:03d}.gz" for table in layout.dense for server in range(layout.servers)]
+    """Returns which of the pservers' parts of a save are missing: saving reports success even
+    then.
+    """
+    names = [
+        f"{table.table:03d}/part-{server:03d}.gz"
+        for table in layout.dense
+        for server in range(layout.servers)
+    ]
     missing = [name for name in names if not (directory / name).is_file()]
     for table in layout.sparse:
         found = len(list((directory / f"{table.table:03d}").glob("part-*-*.gz")))
         if found != layout.shards:
-            missing.append(f"{layout.shards - found} of {layout.shards} parts of {table.table:03d}/ ({table.name})")
+            missing.append(
+                f"{layout.shards - found} of {layout.shards} parts of {table.table:03d}/ "
+                f"({table.name})"
+            )
     return missing
 
 
 def read(directory: Path) -> Arrays:
-    """Returns every parameter of the pass in `directory`; rows that no training record had are 0."""
+    """Returns every parameter of the pass in `directory`; rows that no training record had are
+    0.
+    """
     layout = Layout.load(directory)
     missing = missing_parts(directory, layout)
     if missing:
@@ -134,19 +162,32 @@ def read(directory: Path) -> Arrays:
 
 
 def check(parts: Iterable[Path]) -> None:
-    """Raises `DamagedPass` unless each part can be read to its end: a pserver reports success even on a full volume."""
+    """Raises `DamagedPass` unless each part can be read to its end: a pserver reports success even
+    on a full volume.
+    """
     for part in parts:
         deque(_lines(part), maxlen=0)
 
 
 def _dense(directory: Path, layout: Layout, dense: DenseTable) -> Arrays:
-    parts = [directory / f"{dense.table:03d}" / f"part-{server:03d}.gz" for server in range(layout.servers)]
-    values = np.concatenate([_finite(part, (line.split(None, 1)[:1] for line in _lines(part))) for part in parts])[:, 0]
+    parts = [
+        directory / f"{dense.table:03d}" / f"part-{server:03d}.gz"
+        for server in range(layout.servers)
+    ]
+    values = np.concatenate(
+        [_finite(part, (line.split(None, 1)[:1] for line in _lines(part))) for part in parts]
+    )[:, 0]
     sizes = [prod(shape) for _, shape in dense.parameters]
     if values.size != sum(sizes):
-        raise DamagedPass(f"{directory}: table {dense.table:03d} has {values.size} values, and the model has {sum(sizes)}")
+        raise DamagedPass(
+            f"{directory}: table {dense.table:03d} has {values.size} values, and the model has "
+            f"{sum(sizes)}"
+        )
     pieces = np.split(values, np.cumsum(sizes)[:-1])
-    return {name: piece.reshape(shape) for (name, shape), piece in zip(dense.parameters, pieces, strict=True)}
+    return {
+        name: piece.reshape(shape)
+        for (name, shape), piece in zip(dense.parameters, pieces, strict=True)
+    }
 
 
 def _sparse(directory: Path, layout: Layout, sparse: SparseTable) -> npt.NDArray[np.float32]:
@@ -157,17 +198,25 @@ def _sparse(directory: Path, layout: Layout, sparse: SparseTable) -> npt.NDArray
         for line in _lines(part):
             row = line.split()
             if len(row) not in (columns, others):
-                raise DamagedPass(f"{part} has a row of {len(row)} numbers, and {columns} were expected")
+                raise DamagedPass(
+                    f"{part} has a row of {len(row)} numbers, and {columns} were expected"
+                )
             number = int(row[0]) if row[0].isdecimal() else -1
             if not 0 <= number < sparse.rows:
-                raise DamagedPass(f"{part} has row {row[0]}, and {sparse.name} has {sparse.rows} rows")
-            weights = row[1 + _STATISTICS : 2 + _STATISTICS] + row[others : others + sparse.width - 1]
+                raise DamagedPass(
+                    f"{part} has row {row[0]}, and {sparse.name} has {sparse.rows} rows"
+                )
+            weights = (
+                row[1 + _STATISTICS : 2 + _STATISTICS] + row[others : others + sparse.width - 1]
+            )
             array[number, : len(weights)] = _finite(part, [weights])
     return array
 
 
 def _finite(part: Path, rows: Iterable[list[str]]) -> npt.NDArray[np.float32]:
-    """Returns an array with as many columns as the first row; with one column if there are no rows."""
+    """Returns an array with as many columns as the first row; with one column if there are no
+    rows.
+    """
     try:
         with np.errstate(over="ignore"):
             numbers = np.array([[float(text) for text in row] for row in rows], dtype=np.float32)
@@ -179,7 +228,9 @@ def _finite(part: Path, rows: Iterable[list[str]]) -> npt.NDArray[np.float32]:
 
 
 def _group(optimizer: str, width: int) -> int:
-    """Returns the numbers in a row for a group of weights with common optimizer state: the first weight, or all the others."""
+    """Returns the numbers in a row for a group of weights with common optimizer state: the first
+    weight, or all the others.
+    """
     states = _ADAM_STATES * (width + 1) if optimizer == "adam" else 0
     return width + states if width else 0
 
