@@ -82,6 +82,8 @@ class Pod:
     def __init__(self, host: Host, template: PodTemplate, facts: PodFacts, hostname: str) -> None:
         self.host, self.template, self.facts, self.hostname = host, template, facts, hostname
         self.started: dict[str, RunningContainer] = {}
+        self.restarts = 0
+        """How often its containers were started again in place."""
         self._leaving = False
         self._folder = host.pods / facts.name
         self._codes: dict[str, int] = {}
@@ -154,6 +156,7 @@ class Pod:
                 log.write(f"the container ended with {code}: it is started again in its pod\n")
             await asyncio.sleep(back_off(failures))
             failures += 1
+            self.restarts += 1
             if self._leaving:
                 return code
 
@@ -198,9 +201,15 @@ class Pod:
             **host.identity(self.facts.namespace, self.facts.service_account),
         }
         variables = environment(container, self.facts, host.manifests.config_maps, base)
-        # Not in any manifest: where the container's paths begin, and which pod has which address.
+        # Not in any manifest: where the container's paths begin, which pod has which address, and
+        # how far its ports are from the usual ones.
         variables[contract.Variable.ROOT] = str(root)
         variables[contract.Variable.HOSTS] = str(host.names.file)
+        for port, default in (
+            (contract.Variable.PORT, contract.FIRST_PORT),
+            (contract.Variable.CONTROL_PORT, contract.CONTROL_PORT),
+        ):
+            variables[port] = str(int(variables.get(port, default)) + self.facts.port_shift)
         # There is no GPU and no EFA adapter here.
         variables |= dict.fromkeys(
             {contract.Variable.GPUS, contract.Variable.EFA} & variables.keys(), "0"
