@@ -27,13 +27,16 @@ CONFIG ?= cluster.yaml
 JOB    ?= job.yaml
 PYTEST := $(RUN) $(BIN)/pytest
 
+# The data of the job files that are shipped.
+SAMPLES := examples/quick_start/sample.tsv examples/recommendation/sample.tsv examples/launch/sample.csv
+
 .PHONY: help setup rehearse test test-cluster test-nfs test-programs quick lint manifests image push bench lock clean
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready  ## the project's environment with Node and the CDK command line, all pinned
+setup: $(VENV)/.ready $(SAMPLES)  ## the project's environment with Node and the CDK command line, all pinned
 
-rehearse: machine environments examples/quick_start/sample.tsv examples/launch/sample.csv  ## the whole job on this machine alone: deploy, split, train, measure, destroy
+rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alone: deploy, split, train, measure, destroy
 	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
 test: machine environments $(CHECKOV)/.ready lint quick  ## everything: lint, the quick tests, then the slow ones side by side
@@ -76,11 +79,8 @@ clean:  ## remove what was made, but for the environments (.venv*, node_modules)
 	@rm -rf dist cdk.out .rehearsal .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -not -path './.venv*' -not -path './node_modules/*' -prune -exec rm -rf {} +
 
-examples/quick_start/sample.tsv: examples/quick_start/make_sample.py | $(VENV)/.ready
-	@$(BIN)/python $< $@
-
-examples/launch/sample.csv: examples/launch/make_sample.py | $(VENV)/.ready
-	@$(BIN)/python $< $@
+$(SAMPLES): | $(VENV)/.ready
+	@$(BIN)/python $(@D)/make_sample.py $@
 
 COMPILE = $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
@@ -112,7 +112,8 @@ paddle-python:
 
 # Mostly waiting for downloads: side by side.
 environments: python paddle-python
-	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
+	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready \
+		PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
 	@echo "setup: project environment (locked)"

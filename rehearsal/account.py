@@ -27,7 +27,7 @@ class Account(AbstractContextManager["Account"], ABC):
     """One rehearsal's account, while a `with` block lasts."""
 
     image: str
-    """The image that the manifests name, once they are written."""
+    """This project's image, as manifests name it once they are written."""
 
     @abstractmethod
     def deploy(self, state: State, screen: Screen) -> None:

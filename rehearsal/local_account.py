@@ -30,10 +30,11 @@ class LocalAccount(Account):
         there = outputs.exists()
         self._outputs = ClusterOutputs.load(outputs) if there else ClusterOutputs.placeholder()
         try:
-            self.image = choose(job, self._outputs, image_file)
+            self._image = choose(job, self._outputs, image_file)
         except SettingError:
             # The pods here run this clone's files, whichever image the cluster gets.
-            self.image = PLACEHOLDER
+            self._image = PLACEHOLDER
+        self.image = PLACEHOLDER if self._image == job.image else self._image
         self._life = ExitStack()
 
     def __enter__(self) -> Self:
@@ -47,7 +48,7 @@ class LocalAccount(Account):
 
     def write_manifests(self, state: State) -> list[Path]:
         state.manifests.mkdir()
-        return documents.write(self._job, self._outputs, self.image, state.manifests)
+        return documents.write(self._job, self._outputs, self._image, state.manifests)
 
     def upload(self, file: Path, address: str) -> None:
         self._bucket.serve(file, address)

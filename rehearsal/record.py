@@ -118,7 +118,7 @@ class Recorder(Watcher):
             finished = datetime.now(UTC)
             self._job = replace(self._job, phase=phase, reason=reason, active=0, finished=finished)
         pods = tuple(
-            replace(pod, phase="failed", reason=reason) if pod.phase == "running" else pod
+            replace(pod, phase="failed", reason=ENDED) if pod.phase == "running" else pod
             for pod in self._record.view.pods
         )
         self._record = replace(self._record, view=replace(self._record.view, pods=pods))

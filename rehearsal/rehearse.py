@@ -7,6 +7,7 @@ the pods' work from the manifests on disk, never from the job's settings.
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ from operations.errors import BadInput, Failed
 from operations.images import interpreter
 from operations.jobs.early_checks import check_data
 from operations.jobs.training_metrics import Pass
-from rehearsal import interruption, paddle_job
+from rehearsal import interruption, paddle_job, prepared_volume
 from rehearsal.account import Account
 from rehearsal.evaluation import evaluate
 from rehearsal.pods import manifests
 from rehearsal.pods.addresses import ROOM, AddressBlock
+from rehearsal.pods.api_server import PodApi
 from rehearsal.pods.environment import expand
 from rehearsal.pods.job import CANCELLED, JobResult, Watcher, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests, PaddleJob
@@ -281,13 +283,16 @@ class Rehearsal:
         that made it fail.
         """
         self._recorder.begin(job)
-        watchers, cancelled = (self._recorder, watcher), self._state.cancelled
-        work = (
-            run_job(job, host, addresses, *watchers, cancelled=cancelled)
-            if isinstance(job, Job)
-            else run_paddle_job(job, host, addresses, *watchers, cancelled=cancelled)
-        )
-        result = interruption.run(work)
+        watchers, cancelled = [self._recorder, watcher], self._state.cancelled
+        with ExitStack() as stack:
+            if isinstance(job, PaddleJob):
+                work = run_paddle_job(job, host, addresses, *watchers, cancelled=cancelled)
+            else:
+                if job.template.token:
+                    api = stack.enter_context(PodApi(self._state.folder / "api"))
+                    host, watchers = replace(host, api=api), [*watchers, api]
+                work = run_job(job, host, addresses, *watchers, cancelled=cancelled)
+            result = interruption.run(work)
         self._recorder.end(result)
         if result.succeeded:
             return result
@@ -343,6 +348,10 @@ class Rehearsal:
                 address = _variable(host.manifests.jobs[0], Variable.DATA_SOURCE)
                 self._account.upload(self._source, address)
                 phase.result = f"{self._source.name} to s3://<bucket>/{address.split('/', 3)[3]}"
+        if host.manifests.jobs and not self.job.splits:
+            folder = _job_folder(host.manifests.jobs[-1], host)
+            if remark := prepared_volume.prepare(self.job, folder, self.project):
+                self.screen.remark(remark)
         if (archive := self.job.program.archive) is not None:
             place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ in place of the moving bottom.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ from rehearsal.pods.job import ENDED, GLANCE, Watcher
 from rehearsal.pods.pod import Pod, PodEnd
 
 _NAME_WIDTH = 10
+_AGENT = re.compile(r"\[agent (\d+)\]")
+"""How a log names its rank: pods of a Job without indexes learn theirs from each other."""
 _LINES_APART = 5.0
 """Seconds between two lines of progress in a pipe."""
 
@@ -200,14 +203,17 @@ class TrainingScreen(PodScreen):
                 whole, end, _ = file.read().rpartition(b"\n")
                 self._read_to[log] = self._read_to.get(log, 0) + len(whole + end)
                 for line in whole.decode(errors="replace").splitlines():
+                    if agent := _AGENT.match(line):
+                        rank = self._logs[log] = int(agent[1])
                     self.table.hear(rank, line)
         lost = self.lost + sum(pod.restarts for pod in self._restarts.values())
-        progress = step_progress.read(self._volume)
+        progress, passes = step_progress.read(self._volume), self.table.passes.complete
         self.screen.progress(progress, lost)
         if not self.screen.console.is_terminal and time.monotonic() > self._line_due:
             self._line_due = time.monotonic() + _LINES_APART
             pods = f", {lost} pods lost" if lost else ""
-            started = progress is not None and progress.step is not None
+            # Passes have rows of their own.
+            started = progress is not None and progress.step is not None and not passes
             if started and (line := f"{progress}{pods}") != self._line:
                 self._line = line
                 self.screen.remark(line)

@@ -236,7 +236,7 @@ def _killed(view: JobView) -> JobView:
         return job if job is None or job.ended else replace(job, phase="failed", reason=reason)
 
     pods = tuple(
-        replace(pod, phase="failed", reason=reason) if pod.phase == "running" else pod
+        replace(pod, phase="failed", reason="ended with the job") if pod.phase == "running" else pod
         for pod in view.pods
     )
     return replace(view, data=end(view.data), training=end(view.training), pods=pods)

@@ -85,9 +85,11 @@ async def run_paddle_job(
 ) -> JobResult:
     """Runs all pods to their end, as `run_job` does."""
     given = {pod.name: addresses.next() for pod in pods(job)}
+    # Programs behind Services know the Services' port, which is always the same.
+    shift = 0 if job.intranet == "Service" else addresses.port_shift
     config_maps = {
         **host.manifests.config_maps,
-        job.name: _shared(job, given, addresses.port_shift),
+        job.name: _shared(job, given, shift),
     }
     host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))
     made = [partial(_pod, job, pod, host, given[pod.name]) for pod in pods(job)]

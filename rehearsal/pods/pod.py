@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from paddle_node import contract
 
@@ -39,6 +40,17 @@ def back_off(failures: int) -> float:
     )
 
 
+class Api(Protocol):
+    """An API server that pods with a token may ask (api_server.py)."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that the kubelet sets for it."""
+
+    def lay_account(self, root: Path) -> None:
+        """Writes the token and the CA into a pod."""
+
+
 @dataclass(frozen=True)
 class Host:
     """What the pods of one rehearsal share."""
@@ -56,6 +68,8 @@ class Host:
     variant.
     """
     identity: Identity
+    api: "Api | None" = None
+    """The API server that pods with a token may ask."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +213,7 @@ class Pod:
             "LANG": "C.UTF-8",
             "TMPDIR": str(root / "tmp"),
             **host.identity(self.facts.namespace, self.facts.service_account),
+            **(host.api.environment if host.api is not None and self.template.token else {}),
         }
         variables = environment(container, self.facts, host.manifests.config_maps, base)
         # Not in any manifest: where the container's paths begin, which pod has which address, and
@@ -229,6 +244,8 @@ class Pod:
                 shutil.rmtree(place)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(source)
+        if self.host.api is not None and self.template.token:
+            self.host.api.lay_account(root)
 
     def _mounted(self, mount: Mount) -> Path:
         volume = self.template.volumes[mount.volume]

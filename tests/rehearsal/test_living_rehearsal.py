@@ -155,6 +155,7 @@ def test_an_interrupted_one_keeps_all_and_a_killed_one_leaves_no_process(
         assert f"launch failed: {said}" in terminal.run("status")
         assert "epoch 0: " in terminal.run("logs")
         assert terminal.steps() >= 2
+        shutil.rmtree(terminal.folder / ".rehearsal")
 
 
 def test_from_python_on_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
