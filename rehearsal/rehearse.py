@@ -144,7 +144,7 @@ class Rehearsal:
         job = self.job
         if self._variant:
             with self.screen.phase("python") as phase:
-                self._interpreter = interpreter.folder(job, self.project)
+                self._interpreter = interpreter.folder(job, self.project, self.screen.now)
                 phase.result = (
                     f"Paddle {job.paddle} with {len(job.program.requirements)} requirements of "
                     "the program"
