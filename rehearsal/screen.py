@@ -97,8 +97,10 @@ class Screen:
             "LOST PODS": str(lost),
             "LAST ATTEMPT ENDED": progress.last_end or "-",
         }
-        for name in rows:
-            table.add_column(name, overflow="ellipsis", no_wrap=True)
+        *numbers, reason = rows
+        for name in numbers:
+            table.add_column(name, no_wrap=True, min_width=len(name))
+        table.add_column(reason, no_wrap=True, overflow="ellipsis")
         table.add_row(*(Text(value) for value in rows.values()))
         self._table = Padding(table, (0, 0, 0, _NAME_WIDTH + 3))
 
