@@ -112,7 +112,7 @@ paddle-python:
 	@$(PADDLE_PYTHON) -c '$(call FITS,13); import ensurepip, venv' 2>/dev/null || { echo "PADDLE_PYTHON is $(PADDLE_PYTHON) ($$($(PADDLE_PYTHON) --version 2>/dev/null || echo it does not run)): Python 3.11 or 3.12 with venv is needed" >&2; exit 2; }
 
 # Mostly waiting for downloads: side by side.
-environments: python paddle-python
+environments: python paddle-python  ## the project's environment, and those that a rehearsal needs (2.7 GB)
 	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready \
 		PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
 
