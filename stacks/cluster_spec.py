@@ -206,11 +206,12 @@ class ClusterSpec(Settings):
             raise Refused(
                 "", value, "AWS keeps names that begin with aws, amazon, amzn and sg- to itself"
             )
-        if value.endswith(tuple(f"-{part}" for part in PARTS)):
+        # The stacks of paddle-nodes would generate names that those of paddle, which pick them by
+        # prefix, take for theirs. A name like paddle-cluster is kept apart (deployment_policy.py).
+        if value.endswith(tuple(f"-{part}" for part in PARTS if part != "cluster")):
+            taken = ", -".join(part for part in PARTS if part != "cluster")
             raise Refused(
-                "",
-                value,
-                f"names that end with -{', -'.join(PARTS)} are those of another cluster's stacks",
+                "", value, f"names that end with -{taken} are those of another cluster's stacks"
             )
         return value
 
