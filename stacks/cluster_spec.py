@@ -154,7 +154,7 @@ class ClusterSpec(Settings):
     network: Network = Network()
     """The VPC."""
     zone: Zone = Zone()
-    """The private DNS zone."""
+    """The cluster's names."""
     key: Key = Key()
     """The KMS key."""
     bucket: Bucket = Bucket()
@@ -302,6 +302,7 @@ class ClusterSpec(Settings):
             self._self_managed,
             self._untainted,
             self._region,
+            self._public_name,
         ):
             yield from rule()
 
@@ -473,6 +474,16 @@ class ClusterSpec(Settings):
                 self.key.existing_arn,
                 f"allowed is a key in region {self.region}",
             )
+
+    def _public_name(self) -> Iterator[Fault]:
+        if self.zone.public is None or self.cluster.public_access_from:
+            return
+        allowed = (
+            "allowed with a new cluster only; name an existing one's endpoint yourself"
+            if self.cluster.existing
+            else "the endpoint is private: name in cluster.public_access_from who may reach it"
+        )
+        yield Refused("zone.public", self.zone.public.host, allowed)
 
     @property
     def qualifier(self) -> str:

@@ -94,8 +94,8 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                 actions, resources, _ = found.setdefault(sid, (set(), set(), condition))
                 actions.add(action)
                 resources.update({"*"} if sid == "Look" else arns)
-    allowed = [{"Sid": sid, **_statement(*found[sid])} for sid in sorted(found)]
-    return [*allowed, *_written(spec, templates)["beside"]]
+    denied: list[dict[str, Any]] = _written(spec, templates)["beside"]
+    return [{"Sid": sid, **_statement(*found[sid])} for sid in sorted(found)] + denied
 
 
 def _statement(
@@ -194,6 +194,7 @@ def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> li
     has one.
     """
     cluster, file_system, zone = spec.cluster_name, spec.file_system.existing, spec.zone.existing
+    zones = [zone.id, *([spec.zone.public.id] if spec.zone.public else [])] if zone else ["*"]
     key_pair = any(one["Type"] == "AWS::EC2::KeyPair" for _, one in _resources(templates))
     known = {
         "iam:CreateServiceLinkedRole": ["aws-service-role/*"],
@@ -203,7 +204,7 @@ def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> li
         "elasticfilesystem:file-system": [file_system.id if file_system else "*"],
         "iam:oidc-provider": [f"oidc.eks.{spec.region}.*"],
         "kms:key": [(spec.key.existing_arn or "*").rpartition("/")[2]],
-        "route53:hostedzone": [zone.id if zone else "*"],
+        "route53:hostedzone": zones,
         # The CDK's marker in the stack of a cluster, and where EC2 keeps the private half of a key
         # pair.
         "ssm:parameter": ["CFN-*", *(["ec2/keypair/*"] if key_pair else [])],

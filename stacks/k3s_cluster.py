@@ -14,7 +14,7 @@ from constructs_lib.k3s.node_group import K3sNodeGroup, TokenNodeRole
 from constructs_lib.k3s.release import MachineFile, Release
 from settings.errors import SettingError
 from stacks.access import grant_work
-from stacks.cluster import make_tunnel
+from stacks.cluster import make_public_name, make_tunnel
 from stacks.cluster_spec import ClusterSpec
 from stacks.distribution_lock import DistributionLock
 from stacks.node_settings import NodeGroup
@@ -46,7 +46,7 @@ class K3sClusterStack(ClusterPart):
         super().__init__(scope, spec, "cluster", "self-managed control plane")
         self.storage, network, access = storage, storage.network, storage.network.access
         settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
-        ssh = settings.ssh
+        ssh, public = settings.ssh, spec.zone.public
         key_name, ssh_key = ssh.key_pair if ssh else None, None
         if ssh and not ssh.key_pair:
             pair = ec2.KeyPair(
@@ -76,7 +76,7 @@ class K3sClusterStack(ClusterPart):
             ),
             subnet=subnets[spec.network.zones.index(spec.control_plane_zone)],
             private_address=spec.control_plane_address,
-            names=[zone.zone_name, f"api.{zone.zone_name}"],
+            names=[zone.zone_name, f"api.{zone.zone_name}", *([public.host] if public else [])],
             api_from=settings.public_access_from,
             ssh_from=ssh.allowed_from if ssh else (),
             key_name=key_name,
@@ -99,6 +99,8 @@ class K3sClusterStack(ClusterPart):
             self.cluster.firewall.control_plane,
         )
         self._names(spec, zone)
+        if self.cluster.public_address:
+            make_public_name(self, "A", self.cluster.public_address)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=f"api.{zone.zone_name}")

@@ -80,8 +80,8 @@ class SelfManagedCluster(Construct):
     Attributes:
         cluster_endpoint: https address of the API: the Elastic IP if `api_from` names anybody, else
         the private address. server_url: https address of the API for nodes. private_address: the
-        control plane's address, which stays when its machine is replaced. group: the control
-        plane's Auto Scaling group, to depend on.
+        control plane's address, which stays when its machine is replaced. public_address: its
+        Elastic IP; None: it has none. group: the control plane's Auto Scaling group, to depend on.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class SelfManagedCluster(Construct):
             private_ip_address=private_address,
         )
         self.private_address = private_address or interface.attr_primary_private_ip_address
-        public: list[str] = []
+        self.public_address: str | None = None
         if elastic_ip:
             eip = ec2.CfnEIP(address, "ElasticIp", domain="vpc")
             ec2.CfnEIPAssociation(
@@ -154,7 +154,8 @@ class SelfManagedCluster(Construct):
                 allocation_id=eip.attr_allocation_id,
                 network_interface_id=interface.ref,
             )
-            public.append(eip.attr_public_ip)
+            self.public_address = eip.attr_public_ip
+        public = [self.public_address] if self.public_address else []
         Tags.of(address).add("Name", name)
         self.server_url = f"https://{self.private_address}:{API_PORT}"
         # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would
