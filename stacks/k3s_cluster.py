@@ -79,6 +79,7 @@ class K3sClusterStack(ClusterPart):
             names=[zone.zone_name, f"api.{zone.zone_name}", *([public.host] if public else [])],
             api_from=settings.public_access_from,
             ssh_from=ssh.allowed_from if ssh else (),
+            host_ports=settings.host_ports,
             key_name=key_name,
             jobs_namespace=spec.jobs.namespace,
             service_cidr=settings.services,
@@ -112,9 +113,9 @@ class K3sClusterStack(ClusterPart):
             )
         # The data job's pod has the node's role, not one of its own.
         CfnOutput(self, "DataJobCredentials", value="instance-profile")
-        # Between nodes the firewall allows the kubelet and the pod network, but no port of a job's
-        # own.
-        CfnOutput(self, "HostPorts", value="closed")
+        # Between nodes the firewall allows the kubelet and the pod network, and of jobs' own ports
+        # these alone.
+        CfnOutput(self, "HostPorts", value=",".join(settings.host_ports) or "closed")
         # This command finds the team's own secret by name; the raw command would print the secret.
         CfnOutput(self, "KubeconfigCommand", value="paddle-aws kubeconfig")
         # v1.35.2+k3s1 is Kubernetes 1.35: charts use only what that supports.

@@ -66,7 +66,8 @@ class SelfManagedCluster(Construct):
         adds a public address; the subnet must be a public one. names: further names for the
         certificate, such as a zone's and `api.<zone>`. api_from: CIDRs that may reach the API,
         besides the nodes; with none, the endpoint is the private address. ssh_from: CIDRs that may
-        reach SSH on the control plane; empty: closed. key_name: EC2 key pair for SSH; None: none.
+        reach SSH on the control plane; empty: closed. host_ports: TCP ports that nodes open to each
+        other, such as "7164-7167". key_name: EC2 key pair for SSH; None: none.
         jobs_namespace: namespace of the jobs, created with the cluster. instance_type: EC2 type of
         the control plane, a Nitro one. volume_gib: size of the state's volume, GiB.
         volume_snapshot: EBS snapshot that the volume is created from. encryption_key: KMS key of
@@ -99,6 +100,7 @@ class SelfManagedCluster(Construct):
         names: Sequence[str] = (),
         api_from: Sequence[str] = (),
         ssh_from: Sequence[str] = (),
+        host_ports: Sequence[str] = (),
         key_name: str | None = None,
         jobs_namespace: str = "paddle",
         pod_cidr: str = "10.42.0.0/16",
@@ -117,7 +119,7 @@ class SelfManagedCluster(Construct):
         name = f"{cluster_name}/control-plane"
         self.cluster_name = cluster_name
         self.firewall = ClusterFirewall(
-            self, "Firewall", vpc=vpc, api_from=api_from, ssh_from=ssh_from
+            self, "Firewall", vpc=vpc, api_from=api_from, ssh_from=ssh_from, host_ports=host_ports
         )
         self.secrets = ClusterSecrets(
             self, "Secrets", cluster_name=cluster_name, encryption_key=encryption_key
