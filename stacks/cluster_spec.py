@@ -531,6 +531,14 @@ class ClusterSpec(Settings):
         return bool(self.logs.days or self.budget) and not self.cluster.self_managed
 
     @property
+    def metrics_server(self) -> bool:
+        """Whether `kubectl top` gets EKS's add-on: not in China, where EKS has none, and not in
+        somebody else's cluster, unless its version is named. k3s brings one of its own.
+        """
+        usual = not (self.cluster.existing or self.region.startswith("cn-"))
+        return "metrics-server" in self.cluster.addons or usual
+
+    @property
     def backup(self) -> bool:
         """Whether the file system is backed up."""
         return self.retain if self.file_system.backup is None else self.file_system.backup

@@ -83,6 +83,7 @@ ADDONS = (
     "aws-efs-csi-driver",
     "amazon-cloudwatch-observability",
     "eks-node-monitoring-agent",
+    "metrics-server",
 )
 """Add-ons that this project installs, some of them only where a setting asks for them."""
 

@@ -118,6 +118,8 @@ class NodesStack(ClusterPart):
                 self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")
             ).resource
         )
+        if spec.metrics_server:
+            addons.append(plain("metrics-server"))
         if not spec.auto and any(
             group.kind == "managed" and group.auto_repair is not False
             for group in spec.nodes.values()
