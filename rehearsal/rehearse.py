@@ -320,9 +320,9 @@ class Rehearsal:
             job, outputs, image, out = map(
                 str, (self.job_file, state.outputs, state.image_record, self.dist)
             )
-            cloud.paddle_aws(
-                "manifests", job, "--outputs", outputs, "--image-file", image, "--out", out
-            )
+            # Every pod finds the volume here, wherever the cluster's nodes mount it.
+            read = ("--outputs", outputs, "--image-file", image)
+            cloud.paddle_aws("manifests", job, *read, "--out", out, "--for-rehearsal")
             files = sorted(self.dist.glob("*.k8s.yaml"))
             self._image = pushed(state.image_record)[self._variant]
             self._documents = manifests.load(files)

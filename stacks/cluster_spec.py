@@ -242,6 +242,13 @@ class ClusterSpec(Settings):
                         getattr(group, setting),
                         "compute is auto, where AWS decides it: leave it out",
                     )
+            if auto and group.mount_file_system:
+                raise Refused(
+                    f"{name}.mount_file_system",
+                    group.mount_file_system,
+                    "nobody sets up EKS Auto Mode's machines: leave it out, and give jobs "
+                    "volume.kind efs",
+                )
             if auto and name in ("default", "general-purpose", "system"):
                 raise Refused(
                     "",

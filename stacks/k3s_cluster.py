@@ -18,7 +18,7 @@ from stacks.cluster import make_public_name, make_tunnel
 from stacks.cluster_spec import ClusterSpec
 from stacks.distribution_lock import DistributionLock
 from stacks.node_settings import NodeGroup
-from stacks.nodes import props_of
+from stacks.nodes import output_mounts, props_of
 from stacks.part import ClusterPart
 from stacks.storage import StorageStack
 
@@ -196,3 +196,4 @@ class K3sNodesStack(ClusterPart):
 
         self.groups = [made(name, group) for name, group in spec.nodes.items()]
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
+        output_mounts(self)
