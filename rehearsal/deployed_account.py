@@ -97,7 +97,8 @@ class DeployedAccount(Account):
             "--out": state.manifests,
         }
         words = [str(word) for pair in options.items() for word in pair]
-        self._cloud.paddle_aws("manifests", str(self._job_file), *words)
+        # Every pod finds the volume here, wherever the cluster's nodes mount it.
+        self._cloud.paddle_aws("manifests", str(self._job_file), *words, "--for-rehearsal")
         return sorted(state.manifests.glob("*.k8s.yaml"))
 
     def upload(self, file: Path, address: str) -> None:

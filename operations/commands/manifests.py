@@ -9,7 +9,7 @@ import typer
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput, Exit, cli_errors
-from operations.jobs.early_checks import check_data, check_deployed
+from operations.jobs.early_checks import check_data, check_deployed, check_host_path
 from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, ImageFile, JobFile, Outputs, say
 
 
@@ -28,6 +28,7 @@ def manifests(
             "does.",
         ),
     ] = False,
+    for_rehearsal: Annotated[bool, typer.Option("--for-rehearsal", hidden=True)] = False,
 ) -> None:
     """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`. No cluster is needed.
 
@@ -42,6 +43,8 @@ def manifests(
         job = TrainingJob.load(job_file)
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)
+        if not for_rehearsal:
+            check_host_path(job, deployed.outputs)
         if job.local_file is not None and (job_file.parent / job.local_file).exists():
             check_data(job, job_file, say)
         if diff:

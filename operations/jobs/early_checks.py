@@ -11,6 +11,7 @@ from paddle_node.data.sources import unpack
 from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.failure import Failure
 
+from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.value_types import amount
 from operations.errors import BadInput
@@ -78,6 +79,21 @@ def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
                 f"{setting}.cpu is {resources.cpu}: the nodes of {', '.join(types)} have at most "
                 f"{most} vCPUs"
             )
+
+
+def check_host_path(job: TrainingJob, outputs: ClusterOutputs) -> None:
+    """Raises BadInput for a folder of the nodes where the deployed cluster's mount nothing: each
+    pod would see a folder of its own.
+    """
+    path, mounts = job.volume.path, outputs.file_system_mounts
+    if job.volume.kind != "host-path" or path is None or not mounts or outputs.mount_of(path):
+        return
+    elsewhere = "" if mounts == "none" else f" (but at {mounts.replace(',', ', ')})"
+    raise BadInput(
+        f"volume.path is {path}: no node of the deployed cluster mounts the file system there"
+        f"{elsewhere}; set nodes.<group>.mount_file_system to it in cluster.yaml and deploy, or "
+        "use volume.kind efs, or claim for a volume of yours"
+    )
 
 
 def check_deployed(job: TrainingJob, outputs_file: Path) -> None:

@@ -2,6 +2,8 @@
 anything.
 """
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import yaml
 from commands import Run
 
 JOB = {"name": "mine", "trainers": 2, "data": {"source": "mine.tsv"}}
+PROJECT = Path(__file__).parents[2]
 GOOD = b"".join(b"%s\tword%d\n" % (b"ab"[n % 2 : n % 2 + 1], n) for n in range(50))
 
 
@@ -29,6 +32,47 @@ def test_refused_before_a_manifest_is_written(
     done = run("manifests")
     assert done.code == 2 and sentence in done.err and done.err.count("\n") == 1
     assert not (folder / "dist").exists()
+
+
+@pytest.mark.parametrize(
+    ("mounts", "words"),
+    [
+        ("none", "there; set nodes.<group>.mount_file_system to it in cluster.yaml and deploy, or"),
+        (
+            "/efs,/home/admin/efs2",
+            "there (but at /efs, /home/admin/efs2); set nodes.<group>.mount_",
+        ),
+        ("/home/admin/efs", ""),
+        ("/home/admin", ""),
+        (None, ""),
+    ],
+)
+def test_the_documents_host_path_is_taken_where_nodes_mount_it(
+    run: Run, folder: Path, mounts: str | None, words: str
+) -> None:
+    shutil.copy(PROJECT / "examples/tutorials/aws-recommendation.yaml", folder / "job.yaml")
+    outputs = json.loads((folder / "outputs.json").read_text())
+    outputs["paddle-nodes"] = {"FileSystemMounts": mounts} if mounts else {}
+    (folder / "outputs.json").write_text(json.dumps(outputs))
+    for command in (["manifests"], ["submit", "--dry-run"]):
+        done = run(*command)
+        assert done.code == (2 if words else 0), done.err
+        assert words in done.err
+        assert not words or done.err.startswith("volume.path is /home/admin/efs: no ")
+    if words:
+        assert done.err.count("\n") == 1 and not (folder / "dist").exists()
+        return
+    [volume] = [
+        one
+        for file in (folder / "dist").iterdir()
+        for one in yaml.safe_load_all(file.read_text())
+        if one["kind"] == "PersistentVolume"
+    ]
+    nodes = volume["spec"].get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
+    wanted = {"/home/admin/efs": ["home.admin.efs"], "/home/admin": ["home.admin"]}.get(
+        mounts or ""
+    )
+    assert [one["matchExpressions"][0]["values"] for one in nodes] == ([wanted] if wanted else [])
 
 
 def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(
