@@ -10,7 +10,7 @@ from typing import Any
 from cdk8s import App, Chart
 
 from k8s_charts import yaml_documents
-from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.deployed import ClusterOutputs, check_namespace
 from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.namespace import NamespaceChart
 from k8s_charts.kinds.paddle_job import OperatorChart, PaddleJobChart
@@ -33,6 +33,7 @@ def charts(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[Chart]
             f"{setting}: the nodes of this self-managed cluster let only the pod network "
             f"through, so {instead}"
         )
+    check_namespace(job, outputs)
     app = App()
     steps: list[Chart] = [NamespaceChart(app, job)]
     if job.controller == "paddlejob" and job.operator.install_operator:

@@ -22,7 +22,7 @@ from operations.commands import trial
 from operations.commands.evaluate import Evaluation
 from operations.errors import BadInput, Failed
 from operations.images import interpreter
-from operations.jobs.early_checks import check_data, check_nodes
+from operations.jobs.early_checks import check_cluster, check_data
 from operations.jobs.training_metrics import Pass
 from rehearsal import account, interruption, paddle_job
 from rehearsal.cloud import Cloud, CloudError
@@ -58,7 +58,7 @@ class Rehearsal:
         self.project, self.config, self.job_file = project, config, job_file
         self.dist = project / "dist"
         self._spec, self.job = ClusterSpec.load(config), TrainingJob.load(job_file, fetch=True)
-        check_nodes(self.job, self._spec)
+        check_cluster(self.job, self._spec)
         self._source = self._check(say)
         self._variant, self._interpreter = self.job.image_variant, project / ".venv-image" / "bin"
 
@@ -360,7 +360,11 @@ class Rehearsal:
 
     def _bring(self, cloud: Cloud, host: Host) -> None:
         """Puts the data file and the program's archive where `submit` puts them."""
-        if self._source is not None:
+        if self._source is not None and not self.job.reads_bucket:
+            place = _job_folder(host.manifests.jobs[-1], host).source(self._source.name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self._source, place)
+        elif self._source is not None:
             with self.screen.phase("upload") as phase:
                 address = _variable(host.manifests.jobs[0], Variable.DATA_SOURCE)
                 account.upload(cloud, self._source, address)
