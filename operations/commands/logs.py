@@ -11,7 +11,6 @@ from operations.cluster.volume_access import BLOCK
 from operations.errors import BadInput, cli_errors
 from operations.jobs.backend import Backend, OfRehearsal, Volume, backend
 from operations.jobs.job_argument import DEFAULT, JobArgument
-from operations.jobs.run import Run
 from operations.screen import Context, Namespace, of_job, say
 
 
@@ -62,8 +61,8 @@ def logs(
             return
         # A mistyped name is refused at once.
         where.status()
-        if follow and isinstance(where, Run):
-            last = log_stream.follow_job(where.follower, chosen, tail, show)
+        if follow:
+            last = where.follow(chosen, tail, show)
             if last.phase == "failed":
                 say(f"job {where.name} failed: {last.reason}")
             return

@@ -11,6 +11,7 @@ from operations.cluster.pod_words import PodState, culprit, pod_states, states
 from operations.errors import BadInput, Unreachable
 from operations.jobs import training_progress
 from operations.jobs.job_objects import JobState, newest, of_newest, pods, runs, selector, state
+from operations.jobs.step_progress import StepProgress
 from operations.jobs.training_progress import Goodput, TrainingProgress
 
 
@@ -23,7 +24,7 @@ class JobView:
     data: JobState | None
     training: JobState | None
     pods: tuple[PodState, ...]
-    progress: TrainingProgress | None = None
+    progress: TrainingProgress | StepProgress | None = None
     """How far the training is; None also if nobody asked."""
     goodput: Goodput | None = None
 

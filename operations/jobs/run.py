@@ -23,21 +23,21 @@ from operations.cluster.pod_words import culprit
 from operations.cluster.volume_access import VOLUME, VolumeAccess, mounted
 from operations.cluster.volume_transfer import upload
 from operations.cluster.waiting import Follower
-from operations.commands import results, trial
+from operations.commands import trial
 from operations.commands.evaluate import Evaluation, measure
 from operations.errors import Failed, TimedOut, translated
 from operations.jobs import rehearsal_backend, removal
 from operations.jobs.job_argument import DEFAULT, named
 from operations.jobs.job_view import JobView, view
+from operations.jobs.saved_results import SavedResults
 from operations.jobs.submission import Submission
-from operations.jobs.training_metrics import Pass
 from operations.screen import of_job
 
 Say = Callable[[str], None]
 log: Say = logging.getLogger("paddle_aws").info
 
 
-class Run:
+class Run(SavedResults):
     """One job on one cluster; `submit` and `Run.find` return it."""
 
     def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None) -> None:
@@ -86,20 +86,6 @@ class Run:
         return found
 
     @translated()
-    def results(self) -> list[Pass]:
-        """Returns the finished passes in order of number: loss, records, seconds. For programs on
-        paddle_node.fleet.
-        """
-        with self.volume() as volume:
-            return results.metrics(volume, volume.files("output"))
-
-    @translated()
-    def model(self, to: str | Path) -> Path:
-        """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
-        with self.volume() as volume:
-            return Path(results.fetch_model(volume, self.name, str(to))[0])
-
-    @translated()
     def evaluate(self) -> Evaluation:
         """Measures the newest complete pass on the held-out records, in a Job of one pod. Raises
         Failed.
@@ -109,6 +95,10 @@ class Run:
     def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
         """Yields what the existing pods have written."""
         return log_stream.past(self.cluster, self.name, self.namespace, wanted, tail)
+
+    def follow(self, wanted: Wanted, tail: int | None, show: Callable[[Line], None]) -> JobView:
+        """Shows the pods' lines as they arrive until the job ends; returns its last view."""
+        return log_stream.follow_job(self.follower, wanted, tail, show)
 
     @translated()
     def cancel(self) -> list[str]:
