@@ -56,6 +56,8 @@ class ClusterOutputs(model.Settings):
     """From whom the data job's pod gets its right to read sources: EKS's agent on the node, or the
     node's instance profile.
     """
+    jobs_namespace: str = ""
+    """The only namespace whose data jobs have that right; empty: unknown."""
     host_ports: str = Field(
         default="open", pattern=r"^(open|closed|\d+(-\d+)?(,\d+(-\d+)?)*)$", examples=["7164-7167"]
     )
@@ -152,6 +154,30 @@ class ClusterOutputs(model.Settings):
         )
 
 
+def check_namespace(job: TrainingJob, outputs: ClusterOutputs) -> None:
+    """Raises SettingError for a data job that would read a bucket without a right to it: EKS gives
+    the right to one namespace's account, a self-managed cluster's nodes give it to all.
+    """
+    served = outputs.jobs_namespace or job.namespace
+    if (
+        job.data is None
+        or not job.reads_bucket
+        or outputs.data_job_credentials != "pod-identity"
+        or served == job.namespace
+    ):
+        return
+    otherwise = (
+        "a source at https:// or on the volume"
+        if job.local_file is None
+        else "`data.upload_to: volume`"
+    )
+    raise SettingError(
+        f"namespace is {job.namespace} and data.source is {job.data.source}: the cluster lets data "
+        f"jobs read buckets in namespace {served} alone (jobs.namespace of cluster.yaml); use "
+        f"`namespace: {served}`, or {otherwise}"
+    )
+
+
 def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
     """Returns the pushed image with the job's requirements, if it has any; else job.yaml's `image`,
     else image.json's.
@@ -246,7 +272,8 @@ class Deployed:
             "image": image == PLACEHOLDER,
             "volume": (volume.kind == "efs" and not volume.file_system_id)
             or (volume.kind == "nfs" and not volume.server),
-            "data.source (a local file goes to the deployed bucket)": job.local_file is not None,
+            "data.source (a local file goes to the deployed bucket)": job.local_file is not None
+            and job.reads_bucket,
         }
         if settings := [setting for setting, missing in needed.items() if missing]:
             return cls(

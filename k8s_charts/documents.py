@@ -12,7 +12,7 @@ from typing import Any
 from cdk8s import App, Chart
 
 from k8s_charts import yaml_documents
-from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.deployed import ClusterOutputs, check_namespace
 from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.namespace import NamespaceChart
 from k8s_charts.kinds.paddle_job import OperatorChart, PaddleJobChart
@@ -31,6 +31,7 @@ def charts(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[Chart]
     """Returns the job's charts in apply order: one for each step that is applied on its own."""
     if job.takes_the_node:
         _check_ports(job, outputs)
+    check_namespace(job, outputs)
     app = App()
     steps: list[Chart] = [NamespaceChart(app, job)]
     if job.controller == "paddlejob" and job.operator.install_operator:

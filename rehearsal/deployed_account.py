@@ -17,7 +17,7 @@ from k8s_charts.names import DATA_ACCOUNT
 from k8s_charts.spec import TrainingJob
 from operations.account.bucket_upload import object_of
 from operations.errors import BadInput, Failed
-from operations.jobs.early_checks import check_nodes
+from operations.jobs.early_checks import check_cluster
 from rehearsal.account import Account, proxy_settings
 from rehearsal.cloud import Cloud, CloudError
 from rehearsal.inventory import Resource, retained
@@ -37,7 +37,7 @@ class DeployedAccount(Account):
         self._project, self._config = project, config
         self._job_file, self._variant = job_file, job.image_variant
         self._spec = ClusterSpec.load(config)
-        check_nodes(job, self._spec)
+        check_cluster(job, self._spec)
         for name, part in self._spec:
             for field in getattr(type(part), "model_fields", ()):
                 if field.startswith("existing") and getattr(part, field):

@@ -343,7 +343,15 @@ class Rehearsal:
 
     def _bring(self, host: Host) -> None:
         """Puts the data file and the program's archive where `submit` puts them."""
-        if self._source is not None:
+        local = self.job.local_file
+        if self._source is not None and local is not None and not self.job.reads_bucket:
+            place = _job_folder(host.manifests.jobs[-1], host).source(local.name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if self._source.is_dir():
+                shutil.copytree(self._source, place, dirs_exist_ok=True)
+            else:
+                shutil.copy(self._source, place)
+        elif self._source is not None:
             with self.screen.phase("upload") as phase:
                 address = _variable(host.manifests.jobs[0], Variable.DATA_SOURCE)
                 self._account.upload(self._source, address)

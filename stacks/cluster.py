@@ -47,6 +47,8 @@ class ClusterStack(ClusterPart):
             namespace=spec.jobs.namespace,
             service_account=DATA_ACCOUNT,
         )
+        # No other namespace's data jobs have these rights: manifests refuse a job that needs them.
+        CfnOutput(self, "JobsNamespace", value=spec.jobs.namespace)
         policy = iam.ManagedPolicy(
             self, "DataJobPolicy", roles=[data.role], description="Reads training data"
         )

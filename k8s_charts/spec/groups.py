@@ -167,6 +167,10 @@ class Data(Settings):
     s3://bucket/prefix, https://..., or a path on the volume, below its mount path. A query (?...)
     stands in the manifest for all to read.
     """
+    upload_to: Literal["bucket", "volume"] = "bucket"
+    """Where a local file is uploaded to. bucket: the deployed one; volume: the job's folder on the
+    volume, which needs no bucket and no AWS rights, but passes through the API server.
+    """
     prepared: bool = False
     """The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is
     no data job.

@@ -284,6 +284,15 @@ class TrainingJob(Settings):
         )
 
     @property
+    def reads_bucket(self) -> bool:
+        """Whether the data job reads its source from a bucket."""
+        if self.data is None or self.data.source is None:
+            return False
+        if self.local_file is not None:
+            return self.data.upload_to == "bucket"
+        return self.data.source.startswith("s3://")
+
+    @property
     def splits(self) -> bool:
         """Whether there is a data job."""
         return self.data is not None and not self.data.prepared

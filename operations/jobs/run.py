@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
+from paddle_node.contract import JobFolder
+
 from operations.account.aws import client
 from operations.account.bucket_upload import bar, upload_files
 from operations.cluster import log_stream, waiting
@@ -152,18 +154,26 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder, f"{archive.digest}.tar")
         archive.write(file)
-        submission.apply(
-            cluster, [document for document in submission.documents if document["kind"] in VOLUME]
-        )
-        with (
-            mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
-            bar(archive.root.name, file.stat().st_size) as progress,
-        ):
-            sent = upload(volume, [(file, file.name)], "programs", progress)
+        sent = _bring(cluster, submission, file, "programs", archive.root.name)
     cluster.say(
         f"{archive.root} {'is uploaded to' if sent else 'is already on'} the volume: "
         f"{job.name}/programs/{file.name}"
     )
+
+
+def _bring(cluster: Cluster, submission: Submission, file: Path, folder: str, named: str) -> int:
+    """Uploads a file to a folder of the job's own on the volume; returns 0 if it is there
+    already.
+    """
+    job = submission.job
+    submission.apply(
+        cluster, [document for document in submission.documents if document["kind"] in VOLUME]
+    )
+    with (
+        mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+        bar(named, file.stat().st_size) as progress,
+    ):
+        return upload(volume, [(file, file.name)], folder, progress)
 
 
 def split(submission: Submission, follower: Follower) -> None:
@@ -171,7 +181,12 @@ def split(submission: Submission, follower: Follower) -> None:
     if submission.data_job is None:
         return
     job, cluster = submission.job, follower.cluster
-    if submission.local_file is not None:
+    if submission.local_file is not None and not job.reads_bucket:
+        file = submission.local_file
+        place = JobFolder(Path(job.name)).source(file.name)
+        sent = _bring(cluster, submission, file, place.parent.name, file.name)
+        cluster.say(f"{file} is {'uploaded to' if sent else 'already on'} the volume: {place}")
+    elif submission.local_file is not None:
         from k8s_charts.kinds import data_job
 
         # Sends nothing if the bucket holds this content.

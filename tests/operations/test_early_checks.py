@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import Run
+from commands import FILES, Run
+from job_controller import JobController
 
 JOB = {"name": "mine", "trainers": 2, "data": {"source": "mine.tsv"}}
 PROJECT = Path(__file__).parents[2]
@@ -17,6 +18,7 @@ GOOD = b"".join(b"%s\tword%d\n" % (b"ab"[n % 2 : n % 2 + 1], n) for n in range(5
 
 
 CASES = yaml.safe_load(Path(__file__).with_name("early_checks.yaml").read_text())
+NAMESPACES = yaml.safe_load(Path(__file__).with_name("namespaces.yaml").read_text())
 
 
 @pytest.mark.parametrize(("content", "settings", "sentence"), CASES)
@@ -98,3 +100,32 @@ def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(
     )
     (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "command": "python train.py"}))
     assert "warning" not in run("manifests").err
+
+
+@pytest.mark.parametrize(("settings", "deployed", "sentence"), NAMESPACES)
+def test_a_data_job_without_a_right_to_its_bucket_is_refused(
+    run: Run,
+    api: JobController,
+    folder: Path,
+    settings: dict[str, Any],
+    deployed: dict[str, str],
+    sentence: str | None,
+) -> None:
+    """By the deployed stacks, and before the first deploy by cluster.yaml."""
+    (folder / "mine.tsv").write_bytes(GOOD)
+    (folder / "job.yaml").write_text(yaml.safe_dump(JOB | settings))
+    (folder / "cluster.yaml").write_text("retain: false")
+    cluster = {"c": {"JobsNamespace": "paddle"} | deployed}
+    (folder / "outputs.json").write_text(json.dumps(FILES["outputs.json"] | cluster))
+    done = run("manifests")
+    if sentence is None:
+        assert done.code == 0, done.err
+        return
+    assert done.code == 2 and done.err.rstrip().endswith(sentence) and done.err.count("\n") == 1
+    assert not (folder / "dist").exists()
+    done = run("submit")
+    assert done.code == 2 and done.err.rstrip().endswith(sentence)
+    assert not any(method == "PATCH" for method, _ in api.requests)
+    if not deployed:
+        (folder / "outputs.json").unlink()
+        assert run("manifests").err.rstrip().endswith(sentence)

@@ -397,6 +397,36 @@ def test_the_program_goes_up_once_and_before_either_job(
     )
 
 
+def test_a_data_file_goes_to_the_volume_where_it_shall(
+    run: Run, api: JobController, folder: Path
+) -> None:
+    """No bucket is asked: the job's own image and volume make any Kubernetes enough."""
+    api.volume = folder / "volume"
+    (folder / "outputs.json").unlink()
+    (folder / "mine.tsv").write_text("a\tb\n" * 50)
+    (folder / "job.yaml").write_text(
+        "name: words\nnamespace: default\ntrainers: 2\nimage: mine:1\n"
+        "data: {source: mine.tsv, upload_to: volume}\nvolume: {kind: claim, claim: mine}\n"
+    )
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    assert "mine.tsv is uploaded to the volume: words/sources/mine.tsv" in done.err
+    sent = (folder / "volume" / "words" / "sources" / "mine.tsv").read_text()
+    assert sent == (folder / "mine.tsv").read_text()
+    (container,) = api.of("data")[0]["spec"]["template"]["spec"]["containers"]
+    source = {"name": "DATA_SOURCE", "value": "/home/jobpath/words/sources/mine.tsv"}
+    assert source in container["env"]
+    requests = [path for method, path in api.requests if method in ("PUT", "PATCH")]
+    sent, jobs = (
+        [number for number, path in enumerate(requests) if part in path]
+        for part in ("sources%2Fmine.tsv", "/jobs/")
+    )
+    assert sent and max(sent) < min(jobs)
+    assert run("delete").code == 0
+    again = run("submit", "--wait")
+    assert "mine.tsv is already on the volume" in again.err
+
+
 @pytest.mark.parametrize(("kind", "status", "words"), TABLES["others"])
 def test_what_somebody_else_has_made_is_not_overwritten(
     run: Run, api: JobController, folder: Path, kind: str, status: int, words: str

@@ -394,6 +394,10 @@ class JobFolder:
         """
         return self.programs / f"{digest}.tar"
 
+    def source(self, name: str) -> Path:
+        """The job's data file, uploaded to the volume before the job starts (ours)."""
+        return self.root / "sources" / name
+
     def program(self, train_config_dir: str) -> Path:
         return self.root / train_config_dir
 
