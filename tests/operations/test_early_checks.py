@@ -12,6 +12,7 @@ import yaml
 from commands import FILES, Run
 from job_controller import JobController
 
+PROJECT = Path(__file__).parents[2]
 JOB = {"name": "mine", "trainers": 2, "data": {"source": "mine.tsv"}}
 PROJECT = Path(__file__).parents[2]
 GOOD = b"".join(b"%s\tword%d\n" % (b"ab"[n % 2 : n % 2 + 1], n) for n in range(50))
@@ -129,3 +130,17 @@ def test_a_data_job_without_a_right_to_its_bucket_is_refused(
     if not deployed:
         (folder / "outputs.json").unlink()
         assert run("manifests").err.rstrip().endswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "tutorial", sorted((PROJECT / "examples/tutorials").glob("*.yaml")), ids=lambda file: file.stem
+)
+def test_the_tutorials_fit_the_shipped_cluster(run: Run, folder: Path, tutorial: Path) -> None:
+    shutil.copy(PROJECT / "cluster.yaml", folder)
+    for outputs in (FILES["outputs.json"] | {"c": {"JobsNamespace": "paddle"}}, None):
+        if outputs:
+            (folder / "outputs.json").write_text(json.dumps(outputs))
+        else:
+            (folder / "outputs.json").unlink()
+        done = run("manifests", str(tutorial))
+        assert done.code == 0, done.err
