@@ -8,7 +8,13 @@ from urllib.parse import urlsplit
 
 from paddle_node import contract
 from paddle_node.contract import Variable
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_validator,
+)
 
 from k8s_charts.spec.program import ProgramArchive, requirements
 from k8s_charts.spec.value_types import (
@@ -47,6 +53,8 @@ def _is_web_address(address: str) -> bool:
         return False
 
 
+_ADDRESS = re.compile("(s3|https?):", re.IGNORECASE)
+"""How an address begins, and no file: s3:/bucket is one with a slash too few."""
 _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
 """How the path of a user's own folder begins; the name of an image's folder has no slash."""
 
@@ -88,6 +96,8 @@ class Program(Settings):
     """Debian packages for `make image`, such as libgl1."""
 
     _read: ProgramArchive | None = PrivateAttr(default=None)
+    _written: Literal["folder", "path"] = PrivateAttr(default="path")
+    """Which of the two settings named the local folder."""
 
     @property
     def files(self) -> Mapping[str, str]:
@@ -117,11 +127,7 @@ class Program(Settings):
         """Returns the same program with the content of its local folder or commit; `fetch` allows
         downloading the commit.
         """
-        read = (
-            None
-            if self.path is None
-            else ProgramArchive.of_folder(folder / Path(self.path).expanduser())
-        )
+        read = self.local(folder)
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
             read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
@@ -131,23 +137,31 @@ class Program(Settings):
         found._read = read
         return found
 
-    @model_validator(mode="before")
+    def local(self, folder: Path) -> ProgramArchive | None:
+        """Reads the local folder, relative to `folder`; None if the program has none. Raises
+        SettingError.
+        """
+        if self.path is None:
+            return None
+        return ProgramArchive.of_folder(
+            folder / Path(self.path).expanduser(), f"program.{self._written}"
+        )
+
+    @model_validator(mode="wrap")
     @classmethod
-    def _folder_by_its_path(cls, given: Any) -> Any:
+    def _folder_by_its_path(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        folder = given.get("folder") if isinstance(given, dict) else None
         if (
-            not isinstance(given, dict)
+            not isinstance(folder, str)
             or "path" in given
             or given.get("from", "folder") != "folder"
+            or not (_PATH.match(folder) or "from" in given)
         ):
-            return given
-        folder = given.get("folder")
-        if not isinstance(folder, str) or not (_PATH.match(folder) or "from" in given):
-            return given
-        return {
-            **{name: value for name, value in given.items() if name != "folder"},
-            "from": "folder",
-            "path": folder,
-        }
+            return validate(given)
+        others = {name: value for name, value in given.items() if name != "folder"}
+        program = validate({**others, "from": "folder", "path": folder})
+        program._written = "folder"
+        return program
 
 
 Stage = Annotated[
@@ -203,6 +217,7 @@ class Data(Settings):
             return
         file = (
             not separator
+            and not _ADDRESS.match(self.source)
             and PurePosixPath(self.source).name not in ("", "..", "~")
             and not re.match("~[^/]", self.source)
         )

@@ -14,12 +14,13 @@ from typing import Annotated, Any, Literal, Self
 
 from paddle_node import command_line, contract
 from paddle_node.contract import Variable
-from pydantic import AliasChoices, ConfigDict, Field
+from pydantic import AliasChoices, ConfigDict, Field, WithJsonSchema
 
 from k8s_charts.spec import groups, rules
 from k8s_charts.spec.program import INLINE_LIMIT, json_size
 from k8s_charts.spec.value_types import (
     LABEL_LENGTH,
+    NUMBER_AS_TEXT,
     CommandLine,
     DnsLabel,
     ImageName,
@@ -77,7 +78,11 @@ class TrainingJob(Settings):
     """
     discovery: Literal["index", "pod-list"] = "index"
     """index: by name, without rights; pod-list: the tutorials' way, asking the API server."""
-    paddle: Literal["2.6", "3.3"] = "2.6"
+    paddle: Annotated[
+        Literal["2.6", "3.3"],
+        NUMBER_AS_TEXT,
+        WithJsonSchema({"enum": ["2.6", "3.3", 2.6, 3.3], "type": ["string", "number"]}),
+    ] = "2.6"
     """Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter
     servers.
     """

@@ -42,8 +42,7 @@ def manifests(
         job = TrainingJob.load(job_file)
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)
-        if job.local_file is not None and (job_file.parent / job.local_file).exists():
-            check_data(job, job_file, say)
+        check_data(job, job_file, say)
         if diff:
             _show_difference(job, deployed, out)
             return

@@ -7,6 +7,7 @@ import typer
 from operations.cluster import log_stream, waiting
 from operations.commands.trial import NoTry
 from operations.errors import cli_errors
+from operations.jobs.early_checks import check_data
 from operations.jobs.job_view import JobView
 from operations.jobs.run import Run, send
 from operations.jobs.submission import Submission
@@ -78,6 +79,8 @@ def submit(
 
 def _print(submission: Submission) -> None:
     from k8s_charts import yaml_documents
+
+    check_data(submission.job, submission.file, say)
 
     typer.echo(yaml_documents.dump(submission.documents), nl=False)
     if submission.local_file is not None:
