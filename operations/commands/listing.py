@@ -61,7 +61,7 @@ def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
         # Pods whose Job is gone belong to no job, and are left out.
         found.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
     views = [
-        make(name, one, its, pod_states(of_newest(its, its_pods)))
+        make(name, one, its, pod_states(of_newest(its, its_pods), aws=cluster.aws))
         for (one, name), (its, its_pods) in found.items()
     ]
     return sorted(

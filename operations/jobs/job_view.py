@@ -134,7 +134,7 @@ def look(cluster: Cluster, name: str, namespace: str) -> JobView:
         return make(name, namespace, found, *states(cluster, namespace, its, found))
     except Unreachable:
         # Events say why pods do not start: the next poll asks again.
-        return make(name, namespace, found, pod_states(its))
+        return make(name, namespace, found, pod_states(its, aws=cluster.aws))
 
 
 def make(

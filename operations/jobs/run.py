@@ -56,7 +56,9 @@ class Run:
         context: str | None = None,
         say: Say = log,
     ) -> Self:
-        """Returns the job of that name or job file. Asks no cluster yet."""
+        """Returns the job of that name or job file. Asks no cluster yet, but reads the kubeconfig:
+        raises Unreachable if there is none.
+        """
         which = named(str(job), namespace)
         return cls(Cluster(context, say), which.name, which.namespace, which.file)
 

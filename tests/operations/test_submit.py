@@ -324,8 +324,7 @@ def test_pods_that_do_not_start_or_are_not_even_made_say_why(
     )
     done = run("submit")
     assert (
-        done.code == 0
-        and "its volume cannot be mounted in time: a mount target is missing" in done.err
+        done.code == 0 and "its volume cannot be mounted in time: does its server run" in done.err
     )
     assert json.loads(run("status", "--json").out)["state"] == "waiting"
     assert run("delete", "--force").code == 0
