@@ -18,9 +18,10 @@ _PRINTED = (
     r"|is_datanorm_table): "
 )
 _NOISE = re.compile(
-    rf"I{_GLOG}\S+:\d+\] "
+    # A program in Python may write in the same forms: absl's do, and PaddleNLP's.
+    rf"I{_GLOG}\S+\.(cc|cpp|cu|h):\d+\] "
     rf"|W{_GLOG}\S+\.cpp:\d+\] "
-    r"|\[[\d-]+ [\d:,]+\] \[ *INFO\] "
+    r"|\[[\d-]+ [\d:,]+\] \[ *INFO\] (distributed_strategy|fleet|role_maker|topology)\.py:\d+ - "
     r"|LAUNCH INFO "
     r"|\S+/site-packages/paddle/\S+:\d+: \w*Warning: |\s+warnings\.warn\("
     rf"|{_PRINTED}"

@@ -34,7 +34,10 @@ Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="With --follow: show the logs of all ranks instead.")
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="With --follow: show the whole logs of all ranks instead."
+    ),
 ]
 
 
@@ -107,7 +110,7 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
         f"`paddle-aws cancel {known}` ends it"
     ):
         if follow:
-            found = _follow(run, logs=verbose or not submission.job.reports_passes)
+            found = _follow(run, verbose=verbose, logs=not submission.job.reports_passes)
         elif wait:
             found = run.wait()
         else:
@@ -131,12 +134,15 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
             )
 
 
-def _follow(run: Run, *, logs: bool) -> JobView:
-    """Shows the table of passes, or what all ranks write, until the training ends."""
+def _follow(run: Run, *, verbose: bool, logs: bool) -> JobView:
+    """Shows the table of passes, or with `logs` what all ranks write, until the training ends."""
     from rich.text import Text
 
-    if logs:
-        return log_stream.follow_job(run.follower)
+    if logs or verbose:
+        printer = log_stream.Printer(verbose=verbose)
+        found = log_stream.follow_job(run.follower, show=printer)
+        printer.end()
+        return found
     screen = console()
     with screen.status("pods are starting, parameter servers and trainers meet") as moving:
         table = TrainingTable(
