@@ -184,6 +184,17 @@ class Cluster:
                 raise BadInput(f"the cluster refuses {what}: {error.message}") from None
             raise
 
+    def annotate(self, path: str, name: str, value: str) -> None:
+        """Adds an annotation to an object, and changes nothing else of it."""
+        body = {"metadata": {"annotations": {name: value}}}
+        self.request(
+            "PATCH",
+            path,
+            query={"fieldManager": FIELD_MANAGER},
+            headers={"Content-Type": "application/merge-patch+json"},
+            body=json.dumps(body).encode(),
+        )
+
     def delete(self, path: str) -> bool:
         """Deletes an object after everything that it owns, a Job after its pods; returns False if
         it does not exist.

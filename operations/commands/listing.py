@@ -75,7 +75,8 @@ def _created(view: JobView) -> datetime | None:
 
 
 def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
-    job = view.training or view.data
+    # What is left of a cancelled job is another Job's.
+    job = None if view.cancelled else view.training or view.data
     done = f"{job.succeeded}/{job.wanted}" if job is not None else ""
     ran = span(job.seconds(datetime.now(UTC))) if job is not None else ""
     return (

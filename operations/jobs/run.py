@@ -74,8 +74,9 @@ class Run:
         """Returns once the training has succeeded. Raises JobFailed, or TimedOut after `timeout`
         seconds, which ends no job.
         """
-        # A mistyped name is refused at once.
-        view(self.cluster, self.name, self.namespace)
+        # A mistyped name is refused at once, and so is what has no end to wait for.
+        if view(self.cluster, self.name, self.namespace).cancelled:
+            raise Failed(f"job {self.name} was cancelled: `paddle-aws resume` continues it")
         found = self.follower.until(waiting.training_ended, timeout)
         if not waiting.training_ended(found):
             raise TimedOut(
