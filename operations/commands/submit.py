@@ -129,8 +129,8 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
             )
         else:
             say(
-                f"`paddle-aws results {known} --download output/PATH` fetches what the program "
-                "wrote there"
+                f"`paddle-aws results {known}` lists what the program wrote to output/, "
+                "`--download output` fetches it"
             )
 
 
