@@ -18,11 +18,13 @@ from paddle_node.contract import JobFolder, Variable
 from k8s_charts.deployed import pushed, read
 from k8s_charts.names import DATA_ACCOUNT
 from k8s_charts.spec import TrainingJob
+from operations.cluster.volume_server import Folder
 from operations.commands import trial
 from operations.commands.evaluate import Evaluation
 from operations.errors import BadInput, Failed
 from operations.images import interpreter
 from operations.jobs.early_checks import check_data, check_nodes
+from operations.jobs.run import put_data
 from operations.jobs.training_metrics import Pass
 from rehearsal import account, interruption, paddle_job
 from rehearsal.cloud import Cloud, CloudError
@@ -362,9 +364,14 @@ class Rehearsal:
         """Puts the data file and the program's archive where `submit` puts them."""
         if self._source is not None:
             with self.screen.phase("upload") as phase:
-                address = _variable(host.manifests.jobs[0], Variable.DATA_SOURCE)
-                account.upload(cloud, self._source, address)
-                phase.result = f"{self._source.name} to s3://<bucket>/{address.split('/', 3)[3]}"
+                job, where = host.manifests.jobs[0], f"the volume: {self.job.uploaded}"
+                if self.job.uploaded is not None:
+                    put_data(Folder(_job_folder(job, host).root), self.job, self._source)
+                else:
+                    address = _variable(job, Variable.DATA_SOURCE)
+                    account.upload(cloud, self._source, address)
+                    where = f"s3://<bucket>/{address.split('/', 3)[3]}"
+                phase.result = f"{self._source.name} to {where}"
         if (archive := self.job.program.archive) is not None:
             place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
             place.parent.mkdir(parents=True, exist_ok=True)

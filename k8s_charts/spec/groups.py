@@ -177,9 +177,10 @@ class Data(Settings):
     """What to train on, and how it comes to the volume."""
 
     source: Text | None = Field(default=None, min_length=1)
-    """A local file (absolute, ~/..., or relative to this file; uploaded before the job starts),
-    s3://bucket/prefix, https://..., or a path on the volume, below its mount path. A query (?...)
-    stands in the manifest for all to read.
+    """A local file (absolute, ~/..., or relative to this file; uploaded before the job starts, to
+    the deployed bucket or, where `volume` names a volume of yours, to that), s3://bucket/prefix,
+    https://..., or a path on the volume, below its mount path. A query (?...) stands in the
+    manifest for all to read.
     """
     prepared: bool = False
     """The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is
@@ -306,6 +307,13 @@ class Volume(Settings):
     """nfs: the exported folder, default /; host-path: the folder of the node."""
     claim: ObjectName | None = None
     """claim: the name of a PersistentVolumeClaim in the job's namespace."""
+
+    @property
+    def is_deployed(self) -> bool:
+        """Whether it is the deployed file system: no other is named."""
+        return (self.kind == "efs" and self.file_system_id is None) or (
+            self.kind == "nfs" and self.server is None
+        )
 
 
 class Ports(Settings):

@@ -289,6 +289,16 @@ class TrainingJob(Settings):
         )
 
     @property
+    def uploaded(self) -> PurePosixPath | None:
+        """Where the local file is uploaded to on the job's volume, below its mount path; None if
+        there is none, or if it goes to the deployed bucket: with the deployed file system.
+        """
+        local = self.local_file
+        if local is None or self.volume.is_deployed:
+            return None
+        return PurePosixPath(self.name, contract.SOURCES, local.name)
+
+    @property
     def splits(self) -> bool:
         """Whether there is a data job."""
         return self.data is not None and not self.data.prepared

@@ -87,7 +87,9 @@ def _print(submission: Submission) -> None:
 
     typer.echo(yaml_documents.dump(submission.documents), nl=False)
     if submission.local_file is not None:
-        say(f"before that, {submission.local_file} would be uploaded")
+        place = submission.job.uploaded
+        where = f" to the volume: {place}" if place is not None else ""
+        say(f"before that, {submission.local_file} would be uploaded{where}")
     if (archive := submission.job.program.archive) is not None:
         say(
             f"before that, {archive.root} would be uploaded: {len(archive.names)} files, "

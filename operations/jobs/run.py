@@ -8,10 +8,11 @@ an `OperationError`.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Self
 
+from k8s_charts.spec import TrainingJob
 from operations.account.aws import client
 from operations.account.bucket_upload import bar, upload_files
 from operations.cluster import log_stream, waiting
@@ -25,6 +26,7 @@ from operations.commands import results, trial
 from operations.commands.evaluate import Evaluation, measure
 from operations.errors import Failed, TimedOut, translated
 from operations.jobs import rehearsal_backend, removal
+from operations.jobs.backend import Volume
 from operations.jobs.job_argument import DEFAULT, named
 from operations.jobs.job_view import JobView, view
 from operations.jobs.submission import Submission
@@ -179,19 +181,45 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
     )
 
 
+def bring_data(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the job's local data file, if it has one, to where its data job reads it, unless this
+    content is there already.
+    """
+    from k8s_charts.kinds import data_job
+
+    job, file = submission.job, submission.local_file
+    if file is None:
+        return
+    if job.uploaded is None:
+        upload_files(client("s3"), file, data_job.source(job, submission.deployed.outputs))
+        return
+    with (
+        mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+        bar(file.name, file.stat().st_size) as progress,
+    ):
+        sent = put_data(volume, job, file, progress)
+    cluster.say(
+        f"{file} {'is uploaded to' if sent else 'is already on'} the volume: {job.uploaded}"
+    )
+
+
+def put_data(
+    volume: Volume, job: TrainingJob, file: Path, progress: Callable[[int], None] = lambda _: None
+) -> bool:
+    """Puts the local data file into the job's folder on its volume, whole and with its content
+    compared; returns whether it had to be sent. For jobs with a place for it (`job.uploaded`).
+    """
+    place = PurePosixPath(str(job.uploaded)).relative_to(job.name)
+    return bool(upload(volume, [(file, place.name)], str(place.parent), progress))
+
+
 def split(submission: Submission, follower: Follower) -> None:
     """Splits the data onto the volume, and waits for the split. Raises Failed if it fails."""
     if submission.data_job is None:
         return
     job, cluster = submission.job, follower.cluster
-    if submission.local_file is not None:
-        from k8s_charts.kinds import data_job
-
-        # Sends nothing if the bucket holds this content.
-        upload_files(
-            client("s3"), submission.local_file, data_job.source(job, submission.deployed.outputs)
-        )
     submission.apply(cluster, submission.preparation())
+    bring_data(cluster, submission)
     # Only the data job knows whether its source has changed: it runs again, and ends at once if the
     # source has not changed.
     submission.forget(cluster, data=True)

@@ -404,7 +404,7 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     (tmp_path / "empty").write_bytes(b"")
     for sent in (1, 0):
         assert f"{sent} of 1 file sent" in run("upload", "empty", "--volume").err
-        assert (job.root / "empty").read_bytes() == b""
+        assert (job.root / "sources" / "empty").read_bytes() == b""
 
 
 def test_after_a_failure_no_file_is_sent_to_its_end(
@@ -432,7 +432,7 @@ def test_results_of_a_job_that_the_cluster_has_forgotten(
     volumes = api.all("persistentvolumeclaims") + api.all("persistentvolumes")
     done = run("results")
     assert done.code == 0, done.err
-    assert "the cluster has no Job of words any more" in done.err and "complete" in done.out
+    assert "the cluster has no Job of words: its volume" in done.err and "complete" in done.out
     assert api.all("persistentvolumeclaims") + api.all("persistentvolumes") == volumes
     # `delete` removes the claim, too, and so does the next `delete`.
     for _ in range(2):
