@@ -177,7 +177,7 @@ def test_what_a_command_wrote_is_listed_and_comes_as_a_whole(
     for name, size in (("epochs/1.pdparams", 3000), ("epochs/2.pdparams", 5000), ("a.json", 2)):
         (output / name).parent.mkdir(exist_ok=True)
         (output / name).write_bytes(b"x" * size)
-    for name in ("node_0/train.log", "attempts/run-1/x", ".hidden"):
+    for name in ("node_0/train.log", "attempts/run-1/x", "agreed/words.json", ".hidden"):
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         (output / name).write_text("the agent's")
     done = run("results")
