@@ -61,7 +61,7 @@ test-programs: environments  ## programs of others, unmodified, in two pods, als
 lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-manifests: setup  ## the review copy of the job's manifests, in dist/
+manifests: setup examples/quick_start/sample.tsv  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
 
 # For a job file only where one is named: the image of all others is the one without a job's

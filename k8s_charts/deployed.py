@@ -270,10 +270,9 @@ class Deployed:
         volume = job.volume
         needed = {
             "image": image == PLACEHOLDER,
-            "volume": (volume.kind == "efs" and not volume.file_system_id)
-            or (volume.kind == "nfs" and not volume.server),
+            "volume": volume.is_deployed,
             "data.source (a local file goes to the deployed bucket)": job.local_file is not None
-            and job.reads_bucket,
+            and job.uploaded is None,
         }
         if settings := [setting for setting, missing in needed.items() if missing]:
             return cls(

@@ -15,11 +15,13 @@ from typing import Any
 from paddle_node.contract import JobFolder, Variable
 
 from k8s_charts.spec import TrainingJob
+from operations.cluster.volume_server import Folder
 from operations.commands import trial
 from operations.commands.evaluate import Evaluation
 from operations.errors import BadInput, Failed
 from operations.images import interpreter
 from operations.jobs.early_checks import check_data
+from operations.jobs.run import put_data
 from operations.jobs.training_metrics import Pass
 from rehearsal import interruption, paddle_job, prepared_volume
 from rehearsal.account import Account
@@ -94,6 +96,8 @@ class Rehearsal:
             )
         if not data.exists():
             raise BadInput(f"--data is {data}: there is no such file or folder")
+        if data.is_dir() and job.local_file is not None:
+            raise BadInput(f"--data is {data}: data.source is a file, and that is a folder")
         return data.resolve()
 
     def run(
@@ -343,19 +347,16 @@ class Rehearsal:
 
     def _bring(self, host: Host) -> None:
         """Puts the data file and the program's archive where `submit` puts them."""
-        local = self.job.local_file
-        if self._source is not None and local is not None and not self.job.reads_bucket:
-            place = _job_folder(host.manifests.jobs[-1], host).source(local.name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if self._source.is_dir():
-                shutil.copytree(self._source, place, dirs_exist_ok=True)
-            else:
-                shutil.copy(self._source, place)
-        elif self._source is not None:
+        if self._source is not None:
             with self.screen.phase("upload") as phase:
-                address = _variable(host.manifests.jobs[0], Variable.DATA_SOURCE)
-                self._account.upload(self._source, address)
-                phase.result = f"{self._source.name} to s3://<bucket>/{address.split('/', 3)[3]}"
+                job, target = host.manifests.jobs[0], f"the volume: {self.job.uploaded}"
+                if self.job.uploaded is not None:
+                    put_data(Folder(_job_folder(job, host).root), self.job, self._source)
+                else:
+                    address = _variable(job, Variable.DATA_SOURCE)
+                    self._account.upload(self._source, address)
+                    target = f"s3://<bucket>/{address.split('/', 3)[3]}"
+                phase.result = f"{self._source.name} to {target}"
         if host.manifests.jobs and not self.job.splits:
             folder = _job_folder(host.manifests.jobs[-1], host)
             if remark := prepared_volume.prepare(self.job, folder, self.project):

@@ -55,12 +55,23 @@ def private_range(
     return AfterValidator(checked)
 
 
+def _is_address(value: str) -> bool:
+    try:
+        return bool(ipaddress.IPv4Address(value))
+    except ValueError:
+        return False
+
+
 def not_everybody(what: str, example: str) -> AfterValidator:
     """Returns a validator of IPv4 ranges that raises Refused if `what` would be open to
     everybody.
     """
 
     def checked(ranges: list[str]) -> list[str]:
+        if address := next(filter(_is_address, ranges), None):
+            raise Refused(
+                "", address, f"a range is needed, such as {address}/32 for this one address"
+            )
         if everybody(str(ip_network(one)) for one in ranges):
             allowed = f"{what} is never opened to everybody; name your own range, such as {example}"
             raise Refused("", ", ".join(ranges), allowed)

@@ -2,7 +2,6 @@
 volume.
 """
 
-from pathlib import Path
 from typing import Any
 
 from cdk8s import Chart
@@ -27,9 +26,8 @@ def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
         return ""
     if (local := job.local_file) is None:
         return literal(job.data.source)
-    if not job.reads_bucket:
-        folder = contract.JobFolder(Path(job.volume.mount_path, job.name))
-        return literal(str(folder.source(local.name)))
+    if (uploaded := job.uploaded) is not None:
+        return literal(f"{job.volume.mount_path}/{uploaded}")
     # The bucket may be a token of a CDK app, which must stay whole: only the user's part is
     # escaped.
     return f"s3://{outputs.bucket_name}/sources/{job.name}/{literal(local.name)}"

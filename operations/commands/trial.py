@@ -103,20 +103,12 @@ def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
         raise BadInput(
             f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective"
         )
-    if program.archive is not None:
-        return program.archive
-    folder = (
-        job_file.parent / program.path
-        if program.path is not None
-        else interpreter.PROJECT / "examples" / program.folder
-    )
-    if (
-        program.origin == "volume"
-        or (program.origin == "image" and job.image is not None)
-        or not folder.is_dir()
-    ):
+    if read := program.archive or program.local(job_file.parent):
+        return read
+    folder = interpreter.PROJECT / "examples" / program.folder
+    if program.origin != "image" or job.image is not None or not folder.is_dir():
         raise BadInput(f"program.from is {program.origin}: its files are not on this machine")
-    return ProgramArchive.of_folder(folder)
+    return ProgramArchive.of_folder(folder, "program.folder")
 
 
 def _source(job: TrainingJob, job_file: Path) -> str | Path:

@@ -34,6 +34,12 @@ class JobView:
         return self.data is None and self.training is None
 
     @property
+    def cancelled(self) -> bool:
+        """Whether the newest training was cancelled: it is gone, and what is left says so."""
+        job = self.training or self.data
+        return job is not None and job.cancelled
+
+    @property
     def lost(self) -> int:
         """How often the training has lost a pod so far, replaced or restarted in place."""
         replaced = self.training.failed if self.training is not None else 0
@@ -41,9 +47,11 @@ class JobView:
 
     @property
     def phase(self) -> str:
-        """One word: the training's own phase or, while only the data job exists, splitting, split
-        or failed.
+        """One word: cancelled, the training's own phase or, while only the data job exists,
+        splitting, split or failed.
         """
+        if self.cancelled:
+            return "cancelled"
         if self.training is not None:
             return self.training.phase
         if self.data is not None:
@@ -53,6 +61,8 @@ class JobView:
     @property
     def reason(self) -> str:
         """Why it failed or waits: the Job's own reason and one pod's."""
+        if self.cancelled:
+            return "`paddle-aws resume` continues it"
         job = self.training or self.data
         of_job = job.reason if job is not None else ""
         of_pod = ""
@@ -135,7 +145,7 @@ def look(cluster: Cluster, name: str, namespace: str) -> JobView:
         return make(name, namespace, found, *states(cluster, namespace, its, found))
     except Unreachable:
         # Events say why pods do not start: the next poll asks again.
-        return make(name, namespace, found, pod_states(its))
+        return make(name, namespace, found, pod_states(its, aws=cluster.aws))
 
 
 def make(

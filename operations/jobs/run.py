@@ -8,25 +8,25 @@ an `OperationError`.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Self
 
-from paddle_node.contract import JobFolder
-
+from k8s_charts.spec import TrainingJob
 from operations.account.aws import client
 from operations.account.bucket_upload import bar, upload_files
 from operations.cluster import log_stream, waiting
 from operations.cluster.cluster import Cluster
 from operations.cluster.log_stream import Line, Wanted
 from operations.cluster.pod_words import culprit
-from operations.cluster.volume_access import VOLUME, VolumeAccess, mounted
+from operations.cluster.volume_access import VolumeAccess, mounted
 from operations.cluster.volume_transfer import upload
 from operations.cluster.waiting import Follower
 from operations.commands import trial
 from operations.commands.evaluate import Evaluation, measure
 from operations.errors import Failed, TimedOut, translated
 from operations.jobs import rehearsal_backend, removal
+from operations.jobs.backend import Volume
 from operations.jobs.job_argument import DEFAULT, named
 from operations.jobs.job_view import JobView, view
 from operations.jobs.saved_results import SavedResults
@@ -58,7 +58,9 @@ class Run(SavedResults):
         context: str | None = None,
         say: Say = log,
     ) -> Self:
-        """Returns the job of that name or job file. Asks no cluster yet."""
+        """Returns the job of that name or job file. Asks no cluster yet, but reads the kubeconfig:
+        raises Unreachable if there is none.
+        """
         which = named(str(job), namespace)
         return cls(Cluster(context, say), which.name, which.namespace, which.file)
 
@@ -74,8 +76,9 @@ class Run(SavedResults):
         """Returns once the training has succeeded. Raises JobFailed, or TimedOut after `timeout`
         seconds, which ends no job.
         """
-        # A mistyped name is refused at once.
-        view(self.cluster, self.name, self.namespace)
+        # A mistyped name is refused at once, and so is what has no end to wait for.
+        if view(self.cluster, self.name, self.namespace).cancelled:
+            raise Failed(f"job {self.name} was cancelled: `paddle-aws resume` continues it")
         found = self.follower.until(waiting.training_ended, timeout)
         if not waiting.training_ended(found):
             raise TimedOut(
@@ -154,26 +157,50 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder, f"{archive.digest}.tar")
         archive.write(file)
-        sent = _bring(cluster, submission, file, "programs", archive.root.name)
+        submission.apply(
+            cluster, [document for document in submission.documents if document["kind"] in VOLUME]
+        )
+        with (
+            mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+            bar(archive.root.name, file.stat().st_size) as progress,
+        ):
+            sent = upload(volume, [(file, file.name)], "programs", progress)
     cluster.say(
         f"{archive.root} {'is uploaded to' if sent else 'is already on'} the volume: "
         f"{job.name}/programs/{file.name}"
     )
 
 
-def _bring(cluster: Cluster, submission: Submission, file: Path, folder: str, named: str) -> int:
-    """Uploads a file to a folder of the job's own on the volume; returns 0 if it is there
-    already.
+def bring_data(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the job's local data file, if it has one, to where its data job reads it, unless this
+    content is there already.
     """
-    job = submission.job
-    submission.apply(
-        cluster, [document for document in submission.documents if document["kind"] in VOLUME]
-    )
+    from k8s_charts.kinds import data_job
+
+    job, file = submission.job, submission.local_file
+    if file is None:
+        return
+    if job.uploaded is None:
+        upload_files(client("s3"), file, data_job.source(job, submission.deployed.outputs))
+        return
     with (
         mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
-        bar(named, file.stat().st_size) as progress,
+        bar(file.name, file.stat().st_size) as progress,
     ):
-        return upload(volume, [(file, file.name)], folder, progress)
+        sent = put_data(volume, job, file, progress)
+    cluster.say(
+        f"{file} {'is uploaded to' if sent else 'is already on'} the volume: {job.uploaded}"
+    )
+
+
+def put_data(
+    volume: Volume, job: TrainingJob, file: Path, progress: Callable[[int], None] = lambda _: None
+) -> bool:
+    """Puts the local data file into the job's folder on its volume, whole and with its content
+    compared; returns whether it had to be sent. For jobs with a place for it (`job.uploaded`).
+    """
+    place = PurePosixPath(str(job.uploaded)).relative_to(job.name)
+    return bool(upload(volume, [(file, place.name)], str(place.parent), progress))
 
 
 def split(submission: Submission, follower: Follower) -> None:
@@ -181,19 +208,8 @@ def split(submission: Submission, follower: Follower) -> None:
     if submission.data_job is None:
         return
     job, cluster = submission.job, follower.cluster
-    if submission.local_file is not None and not job.reads_bucket:
-        file = submission.local_file
-        place = JobFolder(Path(job.name)).source(file.name)
-        sent = _bring(cluster, submission, file, place.parent.name, file.name)
-        cluster.say(f"{file} is {'uploaded to' if sent else 'already on'} the volume: {place}")
-    elif submission.local_file is not None:
-        from k8s_charts.kinds import data_job
-
-        # Sends nothing if the bucket holds this content.
-        upload_files(
-            client("s3"), submission.local_file, data_job.source(job, submission.deployed.outputs)
-        )
     submission.apply(cluster, submission.preparation())
+    bring_data(cluster, submission)
     # Only the data job knows whether its source has changed: it runs again, and ends at once if the
     # source has not changed.
     submission.forget(cluster, data=True)

@@ -33,6 +33,7 @@ def test_refused_before_a_manifest_is_written(
     (folder / "cluster.yaml").write_text(yaml.safe_dump({"retain": False, "nodes": nodes}))
     (folder / "job.yaml").write_text(yaml.safe_dump(JOB | settings))
     done = run("manifests")
+    assert run("submit", "--dry-run") == done
     assert done.code == 2 and sentence in done.err and done.err.count("\n") == 1
     assert not (folder / "dist").exists()
 
@@ -84,6 +85,7 @@ def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(
     """Nodes of unknown size are accepted; a header draws a warning; a user's own program may use
     any encoding.
     """
+    (folder / "mine.tsv").write_bytes(GOOD)
     (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "resources": {"cpu": 200}}))
     for nodes in ({"large": {"instance_types": ["c5.metal"]}}, {}):
         assert run("manifests").code == 0

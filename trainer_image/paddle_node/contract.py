@@ -330,6 +330,8 @@ DATA_MANIFEST = "data-manifest.json"
 """In the job's folder, written last by the split: its presence means that the split is complete
 (ours).
 """
+SOURCES = "sources"
+"""In the job's folder: data files that the user's machine uploads there (ours)."""
 RECORD_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 """Pattern of the values that DATA_FORMAT may have."""
 SPLIT_MANIFEST = "manifest.json"
@@ -393,10 +395,6 @@ class JobFolder:
         have this SHA-256 (ours).
         """
         return self.programs / f"{digest}.tar"
-
-    def source(self, name: str) -> Path:
-        """The job's data file, uploaded to the volume before the job starts (ours)."""
-        return self.root / "sources" / name
 
     def program(self, train_config_dir: str) -> Path:
         return self.root / train_config_dir

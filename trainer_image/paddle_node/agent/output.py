@@ -26,6 +26,12 @@ LONGEST_ERROR = 300
 """Characters of an exception that a message carries."""
 
 
+_RANK = re.compile(r"\[(?:rank|default)\d+\]: ?")
+"""What torch writes before each line of a rank's traceback."""
+_OF_LAUNCHER = re.compile(r"torch\.distributed\.elastic\.[\w.]*ChildFailedError:")
+"""torchrun's own error, after those of its ranks: it says only that one of them failed."""
+
+
 class _Output:
     def __init__(self) -> None:
         self._writing = threading.Lock()
@@ -77,6 +83,7 @@ class Exceptions:
         """
 
     def read(self, line: str) -> None:
+        line = _RANK.sub("", line)
         if line.endswith("Traceback (most recent call last):"):
             self._place = ""
         elif (frame := re.match(r'\s+File "([^"]+)", line (\d+)(, in |$)', line)) and (
@@ -86,6 +93,9 @@ class Exceptions:
             if not self._place or "/site-packages/" not in frame[1]:
                 self._place = f" ({Path(frame[1]).name}:{frame[2]})"
         elif self._place is not None and re.match(r"[\w.]+(:|$)", line):
+            if self.last and _OF_LAUNCHER.match(line):
+                self._place = None
+                return
             self.last = line[: LONGEST_ERROR - len(self._place)] + self._place
             self._place = None
         elif own := re.match(
