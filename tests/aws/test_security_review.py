@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 # The variants that ask for this print it at synth on purpose.
 ON_PURPOSE = {
     (f"{name}-storage/FileSystem", "Annotation::paddle-aws:plain-nfs")
-    for name in ("self", "paddle-cluster")
+    for name in ("self", "paddle-cluster", "operator")
 }
 
 
