@@ -102,9 +102,9 @@ class Volume:
                 if passing(error)
                 else 1
             )
-            outcome = Outcome(
-                code, f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}"
-            )
+            # What refused it may be any folder of the job.
+            where = error.filename or self._node.folder.run_state
+            outcome = Outcome(code, f"no attempt can begin: {where}: {error.strerror or error}")
         return lambda rendezvous, now: rendezvous.finish(outcome, now)
 
     def record_end(self, loss: Loss) -> Answer:

@@ -231,9 +231,8 @@ def _missing(newest: int | None, last: int) -> str | None:
 
 
 def _plain_folders(folder: JobFolder) -> list[Path]:
-    found = (
-        entry
-        for entry in sorted(folder.output.glob("pass-*"))
-        if re.fullmatch(passes.PASS, entry.name)
-    )
-    return [entry for entry in found if entry.is_dir() and not entry.is_symlink()]
+    return [
+        folder.output / entry.name
+        for entry in durable.entries(folder.output)
+        if re.fullmatch(passes.PASS, entry.name) and entry.is_dir(follow_symlinks=False)
+    ]
