@@ -111,7 +111,7 @@ def newest_first(
 def last_attempt(folder: JobFolder) -> int:
     """Returns the highest number among the attempts' folders; 0: there are none."""
     attempts = durable.entries(folder.output / "attempts")
-    return max((_attempt(entry.name) for entry in attempts), default=0)
+    return max((attempt_number(entry.name) for entry in attempts), default=0)
 
 
 def discard_incomplete(folder: JobFolder) -> list[Path]:
@@ -329,10 +329,11 @@ def _folders(folder: JobFolder, kind: str) -> list[Path]:
         for entry in durable.entries(attempt)
         if re.fullmatch(kind, entry.name) and entry.is_dir(follow_symlinks=False)
     ]
-    return sorted(own, key=lambda directory: (_attempt(directory.parent.name), directory.name))
+    own.sort(key=lambda directory: (attempt_number(directory.parent.name), directory.name))
+    return own
 
 
-def _attempt(name: str) -> int:
+def attempt_number(name: str) -> int:
     """Returns the number of the attempt whose folder has this name; 0: it is no attempt's."""
     number = name.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0

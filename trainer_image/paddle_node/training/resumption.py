@@ -110,6 +110,9 @@ class RecordedPasses:
     def changed(self) -> bool:
         return False  # The trainers report their steps themselves.
 
+    def publish(self) -> None:
+        """What is saved lies where it stays."""
+
     def _newest_good(
         self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]
     ) -> Saved | None:
@@ -200,6 +203,9 @@ class OldPasses:
     def changed(self) -> bool:
         newest, self._known = self._known, self._newest()
         return newest != self._known
+
+    def publish(self) -> None:
+        """Paddle 0.x saves where people look."""
 
     def _newest(self) -> int | None:
         return max(
