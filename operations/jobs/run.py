@@ -19,7 +19,7 @@ from operations.cluster import log_stream, waiting
 from operations.cluster.cluster import Cluster
 from operations.cluster.log_stream import Line, Wanted
 from operations.cluster.pod_words import culprit
-from operations.cluster.volume_access import VolumeAccess, mounted
+from operations.cluster.volume_access import VOLUME, VolumeAccess, mounted
 from operations.cluster.volume_transfer import upload
 from operations.cluster.waiting import Follower
 from operations.commands import trial

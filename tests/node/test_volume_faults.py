@@ -32,5 +32,5 @@ def test_a_fault_that_passes_is_waited_for_and_one_that_stays_ends_the_job(
     )
     assert rendezvous.begun.called is (code is None) and bool(said) is (number != errno.ENOSPC)
     if code:
-        sentence = f"{node.folder.run_state} takes no attempt: {os.strerror(number)}"
+        sentence = f"no attempt can begin: {node.folder.run_state}: {os.strerror(number)}"
         rendezvous.finish.assert_called_once_with(Outcome(code, sentence), 0.0)

@@ -282,6 +282,12 @@ SHARED_MEMORY = "/dev/shm"
 
 UNPACKED = f"{HOME}/program"
 """Where a pod unpacks the program's archive: writable, and its own."""
+ATTEMPT = f"{HOME}/attempt"
+"""In a command's pod: leads to the folder of the attempt that runs. The same path in every attempt;
+its `output` is a real folder.
+"""
+SHIPPED = f"{HOME}/shipped-output"
+"""In a command's pod: what its program's own folder has in `output`."""
 PROGRAM_LIMIT = 1_000_000_000
 """Bytes of the files in a program's archive."""
 
@@ -432,11 +438,20 @@ class JobFolder:
         """
         return self.node(trainer_id) / "metrics.jsonl"
 
+    @property
+    def attempts(self) -> Path:
+        return self.output / "attempts"
+
     def attempt(self, run: str, number: int) -> Path:
         """What one attempt saves, and only it: its passes, its newest checkpoint, its model for
-        inference (ours).
+        inference; a command's `output` (ours).
         """
-        return self.output / "attempts" / f"{run}-{number}"
+        return self.attempts / f"{run}-{number}"
+
+    @property
+    def set_aside(self) -> Path:
+        """What commands of other programs, or on other data, have left (ours)."""
+        return self.output / "set-aside"
 
     def pass_dir(self, number: int) -> Path:
         """Paddle 0.x writes here; otherwise a link for people, to the folder of the attempt that

@@ -3,12 +3,20 @@
 An NFS client may answer from its cache for up to a minute that a name does not exist, where a link
 leads, or how long a file is: a caller that must know takes a `look` at the folder first, and the
 `stat` of an open file.
+
+Every listing of the volume goes through `entries`: a folder that may not be listed is an error, not
+an empty folder.
 """
 
 import contextlib
+import errno
+import fnmatch
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from paddle_node.retry import naming
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -85,6 +93,65 @@ def look(folder: Path) -> None:
             look(folder.parent)
     except OSError:
         pass  # A read there will say so.
+
+
+def entries(folder: Path) -> list[os.DirEntry[str]]:
+    """Returns what lies in a folder, by name; nothing if there is no such folder. Raises OSError,
+    with the folder's path, if it cannot be listed.
+    """
+    try:
+        with naming(folder), os.scandir(folder) as listing:
+            return sorted(listing, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Returns whether an entry is a folder or leads to one. Raises OSError."""
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # A link to itself.
+            return False
+        raise
+
+
+def glob(folder: Path, pattern: str) -> list[Path]:
+    """Returns what matches a pattern below a folder, as `Path.glob` does, which takes a folder that
+    may not be listed for an empty one. Raises OSError.
+    """
+    first, _, rest = pattern.partition("/")
+    if first == "**":
+        below = [here for here in (folder, *walk(folder)) if here == folder or _is_real(here)]
+        return sorted({path for here in below for path in (glob(here, rest) if rest else [here])})
+    if not re.search(r"[*?\[]", first):
+        path = folder / first
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return glob(path, rest) if rest else [path]
+    fits = re.compile(fnmatch.translate(first)).match
+    matches = [entry for entry in entries(folder) if fits(entry.name)]
+    if not rest:
+        return [folder / entry.name for entry in matches]
+    inside = [folder / entry.name for entry in matches if is_folder(entry)]
+    return [path for here in inside for path in glob(here, rest)]
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    """Yields everything below a folder, each folder before what lies in it; does not follow links.
+    Raises OSError.
+    """
+    for entry in entries(folder):
+        path = folder / entry.name
+        yield path
+        if entry.is_dir(follow_symlinks=False):
+            yield from walk(path)
+
+
+def _is_real(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def stat(path: Path) -> os.stat_result:

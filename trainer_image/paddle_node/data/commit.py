@@ -87,7 +87,7 @@ def complete(place: Path, pods: int) -> DataManifest | None:
 def known(folder: JobFolder) -> Iterator[DataManifest]:
     """Yields the manifest of every complete split, starting with the job's data."""
     seen: set[str] = set()
-    for path in (folder.data_manifest, *sorted(folder.splits.glob(f"*/{MANIFEST}"), reverse=True)):
+    for path in (folder.data_manifest, *durable.glob(folder.splits, f"*/{MANIFEST}")[::-1]):
         manifest = data_manifest.whole(path)
         if (
             manifest
@@ -129,7 +129,7 @@ def refuse_foreign(folder: JobFolder) -> None:
             foreign = (
                 not path.is_symlink()
                 and path.exists()
-                and (not path.is_dir() or any(path.iterdir()))
+                and (not path.is_dir() or bool(durable.entries(path)))
             )
             if path.is_symlink():  # Checked last: another pod may be setting its links.
                 foreign = "splits" not in path.readlink().parts
@@ -142,7 +142,7 @@ def refuse_foreign(folder: JobFolder) -> None:
 
 def sweep(folder: JobFolder, keep: str) -> None:
     """Removes splits that no run reads, and the leftovers of dead pods. Keeps the split `keep`."""
-    gone = list(folder.splits.glob(f"{GONE}*"))
+    gone = durable.glob(folder.splits, f"{GONE}*")
     current = data_manifest.whole(folder.data_manifest)
     for path in gone:
         known = data_manifest.whole(path / MANIFEST)
@@ -153,12 +153,15 @@ def sweep(folder: JobFolder, keep: str) -> None:
                 path.rename(folder.splits / known.split)
         else:
             shutil.rmtree(path, ignore_errors=True)
-    for place in (place for place in folder.splits.glob("[!.]*/") if not place.is_symlink()):
-        for path in place.glob("[0-9]*.json"):
+    for entry in durable.entries(folder.splits):
+        if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
+            continue
+        place = folder.splits / entry.name
+        for path in durable.glob(place, "[0-9]*.json"):
             if manifest := data_manifest.whole(path):
                 winners = {file.name.split("/")[2] for file in manifest.files()}
-                for other in place.glob(f"{path.stem}.*/"):
-                    if other.name not in winners:
+                for other in durable.glob(place, f"{path.stem}.*"):
+                    if other.is_dir() and other.name not in winners:
                         remove(other, lambda _: True)
         if place.name != keep:
             remove(place, partial(_unwanted, folder, place.name))
@@ -188,11 +191,10 @@ def _unwanted(folder: JobFolder, split: str, place: Path) -> bool:
         current = data_manifest.whole(folder.data_manifest)
         return current is not None and current.split not in ("", split) and _unused(folder)
     newest = 0.0
-    for root, _, names in os.walk(place):
-        for name in (".", *names):
-            with contextlib.suppress(FileNotFoundError):
-                newest = max(newest, Path(root, name).lstat().st_mtime)
-    return _now(folder) - newest > SILENT * (24 if any(place.glob("[0-9]*.json")) else 1)
+    for path in (place, *durable.walk(place)):
+        with contextlib.suppress(FileNotFoundError):
+            newest = max(newest, path.lstat().st_mtime)
+    return _now(folder) - newest > SILENT * (24 if durable.glob(place, "[0-9]*.json") else 1)
 
 
 def _unused(folder: JobFolder) -> bool:
@@ -216,7 +218,7 @@ def _now(folder: JobFolder) -> float:
 def _places(folder: JobFolder) -> list[Path]:
     # A pattern with `data` in it would miss broken links.
     return [
-        *(path / "data" for path in folder.root.glob("[0-9]*") if path.name.isdigit()),
+        *(path / "data" for path in durable.glob(folder.root, "[0-9]*") if path.name.isdigit()),
         folder.held_out,
     ]
 

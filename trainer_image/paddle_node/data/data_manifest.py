@@ -218,7 +218,7 @@ def find(folder: JobFolder, wanted: str) -> Path | None:
     """Returns the manifest with that digest: a split's own, which never changes, or else the job's,
     which the next replaces.
     """
-    places = (*sorted(folder.splits.glob(f"*/{SPLIT_MANIFEST}")), folder.data_manifest)
+    places = (*durable.glob(folder.splits, f"*/{SPLIT_MANIFEST}"), folder.data_manifest)
     return next((place for place in places if digest(place) == wanted), None)
 
 

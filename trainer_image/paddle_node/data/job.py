@@ -241,8 +241,9 @@ def _split(
         return not mine.exists()
 
     if undone():
-        for old in place.glob(f"{settings.index}.*/"):
-            commit.remove(old, undone)  # A dead pod's folder: this pod is its replacement.
+        for old in durable.glob(place, f"{settings.index}.*"):
+            if old.is_dir():  # A dead pod's folder: this pod is its replacement.
+                commit.remove(old, undone)
         own = place / f"{settings.index}.{settings.pod}"
         if own.exists():
             own = own.with_name(f"{own.name}.{os.urandom(4).hex()}")

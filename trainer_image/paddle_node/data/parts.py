@@ -141,6 +141,6 @@ class Streams:
 
 def sync_folders(root: Path) -> None:
     """Flushes the names of the files to disk."""
-    for path, _, _ in os.walk(root):
-        durable.sync(Path(path))
+    for path in (root, *filter(Path.is_dir, durable.walk(root))):
+        durable.sync(path)
     durable.sync(root.parent)

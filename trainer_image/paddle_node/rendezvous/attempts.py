@@ -68,6 +68,8 @@ class Loss:
     error: str = ""
     """The exception that ended it; empty: none was seen."""
     stepped: bool = False
+    gone: bool = False
+    """Every pod has said that no process of the attempt is left."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Mean seconds per pod and category: waiting, starting, data, training (what was kept), saving,
     slowest, lost.
@@ -97,7 +99,11 @@ class Ended:
     stepped: bool = False
     error: str = ""
     early: bool = False
-    """The program failed on its own before its first step."""
+    """The program failed on its own before its first step, as far as anybody saw."""
+    hopeless: bool = False
+    """It failed early, and another attempt would, too."""
+    gone: bool = False
+    """See `Loss`."""
     counted: bool = True
     """Its trainers report where their time goes."""
     ended: float = 0.0
@@ -148,21 +154,27 @@ class Record:
         """
         own = [one for one in self._attempts if one.run == self._run_id]
         failed = [one.resume for one in own if one.early]
-        stepped = [one.resume for one in own if one.stepped]
+        loaded = [one.resume for one in own if one.stepped or one.made]
         unloadable = [
-            one for one in failed if one and one not in stepped and failed.count(one) >= UNLOADABLE
+            one for one in failed if one and one not in loaded and failed.count(one) >= UNLOADABLE
         ]
-        return History(not own, [one.resume for one in self.without_progress()], unloadable)
-
-    def begin(self, resumption: Resumption, identity: Identity, counted: bool = True) -> int:
-        """Records the attempt that starts now and returns its number."""
+        last = self._attempts[-1:]
         # Numbers order the passes: if this record was removed, the numbers of the attempts' folders
         # count.
         number = 1 + max(
-            passes.last_attempt(self._folder),
-            *(attempt.number for attempt in self._attempts[-1:]),
-            0,
+            passes.last_attempt(self._folder), *(attempt.number for attempt in last), 0
         )
+        return History(not own, unloadable, number, bool(last) and last[0].gone)
+
+    def begin(
+        self,
+        resumption: Resumption,
+        identity: Identity,
+        counted: bool = True,
+        number: int | None = None,
+    ) -> int:
+        """Records the attempt that starts now and returns its number: that of the `history`."""
+        number = self.history.number if number is None else number
         began = Ended(
             number,
             self._run_id,
@@ -199,20 +211,21 @@ class Record:
     ) -> None:
         """Records the end of the present attempt.
 
-        If trainers report no steps, only a failure to start or the same exception twice shows that
-        there was none. `saved`: when something was last saved. Uncounted time is starting before
-        the first metrics, then kept training until the save.
+        If trainers do not join, a step shows in metrics, and only a failure to start or the same
+        exception twice shows that another attempt is in vain. `saved`: when something was last
+        saved. Uncounted time is starting before the first metrics, then kept training until the
+        save.
         """
         last, before = self._attempts[-1], ""
         if len(earlier := self.without_progress()) and earlier[-1].number == last.number - 1:
             before = earlier[-1].error if earlier[-1].resume == last.resume else ""
-        hopeless = (
-            loss.code in CANNOT_START
-            or loss.error.startswith(CANNOT_BEGIN)
-            or (loss.error and loss.error == before)
-        )
-        stepped = loss.stepped if trainers_join else not hopeless
+        metrics = self._first_metrics()
+        stepped = loss.stepped or metrics > 0
         early = loss.kind == PROGRAM and loss.failed and not made and not stepped
+        cannot = loss.code in CANNOT_START or loss.error.startswith(CANNOT_BEGIN)
+        again = trainers_join or (loss.error != "" and loss.error == before)
+        # What it resumed from may be at fault.
+        hopeless = early and ((again and not last.resume) or (cannot and not trainers_join))
         # A clock that was set back must not make time negative.
         ended, seconds = max(time.time(), last.started), dict(loss.seconds)
         if not last.counted or "training" not in seconds:
@@ -220,7 +233,7 @@ class Record:
             uncounted = (
                 seconds.get("training", 0.0) + seconds.get("lost", 0.0) or ended - last.started
             )
-            starting = min(max(self._first_metrics() - last.started, 0.0), uncounted)
+            starting = min(max(metrics - last.started, 0.0), uncounted)
             kept = min(max(saved - last.started, starting), uncounted) - starting
             seconds |= {"starting": starting, "training": kept, "lost": uncounted - starting - kept}
         self._attempts[-1] = replace(
@@ -230,8 +243,10 @@ class Record:
             code=loss.code,
             error=loss.error,
             made=made,
-            stepped=loss.stepped,
+            stepped=stepped,
             early=early,
+            hopeless=hopeless,
+            gone=loss.gone,
             ended=ended,
             seconds={part: round(spent, 3) for part, spent in seconds.items()},
         )
@@ -252,17 +267,12 @@ class Record:
             )
         return 0.0
 
-    def exhausted(self, attempts: int, trainers_join: bool = True) -> Outcome | None:
+    def exhausted(self, attempts: int) -> Outcome | None:
         """Returns the failure after too many attempts without progress; None while another attempt
         is allowed.
         """
         failed, faults = self.without_progress(PROGRAM), self.without_progress(CLUSTER)
-        if (
-            failed
-            and failed[-1] == self.last
-            and self.last.early
-            and not (self.last.resume and trainers_join)
-        ):
+        if failed and failed[-1] == self.last and self.last.hopeless:
             sentence = (
                 f"attempt {self.last.number} failed before its first step and is not tried "
                 f"again: {self.last.cause}"
@@ -298,8 +308,8 @@ class Record:
         if not resumption.resume or resumption.resume not in self.history.unloadable:
             return None
         sentence = (
-            "two attempts that resumed as the next one would failed before their first step: "
-            f"{self.last.cause}"
+            f"two attempts that began {resumption.description} failed before their first step, and "
+            f"there is nothing older to resume from: {self.last.cause}"
         )
         return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
 

@@ -220,7 +220,7 @@ def _outwait(folder: Path, seen: Seen, expiry: float, sleep: Callable[[float], N
 def _newest(folder: Path) -> Seen | None:
     """Returns the lease in force; None: there is none."""
     durable.look(folder)
-    path = max(folder.glob("lease-*.json"), default=None)
+    path = max(durable.glob(folder, "lease-*.json"), default=None)
     if path is None:
         return None
     try:

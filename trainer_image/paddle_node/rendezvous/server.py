@@ -41,7 +41,10 @@ GOODBYE = 5.0
 PATIENCE = 10
 """Minutes for which a volume may refuse the next attempt before the job fails."""
 LOOKS = 4
-"""Checks of the program's progress in the time for which an attempt may go without any."""
+"""The least checks of the program's progress in the time for which an attempt may go without.
+"""
+LOOK, SHARE = 10.0, 20
+"""Seconds between two checks, which grow with the time that a check takes: `SHARE` times that."""
 
 Answer = Callable[[Rendezvous, float], None]
 """Tells the rendezvous what the volume answered."""
@@ -74,20 +77,21 @@ class Volume:
             )
             self._end(Loss("the pod of trainer 0 was lost", POD))
         self.identity = record.identity
-        self.exhausted = (
-            record.exhausted(node.attempts, self.trainers_join) if self.identity else None
-        )
+        self.exhausted = record.exhausted(node.attempts) if self.identity else None
 
     def begin(self, identity: Identity) -> Answer:
         """Begins the next attempt: answers its number and what it resumes from."""
         try:
+            history = retry(lambda: self._record.history, self._say, PATIENCE)
             self._resumption = retry(
-                lambda: self._progress.begin(identity, self._record.history), self._say, PATIENCE
+                lambda: self._progress.begin(identity, history), self._say, PATIENCE
             )
             if (hopeless := self._record.hopeless(self._resumption)) is not None:
                 return lambda rendezvous, now: rendezvous.finish(hopeless, now)
             number = retry(
-                lambda: self._record.begin(self._resumption, identity, self.trainers_join),
+                lambda: self._record.begin(
+                    self._resumption, identity, self.trainers_join, history.number
+                ),
                 self._say,
                 PATIENCE,
             )
@@ -102,23 +106,26 @@ class Volume:
                 if passing(error)
                 else 1
             )
-            outcome = Outcome(
-                code, f"{self._node.folder.run_state} takes no attempt: {error.strerror or error}"
-            )
+            # What refused it may be any folder of the job.
+            where = error.filename or self._node.folder.run_state
+            outcome = Outcome(code, f"no attempt can begin: {where}: {error.strerror or error}")
         return lambda rendezvous, now: rendezvous.finish(outcome, now)
 
     def record_end(self, loss: Loss) -> Answer:
         """Records how the attempt ended. Even if that fails, the next attempt gets a new number."""
         self._end(loss)
-        exhausted = self._record.exhausted(self._node.attempts, self.trainers_join)
+        exhausted = self._record.exhausted(self._node.attempts)
         return lambda rendezvous, now: rendezvous.end_recorded(exhausted, self._record.seconds, now)
 
     def conclude(self, attempt: int, stopped: bool) -> Answer:
         """Answers whether anything is missing for the job to be done."""
         identity = Identity(self._record.last.data, self._record.last.program)
-        missing = retry(
-            lambda: self._progress.finished(identity, self._resumption, stopped), self._say
-        )
+        try:
+            missing = retry(
+                lambda: self._progress.finished(identity, self._resumption, stopped), self._say
+            )
+        except Failure as failure:
+            return _finishes(failure)
         made = retry(lambda: self._progress.made(attempt, self._resumption), self._say)
         return lambda rendezvous, now: rendezvous.concluded(attempt, missing, made, now)
 
@@ -133,8 +140,11 @@ class Volume:
         if lasting(outcome):
             try:
                 self._record.finish(outcome)
+                if self._record.identity is not None and self._record.last.gone:
+                    self._progress.publish()
             except OSError as error:
-                self._say(f"the outcome cannot be recorded: {error.strerror or error}")
+                where = f"{error.filename}: " if error.filename else ""
+                self._say(f"the outcome cannot be recorded: {where}{error.strerror or error}")
         return lambda rendezvous, now: rendezvous.outcome_recorded(outcome)
 
     def _end(self, loss: Loss) -> None:
@@ -152,6 +162,11 @@ class Volume:
                 )
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
+
+
+def _finishes(failure: Failure) -> Answer:
+    outcome = Outcome(failure.code, failure.sentence)
+    return lambda rendezvous, now: rendezvous.finish(outcome, now)
 
 
 class Server:
@@ -322,13 +337,20 @@ class Server:
 
     async def _look(self) -> None:
         """Looks for progress that no trainer reports."""
+        took = 0.0
         while True:
-            await asyncio.sleep(self._node.stall / LOOKS)
-            with contextlib.suppress(OSError):
+            await asyncio.sleep(min(self._node.stall / LOOKS, max(LOOK, SHARE * took)))
+            began = time.monotonic()
+            try:
                 if self._rendezvous.state is State.TRAINING and await background.call(
                     self._volume.changed
                 ):
                     self._rendezvous.moved = time.monotonic()
+            except OSError:
+                pass  # What needs the volume says so.
+            except Failure as failure:
+                _finishes(failure)(self._rendezvous, time.monotonic())
+            took = time.monotonic() - began
 
     async def _tick(self) -> None:
         last = time.monotonic()

@@ -87,6 +87,8 @@ class Rendezvous:
         self.differ: tuple[str, float] | None = None
         """Which trainers read what, if they differ, and since when."""
         self.stop_cause = ""
+        self._strays = False
+        """A pod of the attempt was lost before it said that no process of it is left."""
         self._trainers_join = trainers_join
         self._identity = identity
         self._server = server
@@ -139,6 +141,7 @@ class Rendezvous:
         `SILENCE` seconds.
         """
         ran = member.hello.rank in self.members.runs
+        self._strays = self._strays or ran
         self.members.forget(member.hello.rank)
         self._server.close_connection(member.connection)
         if self.state is State.STOPPING:
@@ -239,6 +242,7 @@ class Rendezvous:
             self.members.begin()
             self._identity = members[0].read
             self._crashed, self.differ, self.stop_cause = None, None, ""
+            self._strays = False
             self.moved = self._looked = self._told = now
             self._slow = {}
             self.goodput.begun = now
@@ -289,7 +293,9 @@ class Rendezvous:
             done = f"{made} is complete" if made else "nothing was left to do"
             done = done if self._trainers_join else "every process ended with 0"
             self.finish(
-                Outcome(ExitCode.DONE, f"{done}: the job is done"), now, Loss("done", STOPPED)
+                Outcome(ExitCode.DONE, f"{done}: the job is done"),
+                now,
+                Loss("done", STOPPED, gone=not self._strays),
             )
         else:
             self._lose(Loss(f"every trainer ended with 0, but {missing}", PROGRAM), now)
@@ -368,7 +374,8 @@ class Rendezvous:
         """
         if self.state is State.ENDING and not self._asked:
             assert self._loss is not None
-            self._ask("record_end", replace(self._loss, stepped=self.trainers.stepped))
+            ended = replace(self._loss, stepped=self.trainers.stepped, gone=not self._strays)
+            self._ask("record_end", ended)
 
     def finish(self, outcome: Outcome, now: float, loss: Loss | None = None) -> None:
         """Ends the job, and with it the attempt, by `loss`."""

@@ -72,12 +72,14 @@ class History:
 
     first: bool = True
     """Whether no attempt of this run has begun yet."""
-    without_progress: Sequence[Mapping[str, str]] = ()
-    """What the failed attempts since the last progress resumed from, oldest first."""
     unloadable: Sequence[Mapping[str, str]] = ()
     """Resumptions with which at least two attempts failed before their first step and no attempt
     made a step.
     """
+    number: int = 1
+    """The number of the attempt that is about to begin."""
+    gone: bool = False
+    """Every pod has said that no process of the last attempt is left."""
 
 
 class Progress(Protocol):
@@ -100,14 +102,17 @@ class Progress(Protocol):
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         """After every trainer exited with 0, perhaps told to stop (`stopped`): returns what is
-        missing; None: the job is done.
+        missing; None: the job is done. May raise `Failure`.
         """
 
     def saved(self) -> float:
         """Returns the time of the last save, in seconds since 1970; 0: never."""
 
     def changed(self) -> bool:
-        """Returns whether there has been progress since the previous call."""
+        """Returns whether there has been progress since the previous call. May raise `Failure`."""
+
+    def publish(self) -> None:
+        """The run has ended, and no process of it is left: puts its results where people look."""
 
 
 @dataclass(frozen=True)

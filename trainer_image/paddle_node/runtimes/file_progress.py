@@ -1,31 +1,40 @@
-"""Tracks a command's progress by the files that it leaves in the job's output folder.
+"""Tracks a command's progress by the files in its attempt's output folder.
 
-An attempt resumes from the newest match from which no attempt has resumed and failed without
-progress. A file's time is compared with that of a mark on the same volume.
+An attempt resumes from the newest match, by the numbers in the names; from the one before if two
+attempts could not load it. Progress is what lies beyond the best that the run has seen.
 """
 
-import contextlib
+import hashlib
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
-from paddle_node import command_line, durable
+from paddle_node import command_line, contract, durable
 from paddle_node.data import data_manifest
 from paddle_node.environment import NodeEnvironment
-from paddle_node.failure import BadData
+from paddle_node.failure import SettingError
 from paddle_node.runtimes import History, Resumption, program_files
+from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
+from paddle_node.runtimes.series import Number, Series
 from paddle_node.training.passes import Identity
 
 SAMPLERS = re.compile(r"\bDistributed(Batch)?Sampler\b")
 """Samplers that divide the data among the ranks a second time."""
-OURS = re.compile(r"output/(run|node_\d+)(/|$)")
-"""The agent's own files, which lie beside the program's."""
+SOURCES = 2000
+"""Maximum number of a program's files to search."""
+WHOLE = 64 << 20
+"""Bytes up to which a file's content is read whole; of a larger one, `BLOCKS` blocks."""
+BLOCKS, BLOCK = 64, 1 << 16
+PLAIN = 100
+"""The most files without a number in their names whose contents are compared."""
+CONTENTS = 300
+"""Contents that are remembered."""
 
 
 class FileProgress:
-    """An attempt resumes from {newest: the match below the job's folder, seen: the state of
-    progress when the attempt began}.
-    """
+    """An attempt resumes from {newest: the match, such as output/epoch-3; content: its digest}."""
 
     trainers_join = False
 
@@ -43,113 +52,191 @@ class FileProgress:
         self._success = command_line.fill(node.own.success, values)
         self._resume = "".join(command_line.globs(node.own.resume))
         self._progress = command_line.fill(node.own.progress, values) or self._resume
+        self._output = AttemptOutput(node, self._success, say)
+        self._root = self._folder.root
+        """The folder of the attempt that runs, or has just ended."""
+        self._facts: Facts = {}
+        """What that attempt began with."""
         self._known = ""
 
     def begin(self, identity: Identity, history: History) -> Resumption:
-        self._mark("began", self._node.run_id)
-        same = self._mark("program", f"{identity.data} {identity.program}")
         if history.first:
-            if self._success and self.finished(identity, Resumption(), stopped=False) is None:
-                raise BadData(
-                    f"{self._success} is dated later than this run, which has not begun: remove it"
-                )
             self._tell_flags()
             self._warn_of_samplers()
-        tried = {one.get("newest", "") for one in history.without_progress}
-        passed_over: list[str] = []
-        newest, older = "", 0
-        for path, changed in self._matches(self._resume):
-            name = str(path.relative_to(self._folder.root))
-            if changed <= same and self._node.resume_from == "same":
-                older += 1
-            elif name in tried:
-                self._say(
-                    f"{name} is skipped: an attempt that resumed from it failed without progress"
-                )
-                passed_over.append(name)
-            else:
-                newest = name
-                break
-        if older and not newest:
-            self._say(
-                f"{older} files of another program or other data are not resumed from; "
-                "resume_from: any would"
-            )
+        earlier = self._output.begin(history.number, identity, history.gone, self._checkpoints)
+        self._root = self._folder.attempt(self._node.run_id, history.number)
+        self._facts = self._began(earlier)
+        self._output.complete(self._facts)
         self._known = self._state()
-        resume = {"seen": self._known} | ({"newest": newest} if newest else {})
+        passed_over: list[str] = []
+        newest: dict[str, str] = {}
+        for name, _ in self._newest(self._resume):
+            candidate = {"newest": name, "content": _content(self._root / name)}
+            # If none can be loaded, the newest one is tried, which ends the job: nothing begins
+            # anew over what is there.
+            newest = newest or candidate
+            if candidate not in history.unloadable:
+                newest = candidate
+                break
+            self._say(f"{name} is skipped: two attempts that resumed from it failed")
+            passed_over.append(name)
+        if history.first and not newest:
+            self._tell_of_others()
         return Resumption(
-            resume, f"from {newest}" if newest else "from the beginning", tuple(passed_over)
+            newest,
+            f"from {newest['newest']}" if newest else "from the beginning",
+            tuple(passed_over),
         )
 
     def made(self, attempt: int, resumption: Resumption) -> str:
-        state = self._state()
-        return state.partition(" ")[2] if state != resumption.resume.get("seen", "") else ""
+        self._root = self._folder.attempt(self._node.run_id, attempt)
+        facts = self._output.facts(attempt) or self._facts
+        best = tuple(facts.get("best", ()))
+        names, series = self._series(best, facts)
+        if series.certain:
+            for name in _by_number(names, series):
+                if series.numbers[name] <= best:
+                    break
+                if self._changed(name) is not None:
+                    return name
+        contents = facts.get("contents", ())
+        return next((name for name, content in self._plain(series) if content not in contents), "")
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+        self._refuse_own_folder()
         if not self._success:
             return (
                 "the command was told to stop, and nothing else says that it is done"
                 if stopped
                 else None
             )
-        success = self._folder.root / self._success
+        success = self._root / self._success
         durable.look(success.parent)
         try:
-            written = durable.stat(success).st_mtime_ns
-        except OSError:
-            return f"{self._success}, by which the command says that it is done, is not there"
-        if written <= (self._folder.run_state / "began").stat().st_mtime_ns:
+            durable.stat(success)
+        except (FileNotFoundError, NotADirectoryError):
             return (
-                f"{self._success}, by which the command says that it is done, is older than this "
-                "run"
+                f"{self._success}, by which the command says that it is done, was not written in "
+                "this attempt"
             )
         return None
 
     def saved(self) -> float:
-        return next((changed for _, changed in self._matches(self._progress)), 0) / 1e9
+        # Without `resume`, the next attempt starts over: nothing of this one is kept.
+        newest = self._newest(self._progress) if self._resume else iter(())
+        return next((changed for _, changed in newest), 0) / 1e9
 
     def changed(self) -> bool:
+        self._refuse_own_folder()
+        self._output.show()
         before, self._known = self._known, self._state()
         return before != self._known
 
-    def _state(self) -> str:
-        path, changed = next(self._matches(self._progress), (None, 0))
-        return "" if path is None else f"{changed} {path.relative_to(self._folder.root)}"
+    def publish(self) -> None:
+        self._output.publish()
 
-    def _matches(self, glob: str) -> Iterator[tuple[Path, int]]:
-        """Yields non-empty matches below output/, newest first, with the time of their last
-        change.
+    def _began(self, earlier: Facts) -> Facts:
+        """Returns what is known of progress as an attempt begins, for the next ones to compare."""
+        best = tuple(earlier.get("best", ()))
+        names, series = self._series(best, earlier)
+        whole = (name for name in _by_number(names, series) if self._changed(name) is not None)
+        if (newest := next(whole, None)) is not None:
+            best = max(best, series.numbers[newest])
+        contents = [*earlier.get("contents", ()), *(content for _, content in self._plain(series))]
+        return {
+            "best": best,
+            "series": series.certain,
+            "contents": list(dict.fromkeys(contents))[-CONTENTS:],
+        }
+
+    def _series(self, best: Number, facts: Facts) -> tuple[list[str], Series]:
+        """Returns the names of what counts as progress; the run's best number is part of the
+        series.
         """
-        if not glob:
-            return
-        durable.look(self._folder.output)
-        root = self._folder.output.resolve()
-        found = []
-        for path in self._folder.root.glob(glob):
-            if OURS.match(str(path.relative_to(self._folder.root))):
-                continue
-            with contextlib.suppress(
-                FileNotFoundError, PermissionError
-            ):  # Just removed, or not accessible.
-                states = [
-                    durable.stat(file)
-                    for file in ([path] if path.is_file() else path.rglob("*"))
-                    if file.is_file()
-                ]
-                # A link to itself is not a file and cannot be resolved.
-                if any(state.st_size for state in states) and root in path.resolve().parents:
-                    found.append(
-                        (max(state.st_mtime_ns for state in states), _natural(path.name), path)
-                    )
-        for changed, _, path in sorted(found, reverse=True):
-            yield path, changed
+        names = self._names(self._progress)
+        series = Series.of(names)
+        others = {number for number in series.numbers.values() if number} - {best}
+        certain = series.certain or facts.get("series", False) or bool(best and others)
+        return names, Series(series.numbers, certain)
 
-    def _mark(self, name: str, whose: str) -> int:
-        """Returns when the mark with this text was made; replaces a mark with another text."""
-        path = self._folder.run_state / name
-        if not path.exists() or path.read_text() != whose:
-            durable.write(path, whose)
-        return path.stat().st_mtime_ns
+    def _plain(self, series: Series) -> Iterator[tuple[str, str]]:
+        """Yields the files whose contents count, because no number in the name does, with their
+        digests.
+        """
+        names = [name for name, number in series.numbers.items() if not (series.certain and number)]
+        states = [(changed, name) for name in names if (changed := self._changed(name)) is not None]
+        for _, name in sorted(states, reverse=True)[:PLAIN]:
+            yield name, _content(self._root / name)
+
+    def _state(self) -> str:
+        names = self._names(self._progress)
+        newest = next(self._newest(self._progress, names), ("", 0))
+        return f"{len(names)} {newest}"
+
+    def _names(self, pattern: str) -> list[str]:
+        if not pattern:
+            return []
+        return [
+            path.relative_to(self._root).as_posix() for path in durable.glob(self._root, pattern)
+        ]
+
+    def _newest(self, pattern: str, names: list[str] | None = None) -> Iterator[tuple[str, int]]:
+        """Yields non-empty matches, newest first, with the time of their last change. The numbers
+        in the names decide; the time decides between a name without any and the others.
+        """
+        names = self._names(pattern) if names is None else names
+        series = Series.of(names)
+        plain = [
+            (changed, name)
+            for name in names
+            if not series.numbers[name] and (changed := self._changed(name)) is not None
+        ]
+        plain.sort()
+        for name in _by_number(names, series):
+            if (changed := self._changed(name)) is not None:
+                while plain and plain[-1][0] > changed:
+                    yield plain[-1][1], plain.pop()[0]
+                yield name, changed
+        yield from ((name, changed) for changed, name in reversed(plain))
+
+    def _changed(self, name: str) -> int | None:
+        """Returns when a match was last changed; None: it is empty, gone, or leads out of the
+        output.
+        """
+        path = self._root / name
+        if not os.path.realpath(path).startswith(f"{os.path.realpath(self._root / OUTPUT)}/"):
+            return None
+        states = []
+        for file in _files(path):
+            try:
+                states.append(durable.stat(file))
+            except FileNotFoundError:  # Just removed.
+                continue
+        full = any(state.st_size for state in states)
+        return max(state.st_mtime_ns for state in states) if full else None
+
+    def _checkpoints(self, shipped: Path) -> Collection[Path]:
+        """Returns what of a program's own folder would count as this job's."""
+        patterns = {self._resume, self._progress, self._success} - {""}
+        return {path for pattern in patterns for path in durable.glob(shipped, pattern)}
+
+    def _refuse_own_folder(self) -> None:
+        output = contract.path(contract.UNPACKED, self._node.environ) / OUTPUT
+        if output.is_dir() and not output.is_symlink():
+            raise SettingError(
+                "the program has replaced `output`, which leads to the volume, by a folder of its "
+                "own, whose files would be gone with the pod: let it empty the folder (`rm -rf "
+                "output/*`), or write to {output}"
+            )
+
+    def _tell_of_others(self) -> None:
+        places = self._output.of_others() if self._resume else []
+        count = sum(len(durable.glob(place, self._resume)) for place in places)
+        if count:
+            self._say(
+                f"{count} files of another program or other data are not resumed from, and are in "
+                f"{self._folder.set_aside}"
+            )
 
     def _tell_flags(self) -> None:
         servers = self._node.runtime == "fleet-ps"
@@ -174,7 +261,30 @@ class FileProgress:
                 return
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    return [
-        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)
-    ]
+def _by_number(names: list[str], series: Series) -> list[str]:
+    """Returns the names that have a number, the highest first."""
+    numbered = [name for name in names if series.numbers[name]]
+    return sorted(numbered, key=lambda name: (series.numbers[name], name), reverse=True)
+
+
+def _files(path: Path) -> list[Path]:
+    """Returns the files that a match consists of: itself, or what lies below it."""
+    if path.is_file():
+        return [path]
+    return [file for file in durable.walk(path) if file.is_file()]
+
+
+def _content(path: Path) -> str:
+    """Returns a digest of a match: of every byte, or of a sample of a large file."""
+    whole: Any = hashlib.sha256()
+    for file in _files(path):
+        with file.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            whole.update(f"{file.relative_to(path)}\0{size}\0".encode(errors="surrogateescape"))
+            if size <= WHOLE:
+                whole.update(hashlib.file_digest(stream, "sha256").digest())
+                continue
+            for block in range(BLOCKS + 1):
+                stream.seek(block * (size - BLOCK) // BLOCKS)
+                whole.update(stream.read(BLOCK))
+    return str(whole.hexdigest()[:16])

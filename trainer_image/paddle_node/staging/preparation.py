@@ -6,7 +6,6 @@ program's link lead by then. The pod waits until the peers' deadline for a data 
 submitted together with its job, and never reads a partial split.
 """
 
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -63,7 +62,7 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
 
 def _work_in(program: Path, node: NodeEnvironment) -> Path:
     """Returns a folder private to this pod, as programs write where they start. Its `output` leads
-    to the job's output.
+    to the folder of the attempt that runs; what was there moves aside.
     """
     folder = program
     if not program.is_relative_to(node.home):
@@ -71,8 +70,16 @@ def _work_in(program: Path, node: NodeEnvironment) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(program, folder, symlinks=True)
     node.folder.output.mkdir(parents=True, exist_ok=True)
-    if not os.path.lexists(folder / "output"):
-        (folder / "output").symlink_to(node.folder.output, target_is_directory=True)
+    output = folder / "output"
+    if output.is_dir() and not output.is_symlink():
+        shipped = contract.path(contract.SHIPPED, node.environ)
+        shutil.rmtree(shipped, ignore_errors=True)
+        shipped.mkdir()
+        output.rename(shipped / "output")
+    if output.is_symlink():
+        output.unlink()
+    if not output.exists():
+        output.symlink_to(contract.path(contract.ATTEMPT, node.environ) / "output")
     return folder
 
 

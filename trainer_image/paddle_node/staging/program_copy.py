@@ -82,7 +82,7 @@ def copy_files(source: Path, target: Path) -> None:
 def find(folder: JobFolder, wanted: str) -> Path | None:
     """Returns the complete copy with that digest, if there is one."""
     durable.look(folder.programs)
-    for copy in sorted(folder.programs.glob(f"{wanted[:32]}.*/")):
+    for copy in filter(Path.is_dir, durable.glob(folder.programs, f"{wanted[:32]}.*")):
         with contextlib.suppress(OSError):  # This copy is being made or removed.
             if digest(copy) == wanted:
                 return copy

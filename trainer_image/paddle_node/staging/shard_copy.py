@@ -199,7 +199,7 @@ def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) 
             "job again"
         )
     for path in (folder.shard(trainer_id), folder.older_shard(trainer_id)):
-        if path.is_dir() and any(path.iterdir()):
+        if durable.entries(path):
             report(f"warning: {folder.data_manifest} is missing, so {path} is read unchecked")
             return path
     raise BadData(
@@ -211,7 +211,7 @@ def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) 
 
 def _names(path: Path) -> set[str]:
     try:
-        return {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+        return {file.relative_to(path).as_posix() for file in durable.walk(path) if file.is_file()}
     except PermissionError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}") from None
 

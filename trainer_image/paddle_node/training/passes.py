@@ -110,7 +110,8 @@ def newest_first(
 
 def last_attempt(folder: JobFolder) -> int:
     """Returns the highest number among the attempts' folders; 0: there are none."""
-    return max(map(_attempt, folder.output.glob("attempts/*")), default=0)
+    attempts = durable.entries(folder.output / "attempts")
+    return max((attempt_number(entry.name) for entry in attempts), default=0)
 
 
 def discard_incomplete(folder: JobFolder) -> list[Path]:
@@ -125,11 +126,11 @@ def discard_incomplete(folder: JobFolder) -> list[Path]:
         except FileExistsError:
             continue
         broken.append(directory)
-        for entry in directory.iterdir():
-            if entry.is_dir():
-                shutil.rmtree(entry, ignore_errors=True)
+        for entry in durable.entries(directory):
+            if durable.is_folder(entry):
+                shutil.rmtree(directory / entry.name, ignore_errors=True)
             elif entry.name != DONE:
-                entry.unlink(missing_ok=True)
+                (directory / entry.name).unlink(missing_ok=True)
     return broken
 
 
@@ -167,8 +168,9 @@ def remove(folder: JobFolder, saved: Saved) -> None:
 
 def remove_broken_links(folder: JobFolder) -> None:
     """Removes broken links that led to an attempt's folder; a person's own links stay."""
-    for link in folder.output.glob("*"):
-        if link.is_symlink() and not link.exists() and link.readlink().parts[0] == "attempts":
+    for entry in durable.entries(folder.output):
+        link = folder.output / entry.name
+        if entry.is_symlink() and not link.exists() and link.readlink().parts[0] == "attempts":
             link.unlink(missing_ok=True)
 
 
@@ -192,7 +194,7 @@ def seal(
     given_up = Failure(1, f"{directory} was given up by a later attempt while it was saved")
     if (directory / DONE).exists():
         raise given_up
-    inside = sorted(directory.rglob("*"), reverse=True)
+    inside = sorted(durable.walk(directory), reverse=True)
     for entry in [*inside, directory, *directory.parents[:3]]:
         durable.sync(entry)
     names = [file.relative_to(directory).as_posix() for file in reversed(inside) if file.is_file()]
@@ -240,7 +242,7 @@ def fault(directory: Path, *, every_byte: bool = False) -> str | None:
     for entry in record.get("files", ()):
         try:
             size = durable.stat(directory / entry["name"]).st_size
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return f"{entry['name']} is missing"
         if size != entry["bytes"]:
             return f"{entry['name']} has {size} bytes, and {entry['bytes']} were saved"
@@ -306,7 +308,7 @@ def _is_good(directory: Path, good: set[Path]) -> bool:
         return fault(directory) is None
     try:
         verify(directory)
-    except (DamagedPass, OSError):
+    except DamagedPass:
         return False
     good.add(directory)
     return True
@@ -316,19 +318,22 @@ def _folders(folder: JobFolder, kind: str) -> list[Path]:
     """Returns folders by attempt, whose numbers are never reused, then by pass. Links are a
     person's and are not followed.
     """
-    found = (
-        entry
-        for entry in folder.output.glob("attempts/*/*")
-        if re.fullmatch(kind, entry.name) and entry.is_dir()
-    )
-    own = [
-        directory
-        for directory in found
-        if not (directory.is_symlink() or directory.parent.is_symlink())
+    attempts = [
+        folder.output / "attempts" / entry.name
+        for entry in durable.entries(folder.output / "attempts")
+        if entry.is_dir(follow_symlinks=False)
     ]
-    return sorted(own, key=lambda directory: (_attempt(directory.parent), directory.name))
+    own = [
+        attempt / entry.name
+        for attempt in attempts
+        for entry in durable.entries(attempt)
+        if re.fullmatch(kind, entry.name) and entry.is_dir(follow_symlinks=False)
+    ]
+    own.sort(key=lambda directory: (attempt_number(directory.parent.name), directory.name))
+    return own
 
 
-def _attempt(directory: Path) -> int:
-    number = directory.name.rpartition("-")[2]
+def attempt_number(name: str) -> int:
+    """Returns the number of the attempt whose folder has this name; 0: it is no attempt's."""
+    number = name.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0

@@ -110,6 +110,9 @@ class RecordedPasses:
     def changed(self) -> bool:
         return False  # The trainers report their steps themselves.
 
+    def publish(self) -> None:
+        """What is saved lies where it stays."""
+
     def _newest_good(
         self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]
     ) -> Saved | None:
@@ -201,6 +204,9 @@ class OldPasses:
         newest, self._known = self._known, self._newest()
         return newest != self._known
 
+    def publish(self) -> None:
+        """Paddle 0.x saves where people look."""
+
     def _newest(self) -> int | None:
         return max(
             (int(folder.name[-5:]) for folder in _plain_folders(self._folder) if _complete(folder)),
@@ -231,9 +237,8 @@ def _missing(newest: int | None, last: int) -> str | None:
 
 
 def _plain_folders(folder: JobFolder) -> list[Path]:
-    found = (
-        entry
-        for entry in sorted(folder.output.glob("pass-*"))
-        if re.fullmatch(passes.PASS, entry.name)
-    )
-    return [entry for entry in found if entry.is_dir() and not entry.is_symlink()]
+    return [
+        folder.output / entry.name
+        for entry in durable.entries(folder.output)
+        if re.fullmatch(passes.PASS, entry.name) and entry.is_dir(follow_symlinks=False)
+    ]

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_node import own_code
+from paddle_node import durable, own_code
 from paddle_node.contract import JobFolder
 from paddle_node.data import data_manifest
 from paddle_node.failure import BadData
@@ -257,6 +257,6 @@ def _of_folder(place: Path, expected: int | None, reader: Reader) -> Shard:
         raise BadData(f"{place} is missing: run the data-split job of this job first")
     # Files whose names begin with a dot are half-written or the file system's own.
     files = sorted(
-        file for file in place.rglob("*") if file.is_file() and not file.name.startswith(".")
+        file for file in durable.walk(place) if file.is_file() and not file.name.startswith(".")
     )
     return Shard(str(place), files, expected, reader)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from paddle_node import contract
+from paddle_node import contract, durable
 from paddle_node.contract import Variable
 from paddle_node.data.sources.registry import BUFFER, Object, Source, changed
 from paddle_node.failure import SettingError
@@ -62,16 +62,11 @@ class LocalSource(Source):
             return [self._path]
         if self._path.is_dir():
             return list(below(self._path, lambda name: name.startswith(".")))
-        try:
-            paths = [
-                path
-                for path in self._root.glob(self.uri.lstrip("/"))
-                if path.is_file() and not path.name.startswith(".")
-            ]
-        except ValueError as error:
-            raise SettingError(
-                f"{Variable.DATA_SOURCE} is {self.uri!r}, which is not a pattern: {error}"
-            ) from None
+        paths = [
+            path
+            for path in durable.glob(self._root, self.uri.lstrip("/"))
+            if path.is_file() and not path.name.startswith(".")
+        ]
         if paths:
             self._base = Path(os.path.commonpath([path.parent for path in paths]))
         return paths

@@ -136,7 +136,7 @@ def missing_parts(directory: Path, layout: Layout) -> list[str]:
     ]
     missing = [name for name in names if not (directory / name).is_file()]
     for table in layout.sparse:
-        found = len(list((directory / f"{table.table:03d}").glob("part-*-*.gz")))
+        found = len(durable.glob(directory, f"{table.table:03d}/part-*-*.gz"))
         if found != layout.shards:
             missing.append(
                 f"{layout.shards - found} of {layout.shards} parts of {table.table:03d}/ "
@@ -194,7 +194,7 @@ def _sparse(directory: Path, layout: Layout, sparse: SparseTable) -> npt.NDArray
     others = 1 + _STATISTICS + _group(layout.optimizer, 1)
     columns = others + _group(layout.optimizer, sparse.width - 1)
     array = np.zeros((sparse.rows, sparse.width), dtype=np.float32)
-    for part in sorted((directory / f"{sparse.table:03d}").glob("part-*-*.gz")):
+    for part in durable.glob(directory, f"{sparse.table:03d}/part-*-*.gz"):
         for line in _lines(part):
             row = line.split()
             if len(row) not in (columns, others):

@@ -1,0 +1,356 @@
+"""The output folder of a command's attempt: what it begins with, and where people find it.
+
+Each attempt writes to a folder of its own, below `output/attempts/<run>-<n>/`. It begins with what
+the last attempt of the same data and program left, in files that no process of that attempt can
+reach; docs/pod.md has the reasons. Only the holder of the lease calls this. A call that was cut
+short is made up for by the next one.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from paddle_node import contract, durable
+from paddle_node.environment import NodeEnvironment
+from paddle_node.training import passes
+from paddle_node.training.passes import Identity
+
+OUTPUT, BEFORE, COPYING, BEGAN = "output", "before", "copying", "began.json"
+"""What an attempt's folder holds: what the command writes, the `success` file of an earlier
+attempt, half-made copies, and whose the folder is.
+"""
+NEWEST = "newest"
+"""The link to the newest attempt's folder, beside it."""
+OURS = re.compile(r"run|attempts|set-aside|node_\d+")
+"""Names in the job's output that are the agents' own."""
+SMALL = 64 << 20
+"""Bytes up to which a file is copied that a lost pod has not changed, but may have open."""
+COPIES = 8
+"""Files that are copied at once."""
+LINKS = 1000
+"""Names in `output/` that get a link while a run goes on."""
+
+Facts = Mapping[str, Any]
+"""What `began.json` says: whose the folder is (data, program), whether it is `whole`, and what the
+caller adds.
+"""
+
+
+class AttemptOutput:
+    """The folders of a job's attempts. `root` is the present attempt's, once `begin` was called."""
+
+    root: Path | None = None
+
+    def __init__(self, node: NodeEnvironment, success: str, say: Callable[[str], None]) -> None:
+        """`success` is the file by which the command says that it is done, such as
+        `output/result.json`; empty: none.
+        """
+        self._node = node
+        self._folder = node.folder
+        self._success = success
+        self._say = say
+        self._any = node.resume_from == "any"
+        self._mark = node.folder.run_state / "program"
+        """Says whose the files are that lie in `output/` itself."""
+
+    def begin(
+        self,
+        number: int,
+        identity: Identity,
+        gone: bool,
+        left_out: Callable[[Path], Collection[Path]],
+    ) -> Facts:
+        """Fills the folder of attempt `number`. Returns the facts of this run's last attempt; none
+        if there is none.
+
+        `gone`: no process of an earlier attempt is left. `left_out`: what not to take of the files
+        that the program's own folder has, below the given folder. Raises OSError.
+        """
+        root = self.root = self._folder.attempt(self._node.run_id, number)
+        own = {"data": identity.data, "program": identity.program}
+        for part in (OUTPUT, BEFORE, COPYING):
+            (root / part).mkdir(parents=True, exist_ok=True)
+        durable.write(root / BEGAN, json.dumps(own | {"whole": False}))
+        self._set_others_aside(own)
+        facts: Facts = {}
+        continued = False
+        for earlier, began in self._attempts():
+            if earlier == root:
+                continue
+            # In a folder that was never whole no process has run.
+            self._take(earlier, gone or not began["whole"])
+            if began["whole"]:
+                # What older ones still hold came too late, from processes of ended attempts.
+                mine = self._folder.attempt(self._node.run_id, passes.attempt_number(earlier.name))
+                facts, continued = began if earlier == mine else {}, True
+                break
+        for name in self._published():
+            continued = True
+            _remove(root / OUTPUT / name)  # Only a person can have put one of that name there.
+            (self._folder.output / name).replace(root / OUTPUT / name)
+        if not continued and _exists(kept := self._aside(own)):
+            self._take(kept, gone=True)
+            _forget(kept)
+        elif not continued:
+            self._take_shipped(left_out)
+        if self._success and _exists(path := root / self._success):
+            # Only what the attempt itself writes says that it is done.
+            kept = root / BEFORE / self._success.partition("/")[2]
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(kept)
+        durable.write(self._mark, _text(own))
+        return facts
+
+    def complete(self, facts: Facts) -> None:
+        """Records that the folder is whole, adds `facts`, and removes the earlier ones."""
+        assert self.root is not None
+        began = _began(self.root) or {}
+        durable.write(self.root / BEGAN, json.dumps({**began, **facts, "whole": True}))
+        for entry in durable.entries(self._folder.attempts):
+            attempt = self._folder.attempts / entry.name
+            if entry.is_dir(follow_symlinks=False) and attempt != self.root:
+                _forget(attempt)
+        self.show()
+
+    def facts(self, number: int) -> Facts:
+        """Returns what `complete` recorded of an attempt; nothing if its program removed it."""
+        return _began(self._folder.attempt(self._node.run_id, number)) or {}
+
+    def show(self) -> None:
+        """Sets the links in `output/` for people and tools."""
+        if self.root is None:
+            return
+        here = self._folder.output
+        durable.link(self._folder.attempts / NEWEST, self.root.name)
+        names = [entry.name for entry in durable.entries(self.root / OUTPUT)][:LINKS]
+        there = {entry.name for entry in durable.entries(here)}
+        for name in there.difference(names):
+            self._hide(name)
+        for name in names:
+            if name not in there:
+                with contextlib.suppress(FileExistsError):
+                    (here / name).symlink_to(_view(name))
+
+    def publish(self) -> None:
+        """Moves what the last attempt left to `output/` itself. Call when no process of it is
+        left.
+        """
+        root, began = next(self._attempts(), (None, {"whole": False}))
+        if root is None or not began["whole"]:
+            return
+        here = self._folder.output
+        if self._success and not _exists(root / self._success):
+            # The run has ended without one, so the earlier one still says what it said.
+            kept = root / BEFORE / self._success.partition("/")[2]
+            if _exists(kept):
+                (root / self._success).parent.mkdir(parents=True, exist_ok=True)
+                kept.replace(root / self._success)
+        for entry in durable.entries(root / OUTPUT):
+            self._hide(entry.name)
+            if OURS.fullmatch(entry.name):
+                self._say(f"output/{entry.name} of the program stays in {root / OUTPUT}")
+            else:
+                (root / OUTPUT / entry.name).replace(here / entry.name)
+        if not durable.entries(root / OUTPUT):
+            _forget(root)
+            (self._folder.attempts / NEWEST).unlink(missing_ok=True)
+        for entry in durable.entries(here):
+            self._hide(entry.name)
+
+    def of_others(self) -> list[Path]:
+        """Returns the folders in which `output` holds what other programs, or this one on other
+        data, have left.
+        """
+        return [path.parent for path in durable.glob(self._folder.set_aside, f"*/{OUTPUT}")]
+
+    def _attempts(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Yields the folders of commands' attempts, newest first, with what each began with. One
+        that a process of an ended attempt made anew has no such record.
+        """
+        attempts = [
+            self._folder.attempts / entry.name
+            for entry in durable.entries(self._folder.attempts)
+            if entry.is_dir(follow_symlinks=False)
+        ]
+        attempts.sort(key=lambda attempt: passes.attempt_number(attempt.name), reverse=True)
+        for attempt in attempts:
+            if (began := _began(attempt)) is not None:
+                yield attempt, began
+
+    def _published(self) -> list[str]:
+        """Returns the names in `output/` itself that programs or people have put there."""
+        here = self._folder.output
+        return [
+            entry.name
+            for entry in durable.entries(here)
+            if not OURS.fullmatch(entry.name)
+            and not (
+                entry.is_symlink() and (here / entry.name).readlink().parts[:1] == ("attempts",)
+            )
+        ]
+
+    def _hide(self, name: str) -> None:
+        """Removes a link that `show` has set."""
+        link = self._folder.output / name
+        if link.is_symlink() and str(link.readlink()) == _view(name):
+            link.unlink(missing_ok=True)
+
+    def _set_others_aside(self, own: Mapping[str, str]) -> None:
+        """Moves away what another program, or this one on other data, has left."""
+        if self._any:
+            return
+        for earlier, began in list(self._attempts()):
+            if _text(began) != _text(own):
+                _merge(earlier / OUTPUT, self._aside(began) / OUTPUT)
+                _forget(earlier)
+        mark = self._mark.read_text() if _exists(self._mark) else _text(own)
+        if mark != _text(own):
+            data, _, program = mark.partition(" ")
+            place = self._aside({"data": data, "program": program}) / OUTPUT
+            for name in self._published():
+                _merge(self._folder.output / name, place / name)
+
+    def _aside(self, whose: Mapping[str, str]) -> Path:
+        parts = (whose["program"][:12] or "program", whose["data"][:12] or "data")
+        return self._folder.set_aside / "-".join(parts)
+
+    def _take(self, earlier: Path, gone: bool) -> None:
+        """Moves what an earlier attempt left; copies what a process of it may have open."""
+        assert self.root is not None
+        # The volume's own clock, which no program sets.
+        since = None if gone else (earlier / BEGAN).stat().st_ctime_ns
+        copies: list[tuple[Path, Path]] = []
+        for part in (OUTPUT, BEFORE):
+            _take(earlier / part, self.root / part, since, copies)
+        if copies:
+            size = sum(source.lstat().st_size for source, _ in copies)
+            self._say(
+                f"a pod of attempt {passes.attempt_number(earlier.name)} was lost and may only be "
+                f"frozen: {len(copies)} files that it may have open are copied, "
+                f"{size / 1e6:,.1f} MB"
+            )
+            drafts = repeat(self.root / COPYING)
+            with ThreadPoolExecutor(COPIES) as pool:
+                # Raises what a copy raised.
+                list(pool.map(_copy, *zip(*copies, strict=True), drafts))
+            for folder in {target.parent for _, target in copies}:
+                durable.sync(folder)
+        for path in durable.walk(self.root / OUTPUT):
+            # A link by the earlier folder's own path.
+            if path.is_symlink() and (to := str(path.readlink())).startswith(f"{earlier}/"):
+                path.unlink()
+                path.symlink_to(f"{self.root}{to.removeprefix(str(earlier))}")
+
+    def _take_shipped(self, left_out: Callable[[Path], Collection[Path]]) -> None:
+        """Copies what the program's own folder has in `output`."""
+        assert self.root is not None
+        shipped = contract.path(contract.SHIPPED, self._node.environ)
+        skipped = set() if self._any else set(left_out(shipped))
+        for path in durable.walk(shipped / OUTPUT):
+            target = self.root / path.relative_to(shipped)
+            if not skipped.isdisjoint((path, *path.parents)) or _exists(target):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                target.mkdir()
+            else:
+                shutil.copy2(path, target, follow_symlinks=False)
+        if skipped:
+            more = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
+            self._say(
+                f"{min(skipped).relative_to(shipped)}{more} of the program's folder would count as "
+                "a checkpoint of this job and is left out; resume_from: any takes it"
+            )
+
+
+def _take(source: Path, target: Path, since: int | None, copies: list[tuple[Path, Path]]) -> None:
+    """Moves what `target` lacks, and lists what has to be copied instead: what changed after
+    `since`, and small files; None: nothing.
+    """
+    for entry in durable.entries(source):
+        here, there = source / entry.name, target / entry.name
+        # Who may still write there may also remove it.
+        with contextlib.suppress(FileNotFoundError):
+            if entry.is_dir(follow_symlinks=False) and (since is not None or _exists(there)):
+                there.mkdir(exist_ok=True)
+                shutil.copymode(here, there)
+                _take(here, there, since, copies)
+            elif _exists(there):
+                continue  # A call that was cut short got as far as this.
+            elif since is None or not entry.is_file(follow_symlinks=False):
+                here.replace(there)
+            elif (state := here.lstat()).st_ctime_ns >= since or state.st_size <= SMALL:
+                copies.append((here, there))
+            else:
+                here.replace(there)
+
+
+def _copy(source: Path, target: Path, drafts: Path) -> None:
+    """Copies a file; under its name it is whole, and on the disk."""
+    draft = drafts / os.urandom(8).hex()
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, draft)
+        durable.sync(draft)
+        draft.replace(target)
+
+
+def _merge(source: Path, target: Path) -> None:
+    """Moves a file or folder into the place of another; of two folders, what they hold."""
+    if target.is_dir() and source.is_dir():
+        for entry in durable.entries(source):
+            _merge(source / entry.name, target / entry.name)
+    elif _exists(source):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove(target)
+        source.replace(target)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _forget(attempt: Path) -> None:
+    """Removes a command's part of an attempt's folder; passes of another runtime stay."""
+    for part in (OUTPUT, BEFORE, COPYING):
+        shutil.rmtree(attempt / part, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        (attempt / BEGAN).unlink(missing_ok=True)
+        attempt.rmdir()
+
+
+def _began(attempt: Path) -> dict[str, Any] | None:
+    """Returns what an attempt's folder began with; None: that is not recorded."""
+    unknown = {"data": "", "program": "", "whole": False}
+    try:
+        began = json.loads((attempt / BEGAN).read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        return unknown
+    return unknown | began if isinstance(began, dict) else unknown
+
+
+def _text(whose: Mapping[str, Any]) -> str:
+    return f"{whose['data']} {whose['program']}"
+
+
+def _view(name: str) -> str:
+    return f"attempts/{NEWEST}/{OUTPUT}/{name}"
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is anything of that name, be it a broken link. Raises OSError for a refusal."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True

@@ -1,0 +1,48 @@
+"""Which of a command's files is beyond another, by the numbers in their names. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Number = tuple[int, ...]
+"""The numbers of one name, to be compared; empty: the name has none that count."""
+_EXPLAINED = re.compile(
+    r"(?:epoch|step|iter(?:ation)?|pass|checkpoint|ckpt)s?[\W_]{0,3}(\d+(?:[\W_]\d+)*)", re.I
+)
+"""A word that says what a number counts: `epoch_9`, `global_step100`, `checkpoint_1_5000`."""
+_ALONE = re.compile(r"(\d{1,7})(\.\D\w*)?")
+"""A part of a path that is a number: `12`, `12.pdparams`."""
+_TIME = 8
+"""Digits from which a number that no word explains is taken for a date, a time or a hash."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """The names that match one pattern."""
+
+    numbers: Mapping[str, Number]
+    """The numbers of each name: those that a word explains, if any name has one; otherwise all."""
+    certain: bool
+    """The numbers count steps: a word says so, or several names differ in them."""
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "Series":
+        names = list(names)
+        explained = {name: _explained(name) for name in names}
+        if any(explained.values()):
+            return cls(explained, certain=True)
+        numbers = {
+            name: tuple(int(part) for part in re.findall(r"\d+", name) if len(part) < _TIME)
+            for name in names
+        }
+        return cls(numbers, len({number for number in numbers.values() if number}) > 1)
+
+
+def _explained(name: str) -> Number:
+    found: list[int] = []
+    for part in name.split("/"):
+        if alone := _ALONE.fullmatch(part):
+            found.append(int(alone[1]))
+        for match in _EXPLAINED.finditer(part):
+            found += map(int, re.findall(r"\d+", match[1]))
+    return tuple(found)
