@@ -435,8 +435,9 @@ class Limits(Settings):
     retries: int = Field(default=6, ge=0, le=1000)
     """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
     attempts: Annotated[int, Variable.ATTEMPTS] = Field(default=contract.ATTEMPTS, ge=1, le=1000)
-    """Failures of the program without progress in between, until the job fails; a lost pod costs
-    none.
+    """Attempts that fail without progress in between until the job fails: 3 are two retries. Each
+    counts once, whatever its exception; lost pods cost none. A program that cannot start is not
+    retried.
     """
     hours: float = Field(default=24.0, gt=0.001, le=8760)
     """The job ends as failed after this long."""

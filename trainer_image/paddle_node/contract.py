@@ -126,7 +126,9 @@ class Variable(StrEnum):
     pass, whatever made it.
     """
     ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
-    """How many failures of the program, without progress in between, end the job."""
+    """How many failures of the program, without progress in between, end the job; each counts once,
+    also if it is the same exception again.
+    """
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
     """TCP port on which the agents talk to each other."""
     PEER_DEADLINE = "PADDLE_NODE_PEER_DEADLINE"

@@ -22,6 +22,8 @@ LONGEST_LINE = 64 * 1024
 """Bytes without a line end after which they are passed on anyway."""
 READER = 1.0
 """Seconds for which the pod's own output may block before lines are left out."""
+LAST_WORDS = 5.0
+"""Seconds before its end in which a process that had waited in silence says why it ends."""
 LONGEST_ERROR = 300
 """Characters of an exception that a message carries."""
 
@@ -77,6 +79,8 @@ class Exceptions:
 
     def __init__(self) -> None:
         self.last = ""
+        self.behind = True
+        """Whether the output went on behind it; also if there is none."""
         self._place: str | None = None
         """The place that the current traceback names, as far as it is known; None: no traceback is
         being read.
@@ -84,6 +88,8 @@ class Exceptions:
 
     def read(self, line: str) -> None:
         line = _RANK.sub("", line)
+        if line.strip():
+            self.behind = True
         if line.endswith("Traceback (most recent call last):"):
             self._place = ""
         elif (frame := re.match(r'\s+File "([^"]+)", line (\d+)(, in |$)', line)) and (
@@ -97,13 +103,13 @@ class Exceptions:
                 self._place = None
                 return
             self.last = line[: LONGEST_ERROR - len(self._place)] + self._place
-            self._place = None
+            self._place, self.behind = None, False
         elif own := re.match(
             r"(?:\S*/)?python[\d.]*: (No module named .*|can't open file .*|Error while finding "
             r".*)",
             line,
         ):
-            self.last = f"python: {own[1]}"[:LONGEST_ERROR]
+            self.last, self.behind = f"python: {own[1]}"[:LONGEST_ERROR], False
 
 
 class Log(threading.Thread):
@@ -116,7 +122,8 @@ class Log(threading.Thread):
         self._path: Path | None = None
         self._file: IO[bytes] | None = None
         self._early = b""
-        self.last_output = time.monotonic()
+        self.last_output = self._spoke = time.monotonic()
+        self._paused = 0.0
         self.last_line = ""
         self.exceptions = Exceptions()
         self._metrics: LineMetrics | None = None
@@ -133,7 +140,10 @@ class Log(threading.Thread):
     def run(self) -> None:
         rest = b""
         while part := os.read(self._source.fileno(), 65536):
-            self.last_output = time.monotonic()
+            now = time.monotonic()
+            if (pause := now - self.last_output) > LAST_WORDS:
+                self._spoke, self._paused = now, pause
+            self.last_output = now
             self._begin()
             self._write(part)
             *lines, rest = (rest + part).split(b"\n")
@@ -155,6 +165,14 @@ class Log(threading.Thread):
         self._source.close()
         if self._file is not None:
             self._file.close()
+
+    def silent_before(self, end: float) -> float:
+        """Returns for how many seconds the process had written nothing when it ended, or before its
+        last words.
+        """
+        if end - self.last_output > LAST_WORDS:
+            return end - self.last_output
+        return self._paused if end - self._spoke <= LAST_WORDS else 0.0
 
     def _pass_on(self, line: bytes) -> None:
         text = line.decode(errors="replace")
