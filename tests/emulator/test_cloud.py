@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal import account
 from rehearsal.cloud import Cloud, CloudError
 
 PROJECT = Path(__file__).parents[2]
@@ -35,7 +34,7 @@ def test_a_large_file_leaves_nothing_once_its_bucket_is_gone(cloud: Cloud, tmp_p
     file.write_bytes(b"1::2::3::4\n" * 900_000)
     here = {"LocationConstraint": s3.meta.region_name}
     s3.create_bucket(Bucket="data", CreateBucketConfiguration=here)
-    account.upload(cloud, file, "s3://data/ratings.dat")
+    cloud.client("s3").upload_file(str(file), "data", "ratings.dat")
     assert cloud.inventory() != before
     s3.delete_object(Bucket="data", Key="ratings.dat")
     s3.delete_bucket(Bucket="data")

@@ -19,8 +19,8 @@ import jmespath
 import pytest
 import yaml
 
-from rehearsal.account import record_image
 from rehearsal.cloud import ACCOUNT, Cloud, CloudError
+from rehearsal.deployed_account import record_image
 from rehearsal.inventory import Inventory
 
 from .conftest import PARTS, settled

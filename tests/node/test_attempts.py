@@ -24,7 +24,7 @@ def tried(record: Record, begin: Resumption, loss: Loss, made: str = "", join: b
     """
     record.begin(begin, Identity("data", "program"))
     record.end(loss, made, join)
-    outcome = record.exhausted(3, join) or record.hopeless(begin)
+    outcome = record.exhausted(3) or record.hopeless(begin)
     assert outcome is None or outcome.code == 70
     return outcome.sentence if outcome else ""
 
