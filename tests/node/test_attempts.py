@@ -9,7 +9,8 @@ from paddle_node.rendezvous.attempts import ALIKE, CLUSTER, CLUSTER_FAULTS, PROG
 from paddle_node.runtimes import Resumption
 from paddle_node.training.passes import Identity
 
-BEGINNING, ZERO, ONE = Resumption(), Resumption({"pass": "0"}), Resumption({"pass": "1"})
+BEGINNING, ZERO = Resumption(), Resumption({"pass": "0"}, "after pass 0")
+ONE = Resumption({"pass": "1"}, "after pass 1")
 EARLY = Loss("trainer 1 ended with 1", PROGRAM, 1, failed=True, error="KeyError: 'x' (train.py:3)")
 
 
@@ -24,7 +25,7 @@ def tried(record: Record, begin: Resumption, loss: Loss, made: str = "", join: b
     """
     record.begin(begin, Identity("data", "program"))
     record.end(loss, made, join)
-    outcome = record.exhausted(3, join) or record.hopeless(begin)
+    outcome = record.exhausted(3) or record.hopeless(begin)
     assert outcome is None or outcome.code == 70
     return outcome.sentence if outcome else ""
 
@@ -52,8 +53,8 @@ def test_faults_of_the_cluster_count_apart_and_end_a_job_too(folder):
 
 NOT_AGAIN = "attempt {} failed before its first step and is not tried again: trainer 1 ended with 1"
 UNLOADABLE = (
-    "two attempts that resumed as the next one would failed before their first step: trainer 1 "
-    "ended with 1"
+    "two attempts that began after pass 1 failed before their first step, and there is nothing "
+    "older to resume from: trainer 1 ended with 1"
 )
 REWRITES = [(ONE, EARLY, "pass 1")]
 
@@ -68,7 +69,12 @@ REWRITES = [(ONE, EARLY, "pass 1")]
     # A program that reports no steps is not tried again after the same exception twice, or after
     # one that no attempt can change.
     (False, [(ZERO, EARLY, ""), (ONE, EARLY, "")], ""),
-    (False, [(ONE, EARLY, ""), (ONE, EARLY, "")], NOT_AGAIN.format(2)),
+    (False, [(BEGINNING, EARLY, ""), (BEGINNING, EARLY, "")], NOT_AGAIN.format(2)),
+    # What it resumed from may be at fault, whatever the exceptions, unless the attempts were killed
+    # or it loaded once.
+    (False, [(ONE, EARLY, ""), (ONE, replace(EARLY, error="another"), "")], UNLOADABLE),
+    (False, [(ONE, EARLY, ""), (ONE, Loss("killed", PROGRAM, 137), "")], ""),
+    (False, [(ONE, EARLY, "output/a"), (ONE, EARLY, ""), (ONE, EARLY, "")], ""),
     (False, [(BEGINNING, replace(EARLY, error="SyntaxError: invalid (a.py:1)"), "")],
      NOT_AGAIN.format(1)),
     # If a program rewrites its checkpoint, each attempt seems to make progress, and none does.
