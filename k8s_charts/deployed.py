@@ -4,8 +4,9 @@ A job that names its own image, volume and source takes nothing, and runs on any
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -55,8 +56,18 @@ class ClusterOutputs(model.Settings):
     """From whom the data job's pod gets its right to read sources: EKS's agent on the node, or the
     node's instance profile.
     """
-    host_ports: Literal["open", "closed"] = "open"
-    """Whether nodes reach each other at any port: not between a self-managed cluster's."""
+    jobs_namespace: str = ""
+    """The only namespace whose data jobs have that right; empty: unknown."""
+    host_ports: str = Field(
+        default="open", pattern=r"^(open|closed|\d+(-\d+)?(,\d+(-\d+)?)*)$", examples=["7164-7167"]
+    )
+    """At which ports nodes reach each other: open, at any; a self-managed cluster's at those that
+    cluster.host_ports names.
+    """
+    file_system_mounts: str = ""
+    """The folders where nodes mount the file system, separated by commas; none: nowhere; empty:
+    unknown.
+    """
     kubernetes_version: str = ""
     """Such as 1.35; empty: unknown, and manifests say nothing that an older cluster would
     refuse.
@@ -73,6 +84,21 @@ class ClusterOutputs(model.Settings):
         """
         version = re.fullmatch(r"1\.(\d+)", self.kubernetes_version)
         return version is not None and int(version[1]) >= 35
+
+    def closed_ports(self, ports: Iterable[int]) -> list[int]:
+        """Returns those of `ports` at which nodes do not reach each other."""
+        if self.host_ports == "open":
+            return []
+        ranges = re.findall(r"(\d+)(?:-(\d+))?", self.host_ports)
+        opened = [range(int(first), int(last or first) + 1) for first, last in ranges]
+        return [port for port in ports if not any(port in each for each in opened)]
+
+    def mount_of(self, path: str) -> str | None:
+        """Returns the folder, `path` or one above it, where nodes mount the file system; None:
+        there is none.
+        """
+        folders = self.file_system_mounts.split(",")
+        return next((each for each in folders if PurePosixPath(path).is_relative_to(each)), None)
 
     def volume_source(self, volume: Volume) -> dict[str, str]:
         """Returns the storage behind a job's volume, as job.yaml or the deployed stacks name it;
@@ -126,6 +152,30 @@ class ClusterOutputs(model.Settings):
             kubernetes_version="1.35",
             placeholders=True,
         )
+
+
+def check_namespace(job: TrainingJob, outputs: ClusterOutputs) -> None:
+    """Raises SettingError for a data job that would read a bucket without a right to it: EKS gives
+    the right to one namespace's account, a self-managed cluster's nodes give it to all.
+    """
+    served = outputs.jobs_namespace or job.namespace
+    if (
+        job.data is None
+        or not job.reads_bucket
+        or outputs.data_job_credentials != "pod-identity"
+        or served == job.namespace
+    ):
+        return
+    otherwise = (
+        "a source at https:// or on the volume"
+        if job.local_file is None
+        else "`data.upload_to: volume`"
+    )
+    raise SettingError(
+        f"namespace is {job.namespace} and data.source is {job.data.source}: the cluster lets data "
+        f"jobs read buckets in namespace {served} alone (jobs.namespace of cluster.yaml); use "
+        f"`namespace: {served}`, or {otherwise}"
+    )
 
 
 def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
@@ -220,9 +270,9 @@ class Deployed:
         volume = job.volume
         needed = {
             "image": image == PLACEHOLDER,
-            "volume": (volume.kind == "efs" and not volume.file_system_id)
-            or (volume.kind == "nfs" and not volume.server),
-            "data.source (a local file goes to the deployed bucket)": job.local_file is not None,
+            "volume": volume.is_deployed,
+            "data.source (a local file goes to the deployed bucket)": job.local_file is not None
+            and job.uploaded is None,
         }
         if settings := [setting for setting, missing in needed.items() if missing]:
             return cls(

@@ -4,13 +4,15 @@ The same job, outputs and image give the same bytes, whether they are returned o
 for `cdk8s synth`.
 """
 
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from cdk8s import App, Chart
 
 from k8s_charts import yaml_documents
-from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.deployed import ClusterOutputs, check_namespace
 from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.namespace import NamespaceChart
 from k8s_charts.kinds.paddle_job import OperatorChart, PaddleJobChart
@@ -19,20 +21,17 @@ from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.spec import TrainingJob
 from settings.errors import SettingError
 
+OPERATORS_PORTS = range(36_000, 56_020)
+"""Ports of pods on their nodes' network: the operator (v0.3.5, paddlejob_helper.go) draws the first
+of twenty.
+"""
+
 
 def charts(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[Chart]:
     """Returns the job's charts in apply order: one for each step that is applied on its own."""
-    if job.takes_the_node and outputs.host_ports == "closed":
-        setting = (
-            "paddlejob.intranet is Host"
-            if job.controller == "paddlejob"
-            else "ports.host_ports is given"
-        )
-        instead = "leave it out" if job.controller == "paddlejob" else "leave it and discovery out"
-        raise SettingError(
-            f"{setting}: the nodes of this self-managed cluster let only the pod network "
-            f"through, so {instead}"
-        )
+    if job.takes_the_node:
+        _check_ports(job, outputs)
+    check_namespace(job, outputs)
     app = App()
     steps: list[Chart] = [NamespaceChart(app, job)]
     if job.controller == "paddlejob" and job.operator.install_operator:
@@ -44,6 +43,23 @@ def charts(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[Chart]
     training = PaddleJobChart if job.controller == "paddlejob" else TrainingChart
     steps.append(training(app, job, outputs, image, data_job=data.identity if data else None))
     return steps
+
+
+def _check_ports(job: TrainingJob, outputs: ClusterOutputs) -> None:
+    """Raises SettingError for a job at ports of its nodes that these do not open to each other."""
+    setting, instead = "ports.host_ports is given", "leave it and discovery out"
+    ports: Iterable[int] = job.ports.on_host
+    if job.controller == "paddlejob":
+        setting, instead = "paddlejob.intranet is Host", "leave it out"
+        ports = OPERATORS_PORTS
+    if closed := outputs.closed_ports(ports):
+        runs = groupby(enumerate(closed), lambda at: at[1] - at[0])
+        ends = [(found[0][1], found[-1][1]) for found in (list(run) for _, run in runs)]
+        named = ", ".join(f"{first}-{last}" if first < last else str(first) for first, last in ends)
+        raise SettingError(
+            f"{setting}: the nodes of this self-managed cluster do not open {named} to each other; "
+            f"add that to cluster.host_ports in cluster.yaml and deploy, or {instead}"
+        )
 
 
 def documents(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[dict[str, Any]]:

@@ -67,6 +67,7 @@ STYLES = {
     "waiting": "yellow",
     "warning": "yellow",
     "suspended": "yellow",
+    "cancelled": "yellow",
     "failed": "red",
     "problem": "red",
 }

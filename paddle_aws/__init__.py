@@ -7,6 +7,7 @@
     print(run.results()[-1].loss, run.model("model"))
 
 Every failure raises an `Error`; progress messages go to the logger `paddle_aws`.
+`paddle_aws.rehearse("job.yaml")` runs the same job on this machine.
 """
 
 from operations.cluster.pod_words import PodState
@@ -14,7 +15,10 @@ from operations.errors import BadInput, Failed, JobFailed, TimedOut, Unreachable
 from operations.errors import OperationError as Error
 from operations.jobs.job_objects import JobState
 from operations.jobs.job_view import JobView
+from operations.jobs.rehearsal_backend import RehearsalBackend as Rehearsal
+from operations.jobs.rehearsal_run import rehearse
 from operations.jobs.run import Run, submit
+from operations.jobs.step_progress import StepProgress
 from operations.jobs.training_metrics import Pass, TrainerPass
 from operations.jobs.training_progress import TrainingProgress
 
@@ -31,4 +35,5 @@ __all__ = [
     "find",
     "submit",
 ]
+__all__ += ["Rehearsal", "StepProgress", "rehearse"]
 __all__ += ["BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"]

@@ -1,4 +1,4 @@
-"""`python -m rehearsal`, which `make rehearse` calls.
+"""`python -m rehearsal`, which `make rehearse` and `paddle-aws rehearse` call.
 
 Exit codes: 0 only when every part went well; 1 when a part failed; 2 for a machine or settings that
 cannot be rehearsed, with one sentence; 130 after Ctrl-C.
@@ -12,10 +12,15 @@ import time
 from pathlib import Path
 
 from operations.errors import BadInput, Exit, Failed, cli_errors
+from operations.jobs.rehearsal_backend import FOLDER
 
 _WIDEST = 100
 """Columns; wider lines are no easier to read."""
 _PROJECT = Path(__file__).resolve().parent.parent
+_INTERRUPTED = (
+    f"interrupted: no process is left; the volume, logs and record stay in {FOLDER}/ (paddle-aws "
+    "status, logs, results)"
+)
 
 
 def main() -> None:
@@ -30,9 +35,19 @@ def main() -> None:
         "--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings"
     )
     parser.add_argument(
-        "--no-try",
-        action="store_true",
-        help="do not try the program on a few records before the deploy",
+        "--local", action="store_true", help="deploy nothing: no AWS emulator, the job alone"
+    )
+    parser.add_argument(
+        "--volume",
+        choices=("new", "keep"),
+        default="new",
+        help="keep: go on with what the last rehearsal left on the volume",
+    )
+    parser.add_argument("--data", type=Path, help="a file or folder in place of the job's source")
+    parser.add_argument("--outputs", type=Path, default=Path("outputs.json"), help="with --local")
+    parser.add_argument("--image-file", type=Path, default=Path("image.json"), help="with --local")
+    parser.add_argument(
+        "--no-try", action="store_true", help="do not try the program on a few records first"
     )
     parser.add_argument(
         "--verbose",
@@ -40,16 +55,24 @@ def main() -> None:
         help="name what of the manifests is without effect on one machine",
     )
     arguments = parser.parse_args()
-    with cli_errors("interrupted: no process is left, and nothing of this run in .rehearsal/"):
-        fit = _check_machine(_PROJECT)
-        for setting in (arguments.config, arguments.job):
-            if not setting.is_file():
-                found = "is not a file" if setting.exists() else "does not exist"
-                raise BadInput(f"{setting} {found}: name an existing file with --config or --job")
-        _rehearse(arguments.config.resolve(), arguments.job.resolve(), fit, arguments)
+    with cli_errors(_INTERRUPTED):
+        fit = _check_machine(_PROJECT, local=arguments.local)
+        files = (
+            {"--job": arguments.job}
+            if arguments.local
+            else {
+                "--config": arguments.config,
+                "--job": arguments.job,
+            }
+        )
+        for option, file in files.items():
+            if not file.is_file():
+                state = "is not a file" if file.exists() else "does not exist"
+                raise BadInput(f"{file} {state}: name an existing file with {option}")
+        _rehearse(fit, arguments)
 
 
-def _check_machine(project: Path) -> str:
+def _check_machine(project: Path, *, local: bool) -> str:
     """Returns a description of the machine. Raises BadInput with one sentence if the machine cannot
     rehearse.
     """
@@ -59,30 +82,39 @@ def _check_machine(project: Path) -> str:
             f"this machine is {system} {machine}: a rehearsal needs Linux on x86-64; synth, "
             "manifests and deploy work here too"
         )
-    for environment in (".venv-image", ".venv-emulator"):
+    if not (project / "trainer_image" / "Dockerfile").is_file():
+        raise BadInput(
+            f"{project} is an installed package: a rehearsal needs a clone of the project, whose "
+            "`make setup` installs this command as well"
+        )
+    for environment in (".venv-image", *(() if local else (".venv-emulator",))):
         if not (project / environment / "bin" / "python").exists():
-            raise BadInput(f"{environment} is missing: run `make rehearse`, which makes it")
+            raise BadInput(
+                f"{environment} is missing: run `make environments` in {project}, which makes it"
+            )
     # Imported here: before `make setup`, paddle_node does not exist.
     from paddle_node import contract
 
-    if contract.NOT_IN_PATHS.intersection(str(project)):
-        raise BadInput(
-            f"this clone lies in {project}: parameter servers save through a shell, so a "
-            "rehearsal needs a path without spaces, quotes and its other special characters; "
-            "synth, manifests and deploy work here too"
-        )
+    for what, folder in (("this clone lies in", project), ("this folder is", Path.cwd())):
+        if contract.NOT_IN_PATHS.intersection(str(folder)):
+            raise BadInput(
+                f"{what} {folder}: parameter servers save through a shell, so a rehearsal needs a "
+                "path without spaces, quotes and the shell's other special characters; synth, "
+                "manifests and deploy work here too"
+            )
     return f"Linux x86-64, Python {platform.python_version()}"
 
 
-def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namespace) -> None:
+def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
     # Imported after the machine's check: these modules need what `make setup` installs.
-    from botocore.exceptions import BotoCoreError, ClientError
     from rich.console import Console
 
+    from k8s_charts.spec import TrainingJob
     from operations.commands.results import model_words
     from operations.jobs import rehearsal_backend
     from operations.screen import colours
     from rehearsal import interruption
+    from rehearsal.account import Account
     from rehearsal.rehearse import Rehearsal
     from rehearsal.screen import Screen
     from rehearsal.state import State
@@ -91,31 +123,46 @@ def _rehearse(config: Path, job_file: Path, fit: str, arguments: argparse.Namesp
     console = Console(highlight=False, color_system=colours())
     console.width = min(console.width, _WIDEST)
     started = time.monotonic()
+    job_file = arguments.job.resolve()
     console.print(f"[bold]rehearsal[/] of {job_file.name} on {fit}")
     try:
         # Before the state is reset: a mistake in a setting must not cost the last run's model.
+        job = TrainingJob.load(job_file, fetch=True)
+        account: Account
+        if arguments.local:
+            from rehearsal.local_account import LocalAccount
+
+            account = LocalAccount(job, arguments.outputs, arguments.image_file)
+        else:
+            from rehearsal.deployed_account import DeployedAccount
+
+            account = DeployedAccount(_PROJECT, arguments.config.resolve(), job_file, job)
         rehearsal = Rehearsal(
             _PROJECT,
-            config,
+            job,
             job_file,
+            account,
             lambda text: console.print(text, style="yellow", markup=False),
+            arguments.data,
         )
-        with interruption.caught(), State(_PROJECT / ".rehearsal") as state:
+        with interruption.caught(), State(FOLDER.resolve()) as state:
             try:
                 with Screen(console) as screen:
                     results = rehearsal.run(
-                        state, screen, trial_first=not arguments.no_try, verbose=arguments.verbose
+                        state,
+                        screen,
+                        trial_first=not arguments.no_try,
+                        verbose=arguments.verbose,
+                        keep_volume=arguments.volume == "keep",
                     )
-            except KeyboardInterrupt:
+            finally:
                 if state.begun:
-                    state.empty()
-                raise
-            state.tidy()
+                    state.tidy()
             console.print(summary(results, screen.finished, time.monotonic() - started))
             # Users copy these lines: print() does not wrap or style them.
             with rehearsal_backend.load(state.folder).volume() as volume:
                 print(*model_words(volume, results.job.name), sep="\n")
-    except (OSError, BotoCoreError, ClientError) as error:
+    except OSError as error:
         # For example a full disk, a file that is not ours, or an emulator that somebody killed.
         raise Failed(f"this machine let the rehearsal down: {error}") from None
 

@@ -1,21 +1,16 @@
-"""What a user uploads to the deployed account before a job, and the AWS credentials that the job's
-pods get from the account.
-
-On EKS a pod has credentials if its service account is associated in its namespace, so a stack that
-forgets the association fails here as on AWS. On a self-managed cluster the data job's pods have the
-nodes' credentials. A pod with credentials also gets this machine's proxy and certificate settings,
-because its data may lie at an https:// address; other pods talk only to each other.
+"""Where a rehearsal's job gets its manifests, its bucket and its pods' AWS credentials from: an
+account, deployed into the emulator (deployed_account.py) or missing (local_account.py).
 """
 
-import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cache
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from operations.account.bucket_upload import object_of
-from rehearsal.cloud import Cloud
-from rehearsal.pods.pod import Identity
+from rehearsal.inventory import Resource
+from rehearsal.screen import Screen
+from rehearsal.state import State
 
 _WAY_OUT = (
     "HTTP_PROXY",
@@ -28,56 +23,35 @@ _WAY_OUT = (
 )
 
 
-def upload(cloud: Cloud, source: Path, address: str) -> None:
-    """Uploads `source` to `address` (s3://bucket/key), over an earlier version that the destroy has
-    to cope with.
+class Account(AbstractContextManager["Account"], ABC):
+    """One rehearsal's account, while a `with` block lasts."""
+
+    image: str
+    """This project's image, as manifests name it once they are written."""
+
+    @abstractmethod
+    def deploy(self, state: State, screen: Screen) -> None:
+        """Deploys the cluster, if there is anything to deploy to."""
+
+    @abstractmethod
+    def write_manifests(self, state: State) -> list[Path]:
+        """Writes the job's manifests for this account; returns the files."""
+
+    @abstractmethod
+    def upload(self, file: Path, address: str) -> None:
+        """Puts a file, or a folder's files, at `address` (s3://bucket/key)."""
+
+    @abstractmethod
+    def identity(self, namespace: str, account: str) -> Mapping[str, str]:
+        """Returns the variables for the pods of a service account: its AWS credentials."""
+
+    @abstractmethod
+    def destroy(self, screen: Screen) -> tuple[Resource, ...]:
+        """Destroys what was deployed; returns what is meant to stay."""
+
+
+def proxy_settings() -> dict[str, str]:
+    """Returns this machine's proxy and certificate settings: data may lie at an https:// address,
+    which only pods with an identity read.
     """
-    client = cloud.client("s3")
-    client.put_object(**object_of(address), Body=b"an earlier version\n")
-    client.upload_file(str(source), **object_of(address))
-
-
-def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "") -> str:
-    """Puts an image's record into the repository and writes `file` as `make push` does. Returns the
-    reference by digest.
-
-    The record's manifest has no layers: the rehearsal's pods run the image's files.
-    """
-    kind = "application/vnd.oci.image.manifest.v1+json"
-    answer = cloud.client("ecr").put_image(
-        repositoryName=repository_uri.split("/", 1)[1],
-        imageManifest=json.dumps({"schemaVersion": 2, "mediaType": kind, "layers": []}),
-        imageManifestMediaType=kind,
-        imageTag="rehearsal",
-    )
-    reference = f"{repository_uri}@{answer['image']['imageId']['imageDigest']}"
-    file.write_text(
-        json.dumps({"variants": {variant: reference}} if variant else {"image": reference}) + "\n"
-    )
-    return reference
-
-
-def _credentials(cloud: Cloud) -> dict[str, str]:
-    """AWS credentials, with this machine's proxy and certificate settings."""
-    return {name: os.environ[name] for name in _WAY_OUT if name in os.environ} | cloud.environment
-
-
-def pod_identity(cloud: Cloud, cluster: str) -> Identity:
-    """Credentials through EKS Pod Identity."""
-    client = cloud.client("eks")
-
-    @cache
-    def variables(namespace: str, account: str) -> Mapping[str, str]:
-        found = client.list_pod_identity_associations(
-            clusterName=cluster, namespace=namespace, serviceAccount=account
-        )
-        return _credentials(cloud) if found["associations"] else {}
-
-    return variables
-
-
-def node_role(cloud: Cloud, data_account: str) -> Identity:
-    """Credentials from the instance metadata of a self-managed cluster's nodes, which only the data
-    job's pods may reach.
-    """
-    return lambda namespace, account: _credentials(cloud) if account == data_account else {}
+    return {name: os.environ[name] for name in _WAY_OUT if name in os.environ}

@@ -1,4 +1,4 @@
-"""One rehearsal, on this machine only: deploy, split, train, measure, destroy.
+"""One rehearsal, on this machine only: (deploy,) split, train, measure(, destroy).
 
 It returns if every part went well and raises otherwise; no process outlives it either way. It reads
 the pods' work from the manifests on disk, never from the job's settings.
@@ -6,32 +6,31 @@ the pods' work from the manifests on disk, never from the job's settings.
 
 import json
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from paddle_node.contract import JobFolder, Variable
 
-from k8s_charts.deployed import pushed, read
-from k8s_charts.names import DATA_ACCOUNT
 from k8s_charts.spec import TrainingJob
+from operations.cluster.volume_server import Folder
 from operations.commands import trial
 from operations.commands.evaluate import Evaluation
 from operations.errors import BadInput, Failed
 from operations.images import interpreter
-from operations.jobs.early_checks import check_data, check_nodes
+from operations.jobs.early_checks import check_data
+from operations.jobs.run import put_data
 from operations.jobs.training_metrics import Pass
-from rehearsal import account, interruption, paddle_job
-from rehearsal.cloud import Cloud, CloudError
+from rehearsal import interruption, paddle_job, prepared_volume
+from rehearsal.account import Account
 from rehearsal.evaluation import evaluate
-from rehearsal.inventory import Inventory, Resource, retained
 from rehearsal.pods import manifests
 from rehearsal.pods.addresses import ROOM, AddressBlock
+from rehearsal.pods.api_server import PodApi
 from rehearsal.pods.environment import expand
-from rehearsal.pods.job import JobResult, last_lines, run_job
+from rehearsal.pods.job import CANCELLED, JobResult, Watcher, last_lines, run_job
 from rehearsal.pods.manifests import Job, Manifests, PaddleJob
 from rehearsal.pods.paddle_job import run_paddle_job
 from rehearsal.pods.pod import Host
@@ -39,7 +38,7 @@ from rehearsal.record import Recorder
 from rehearsal.screen import PodScreen, Screen, TrainingScreen
 from rehearsal.state import State
 from rehearsal.summary import Results, shown
-from stacks.cluster_spec import ClusterSpec
+from settings.addresses import without_secrets
 
 
 class Rehearsal:
@@ -48,33 +47,24 @@ class Rehearsal:
     def __init__(
         self,
         project: Path,
-        config: Path,
+        job: TrainingJob,
         job_file: Path,
+        account: Account,
         say: Callable[[str], None] = lambda text: None,
+        data: Path | None = None,
     ) -> None:
-        """Reads and checks both settings files; `say` gets remarks on them. Raises SettingError and
-        OperationError.
+        """Checks the job; `say` gets remarks on it. `data`: what to read in place of the job's
+        source. Raises BadInput.
         """
-        self.project, self.config, self.job_file = project, config, job_file
-        self.dist = project / "dist"
-        self._spec, self.job = ClusterSpec.load(config), TrainingJob.load(job_file, fetch=True)
-        check_nodes(self.job, self._spec)
-        self._source = self._check(say)
-        self._variant, self._interpreter = self.job.image_variant, project / ".venv-image" / "bin"
+        self.project, self.job, self.job_file, self._account = project, job, job_file, account
+        self._source = self._check(say, data)
+        self._variant, self._interpreter = job.image_variant, project / ".venv-image" / "bin"
 
-    def _check(self, say: Callable[[str], None]) -> Path | None:
-        """Returns the file to upload; None if the data job reads its source directly, or there is
+    def _check(self, say: Callable[[str], None], data: Path | None) -> Path | None:
+        """Returns what to upload; None if the data job reads its source directly, or there is
         no data. Raises BadInput.
         """
         job = self.job
-        for name, part in self._spec:
-            for field in getattr(type(part), "model_fields", ()):
-                if field.startswith("existing") and getattr(part, field):
-                    there = f"{self.config.name}: {name}.{field} names what is in your account"
-                    raise BadInput(
-                        f"{there}, and a rehearsal deploys into an empty one: leave it out here, "
-                        "or take another file"
-                    )
         count = job.trainers + (job.parameter_servers or 0 if job.controller == "paddlejob" else 0)
         if count > ROOM:
             raise BadInput(
@@ -91,21 +81,37 @@ class Rehearsal:
                 "paddlejob.intranet is Host: here each pod has an address of its own, PodIP or "
                 "Service is allowed"
             )
-        if job.data is None:
-            return None
-        if not job.splits:
+        source = job.data.source if job.data is not None and job.splits else None
+        if data is None and source is not None and source.startswith("s3://"):
             raise BadInput(
-                "data is prepared elsewhere: a rehearsal begins with an empty volume, so it "
-                "needs a data job"
+                f"data.source is {without_secrets(source)}: a rehearsal has no account to read it "
+                "from; name a file, or a folder, with such records: --data PATH"
             )
-        return check_data(job, self.job_file, say)
+        if data is None:
+            return check_data(job, self.job_file, say) if job.splits else None
+        if source is None or job.source_on_volume or source.startswith("http"):
+            raise BadInput(
+                f"--data is {data}: it stands for a local or s3:// data.source, which this job "
+                "does not have"
+            )
+        if not data.exists():
+            raise BadInput(f"--data is {data}: there is no such file or folder")
+        if data.is_dir() and job.local_file is not None:
+            raise BadInput(f"--data is {data}: data.source is a file, and that is a folder")
+        return data.resolve()
 
     def run(
-        self, state: State, screen: Screen, *, trial_first: bool = True, verbose: bool = False
+        self,
+        state: State,
+        screen: Screen,
+        *,
+        trial_first: bool = True,
+        verbose: bool = False,
+        keep_volume: bool = False,
     ) -> Results:
-        """Runs all phases in order. `trial_first` tries the program before the deploy; `verbose`
-        names each field without effect. Raises OperationError, CloudError, SettingError or
-        KeyboardInterrupt.
+        """Runs all phases in order. `trial_first` tries the program first; `verbose` names each
+        field without effect; `keep_volume` goes on with what the last rehearsal left on the volume.
+        Raises OperationError, CloudError, SettingError or KeyboardInterrupt.
         """
         self.screen, self._verbose, job = screen, verbose, self.job
         self._prepare_python()
@@ -115,17 +121,24 @@ class Rehearsal:
                     "tried: "
                 )
         # Not earlier: a mistake in the program must not cost the last run's model.
-        state.begin()
-        self._recorder = Recorder(job, state.folder, self._interpreter)
-        with ExitStack() as stack:
-            addresses = stack.enter_context(AddressBlock())
-            cloud, before = self._deploy(state, stack)
-            host = self._host(cloud, state)
-            self._bring(cloud, host)
-            results = (self._paddle_job if host.manifests.paddle_jobs else self._job)(
-                host, addresses
-            )
-            left = self._destroy(cloud, before, list(json.loads(state.outputs.read_text())))
+        state.begin(keep_volume=keep_volume)
+        self._state, self._recorder = state, Recorder(job, state.folder, self._interpreter)
+        try:
+            with AddressBlock() as addresses, self._account as account:
+                account.deploy(state, screen)
+                host = self._host(state)
+                self._bring(host)
+                results = (self._paddle_job if host.manifests.paddle_jobs else self._job)(
+                    host, addresses
+                )
+                left = account.destroy(screen)
+        except KeyboardInterrupt:
+            self._recorder.close("the rehearsal was interrupted")
+            raise
+        except BaseException:
+            self._recorder.close("the rehearsal failed")
+            raise
+        self._recorder.close()
         return replace(results, retained=left)
 
     def _prepare_python(self) -> None:
@@ -135,7 +148,7 @@ class Rehearsal:
         job = self.job
         if self._variant:
             with self.screen.phase("python") as phase:
-                self._interpreter = interpreter.folder(job, self.project)
+                self._interpreter = interpreter.folder(job, self.project, self.screen.now)
                 phase.result = (
                     f"Paddle {job.paddle} with {len(job.program.requirements)} requirements of "
                     "the program"
@@ -159,57 +172,53 @@ class Rehearsal:
     # The work.
 
     def _job(self, host: Host, addresses: AddressBlock) -> Results:
-        """Controller `job`: splits, trains, measures."""
-        if len(host.manifests.jobs) != 2:
-            jobs = len(host.manifests.jobs)
-            raise BadInput(
-                f"the manifests hold {jobs} Jobs: a rehearsal runs a data-split Job and a "
-                "training Job"
-            )
-        folder, shards = self._split(host, addresses)
-        if self.job.command is not None:
-            return self._command(host, addresses, folder)
-        passes = self._train(host, addresses)
-        for one in passes:
-            trained = tuple(trainer.records + trainer.skipped for trainer in one.trainers)
-            if trained != shards:
+        """Controller `job`: splits if there is a data job, trains, and measures what was held
+        out.
+        """
+        *data_jobs, training = host.manifests.jobs
+        folder = _job_folder(training, host)
+        data = self._split(data_jobs[0], host, addresses) if data_jobs else {}
+        if not self.job.reports_passes:
+            return self._program(training, host, addresses, folder)
+        passes = self._train(training, host, addresses)
+        shards = tuple(_records(shard) for shard in data.get("shards", ()))
+        for pass_ in passes if data_jobs else ():
+            records = tuple(trainer.records for trainer in pass_.trainers)
+            if records != shards:
                 raise Failed(
-                    f"pass {one.number} read {trained} records by trainer, and the shards hold "
+                    f"pass {pass_.number} read {records} records by trainer, and the shards hold "
                     f"{shards}"
                 )
-        evaluation = self._measure(host, addresses)
+        held_out = _records(data.get("held_out") or {})
+        evaluation = self._measure(host, addresses) if held_out else None
         return Results.of_passes(self.job, folder, passes, evaluation)
 
-    def _split(self, host: Host, addresses: AddressBlock) -> tuple[JobFolder, tuple[int, ...]]:
-        job = host.manifests.jobs[0]
+    def _split(self, job: Job, host: Host, addresses: AddressBlock) -> dict[str, Any]:
+        """Runs the data job. Returns the data manifest."""
         with self.screen.phase("split") as phase:
-            self._run(
-                job,
-                run_job(job, host, addresses, PodScreen(self.screen)),
-                "the data could not be split",
-            )
-            folder = _job_folder(job, host)
-            data = json.loads(folder.data_manifest.read_text())
-            shards = tuple(
-                sum(file["records"] for file in shard["files"]) for shard in data["shards"]
-            )
-            held_out = sum(file["records"] for file in data.get("held_out", {}).get("files", ()))
-            counts = " + ".join(f"{count:,}" for count in shards)
-            kept = f", {held_out:,} kept for the metric" if held_out > 0 else ""
-            whole = "one copy that all pods read"
+            watcher = PodScreen(self.screen)
+            self._run(job, host, addresses, watcher, "the data could not be split")
+            data: dict[str, Any] = json.loads(_job_folder(job, host).data_manifest.read_text())
+            counts = " + ".join(f"{_records(shard):,}" for shard in data["shards"])
+            held_out = _records(data.get("held_out") or {})
+            kept = f", {held_out:,} kept for the metric" if held_out else ""
             phase.result = (
-                whole if data.get("shared") else f"{counts} records in {len(shards)} shards{kept}"
+                "one copy that all pods read"
+                if data.get("shared")
+                else f"{counts} records in {len(data['shards'])} shards{kept}"
             )
-        return folder, shards
+        return data
 
-    def _train(self, host: Host, addresses: AddressBlock) -> tuple[Pass, ...]:
-        job = host.manifests.jobs[-1]
+    def _train(self, job: Job, host: Host, addresses: AddressBlock) -> tuple[Pass, ...]:
         with self.screen.phase("train") as phase:
-            follower = TrainingScreen(self.screen)
-            result = self._run(job, run_job(job, host, addresses, follower))
-            passes = tuple(follower.table.passes.in_order)
+            watcher = TrainingScreen(self.screen, _job_folder(job, host))
+            result = self._run(job, host, addresses, watcher)
+            passes = tuple(watcher.table.passes.in_order)
             if not passes:
-                raise Failed("training ended without a single pass that every trainer reported")
+                raise Failed(
+                    "training ended without a single pass that every trainer reported: with a kept "
+                    "volume, raise `passes` to train on"
+                )
             counts = f"{_count(len(passes), 'pass', 'es')} by {_count(job.completions, 'trainer')}"
             phase.result = (
                 f"{counts}, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{_replaced(result)}"
@@ -224,16 +233,18 @@ class Rehearsal:
             )
         return found
 
-    def _command(self, host: Host, addresses: AddressBlock, folder: JobFolder) -> Results:
-        """Runs the user's command to its end on all pods."""
-        job, training = self.job, host.manifests.jobs[-1]
+    def _program(
+        self, training: Job, host: Host, addresses: AddressBlock, folder: JobFolder
+    ) -> Results:
+        """Runs a program that reports no passes, such as a command, to its end on all pods."""
+        job = self.job
         if job.gpus.count:
             self.screen.remark(
                 f"no GPU here: processes that would get one of {job.gpus.count} compute on the "
                 "CPU, by gloo"
             )
         with self.screen.phase("train") as phase:
-            result = self._run(training, run_job(training, host, addresses, PodScreen(self.screen)))
+            result = self._run(training, host, addresses, TrainingScreen(self.screen, folder))
             counts = f"{job.trainers} pods with {job.chosen_processes} processes each"
             phase.result = f"{counts} ran to their end{_replaced(result)}"
         several = folder.node(0) / "rank-0.log"
@@ -245,15 +256,15 @@ class Rehearsal:
         """Controller `paddlejob`: splits the data, if there is any, and runs the operator's
         pods.
         """
-        if host.manifests.jobs:
-            self._split(host, addresses)
+        for data_job in host.manifests.jobs:
+            self._split(data_job, host, addresses)
         (written,) = host.manifests.paddle_jobs
-        here = written, host.manifests, self._image
+        here = written, host.manifests, self._account.image
         runs = paddle_job.ready(*here, self.project)
         with self.screen.phase("train") as phase:
             for difference in paddle_job.differences(*here, gpus=self.job.gpus.count):
                 self.screen.remark(difference)
-            result = self._run(runs, run_paddle_job(runs, host, addresses, PodScreen(self.screen)))
+            result = self._run(runs, host, addresses, PodScreen(self.screen))
             counts = " and ".join(
                 f"{replicas.count} {role}" for role, replicas in written.roles.items()
             )
@@ -267,17 +278,32 @@ class Rehearsal:
     def _run(
         self,
         job: Job | PaddleJob,
-        work: Coroutine[Any, Any, JobResult],
+        host: Host,
+        addresses: AddressBlock,
+        watcher: Watcher,
         failed: str = "training failed",
     ) -> JobResult:
         """Runs a Job to its end and records it. Raises Failed with the last log lines of the pod
         that made it fail.
         """
-        began = datetime.now(UTC)
-        result = interruption.run(work)
-        self._recorder.ended(job, result, began)
+        self._recorder.begin(job)
+        watchers, cancelled = [self._recorder, watcher], self._state.cancelled
+        with ExitStack() as stack:
+            if isinstance(job, PaddleJob):
+                work = run_paddle_job(job, host, addresses, *watchers, cancelled=cancelled)
+            else:
+                if job.template.token:
+                    api = stack.enter_context(PodApi(self._state.folder / "api"))
+                    host, watchers = replace(host, api=api), [*watchers, api]
+                work = run_job(job, host, addresses, *watchers, cancelled=cancelled)
+            result = interruption.run(work)
+        self._recorder.end(result)
         if result.succeeded:
             return result
+        if result.reason == CANCELLED:
+            raise Failed(
+                f"{type(job).__name__} {job.name} was cancelled: volume, logs and record stay"
+            )
         sentence, pod = f"{failed}: {type(job).__name__} {job.name} {result.reason}", result.culprit
         if pod is None:
             raise Failed(sentence)
@@ -287,60 +313,21 @@ class Rehearsal:
             f"{last_lines(log)}"
         )
 
-    # The account.
+    # What the pods find.
 
-    def _deploy(self, state: State, stack: ExitStack) -> tuple[Cloud, Inventory]:
-        log = stack.enter_context((state.logs / "cdk.log").open("w", buffering=1))
-
-        def line(text: str) -> None:
-            log.write(text + "\n")
-            self.screen.now(text)
-
-        with self.screen.phase("emulator") as phase:
-            cloud = stack.enter_context(
-                Cloud(self.project, state.cloud, line, region=self._spec.region)
-            )
-            phase.result = f"an AWS account of its own at {cloud.environment['AWS_ENDPOINT_URL']}"
-        with self.screen.phase("bootstrap") as phase:
-            cloud.bootstrap(self.config)
-            phase.result = "paddle-aws bootstrap"
-        before = cloud.inventory()
-        with self.screen.phase("deploy") as phase:
-            cloud.deploy(self.config, state.outputs)
-            stacks = json.loads(state.outputs.read_text())
-            made = sorted(cloud.inventory() - before)
-            phase.result = f"cdk deploy --all: {len(stacks)} stacks, {len(made)} resources"
-        return cloud, before
-
-    def _host(self, cloud: Cloud, state: State) -> Host:
+    def _host(self, state: State) -> Host:
         with self.screen.phase("manifests") as phase:
-            account.record_image(
-                cloud, _output(state.outputs, "RepositoryUri"), state.image_record, self._variant
-            )
-            job, outputs, image, out = map(
-                str, (self.job_file, state.outputs, state.image_record, self.dist)
-            )
-            cloud.paddle_aws(
-                "manifests", job, "--outputs", outputs, "--image-file", image, "--out", out
-            )
-            files = sorted(self.dist.glob("*.k8s.yaml"))
-            self._image = pushed(state.image_record)[self._variant]
+            files = self._account.write_manifests(state)
             self._documents = manifests.load(files)
-            found = manifests.read(self._documents)
-            state.manifests.mkdir()
-            for file in files:
-                shutil.copy(file, state.manifests)
-            if self._spec.cluster.self_managed:
-                identity = account.node_role(cloud, DATA_ACCOUNT)
-            else:
-                identity = account.pod_identity(cloud, _output(state.outputs, "ClusterName"))
-            host = state.host(self.project, found, self._interpreter, identity)
+            objects = manifests.read(self._documents)
+            host = state.host(self.project, objects, self._interpreter, self._account.identity)
             work = [
-                *(f"Job {job.name}" for job in found.jobs),
-                *(f"PaddleJob {job.name}" for job in found.paddle_jobs),
+                *(f"Job {job.name}" for job in objects.jobs),
+                *(f"PaddleJob {job.name}" for job in objects.paddle_jobs),
             ]
-            phase.result = f"{len(files)} files in {shown(self.dist)}/ with {' and '.join(work)}"
-        self._say_without_effect(found, state.logs / "without-effect.txt")
+            place = shown(state.manifests)
+            phase.result = f"{len(files)} files in {place}/ with {' and '.join(work)}"
+        self._say_without_effect(objects, state.logs / "without-effect.txt")
         return host
 
     def _say_without_effect(self, read: Manifests, reasons: Path) -> None:
@@ -358,30 +345,31 @@ class Rehearsal:
         )
         self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
 
-    def _bring(self, cloud: Cloud, host: Host) -> None:
+    def _bring(self, host: Host) -> None:
         """Puts the data file and the program's archive where `submit` puts them."""
         if self._source is not None:
             with self.screen.phase("upload") as phase:
-                address = _variable(host.manifests.jobs[0], Variable.DATA_SOURCE)
-                account.upload(cloud, self._source, address)
-                phase.result = f"{self._source.name} to s3://<bucket>/{address.split('/', 3)[3]}"
+                job, target = host.manifests.jobs[0], f"the volume: {self.job.uploaded}"
+                if self.job.uploaded is not None:
+                    put_data(Folder(_job_folder(job, host).root), self.job, self._source)
+                else:
+                    address = _variable(job, Variable.DATA_SOURCE)
+                    self._account.upload(self._source, address)
+                    target = f"s3://<bucket>/{address.split('/', 3)[3]}"
+                phase.result = f"{self._source.name} to {target}"
+        if host.manifests.jobs and not self.job.splits:
+            folder = _job_folder(host.manifests.jobs[-1], host)
+            if remark := prepared_volume.prepare(self.job, folder, self.project):
+                self.screen.remark(remark)
         if (archive := self.job.program.archive) is not None:
             place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
             place.parent.mkdir(parents=True, exist_ok=True)
             archive.write(place)
 
-    def _destroy(self, cloud: Cloud, before: Inventory, stacks: list[str]) -> tuple[Resource, ...]:
-        with self.screen.phase("destroy") as phase:
-            meant = retained(cloud, stacks)
-            cloud.destroy(self.config)
-            left = sorted(cloud.inventory() - before)
-            if forgotten := [str(resource) for resource in left if not meant(resource)]:
-                raise Failed(
-                    "\n".join([f"cdk destroy left {len(forgotten)} resources behind", *forgotten])
-                )
-            but = f" but for {len(left)} that retain keeps" if left else ""
-            phase.result = f"cdk destroy --all: the inventory is as before{but}"
-        return tuple(left)
+
+def _records(shard: Mapping[str, Any]) -> int:
+    """Returns the records in a shard of the data manifest."""
+    return sum(file["records"] for file in shard.get("files", ()))
 
 
 def _replaced(result: JobResult) -> str:
@@ -407,11 +395,3 @@ def _variable(job: Job, name: str) -> str:
     if name not in values:
         raise BadInput(f"Job {job.name} sets no {name}")
     return expand(values[name], {})
-
-
-def _output(outputs: Path, key: str) -> str:
-    """One output of the deployed stacks, whichever stack has it."""
-    found = [stack[key] for stack in read(outputs).values() if key in stack]
-    if not found:
-        raise CloudError(f"the deployed stacks have no output {key}")
-    return found[0]

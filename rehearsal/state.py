@@ -1,18 +1,24 @@
-"""The rehearsal's folder, `.rehearsal/`: one rehearsal at a time holds it, and empties it at the
-beginning.
+"""The rehearsal's folder, `.rehearsal/`: one rehearsal at a time holds it, and empties it when the
+next one begins, but for a volume that is to be kept.
 """
 
 import fcntl
 import shutil
+import time
 from pathlib import Path
 from typing import Self
 
 from operations.errors import BadInput
-from operations.jobs.rehearsal_backend import LAST, RECORD
+from operations.jobs.rehearsal_backend import CANCEL, LAST, LOCK, RECORD
 from rehearsal.pods import image
 from rehearsal.pods.addresses import Names
 from rehearsal.pods.manifests import Manifests
 from rehearsal.pods.pod import Host, Identity
+
+_LOCKED = 1.0
+"""Seconds for which the lock is tried: commands take it for a moment, to learn whether somebody
+holds it.
+"""
 
 
 class State:
@@ -35,27 +41,35 @@ class State:
     def __enter__(self) -> Self:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / "lock").open("w")
+            self._lock = (self.folder / LOCK).open("w")
         except OSError as error:
             raise BadInput(
                 f"{self.folder} is not a writable folder ({error.strerror}): a rehearsal needs it"
             ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise BadInput(
-                f"another rehearsal runs in this clone ({self.folder}): wait for it, or use a "
-                "second clone"
-            ) from None
-        return self
+        deadline = time.monotonic() + _LOCKED
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return self
+            except OSError:
+                if time.monotonic() > deadline:
+                    self._lock.close()
+                    raise BadInput(
+                        f"another rehearsal runs in this folder ({self.folder}): wait for it, or "
+                        "rehearse in another folder"
+                    ) from None
+            time.sleep(0.05)
 
-    def begin(self) -> None:
-        """Removes what the last rehearsal left."""
+    def begin(self, *, keep_volume: bool = False) -> None:
+        """Removes what the last rehearsal left, except the volume if that is to be kept."""
         self.begun = True
-        self.empty()
-        self.volume.mkdir()
+        self.empty(but=frozenset({self.volume.name} if keep_volume else ()))
+        self.volume.mkdir(exist_ok=True)
         self.logs.mkdir()
+
+    def cancelled(self) -> bool:
+        """Returns whether `paddle-aws cancel` asked for the end of the pods."""
+        return (self.folder / CANCEL).exists()
 
     def __exit__(self, *error: object) -> None:
         self._lock.close()
@@ -84,7 +98,7 @@ class State:
         )
 
     def tidy(self) -> None:
-        """Call after a successful rehearsal. Removes everything that `paddle-aws` does not read."""
+        """Call at the end of a rehearsal. Removes everything that `paddle-aws` does not read."""
         self.empty(
             but=frozenset({self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST})
         )
@@ -92,7 +106,7 @@ class State:
     def empty(self, but: frozenset[str] = frozenset()) -> None:
         """Removes everything except the lock and the names in `but`."""
         for entry in self.folder.iterdir():
-            if entry.name == "lock" or entry.name in but:
+            if entry.name == LOCK or entry.name in but:
                 continue
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)

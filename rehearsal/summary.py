@@ -39,23 +39,32 @@ class Results:
 
     @classmethod
     def of_passes(
-        cls, job: TrainingJob, folder: JobFolder, passes: Sequence[Pass], found: Evaluation
+        cls,
+        job: TrainingJob,
+        folder: JobFolder,
+        passes: Sequence[Pass],
+        evaluation: Evaluation | None,
     ) -> Self:
-        """The results of a program on our API."""
-        rest = (
-            f" on {found.records:,} rows that no trainer saw; {found.baseline_of}: "
-            f"{found.baseline:.3f}"
-        )
+        """The results of a program on our API; `evaluation` is None where no record was held
+        out.
+        """
+        metric: str | Text = "nothing was held out (data.hold_out), so nothing was measured"
+        name, better = "metric", True
+        if evaluation is not None:
+            name, better = evaluation.metric, evaluation.better
+            metric = Text.assemble(
+                (f"{evaluation.value:.3f}", "bold green" if better else "bold yellow"),
+                f" on {evaluation.records:,} rows that no trainer saw; "
+                f"{evaluation.baseline_of}: {evaluation.baseline:.3f}",
+            )
         where = f"in {shown(folder.root)}/ until the next rehearsal"
         rows: dict[str, str | Text] = {
-            found.metric: Text.assemble(
-                (f"{found.value:.3f}", "bold green" if found.better else "bold yellow"), rest
-            ),
+            name: metric,
             "loss": f"{passes[0].loss:.4f} -> {passes[-1].loss:.4f}; `paddle-aws board` draws it",
             **_goodput(folder),
             "files": f"{where}: paddle-aws board, status, logs, results, evaluate",
         }
-        return cls(job, rows, found.better)
+        return cls(job, rows, better)
 
     @classmethod
     def of_program(
@@ -106,9 +115,11 @@ def summary(results: Results, phases: Sequence[Phase], seconds: float) -> Render
         if results.retained
         else ""
     )
-    grid.add_row("account", f"as it was before the deploy{but}")
+    deployed = any(phase.name == "destroy" for phase in phases)
+    if deployed:
+        grid.add_row("account", f"as it was before the deploy{but}")
     title = (
-        "trained and gone again"
+        ("trained and gone again" if deployed else "trained")
         if results.better
         else "trained, but no better than a constant guess"
     )

@@ -180,6 +180,10 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
         for name, value in fault.get("ctx", {}).items()
     }
     match kind:
+        case "model_type" | "dict_type" | "mapping_type" if example := _example(spec, fault):
+            return f"must be a group of settings, such as {example} (found {shown(found)})"
+        case "list_type" | "tuple_type" if _takes(_described(spec, (*fault["loc"], 0)), found):
+            return f"must be a list, such as [{shown(found)}] (found {shown(found)})"
         case "missing":
             default = _described(spec, fault["loc"]).get("description", "it has no default")
             return f"is missing: {default.rstrip('.')}"
@@ -207,6 +211,32 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
     if kind in _SENTENCES:
         return _SENTENCES[kind].format(found=shown(found), **context)
     return f"is {shown(found)}: {fault['msg'].removeprefix('Value error, ')}"
+
+
+def _example(spec: type[Settings], fault: ErrorDetails) -> str:
+    """Returns a group with the value that was found in its place, such as {count: 4}; empty if none
+    of the group's settings takes it.
+    """
+    found, settings = fault["input"], _described(spec, fault["loc"]).get("properties", {})
+    name = next((name for name, schema in settings.items() if _takes(schema, found)), "")
+    return name and f"{{{name}: {shown(found)}}}"
+
+
+def _takes(schema: Mapping[str, Any], value: object) -> bool:
+    """Returns whether a setting may have this scalar, by the type, the names and the pattern of its
+    schema.
+    """
+    kinds = {bool: {"boolean"}, int: {"integer", "number"}, float: {"number"}, str: {"string"}}
+    return any(
+        not kinds.get(type(value), set()).isdisjoint(_several(choice.get("type", ())))
+        and value in choice.get("enum", [choice.get("const", value)])
+        and re.search(choice.get("pattern", ""), str(value))
+        for choice in schema.get("anyOf", [schema])
+    )
+
+
+def _several(value: str | Sequence[str]) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value
 
 
 def _rules_of(fault: ErrorDetails) -> Sequence[Fault]:

@@ -6,6 +6,7 @@ from aws_cdk import CfnOutput
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
@@ -46,6 +47,8 @@ class ClusterStack(ClusterPart):
             namespace=spec.jobs.namespace,
             service_account=DATA_ACCOUNT,
         )
+        # No other namespace's data jobs have these rights: manifests refuse a job that needs them.
+        CfnOutput(self, "JobsNamespace", value=spec.jobs.namespace)
         policy = iam.ManagedPolicy(
             self, "DataJobPolicy", roles=[data.role], description="Reads training data"
         )
@@ -66,6 +69,7 @@ class ClusterStack(ClusterPart):
             self, "EndpointGroup", self.cluster.cluster_security_group_id
         )
         make_tunnel(self, network, name.host, 443, group)
+        make_public_name(self, "CNAME", name.host)
         CfnOutput(self, "Region", value=self.region)
         if spec.cluster.existing is None:
             # Charts use only what this version supports. An existing cluster's version is not ours
@@ -141,6 +145,25 @@ class ClusterStack(ClusterPart):
                 ClusterAccess(
                     self, id, cluster=self.cluster, principal_arn=arn, level=level, namespaces=where
                 )
+
+
+def make_public_name(stack: ClusterPart, kind: str, target: str) -> None:
+    """Makes a record of this `kind` that leads to `target` in the settings' public zone, if they
+    name one.
+    """
+    if (public := stack.spec.zone.public) is None:
+        return
+    route53.CfnRecordSet(
+        stack,
+        "PublicName",
+        hosted_zone_id=public.id,
+        name=f"{public.host}.",
+        type=kind,
+        ttl="60",
+        resource_records=[target],
+        comment="Kubernetes API",
+    )
+    CfnOutput(stack, "PublicDnsName", value=public.host)
 
 
 def make_tunnel(

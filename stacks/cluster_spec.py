@@ -154,7 +154,7 @@ class ClusterSpec(Settings):
     network: Network = Network()
     """The VPC."""
     zone: Zone = Zone()
-    """The private DNS zone."""
+    """The cluster's names."""
     key: Key = Key()
     """The KMS key."""
     bucket: Bucket = Bucket()
@@ -206,11 +206,12 @@ class ClusterSpec(Settings):
             raise Refused(
                 "", value, "AWS keeps names that begin with aws, amazon, amzn and sg- to itself"
             )
-        if value.endswith(tuple(f"-{part}" for part in PARTS)):
+        # The stacks of paddle-nodes would generate names that those of paddle, which pick them by
+        # prefix, take for theirs. A name like paddle-cluster is kept apart (deployment_policy.py).
+        if value.endswith(tuple(f"-{part}" for part in PARTS if part != "cluster")):
+            taken = ", -".join(part for part in PARTS if part != "cluster")
             raise Refused(
-                "",
-                value,
-                f"names that end with -{', -'.join(PARTS)} are those of another cluster's stacks",
+                "", value, f"names that end with -{taken} are those of another cluster's stacks"
             )
         return value
 
@@ -241,6 +242,13 @@ class ClusterSpec(Settings):
                         getattr(group, setting),
                         "compute is auto, where AWS decides it: leave it out",
                     )
+            if auto and group.mount_file_system:
+                raise Refused(
+                    f"{name}.mount_file_system",
+                    group.mount_file_system,
+                    "nobody sets up EKS Auto Mode's machines: leave it out, and give jobs "
+                    "volume.kind efs",
+                )
             if auto and name in ("default", "general-purpose", "system"):
                 raise Refused(
                     "",
@@ -301,6 +309,7 @@ class ClusterSpec(Settings):
             self._self_managed,
             self._untainted,
             self._region,
+            self._public_name,
         ):
             yield from rule()
 
@@ -473,6 +482,16 @@ class ClusterSpec(Settings):
                 f"allowed is a key in region {self.region}",
             )
 
+    def _public_name(self) -> Iterator[Fault]:
+        if self.zone.public is None or self.cluster.public_access_from:
+            return
+        allowed = (
+            "allowed with a new cluster only; name an existing one's endpoint yourself"
+            if self.cluster.existing
+            else "the endpoint is private: name in cluster.public_access_from who may reach it"
+        )
+        yield Refused("zone.public", self.zone.public.host, allowed)
+
     @property
     def qualifier(self) -> str:
         """Distinguishes this cluster's bootstrap from others. The CDK accepts at most ten letters
@@ -517,6 +536,14 @@ class ClusterSpec(Settings):
         come with a budget.
         """
         return bool(self.logs.days or self.budget) and not self.cluster.self_managed
+
+    @property
+    def metrics_server(self) -> bool:
+        """Whether `kubectl top` gets EKS's add-on: not in China, where EKS has none, and not in
+        somebody else's cluster, unless its version is named. k3s brings one of its own.
+        """
+        usual = not (self.cluster.existing or self.region.startswith("cn-"))
+        return "metrics-server" in self.cluster.addons or usual
 
     @property
     def backup(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from settings.model import Fault, Refused, Settings
 from stacks.network_settings import (
@@ -16,6 +16,7 @@ from stacks.network_settings import (
     SshRanges,
     instead_of_new,
     not_everybody,
+    once,
     private_range,
 )
 from stacks.node_settings import ARM_TYPE, XEN_TYPE
@@ -82,6 +83,7 @@ ADDONS = (
     "aws-efs-csi-driver",
     "amazon-cloudwatch-observability",
     "eks-node-monitoring-agent",
+    "metrics-server",
 )
 """Add-ons that this project installs, some of them only where a setting asks for them."""
 
@@ -107,6 +109,7 @@ SELF_MANAGED_ALONE = (
     "volume_gib",
     "volume_snapshot",
     "snapshots",
+    "host_ports",
     "ssh",
 )
 """Settings that one kind of control plane has and the other refuses."""
@@ -123,6 +126,17 @@ AddonName = Annotated[str, Field(pattern=f"^({'|'.join(ADDONS)})$", examples=lis
 AddonVersion = Annotated[
     str, Field(pattern=r"^v\d+\.\d+\.\d+-eksbuild\.\S+$", examples=["v1.2.3-eksbuild.1"])
 ]
+
+
+def _ports(ranges: list[str]) -> list[str]:
+    for value in ranges:
+        first, _, last = value.partition("-")
+        if not 1 <= int(first) <= int(last or first) <= 65535:
+            raise Refused("", value, "allowed are ports from 1 to 65535, the lower one first")
+    return ranges
+
+
+PortRange = Annotated[str, Field(pattern=r"^\d{1,5}(-\d{1,5})?$", examples=["7164-7167"])]
 
 
 class ExistingCluster(Settings):
@@ -198,6 +212,10 @@ class ControlPlane(Settings):
     """Self-managed: EBS snapshot that the volume starts from."""
     snapshots: Snapshots = Snapshots()
     """Self-managed: etcd's snapshots."""
+    host_ports: Annotated[list[PortRange], once("range"), AfterValidator(_ports)] = Field(
+        default=[]
+    )
+    """Self-managed: TCP ports that nodes open to each other, for jobs with host ports."""
     ssh: ClusterSsh | None = None
     """Self-managed: SSH, beside Session Manager; unset: none."""
 

@@ -23,7 +23,7 @@ import typer
 
 from constructs_lib.statements import filled
 from settings.errors import SettingError
-from stacks.cluster_spec import POLICY_PATH, ClusterSpec
+from stacks.cluster_spec import PARTS, POLICY_PATH, ClusterSpec
 
 LIMIT = 6144
 """IAM's limit for a managed policy, in characters without white space."""
@@ -94,7 +94,8 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                 actions, resources, _ = found.setdefault(sid, (set(), set(), condition))
                 actions.add(action)
                 resources.update({"*"} if sid == "Look" else arns)
-    return [{"Sid": sid, **_statement(*found[sid])} for sid in sorted(found)]
+    denied: list[dict[str, Any]] = _written(spec, templates)["beside"]
+    return [{"Sid": sid, **_statement(*found[sid])} for sid in sorted(found)] + denied
 
 
 def _statement(
@@ -134,7 +135,13 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
         *(f"{iam}aws:policy/{name}" for name in _of_aws(templates)),
     ]
     groups = [f"{iam}*:policy{POLICY_PATH}{spec.name}-{team.lower()}" for team in TEAMS]
+    # Generated names of a cluster that is called `<name>-cluster` begin as those of our own
+    # stack of that name do: what comes after tells them apart, as IAM minds capitals.
+    beside = [f"{spec.name}-cluster-{part}-*" for part in PARTS]
+    generated = [f"{iam}*:{kind}/" for kind in ("group", "instance-profile", "policy", "role")]
+    generated += [f"{arn}autoscaling:{spec.region}:*:autoScalingGroup:*:autoScalingGroupName/"]
     known = {
+        "beside": [kind + name for kind in generated for name in beside],
         "boundary": f"{iam}*:policy{POLICY_PATH}{spec.name}-boundary",
         "detachable": policies + groups,
         "groups": groups,
@@ -187,6 +194,7 @@ def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> li
     has one.
     """
     cluster, file_system, zone = spec.cluster_name, spec.file_system.existing, spec.zone.existing
+    zones = [zone.id, *([spec.zone.public.id] if spec.zone.public else [])] if zone else ["*"]
     key_pair = any(one["Type"] == "AWS::EC2::KeyPair" for _, one in _resources(templates))
     known = {
         "iam:CreateServiceLinkedRole": ["aws-service-role/*"],
@@ -196,7 +204,7 @@ def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> li
         "elasticfilesystem:file-system": [file_system.id if file_system else "*"],
         "iam:oidc-provider": [f"oidc.eks.{spec.region}.*"],
         "kms:key": [(spec.key.existing_arn or "*").rpartition("/")[2]],
-        "route53:hostedzone": [zone.id if zone else "*"],
+        "route53:hostedzone": zones,
         # The CDK's marker in the stack of a cluster, and where EC2 keeps the private half of a key
         # pair.
         "ssm:parameter": ["CFN-*", *(["ec2/keypair/*"] if key_pair else [])],

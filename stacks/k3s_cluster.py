@@ -14,11 +14,11 @@ from constructs_lib.k3s.node_group import K3sNodeGroup, TokenNodeRole
 from constructs_lib.k3s.release import MachineFile, Release
 from settings.errors import SettingError
 from stacks.access import grant_work
-from stacks.cluster import make_tunnel
+from stacks.cluster import make_public_name, make_tunnel
 from stacks.cluster_spec import ClusterSpec
 from stacks.distribution_lock import DistributionLock
 from stacks.node_settings import NodeGroup
-from stacks.nodes import props_of
+from stacks.nodes import output_mounts, props_of
 from stacks.part import ClusterPart
 from stacks.storage import StorageStack
 
@@ -46,7 +46,7 @@ class K3sClusterStack(ClusterPart):
         super().__init__(scope, spec, "cluster", "self-managed control plane")
         self.storage, network, access = storage, storage.network, storage.network.access
         settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
-        ssh = settings.ssh
+        ssh, public = settings.ssh, spec.zone.public
         key_name, ssh_key = ssh.key_pair if ssh else None, None
         if ssh and not ssh.key_pair:
             pair = ec2.KeyPair(
@@ -76,9 +76,10 @@ class K3sClusterStack(ClusterPart):
             ),
             subnet=subnets[spec.network.zones.index(spec.control_plane_zone)],
             private_address=spec.control_plane_address,
-            names=[zone.zone_name, f"api.{zone.zone_name}"],
+            names=[zone.zone_name, f"api.{zone.zone_name}", *([public.host] if public else [])],
             api_from=settings.public_access_from,
             ssh_from=ssh.allowed_from if ssh else (),
+            host_ports=settings.host_ports,
             key_name=key_name,
             jobs_namespace=spec.jobs.namespace,
             service_cidr=settings.services,
@@ -99,6 +100,8 @@ class K3sClusterStack(ClusterPart):
             self.cluster.firewall.control_plane,
         )
         self._names(spec, zone)
+        if self.cluster.public_address:
+            make_public_name(self, "A", self.cluster.public_address)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
         CfnOutput(self, "EndpointDnsName", value=f"api.{zone.zone_name}")
@@ -110,9 +113,9 @@ class K3sClusterStack(ClusterPart):
             )
         # The data job's pod has the node's role, not one of its own.
         CfnOutput(self, "DataJobCredentials", value="instance-profile")
-        # Between nodes the firewall allows the kubelet and the pod network, but no port of a job's
-        # own.
-        CfnOutput(self, "HostPorts", value="closed")
+        # Between nodes the firewall allows the kubelet and the pod network, and of jobs' own ports
+        # these alone.
+        CfnOutput(self, "HostPorts", value=",".join(settings.host_ports) or "closed")
         # This command finds the team's own secret by name; the raw command would print the secret.
         CfnOutput(self, "KubeconfigCommand", value="paddle-aws kubeconfig")
         # v1.35.2+k3s1 is Kubernetes 1.35: charts use only what that supports.
@@ -193,3 +196,4 @@ class K3sNodesStack(ClusterPart):
 
         self.groups = [made(name, group) for name, group in spec.nodes.items()]
         CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
+        output_mounts(self)

@@ -55,12 +55,23 @@ def private_range(
     return AfterValidator(checked)
 
 
+def _is_address(value: str) -> bool:
+    try:
+        return bool(ipaddress.IPv4Address(value))
+    except ValueError:
+        return False
+
+
 def not_everybody(what: str, example: str) -> AfterValidator:
     """Returns a validator of IPv4 ranges that raises Refused if `what` would be open to
     everybody.
     """
 
     def checked(ranges: list[str]) -> list[str]:
+        if address := next(filter(_is_address, ranges), None):
+            raise Refused(
+                "", address, f"a range is needed, such as {address}/32 for this one address"
+            )
         if everybody(str(ip_network(one)) for one in ranges):
             allowed = f"{what} is never opened to everybody; name your own range, such as {example}"
             raise Refused("", ", ".join(ranges), allowed)
@@ -254,13 +265,30 @@ class Network(Settings):
         return subnet.num_addresses - 5 if subnet else None
 
 
+DNS_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+ZONE_ID = "^Z[0-9A-Z]{1,31}$"
+
+
 class ExistingZone(Settings):
     """A private hosted zone that is there already and associated with the VPC."""
 
-    id: str = Field(pattern=r"^Z[0-9A-Z]{1,31}$", examples=["Z0123456789ABCDEFGHIJ"])
+    id: str = Field(pattern=ZONE_ID, examples=["Z0123456789ABCDEFGHIJ"])
     """The zone's id."""
     name: str
     """The zone's name."""
+
+
+class PublicName(Settings):
+    """The API's name for the ranges of `cluster.public_access_from`, in a public hosted zone that
+    is there already.
+    """
+
+    id: str = Field(pattern=ZONE_ID, examples=["Z0123456789ABCDEFGHIJ"])
+    """The public zone's id."""
+    host: str = Field(
+        max_length=255, pattern=rf"^{DNS_LABEL}(\.{DNS_LABEL})+$", examples=["paddle.example.com"]
+    )
+    """The whole name, in that zone. On EKS it is a CNAME, which a zone's own name cannot be."""
 
 
 class Zone(Settings):
@@ -269,12 +297,14 @@ class Zone(Settings):
     name: str = Field(
         default="paddle",
         max_length=255,
-        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$",
+        pattern=rf"^{DNS_LABEL}(\.{DNS_LABEL})*$",
         examples=["paddle"],
     )
     """Name of the zone; the cluster's endpoint is `api.<name>`."""
     existing: ExistingZone | None = None
     """Use this private hosted zone."""
+    public: PublicName | None = None
+    """A public name for the API, beside the private one; unset: none."""
 
     def _faults(self) -> Iterator[Fault]:
         yield from instead_of_new(self, "existing", "a zone", "name")

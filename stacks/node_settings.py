@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from constructs_lib.ec2.node_shape import INSTANCE_TYPES, NodeShape, efa_cards
 from settings.model import Fault, Refused, Settings
@@ -42,6 +42,17 @@ LabelName = Annotated[
 LabelValue = Annotated[
     str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$", examples=["vision"])
 ]
+
+
+_SYSTEM = "bin|boot|dev|etc|lib|lib64|opt|proc|run|sbin|sys|tmp|usr|var"
+
+
+def _mountable(value: str | None) -> str | None:
+    if value and re.match(rf"/(({_SYSTEM})(/|$)|(home|mnt|root|srv)$)", value):
+        raise Refused(
+            "", value, "that is the system's: allowed is a folder of its own, such as /mnt/efs"
+        )
+    return value
 
 
 class Taint(Settings):
@@ -104,6 +115,15 @@ class NodeGroup(Settings):
     capacity_block: bool = False
     """The reservation is a Capacity Block: set `desired` 0 before it begins, and after it has
     ended.
+    """
+    mount_file_system: Annotated[str | None, AfterValidator(_mountable)] = Field(
+        default=None,
+        max_length=64,
+        pattern=r"^(/[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)+$",
+        examples=["/home/admin/efs"],
+    )
+    """Mount the file system at this folder of each node, over TLS, before it takes pods: for jobs
+    with `volume.kind: host-path`.
     """
     auto_repair: bool | None = None
     """Replace nodes that fail; unset: on for managed groups. Self-managed ones follow EC2's

@@ -69,6 +69,7 @@ class NodesStack(ClusterPart):
             CfnOutput(
                 self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups)
             )
+        output_mounts(self)
 
     def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
         network, cluster, settings = self._home.storage.network, self._cluster, self.spec.cluster
@@ -118,6 +119,8 @@ class NodesStack(ClusterPart):
                 self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")
             ).resource
         )
+        if spec.metrics_server:
+            addons.append(plain("metrics-server"))
         if not spec.auto and any(
             group.kind == "managed" and group.auto_repair is not False
             for group in spec.nodes.values()
@@ -140,6 +143,13 @@ class NodesStack(ClusterPart):
         return addons
 
 
+def output_mounts(stack: ClusterPart) -> None:
+    """Says where nodes mount the file system: by host path, jobs find it there alone."""
+    groups = stack.spec.nodes.values()
+    folders = {group.mount_file_system for group in groups if group.mount_file_system}
+    CfnOutput(stack, "FileSystemMounts", value=",".join(sorted(folders)) or "none")
+
+
 def props_of(
     group: NodeGroup, file_system: MountableFileSystem, encryption_key: kms.IKey | None
 ) -> NodeGroupProps:
@@ -152,6 +162,7 @@ def props_of(
         max_size=group.max,
         vpc_subnets=ec2.SubnetSelection(availability_zones=zones) if zones else None,
         security_groups=[file_system.client_security_group],
+        file_system=file_system,
         encryption_key=encryption_key,
         depends_on=[file_system.mount_targets],
     )

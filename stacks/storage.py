@@ -64,6 +64,8 @@ class StorageStack(ClusterPart):
             # Exported even without a budget: otherwise the export would go before the watch stack,
             # which imports it.
             self.export_value(self.file_system.file_system.file_system_id)
+        # Likewise, for nodes that mount it until the setting is taken back.
+        self.export_value(self.file_system.access_point.access_point_id)
         CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         CfnOutput(self, "FileSystemId", value=self.file_system.file_system.file_system_id)
         CfnOutput(self, "FileSystemDnsName", value=self.file_system.dns_name)

@@ -3,6 +3,8 @@ group replaces them.
 """
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from aws_cdk import (
@@ -133,9 +135,30 @@ def launch_template(
     return template
 
 
-def nodeadm(settings: dict[str, Any], shape: NodeShape) -> ec2.UserData:
+def write_files(files: Mapping[str, str]) -> str:
+    """Returns the lines of a shell script that write `files`, by path."""
+    return "".join(
+        f"install -D -m {755 if path.endswith('.sh') else 644} /dev/stdin {path} "
+        f"<<'END_OF_FILE'\n{text}\nEND_OF_FILE\n"
+        for path, text in files.items()
+    )
+
+
+def without_comments(path: Path) -> str:
+    """Returns the lines of a script or settings file: user data has 16 KB."""
+    return "\n".join(
+        line
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line[:2] == "#!" or (line.strip() and line.lstrip()[0] != "#")
+    )
+
+
+def nodeadm(
+    settings: dict[str, Any], shape: NodeShape, files: Mapping[str, str] | None = None
+) -> ec2.UserData:
     """User data for Amazon Linux 2023's nodeadm
-    (https://awslabs.github.io/amazon-eks-ami/nodeadm/): a NodeConfig of `settings`.
+    (https://awslabs.github.io/amazon-eks-ami/nodeadm/): a NodeConfig of `settings`, and a script
+    that writes `files` before nodeadm starts the kubelet.
 
     If the machines have disks of their own, nodeadm combines these into one, which holds the pods'
     scratch.
@@ -146,19 +169,24 @@ def nodeadm(settings: dict[str, Any], shape: NodeShape) -> ec2.UserData:
         "kind": "NodeConfig",
         "spec": {**settings, **disks},
     }
-    lines = (
+    script = f"#!/bin/bash\nset -euo pipefail\n{write_files(files or {})}systemctl daemon-reload\n"
+    parts = {
+        # JSON is valid YAML. This way the config is one string with tokens, without Fn::Sub.
+        "application/node.eks.aws": json.dumps(config, indent=2),
+        **({'text/x-shellscript; charset="us-ascii"': script} if files else {}),
+    }
+    lines = [
         "MIME-Version: 1.0",
         'Content-Type: multipart/mixed; boundary="//"',
         "",
-        "--//",
-        "Content-Type: application/node.eks.aws",
-        "",
-        # JSON is valid YAML. This way the config is one string with tokens, without Fn::Sub.
-        json.dumps(config, indent=2),
-        "",
+        *(
+            line
+            for kind, text in parts.items()
+            for line in ("--//", f"Content-Type: {kind}", "", text, "")
+        ),
         "--//--",
         "",
-    )
+    ]
     return ec2.UserData.custom("\n".join(lines))
 
 

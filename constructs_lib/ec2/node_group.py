@@ -13,6 +13,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
+from constructs_lib.ec2.file_system_mount import mount_files
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
     launch_template,
@@ -23,6 +24,7 @@ from constructs_lib.ec2.machine import (
 from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.network.addresses import everybody
 from constructs_lib.network.subnets import chosen
+from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.key import open_to
 
 
@@ -65,6 +67,10 @@ class NodeGroupProps(TypedDict, total=False):
     """Security groups besides the cluster's own, such as a file system's
     `client_security_group`.
     """
+    file_system: MountableFileSystem | None
+    """What the nodes mount, if their shape says where; they need its `client_security_group` and
+    `mount_targets` as well.
+    """
     encryption_key: kms.IKey | None
     """KMS key of the disks; None: the account's default key for EBS. An imported key's policy must
     let Auto Scaling use the key, as EncryptionKey's does.
@@ -103,6 +109,19 @@ class NodeGroup(Construct):
             )
         self.sizes = (least, wanted, most)
         self._depends_on = props.get("depends_on", ())
+
+    def _mount_files(self, kubelet: str) -> dict[str, str]:
+        """Returns the files of a node that mounts the file system before `kubelet`, its systemd
+        unit, starts; empty: it mounts none.
+        """
+        if (folder := self.shape.mount_file_system) is None:
+            return {}
+        if (file_system := self._props.get("file_system")) is None:
+            raise ValueError(
+                f"{self.node.path}: mount_file_system is {folder} but file_system is not given: "
+                "name what the nodes mount"
+            )
+        return mount_files(file_system, folder, kubelet)
 
     @property
     def _subnet_ids(self) -> list[str]:

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 GPU_LABEL = "paddle-aws/gpu"
 EFA_LABEL = "paddle-aws/efa"
+MOUNT_LABEL = "paddle-aws/file-system"
+"""Its value is the folder where the node mounts the file system, with dots for slashes."""
 GPU_TAINT = "nvidia.com/gpu"
 
 INSTANCE_TYPES: Any = json.loads(
@@ -43,8 +45,10 @@ class NodeShape:
         Kubernetes taints. placement_group: places the nodes close together in one zone. efa: an
         Elastic Fabric Adapter on each network card that takes one, and label `paddle-aws/efa=true`.
         capacity_reservation: id of the reservation, On-Demand or Capacity Block, that supplies the
-        nodes. capacity_block: whether that reservation is a Capacity Block. key_pair: EC2 key pair
-        for SSH; None: Session Manager only. ssh_from: CIDRs that may connect to port 22.
+        nodes. capacity_block: whether that reservation is a Capacity Block. mount_file_system:
+        folder where the node mounts the group's file system before its kubelet starts, and label
+        `paddle-aws/file-system`; None: it mounts none. key_pair: EC2 key pair for SSH; None:
+        Session Manager only. ssh_from: CIDRs that may connect to port 22.
     """
 
     instance_types: Sequence[str] = ("m5.large",)
@@ -57,14 +61,17 @@ class NodeShape:
     efa: bool = False
     capacity_reservation: str | None = None
     capacity_block: bool = False
+    mount_file_system: str | None = None
     key_pair: str | None = None
     ssh_from: Sequence[str] = ()
 
     @property
     def all_labels(self) -> dict[str, str]:
-        """All labels, including those by which the device plugins find their nodes."""
-        ours = {GPU_LABEL: self.gpu, EFA_LABEL: self.efa}
-        return {**self.labels, **{label: "true" for label, wanted in ours.items() if wanted}}
+        """All labels, including those by which device plugins and volumes find their nodes."""
+        ours = {GPU_LABEL: "true" if self.gpu else "", EFA_LABEL: "true" if self.efa else ""}
+        if self.mount_file_system:
+            ours[MOUNT_LABEL] = self.mount_file_system.strip("/").replace("/", ".")
+        return {**self.labels, **{label: value for label, value in ours.items() if value}}
 
     @property
     def all_taints(self) -> tuple[NodeTaint, ...]:

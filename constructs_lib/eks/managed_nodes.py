@@ -47,7 +47,10 @@ class ManagedNodes(NodeGroup):
         shape, (least, wanted, most) = self.shape, self.sizes
         self.role = role or node_role(self, "Role")
         # EKS adds what a node needs to join.
-        template = self._template(user_data=nodeadm({}, shape) if shape.has_disks else None)
+        files, user_data = self._mount_files("kubelet.service"), None
+        if shape.has_disks or files:
+            user_data = nodeadm({}, shape, files)
+        template = self._template(user_data=user_data)
         self.resource = eks.CfnNodegroup(
             self,
             "Resource",

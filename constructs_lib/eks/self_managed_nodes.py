@@ -2,7 +2,7 @@
 and an access entry.
 """
 
-from typing import Unpack
+from typing import Any, Unpack
 
 from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
@@ -61,7 +61,11 @@ class SelfManagedNodes(NodeGroup):
             # newest patch.
             image_id=f"resolve:ssm:{family}/{'nvidia' if self.shape.gpu else 'standard'}/"
             "recommended/image_id",
-            user_data=_user_data(cluster, service_ipv4_cidr, self.shape),
+            user_data=nodeadm(
+                _node_config(cluster, service_ipv4_cidr, self.shape),
+                self.shape,
+                self._mount_files("kubelet.service"),
+            ),
         )
         self.resource = self._scaling_group(template)
         # The cluster's controllers recognize their machines by this tag, whose key contains the
@@ -74,7 +78,7 @@ class SelfManagedNodes(NodeGroup):
         self.resource.node.add_dependency(joining, *self._depends_on)
 
 
-def _user_data(cluster: eks.ICluster, service_ipv4_cidr: str, shape: NodeShape) -> ec2.UserData:
+def _node_config(cluster: eks.ICluster, service_ipv4_cidr: str, shape: NodeShape) -> dict[str, Any]:
     flags = []
     if shape.all_labels:
         flags.append(
@@ -92,4 +96,4 @@ def _user_data(cluster: eks.ICluster, service_ipv4_cidr: str, shape: NodeShape) 
         "certificateAuthority": cluster.cluster_certificate_authority_data,
         "cidr": service_ipv4_cidr,
     }
-    return nodeadm({"cluster": joining, **({"kubelet": {"flags": flags}} if flags else {})}, shape)
+    return {"cluster": joining, **({"kubelet": {"flags": flags}} if flags else {})}

@@ -66,7 +66,8 @@ class SelfManagedCluster(Construct):
         adds a public address; the subnet must be a public one. names: further names for the
         certificate, such as a zone's and `api.<zone>`. api_from: CIDRs that may reach the API,
         besides the nodes; with none, the endpoint is the private address. ssh_from: CIDRs that may
-        reach SSH on the control plane; empty: closed. key_name: EC2 key pair for SSH; None: none.
+        reach SSH on the control plane; empty: closed. host_ports: TCP ports that nodes open to each
+        other, such as "7164-7167". key_name: EC2 key pair for SSH; None: none.
         jobs_namespace: namespace of the jobs, created with the cluster. instance_type: EC2 type of
         the control plane, a Nitro one. volume_gib: size of the state's volume, GiB.
         volume_snapshot: EBS snapshot that the volume is created from. encryption_key: KMS key of
@@ -80,8 +81,8 @@ class SelfManagedCluster(Construct):
     Attributes:
         cluster_endpoint: https address of the API: the Elastic IP if `api_from` names anybody, else
         the private address. server_url: https address of the API for nodes. private_address: the
-        control plane's address, which stays when its machine is replaced. group: the control
-        plane's Auto Scaling group, to depend on.
+        control plane's address, which stays when its machine is replaced. public_address: its
+        Elastic IP; None: it has none. group: the control plane's Auto Scaling group, to depend on.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class SelfManagedCluster(Construct):
         names: Sequence[str] = (),
         api_from: Sequence[str] = (),
         ssh_from: Sequence[str] = (),
+        host_ports: Sequence[str] = (),
         key_name: str | None = None,
         jobs_namespace: str = "paddle",
         pod_cidr: str = "10.42.0.0/16",
@@ -117,7 +119,7 @@ class SelfManagedCluster(Construct):
         name = f"{cluster_name}/control-plane"
         self.cluster_name = cluster_name
         self.firewall = ClusterFirewall(
-            self, "Firewall", vpc=vpc, api_from=api_from, ssh_from=ssh_from
+            self, "Firewall", vpc=vpc, api_from=api_from, ssh_from=ssh_from, host_ports=host_ports
         )
         self.secrets = ClusterSecrets(
             self, "Secrets", cluster_name=cluster_name, encryption_key=encryption_key
@@ -145,7 +147,7 @@ class SelfManagedCluster(Construct):
             private_ip_address=private_address,
         )
         self.private_address = private_address or interface.attr_primary_private_ip_address
-        public: list[str] = []
+        self.public_address: str | None = None
         if elastic_ip:
             eip = ec2.CfnEIP(address, "ElasticIp", domain="vpc")
             ec2.CfnEIPAssociation(
@@ -154,7 +156,8 @@ class SelfManagedCluster(Construct):
                 allocation_id=eip.attr_allocation_id,
                 network_interface_id=interface.ref,
             )
-            public.append(eip.attr_public_ip)
+            self.public_address = eip.attr_public_ip
+        public = [self.public_address] if self.public_address else []
         Tags.of(address).add("Name", name)
         self.server_url = f"https://{self.private_address}:{API_PORT}"
         # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would

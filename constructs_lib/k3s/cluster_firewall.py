@@ -1,7 +1,7 @@
 """Which connections a self-managed cluster allows: the exact ports, in both directions.
 
-Pods talk over the pod network, so no job needs a rule of its own. Node ports, etcd and SSH stay
-closed.
+Pods talk over the pod network, so a job needs a rule only for ports that it takes on its nodes
+(`host_ports`). Node ports, etcd and SSH stay closed.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ class ClusterFirewall(Construct):
     Args:
         api_from: CIDRs that may reach the API, besides the nodes.
         ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
+        host_ports: TCP ports that nodes open to each other, such as "7164-7167".
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class ClusterFirewall(Construct):
         vpc: ec2.IVpc,
         api_from: Sequence[str] = (),
         ssh_from: Sequence[str] = (),
+        host_ports: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, id)
         self.control_plane = ec2.SecurityGroup(
@@ -66,6 +68,10 @@ class ClusterFirewall(Construct):
         ]
         rules += [(source, target, KUBELET, "kubelet: logs, metrics") for source, target in pairs]
         rules += [(source, target, POD_NETWORK, "pod network, VXLAN") for source, target in pairs]
+        for ports in host_ports:
+            first, _, last = ports.partition("-")
+            opened = ec2.Port.tcp_range(int(first), int(last or first))
+            rules.append((self.nodes, self.nodes, opened, "host ports of jobs"))
         for source, target, port, meaning in rules:
             target.add_ingress_rule(source, port, meaning)
             source.add_egress_rule(target, port, meaning)

@@ -139,6 +139,7 @@ class K3sNodeGroup(NodeGroup):
                     f"{taint.key}={taint.value}:{taint.effect}" for taint in shape.all_taints
                 ],
             },
+            self._mount_files("k3s-agent.service"),
         )
         # Two hops: the data job's pod reads the bucket with the machine's role.
         template = self._template(

@@ -18,6 +18,8 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from constructs_lib.ec2.machine import without_comments, write_files
+
 BOOTSTRAP = Path(__file__).with_name("bootstrap")
 """What a machine of the self-managed cluster runs at boot. Its README explains how; files.json maps
 roles to files.
@@ -105,10 +107,13 @@ placeholders.
 
 
 def boot_user_data(
-    stack: Stack, variables: Mapping[str, str], k3s: Mapping[str, Any]
+    stack: Stack,
+    variables: Mapping[str, str],
+    k3s: Mapping[str, Any],
+    more_files: Mapping[str, str] | None = None,
 ) -> ec2.UserData:
-    """Returns user data with a machine's `variables`, k3s settings and small files. systemd runs
-    boot.sh, now and later.
+    """Returns user data with a machine's `variables`, k3s settings and small files, and
+    `more_files` by path. systemd runs boot.sh, now and later.
     """
     for name, value in variables.items():
         if "'" in value:
@@ -120,20 +125,12 @@ def boot_user_data(
         "/etc/rancher/k3s/config.yaml.d/cluster.yaml": stack.to_json_string(k3s),
     }
     for name, target in _places("in user data", variables["ROLE"]).items():
-        lines = (BOOTSTRAP / name).read_text(encoding="utf-8").splitlines()
-        files[target] = "\n".join(
-            line for line in lines if line[:2] == "#!" or (line.strip() and line.lstrip()[0] != "#")
-        )
-    written = [
-        f"install -D -m {755 if path.endswith('.sh') else 644} /dev/stdin {path} "
-        f"<<'END_OF_FILE'\n{text}\nEND_OF_FILE\n"
-        for path, text in files.items()
-    ]
+        files[target] = without_comments(BOOTSTRAP / name)
     start = (
         "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service "
         "paddle-cluster.timer\n"
     )
-    text = "".join(["#!/bin/bash\nset -euo pipefail\n", *written, start])
+    text = f"#!/bin/bash\nset -euo pipefail\n{write_files(files | dict(more_files or {}))}{start}"
     # In the text the k3s settings are one token, however many settings there are.
     if (size := len(text) + len(json.dumps(k3s))) > LONGEST_USER_DATA:
         raise ValueError(

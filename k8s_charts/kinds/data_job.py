@@ -20,12 +20,14 @@ from k8s_charts.spec.job import DATA_ENDING
 
 def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
     """Returns where the data job reads. A local file is in the deployed bucket by then, under the
-    job's name.
+    job's name, or in the job's folder on the volume.
     """
     if job.data is None or job.data.source is None:
         return ""
     if (local := job.local_file) is None:
         return literal(job.data.source)
+    if (uploaded := job.uploaded) is not None:
+        return literal(f"{job.volume.mount_path}/{uploaded}")
     # The bucket may be a token of a CDK app, which must stay whole: only the user's part is
     # escaped.
     return f"s3://{outputs.bucket_name}/sources/{job.name}/{literal(local.name)}"

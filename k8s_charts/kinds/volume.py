@@ -28,13 +28,20 @@ MOUNT_OPTIONS = {
 }
 
 
+MOUNT_LABEL = "paddle-aws/file-system"
+"""The label of nodes that mount the file system: its value is the folder, with dots for slashes."""
+
+
 def _source(volume: Volume, outputs: ClusterOutputs) -> dict[str, Any]:
     """Returns the fields of the PersistentVolume's spec that name its storage."""
     source = outputs.volume_source(volume)
     if volume.kind == "host-path":
         # Behind a claim, not in the pod: restricted pod security allows no hostPath volume in a
         # pod.
-        return {"hostPath": {**source, "type": "Directory"}}
+        return {
+            "hostPath": {**source, "type": "Directory"},
+            **_nodes(outputs.mount_of(source["path"])),
+        }
     options = {
         "mountOptions": list(
             MOUNT_OPTIONS[volume.kind] if volume.mount_options is None else volume.mount_options
@@ -44,6 +51,15 @@ def _source(volume: Volume, outputs: ClusterOutputs) -> dict[str, Any]:
         return {"nfs": source, **options}
     handle = f"{source['file_system']}::{source['access_point']}"
     return {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": handle}, **options}
+
+
+def _nodes(folder: str | None) -> dict[str, Any]:
+    """Returns the field that keeps pods on nodes that mount `folder`; None: any node has it."""
+    if folder is None:
+        return {}
+    value = folder.strip("/").replace("/", ".")
+    label = {"key": MOUNT_LABEL, "operator": "In", "values": [value]}
+    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}}}
 
 
 class VolumeChart(Chart):

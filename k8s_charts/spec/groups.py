@@ -8,7 +8,13 @@ from urllib.parse import urlsplit
 
 from paddle_node import contract
 from paddle_node.contract import Variable
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_validator,
+)
 
 from k8s_charts.spec.program import ProgramArchive, requirements
 from k8s_charts.spec.value_types import (
@@ -47,6 +53,8 @@ def _is_web_address(address: str) -> bool:
         return False
 
 
+_ADDRESS = re.compile("(s3|https?):", re.IGNORECASE)
+"""How an address begins, and no file: s3:/bucket is one with a slash too few."""
 _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
 """How the path of a user's own folder begins; the name of an image's folder has no slash."""
 
@@ -88,6 +96,8 @@ class Program(Settings):
     """Debian packages for `make image`, such as libgl1."""
 
     _read: ProgramArchive | None = PrivateAttr(default=None)
+    _written: Literal["folder", "path"] = PrivateAttr(default="path")
+    """Which of the two settings named the local folder."""
 
     @property
     def files(self) -> Mapping[str, str]:
@@ -117,11 +127,7 @@ class Program(Settings):
         """Returns the same program with the content of its local folder or commit; `fetch` allows
         downloading the commit.
         """
-        read = (
-            None
-            if self.path is None
-            else ProgramArchive.of_folder(folder / Path(self.path).expanduser())
-        )
+        read = self.local(folder)
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
             read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
@@ -131,23 +137,31 @@ class Program(Settings):
         found._read = read
         return found
 
-    @model_validator(mode="before")
+    def local(self, folder: Path) -> ProgramArchive | None:
+        """Reads the local folder, relative to `folder`; None if the program has none. Raises
+        SettingError.
+        """
+        if self.path is None:
+            return None
+        return ProgramArchive.of_folder(
+            folder / Path(self.path).expanduser(), f"program.{self._written}"
+        )
+
+    @model_validator(mode="wrap")
     @classmethod
-    def _folder_by_its_path(cls, given: Any) -> Any:
+    def _folder_by_its_path(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        folder = given.get("folder") if isinstance(given, dict) else None
         if (
-            not isinstance(given, dict)
+            not isinstance(folder, str)
             or "path" in given
             or given.get("from", "folder") != "folder"
+            or not (_PATH.match(folder) or "from" in given)
         ):
-            return given
-        folder = given.get("folder")
-        if not isinstance(folder, str) or not (_PATH.match(folder) or "from" in given):
-            return given
-        return {
-            **{name: value for name, value in given.items() if name != "folder"},
-            "from": "folder",
-            "path": folder,
-        }
+            return validate(given)
+        others = {name: value for name, value in given.items() if name != "folder"}
+        program = validate({**others, "from": "folder", "path": folder})
+        program._written = "folder"
+        return program
 
 
 Stage = Annotated[
@@ -163,9 +177,15 @@ class Data(Settings):
     """What to train on, and how it comes to the volume."""
 
     source: Text | None = Field(default=None, min_length=1)
-    """A local file (absolute, ~/..., or relative to this file; uploaded before the job starts),
-    s3://bucket/prefix, https://..., or a path on the volume, below its mount path. A query (?...)
-    stands in the manifest for all to read.
+    """A local file (absolute, ~/..., or relative to this file; uploaded before the job starts, to
+    the deployed bucket or, where `volume` names a volume of yours, to that), s3://bucket/prefix,
+    https://..., or a path on the volume, below its mount path. A query (?...) stands in the
+    manifest for all to read.
+    """
+    upload_to: Literal["bucket", "volume"] | None = None
+    """Where a local file is uploaded to. bucket: the deployed one, the default with the deployed
+    file system; volume: the job's folder on the volume, the default with any other, which needs no
+    AWS rights, but passes through the API server.
     """
     prepared: bool = False
     """The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is
@@ -203,6 +223,7 @@ class Data(Settings):
             return
         file = (
             not separator
+            and not _ADDRESS.match(self.source)
             and PurePosixPath(self.source).name not in ("", "..", "~")
             and not re.match("~[^/]", self.source)
         )
@@ -291,6 +312,13 @@ class Volume(Settings):
     """nfs: the exported folder, default /; host-path: the folder of the node."""
     claim: ObjectName | None = None
     """claim: the name of a PersistentVolumeClaim in the job's namespace."""
+
+    @property
+    def is_deployed(self) -> bool:
+        """Whether it is the deployed file system: no other is named."""
+        return (self.kind == "efs" and self.file_system_id is None) or (
+            self.kind == "nfs" and self.server is None
+        )
 
 
 class Ports(Settings):
@@ -407,8 +435,9 @@ class Limits(Settings):
     retries: int = Field(default=6, ge=0, le=1000)
     """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
     attempts: Annotated[int, Variable.ATTEMPTS] = Field(default=contract.ATTEMPTS, ge=1, le=1000)
-    """Failures of the program without progress in between, until the job fails; a lost pod costs
-    none.
+    """Attempts that fail without progress in between until the job fails: 3 are two retries. Each
+    counts once, whatever its exception; lost pods cost none. A program that cannot start is not
+    retried.
     """
     hours: float = Field(default=24.0, gt=0.001, le=8760)
     """The job ends as failed after this long."""

@@ -14,12 +14,13 @@ from typing import Annotated, Any, Literal, Self
 
 from paddle_node import command_line, contract
 from paddle_node.contract import Variable
-from pydantic import AliasChoices, ConfigDict, Field
+from pydantic import AliasChoices, ConfigDict, Field, WithJsonSchema
 
 from k8s_charts.spec import groups, rules
 from k8s_charts.spec.program import INLINE_LIMIT, json_size
 from k8s_charts.spec.value_types import (
     LABEL_LENGTH,
+    NUMBER_AS_TEXT,
     CommandLine,
     DnsLabel,
     ImageName,
@@ -77,7 +78,11 @@ class TrainingJob(Settings):
     """
     discovery: Literal["index", "pod-list"] = "index"
     """index: by name, without rights; pod-list: the tutorials' way, asking the API server."""
-    paddle: Literal["2.6", "3.3"] = "2.6"
+    paddle: Annotated[
+        Literal["2.6", "3.3"],
+        NUMBER_AS_TEXT,
+        WithJsonSchema({"enum": ["2.6", "3.3", 2.6, 3.3], "type": ["string", "number"]}),
+    ] = "2.6"
     """Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter
     servers.
     """
@@ -282,6 +287,28 @@ class TrainingJob(Settings):
             if source is None or "://" in source or self.source_on_volume
             else Path(source).expanduser()
         )
+
+    @property
+    def uploaded(self) -> PurePosixPath | None:
+        """Where the local file is uploaded to on the job's volume, below its mount path; None if
+        there is none, or if it goes to the deployed bucket, as it does with the deployed file
+        system unless `upload_to` says otherwise.
+        """
+        local = self.local_file
+        if local is None or self.data is None:
+            return None
+        place = self.data.upload_to or ("bucket" if self.volume.is_deployed else "volume")
+        if place == "bucket":
+            return None
+        return PurePosixPath(self.name, contract.SOURCES, local.name)
+
+    @property
+    def reads_bucket(self) -> bool:
+        """Whether the data job reads its source from a bucket."""
+        source = self.data.source if self.data is not None else None
+        if self.local_file is not None:
+            return self.uploaded is None
+        return source is not None and source.startswith("s3://")
 
     @property
     def splits(self) -> bool:

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
 from typing import Any, Self
@@ -48,9 +48,11 @@ class ProgramArchive:
     """Bytes of the files."""
     digest: str
     """SHA-256 of the archive."""
+    setting: str = field(compare=False)
+    """The setting that named the folder, for sentences."""
 
     @classmethod
-    def of_folder(cls, root: Path, setting: str = "program.path") -> Self:
+    def of_folder(cls, root: Path, setting: str) -> Self:
         """Reads the folder, which `setting` names; in a checkout, only what git does not ignore.
         Raises SettingError.
         """
@@ -67,7 +69,7 @@ class ProgramArchive:
                     "not the program"
                 )
             with TemporaryFile() as file:
-                return cls(root, names, size, _write(root, names, file))
+                return cls(root, names, size, _write(root, names, file, setting), setting)
         except OSError as error:
             raise SettingError(
                 f"{setting} has {error.filename or root}, which cannot be read: {error.strerror}"
@@ -103,46 +105,46 @@ class ProgramArchive:
         for name in self.names:
             if not re.fullmatch(r"(?!\.\.)[-._a-zA-Z0-9]{1,253}", name):
                 raise SettingError(
-                    f"program.path has {name!r}: a ConfigMap holds files only, with letters, "
+                    f"{self.setting} has {name!r}: a ConfigMap holds files only, with letters, "
                     "digits, '-', '_' and '.' in names; use `from: folder` or image"
                 )
             try:
                 files[name] = (self.root / name).read_bytes().decode()
             except (OSError, UnicodeDecodeError):
                 raise SettingError(
-                    f"program.path has {name}: only readable UTF-8 text can be in a ConfigMap"
+                    f"{self.setting} has {name}: only readable UTF-8 text can be in a ConfigMap"
                 ) from None
         if (size := json_size(files)) > INLINE_LIMIT:
             allowed = f"{INLINE_LIMIT} are allowed; use `from: folder` or image"
             raise SettingError(
-                f"program.path is {self.root}: its files have {size} bytes as JSON, {allowed}"
+                f"{self.setting} is {self.root}: its files have {size} bytes as JSON, {allowed}"
             )
         return files
 
     def write(self, file: Path) -> None:
         """Writes the archive. Raises SettingError if the folder has changed since it was read."""
         with file.open("w+b") as stream:
-            if _write(self.root, self.names, stream) != self.digest:
+            if _write(self.root, self.names, stream, self.setting) != self.digest:
                 raise SettingError(
-                    f"program.path is {self.root}: the folder changed while it was read; run the "
+                    f"{self.setting} is {self.root}: the folder changed while it was read; run the "
                     "command again"
                 )
 
 
-def _write(root: Path, names: tuple[str, ...], file: Any) -> str:
-    """Writes the archive and returns its digest."""
+def _write(root: Path, names: tuple[str, ...], file: Any, setting: str) -> str:
+    """Writes the archive of the folder that `setting` names, and returns its digest."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         if not (member.isreg() or member.issym()):
             raise SettingError(
-                f"program.path has {root / member.name}: files, folders and links are allowed"
+                f"{setting} has {root / member.name}: files, folders and links are allowed"
             )
         link = (
             os.path.normpath(Path(member.name).parent / member.linkname) if member.issym() else ""
         )
         if link.startswith(("/", "../")):
             raise SettingError(
-                f"program.path has the link {root / member.name}, which leads out of the folder"
+                f"{setting} has the link {root / member.name}, which leads out of the folder"
             )
         member.mtime = member.uid = member.gid = 0
         member.uname = member.gname = ""

@@ -64,16 +64,18 @@ def _like(pattern: str, allowed: str) -> tuple[AfterValidator, WithJsonSchema]:
     return _where(holds, allowed), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
 
 
-def _quantity(fits: Callable[[float], object], allowed: str) -> tuple[Any, ...]:
-    # YAML reads `cpu: 2` as a number; Kubernetes takes it as the text "2".
-    text = BeforeValidator(
-        lambda given: (
-            given if isinstance(given, bool) or not isinstance(given, int | float) else str(given)
-        )
+NUMBER_AS_TEXT = BeforeValidator(
+    lambda given: (
+        given if isinstance(given, bool) or not isinstance(given, int | float) else str(given)
     )
+)
+"""YAML reads `cpu: 2` and `paddle: 3.3` as numbers, and they mean the texts "2" and "3.3"."""
+
+
+def _quantity(fits: Callable[[float], object], allowed: str) -> tuple[Any, ...]:
     schema = WithJsonSchema({"type": ["string", "number"], "pattern": f"^{_QUANTITY.pattern}$"})
     return (
-        text,
+        NUMBER_AS_TEXT,
         _where(lambda given: _QUANTITY.fullmatch(given) and fits(amount(given)), allowed),
         schema,
     )

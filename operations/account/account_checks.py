@@ -92,6 +92,7 @@ class AccountChecks:
         """Returns the checks in the order in which they are shown."""
         return [
             ("credentials", self.credentials),
+            ("region", self.region),
             ("zones", self.zones),
             ("instance types", self.instance_types),
             ("quotas: vCPUs", self.vcpus),
@@ -140,6 +141,30 @@ class AccountChecks:
         except OperationError as error:
             # Not a warning as in other checks: without an account nothing can be deployed.
             yield "problem", str(error)
+
+    def region(self) -> Found:
+        """Looks the region up in botocore's own list of each service's endpoints: asks nobody."""
+        import botocore
+        from botocore.session import get_session
+
+        session, region = get_session(), self.spec.region
+        partition = session.get_partition_for_region(region)
+        lacking = [
+            service
+            for service in used_services(self.spec)
+            # A global service, such as IAM, is in no region.
+            if (regions := session.get_available_regions(service, partition))
+            and region not in regions
+        ]
+        source = f"botocore {botocore.__version__}"
+        if lacking:
+            yield (
+                "problem",
+                f"{region} lacks {', '.join(lacking)}, which the cluster uses, as far as {source} "
+                "knows: take another region, or a newer boto3 if AWS has it there by now",
+            )
+        else:
+            yield "ok", f"{region} has every service that the cluster uses ({source})"
 
     def zones(self) -> Found:
         known = {
@@ -383,11 +408,19 @@ class AccountChecks:
 
 
 @cache
-def _data() -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = yaml.safe_load(
+def _data() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(
         Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
     )
     return found
+
+
+def used_services(spec: ClusterSpec) -> list[str]:
+    """Returns the AWS services that a cluster uses, by botocore's names."""
+    holds = {"always": True, spec.cluster.kind: True, "budget": bool(spec.budget)}
+    holds["emptied"] = not (spec.retain or spec.bucket.existing_name)
+    rows = _data()["services"].items()
+    return [name for part, names in rows if holds.get(part) for name in names]
 
 
 def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str, Any]]:

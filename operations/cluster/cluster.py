@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError, SSLError
@@ -52,6 +52,10 @@ NOT_ABOUT_RIGHTS = (
 )
 """What a 403 says if the cluster refuses the object, not the user."""
 ADMITTED = "the role or user has to be among cluster.yaml's administrators or deployers"
+MARK = "paddle-aws"
+"""The extension by which `paddle-aws kubeconfig` marks the contexts that it writes."""
+_AWS = re.compile(r"\.amazonaws\.com(\.cn)?$|\.api\.aws$|^arn:aws")
+"""The name of an EKS endpoint, or of the context that the aws CLI writes for it."""
 
 
 class ApiError(OperationError):
@@ -78,7 +82,9 @@ class Cluster:
     ) -> None:
         """Uses the named context, or the current one, of $KUBECONFIG or ~/.kube/config."""
         self.say, self._context, self._client = say, context, _client(context)
-        self.name = context or _current_context() or self.server
+        self.name = context or _entry(context).get("name") or self.server
+        self.aws = _in_aws(self._client, context)
+        """Whether it is known to run in AWS: advice about AWS helps nobody else."""
         self.away = False
         """Whether the user has been told that the server does not answer."""
         self._lock = threading.Lock()
@@ -134,6 +140,7 @@ class Cluster:
                 "unknown_kind",
                 version,
                 "install what defines it first, or take another setting in job.yaml",
+                aws=self.aws,
             )
             raise NotInstalled(f"{kind} ({version}) is unknown to cluster {self.name}: {advice}")
         plural, namespaced = self._plurals[version][kind]
@@ -176,6 +183,17 @@ class Cluster:
             if error.status in (400, 422):
                 raise BadInput(f"the cluster refuses {what}: {error.message}") from None
             raise
+
+    def annotate(self, path: str, name: str, value: str) -> None:
+        """Adds an annotation to an object, and changes nothing else of it."""
+        body = {"metadata": {"annotations": {name: value}}}
+        self.request(
+            "PATCH",
+            path,
+            query={"fieldManager": FIELD_MANAGER},
+            headers={"Content-Type": "application/merge-patch+json"},
+            body=json.dumps(body).encode(),
+        )
 
     def delete(self, path: str) -> bool:
         """Deletes an object after everything that it owns, a Job after its pods; returns False if
@@ -277,11 +295,13 @@ class Cluster:
             return Unreachable(f"{where} shows a certificate that is not trusted: {reason}")
         if isinstance(reason, ProtocolError):
             return Unreachable(f"{where} cuts its answers off: {reason}")
-        return Unreachable(
-            f"{where} cannot be reached ({type(reason).__name__}): a private endpoint is reached "
-            "from its VPC alone; cluster.yaml's cluster.public_access_from opens it to your "
-            "address"
-        )
+        advice = "does it run, and does this machine's network lead to it?"
+        if self.aws:
+            advice = (
+                "a private endpoint is reached from its VPC alone; cluster.yaml's "
+                "cluster.public_access_from opens it to your address"
+            )
+        return Unreachable(f"{where} cannot be reached ({type(reason).__name__}): {advice}")
 
     def _refusal(self, answer: Any) -> OperationError:
         text, status = "", None
@@ -291,13 +311,18 @@ class Cluster:
         status = status if isinstance(status, dict) else {}
         message = str(status.get("message") or text[:300] or answer.reason)
         if answer.status == 401:
-            return Unreachable(
-                f"cluster {self.name} does not know you (401): log in to AWS again, or let "
-                f"`paddle-aws kubeconfig` rewrite the entry; {ADMITTED}"
-            )
+            advice = "renew your credential in the kubeconfig"
+            if self.aws:
+                advice = (
+                    "log in to AWS again, or let `paddle-aws kubeconfig` rewrite the entry; "
+                    f"{ADMITTED}"
+                )
+            return Unreachable(f"cluster {self.name} does not know you (401): {advice}")
         if answer.status == 403:
-            advice = "" if re.search(NOT_ABOUT_RIGHTS, message) else f"; {ADMITTED}"
-            return Unreachable(f"cluster {self.name} refuses (403): {message}{advice}")
+            advice = ADMITTED if self.aws else "its administrator grants that right"
+            if re.search(NOT_ABOUT_RIGHTS, message):
+                return Unreachable(f"cluster {self.name} refuses (403): {message}")
+            return Unreachable(f"cluster {self.name} refuses (403): {message}; {advice}")
         if answer.status in TRANSIENT:
             return Unreachable(f"cluster {self.name} keeps answering {answer.status}: {message}")
         return ApiError(answer.status, str(status.get("reason") or answer.reason), message)
@@ -344,6 +369,11 @@ def _client(context: str | None) -> Any:
             config_file=kubeconfig(), context=context, persist_config=False
         )
     except ConfigException as error:
+        if not any(Path(file).expanduser().exists() for file in kubeconfig().split(os.pathsep)):
+            raise Unreachable(
+                f"there is no kubeconfig {kubeconfig()}: name your cluster's with KUBECONFIG, or "
+                "let `paddle-aws kubeconfig` write one for the deployed cluster"
+            ) from None
         wanted = f"has no context {context}" if context else "cannot be used"
         # From the first brace on, the message repeats an entry, which may hold a token.
         why = str(error).partition("{")[0]
@@ -360,10 +390,14 @@ def _client(context: str | None) -> Any:
     finally:
         root.removeHandler(heard)
     if heard.buffer:
+        advice = "run it by hand to see why not"
+        if _in_aws(made, context):
+            advice = (
+                f"log in to AWS again (aws sso login), or {advice}; for EKS install the aws CLI "
+                "and run `paddle-aws kubeconfig`"
+            )
         raise Unreachable(
-            "the program that the kubeconfig names for your credential gave none: log in to AWS "
-            "again (aws sso login), or run it by hand to see why not; for EKS install the aws "
-            "CLI and run `paddle-aws kubeconfig`"
+            f"the program that the kubeconfig names for your credential gave none: {advice}"
         )
     if not str(made.configuration.host).startswith(("https://", "http://")):
         raise Unreachable(
@@ -379,9 +413,22 @@ def kubeconfig() -> str:
     return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
 
 
-def _current_context() -> str:
+def _entry(context: str | None) -> Mapping[str, Any]:
+    """Returns the kubeconfig's entry of that context, or of the current one; empty if it cannot be
+    read.
+    """
     from kubernetes import config
 
     with contextlib.suppress(Exception):
-        return str(config.list_kube_config_contexts(kubeconfig())[1]["name"])
-    return ""
+        contexts, current = config.list_kube_config_contexts(kubeconfig())
+        return next((entry for entry in contexts if entry["name"] == context), current)
+    return {}
+
+
+def _in_aws(client: Any, context: str | None) -> bool:
+    entry, settings = _entry(context), client.configuration
+    names = (urlsplit(settings.host).hostname, settings.tls_server_name, entry.get("name"))
+    marks = entry.get("context", {}).get("extensions") or ()
+    return any(_AWS.search(name or "") for name in names) or any(
+        mark.get("name") == MARK for mark in marks
+    )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from operations.account.aws import client
+from operations.cluster.cluster import MARK
 from operations.errors import BadInput, Unreachable
 from settings import file as settings_file
 
@@ -35,10 +36,13 @@ def merge(path: Path, entry: Entry, alias: str | None) -> str:
     """
     config = _read(path)
     context = alias or entry.name
+    # An address alone does not say that a self-managed cluster runs in AWS.
+    mark = {"name": MARK, "extension": {"provider": "aws"}}
+    names = {"cluster": entry.name, "user": entry.name}
     entries: dict[str, tuple[str, dict[str, Any]]] = {
         "clusters": (entry.name, {"cluster": entry.cluster}),
         "users": (entry.name, {"user": entry.user}),
-        "contexts": (context, {"context": {"cluster": entry.name, "user": entry.name}}),
+        "contexts": (context, {"context": {**names, "extensions": [mark]}}),
     }
     for kind, (name, content) in entries.items():
         others = [other for other in config.get(kind) or [] if other.get("name") != name]

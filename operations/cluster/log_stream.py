@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from json import dumps
 
 from operations.cluster.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
+from operations.cluster.paddle_noise import is_noise
 from operations.cluster.pod_words import PodState
 from operations.cluster.waiting import Follower, data_ended, training_ended
 from operations.errors import BadInput, Unreachable
 from operations.jobs.job_objects import moment, pods
 from operations.jobs.job_view import JobView, look
-from operations.screen import console, of_job
+from operations.screen import console, of_job, say
 
 QUIET = 3600.0
 """Seconds for which a program may be silent before the stream is reopened."""
@@ -81,28 +82,45 @@ def ranks(text: str) -> frozenset[int] | None:
     return frozenset(found)
 
 
-def printer(json: bool = False) -> Callable[[Line], None]:
-    """Returns a printer of lines to stdout: `who | text`, coloured by rank on a terminal; with
-    `json`, an object per line.
+class Printer:
+    """Prints lines to stdout: `who | text`, coloured by rank on a terminal; with `json`, an object
+    per line.
+
+    Leaves out what Paddle and brpc write about themselves, except for `verbose` and in JSON.
     """
-    from rich.text import Text
 
-    screen = console()
-    coloured = screen.is_terminal and not screen.no_color
+    def __init__(self, json: bool = False, verbose: bool = False) -> None:
+        self._screen, self._json, self._complete = console(), json, json or verbose
+        self._coloured = self._screen.is_terminal and not self._screen.no_color
+        self.shown = self.left_out = False
+        """Whether there were lines of either kind."""
 
-    def show(line: Line) -> None:
-        if json:
+    def shows(self, text: str) -> bool:
+        """Returns whether a line with this text is printed."""
+        shown = self._complete or not is_noise(text)
+        self.shown, self.left_out = self.shown or shown, self.left_out or not shown
+        return shown
+
+    def __call__(self, line: Line) -> None:
+        from rich.text import Text
+
+        if not self.shows(line.text):
+            return
+        if self._json:
             print(
                 dumps({"time": line.time, "pod": line.who, "rank": line.rank, "text": line.text}),
                 flush=True,
             )
-        elif coloured:
+        elif self._coloured:
             who = (f"{line.who} | ", COLOURS[line.rank % len(COLOURS)])
-            screen.print(Text.assemble(who, clean(line.text)), soft_wrap=True)
+            self._screen.print(Text.assemble(who, clean(line.text)), soft_wrap=True)
         else:
             print(f"{line.who} | {clean(line.text)}", flush=True)
 
-    return show
+    def end(self) -> None:
+        """Says on stderr if lines were left out."""
+        if self.left_out:
+            say("lines that Paddle writes about itself are left out: --verbose shows them")
 
 
 def clean(text: str) -> str:
@@ -199,7 +217,7 @@ def follow_job(
     """Shows lines as they arrive until the job has ended, says why pods do not start, and returns
     the job's last view.
     """
-    show = show or printer()
+    show = show or Printer()
     one_by_one, over = threading.Lock(), threading.Event()
     readers: dict[str, threading.Thread] = {}
     failures: list[BaseException] = []

@@ -5,6 +5,7 @@ they are there in seconds.
 """
 
 import re
+import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -14,6 +15,7 @@ from paddle_node.contract import ExitCode, Variable
 
 from operations.cluster import reasons
 from operations.cluster.cluster import Cluster, Object
+from operations.cluster.paddle_noise import SOURCE, is_noise
 from operations.cluster.reasons import short
 from operations.jobs.job_objects import (
     INDEX,
@@ -39,6 +41,10 @@ BROKEN_PULLS = (
 NOT_CREATED = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
 SANDBOX_TROUBLE = "FailedCreatePodSandBox"
+KILLED = 128 + signal.SIGKILL
+KILLED_FOR_MEMORY = "OOMKilled"
+"""Kubernetes' reason of a container's end."""
+OUT_OF_MEMORY = "out of memory"
 NO_NODE = "Failed to schedule pod, "
 """The start of Karpenter's messages, but not of kube-scheduler's."""
 OF_OPERATOR = ("worker", "ps", "heter")
@@ -62,7 +68,7 @@ class PodState:
     """Exit code of an ended container."""
     created: str
     message: str = ""
-    """The last line of its container's termination message."""
+    """Its container's last words; empty if it was killed without any."""
     restarts: int = 0
     """How often its containers were restarted in place."""
 
@@ -77,10 +83,14 @@ class PodState:
         return self.component + ("" if self.rank is None else f" {self.rank}")
 
 
-def pod_state(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) -> PodState:
-    """Puts a pod into words; `events` are those of this pod, if they are known."""
+def pod_state(
+    pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = (), *, aws: bool = False
+) -> PodState:
+    """Puts a pod into words; `events` are those of this pod, if they are known. `aws`: the cluster
+    runs in AWS.
+    """
     metadata, containers = pod["metadata"], _containers(pod)
-    phase, reason, code = _phase(pod, list(events))
+    phase, reason, code = _phase(pod, list(events), aws)
     rank = metadata.get("annotations", {}).get(INDEX) or label(pod, INDEX)
     # The PaddleJob operator numbers its pods in their names.
     numbered = re.search(r"-(\d+)$", metadata["name"]) if component(pod) in OF_OPERATOR else None
@@ -93,13 +103,16 @@ def pod_state(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) 
         node=str(pod.get("spec", {}).get("nodeName", "")),
         code=code,
         created=created(pod),
-        message=last_line(str(_ended(containers).get("message") or "")),
+        message=_last_words(_ended(containers), component(pod)),
         restarts=_restarts(containers),
     )
 
 
 def pod_states(
-    pods: Iterable[Object], events: Mapping[str, list[Object]] | None = None
+    pods: Iterable[Object],
+    events: Mapping[str, list[Object]] | None = None,
+    *,
+    aws: bool = False,
 ) -> list[PodState]:
     """Puts all pods into words, in order of component, rank and age; `events` by the pods' names.
 
@@ -108,7 +121,7 @@ def pod_states(
     """
     pods = list(pods)
     found = {
-        pod["metadata"]["name"]: pod_state(pod, (events or {}).get(pod["metadata"]["name"], ()))
+        (name := pod["metadata"]["name"]): pod_state(pod, (events or {}).get(name, ()), aws=aws)
         for pod in pods
     }
     trainers = [pod for pod in pods if component(pod) == "trainer"]
@@ -129,13 +142,14 @@ def pod_states(
 
 
 def culprit(pods: Iterable[PodState]) -> PodState | None:
-    """Returns the failed pod that best tells why: one with a message, which failed on its own and
-    not with others; the newest.
+    """Returns the failed pod that best tells why: one that ran out of memory, else one with a
+    message, which failed on its own and not with others; the newest.
     """
 
-    def tells(pod: PodState) -> tuple[bool, bool, bool, str]:
-        failed = pod.code not in (None, ExitCode.TERMINATED)
-        return bool(pod.message), failed, pod.code != ExitCode.ATTEMPTS_EXHAUSTED, pod.created
+    def tells(pod: PodState) -> tuple[bool, bool, bool, bool, str]:
+        starved, failed = OUT_OF_MEMORY in pod.reason, pod.code not in (None, ExitCode.TERMINATED)
+        alone = pod.code != ExitCode.ATTEMPTS_EXHAUSTED
+        return starved, bool(pod.message), failed, alone, pod.created
 
     return max((pod for pod in pods if pod.phase == "failed"), key=tells, default=None)
 
@@ -175,7 +189,7 @@ def states(
         ]
         if said:
             refused[name] = refusal(str(max(said, key=_when).get("message", "")))
-    return pod_states(pods, events), refused
+    return pod_states(pods, events, aws=cluster.aws), refused
 
 
 def _lacks(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
@@ -197,7 +211,9 @@ def refusal(message: str) -> str:
     return reasons.first("refused", text, f"its pods cannot be made: {short(text)}")
 
 
-def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str, str, int | None]:
+def _phase(
+    pod: Mapping[str, Any], events: list[Mapping[str, Any]], aws: bool
+) -> tuple[str, str, int | None]:
     status, spec = pod.get("status", {}), pod.get("spec", {})
     phase, containers = status.get("phase", "Pending"), _containers(pod)
     if phase == "Succeeded":
@@ -242,17 +258,17 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
                 )
             return (
                 "waiting",
-                reasons.first("no_node_made", words, short(words), resources=resources_of(pod)),
+                reasons.first(
+                    "no_node_made", words, short(words), aws=aws, resources=resources_of(pod)
+                ),
                 None,
             )
         if not (message := str(unscheduled.get("message", ""))):
             return "waiting", "no node can take it, and the scheduler does not say why yet", None
-        causes = reasons.every("no_room", message, resources=resources_of(pod)) or [short(message)]
-        return (
-            "waiting",
-            reasons.first("not_scheduled", message, f"no node can take it: {'; '.join(causes)}"),
-            None,
-        )
+        facts = {"resources": resources_of(pod), "where": " in cluster.yaml" if aws else ""}
+        causes = reasons.every("no_room", message, aws=aws, **facts) or [short(message)]
+        otherwise = f"no node can take it: {'; '.join(causes)}"
+        return "waiting", reasons.first("not_scheduled", message, otherwise, aws=aws), None
     for container in containers:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in BROKEN_PULLS:
@@ -261,7 +277,7 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
                 ": ".join(filter(None, (waiting["reason"], waiting.get("message")))),
             )
             otherwise = f"image {image} cannot be pulled: {short(said)}"
-            return "waiting", reasons.first("image", said, otherwise, image=image), None
+            return "waiting", reasons.first("image", said, otherwise, aws=aws, image=image), None
         if waiting.get("reason") in NOT_CREATED:
             return (
                 "waiting",
@@ -274,18 +290,17 @@ def _phase(pod: Mapping[str, Any], events: list[Mapping[str, Any]]) -> tuple[str
         last = max(trouble, key=_when)
         message = str(last.get("message", ""))
         if last.get("reason") == SANDBOX_TROUBLE:
-            return "waiting", f"its node cannot give it a network: {short(message)}", None
+            text = short(message)
+            otherwise = f"its node cannot make its sandbox: {text}"
+            return "waiting", reasons.first("sandbox", message, otherwise, text=text), None
         if component(pod) in OF_OPERATOR and re.search('configmap "[^"]+" not found', message):
             return (
                 "starting",
                 "the PaddleJob operator writes its ConfigMap once every pod has an address",
                 None,
             )
-        return (
-            "waiting",
-            reasons.first("mount", message, f"its volume cannot be mounted: {short(message)}"),
-            None,
-        )
+        otherwise = f"its volume cannot be mounted: {short(message)}"
+        return "waiting", reasons.first("mount", message, otherwise, aws=aws), None
     if spec.get("nodeName"):
         return "starting", "its image is being pulled and its volume mounted", None
     scheduler = spec.get("schedulerName", "default-scheduler")
@@ -309,12 +324,12 @@ def _failure(pod: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tup
         taken = f"its node was taken away ({disruption.get('reason', 'disruption')})"
         return f"{taken}: it is replaced without costing a retry", None
     if ended := _ended(containers):
-        message = (
-            "" if ended.get("reason") == "OOMKilled" else last_line(str(ended.get("message") or ""))
-        )
-        return ": ".join(filter(None, (_why(ended, resources_of(pod)), message))), int(
-            ended["exitCode"]
-        )
+        code, before = int(ended["exitCode"]), _ended(containers, "lastState")
+        if code == ExitCode.KILLED_AGAIN and before.get("reason") == KILLED_FOR_MEMORY:
+            count = _restarts(containers)
+            return f"{_why(before, resources_of(pod))} (it was restarted {count} times)", code
+        words = (_why(ended, resources_of(pod)), _last_words(ended, component(pod)))
+        return ": ".join(filter(None, words)), code
     if status.get("reason") == "Evicted":
         return f"its node evicted it: {short(str(status.get('message', '')))}", None
     return short(
@@ -347,15 +362,25 @@ def _restarted(containers: list[Mapping[str, Any]], resources: str) -> str:
 
 
 def _why(ended: Mapping[str, Any], resources: str) -> str:
-    if ended.get("reason") == "OOMKilled":
-        return f"out of memory: raise {resources}.memory in job.yaml"
+    if ended.get("reason") == KILLED_FOR_MEMORY:
+        return f"{OUT_OF_MEMORY}: raise {resources}.memory in job.yaml"
     code = int(ended["exitCode"])
     if code in list(ExitCode):
         return f"code {code} ({ExitCode(code).name.lower().replace('_', ' ')})"
     return f"code {code} (signal {code - 128})" if code > 128 else f"code {code}"
 
 
-def last_line(text: str) -> str:
-    """Returns the last line that is not blank; a traceback's last line is its reason."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return short(lines[-1]) if lines else ""
+def _last_words(ended: Mapping[str, Any], component: str) -> str:
+    """Returns the last line of a container's termination message, which for a traceback is its
+    reason.
+
+    Kubernetes takes the end of the log for the message of a container that left none: what a
+    program said before somebody killed it is no reason, and neither is what Paddle says of itself.
+    """
+    if not ended or ended.get("reason") == KILLED_FOR_MEMORY:
+        return ""
+    lines = [line.rstrip() for line in str(ended.get("message") or "").splitlines()]
+    line = next((line for line in reversed(lines) if line.strip() and not is_noise(line)), "")
+    if ended["exitCode"] == KILLED and (component != "trainer" or SOURCE.match(line)):
+        return ""
+    return short(line)

@@ -1,32 +1,37 @@
 """Puts Kubernetes' messages about faults into plain words, by the rules of reasons.yaml."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 import yaml
 
 
-def every(kind: str, message: str, **facts: str) -> list[str]:
+def every(kind: str, message: str, *, aws: bool, **facts: str) -> list[str]:
     """Returns the sentences of a kind's rules for a message, one for each distinct thing that a
-    rule finds in it.
+    rule finds in it. `aws`: the cluster runs in AWS.
     """
     found = [
-        sentence.format(*map(short, match.groups("")), **facts)
+        _of_cluster(sentence, aws).format(*map(short, match.groups("")), **facts)
         for rule, sentence in _rules()[kind].items()
         for match in re.finditer(rule, message, re.IGNORECASE | re.DOTALL)
     ]
     return list(dict.fromkeys(found))
 
 
-def first(kind: str, message: str, otherwise: str, **facts: str) -> str:
+def first(kind: str, message: str, otherwise: str, *, aws: bool = False, **facts: str) -> str:
     """Returns the sentence of the first rule that fits, or `otherwise`."""
-    return next(iter(every(kind, message, **facts)), otherwise)
+    return next(iter(every(kind, message, aws=aws, **facts)), otherwise)
+
+
+def _of_cluster(sentence: str | Mapping[str, str], aws: bool) -> str:
+    return sentence if isinstance(sentence, str) else sentence["aws" if aws else "elsewhere"]
 
 
 @cache
-def _rules() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = yaml.safe_load(
+def _rules() -> dict[str, dict[str, str | dict[str, str]]]:
+    found: dict[str, dict[str, str | dict[str, str]]] = yaml.safe_load(
         Path(__file__).with_name("reasons.yaml").read_text(encoding="utf-8")
     )
     return found

@@ -60,6 +60,8 @@ class VolumeAccess:
         self.path = f"{pods(namespace)}/{self.pod}"
         self.where = f"{cluster.server} {namespace}/{job}"
         """Identifies the folder's job across all clusters."""
+        self.mount = ""
+        """Where the job's pods see the folder."""
 
     def files(self, path: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.ask("files", path))
@@ -121,24 +123,26 @@ def mounted(
 ) -> Iterator[VolumeAccess]:
     """Gives access to the job's folder on the volume.
 
-    `described`: a submission, or its job file (default: job.yaml), that describes the volume of a
-    forgotten job.
+    `described`: a submission, whose volume it is whatever the cluster has of the job, or the job
+    file (default: job.yaml) that describes the volume of a job that the cluster does not know.
     """
-    access, its = VolumeAccess(cluster, job, namespace), _template(cluster, job, namespace)
+    access, its = VolumeAccess(cluster, job, namespace), None
+    if not isinstance(described, Submission):
+        its = _template(cluster, job, namespace)
     try:
         if its is None:
             if not isinstance(described, Submission):
                 described = _read(job, namespace, described or Path("job.yaml"))
+                cluster.say(
+                    f"the cluster has no Job of {job}: its volume is mounted as the job file says"
+                )
             its = template(described.training)
-            cluster.say(
-                f"the cluster has no Job of {job} any more: its volume is mounted as the job "
-                "file says"
-            )
             for document in described.documents:
                 if document["kind"] in VOLUME and cluster.find(cluster.path(document)) is None:
                     cluster.apply(document)
         pod = inspection_pod(its, job, access.pod, access.token, write)
         pod["metadata"]["namespace"] = namespace
+        access.mount = pod["spec"]["containers"][0]["args"][0]
         cluster.apply(pod)
         _until_ready(cluster, access, namespace)
         yield access
@@ -180,10 +184,10 @@ def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None
 
 
 def _read(job: str, namespace: str, file: Path) -> Submission:
-    """Loads a job that the cluster has forgotten. Raises BadInput if the file is missing, or is
+    """Loads a job that the cluster does not know. Raises BadInput if the file is missing, or is
     another job's.
     """
-    gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace} any more"
+    gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace}"
     if not file.is_file():
         raise BadInput(
             f"{gone}, and there is no job.yaml here that describes its volume: name its job file "

@@ -44,8 +44,8 @@ def upload(
                     volume.write(path, block, offset)
                 sent += len(block)
                 progress(len(block))
-        if sent != size:
-            raise Failed(f"{file} changed while it was read")
+        if sent != size or not _same(volume, path, file, part=True):
+            raise Failed(f"{file} changed on its way to the volume: run the same command again")
         volume.commit(path, size)
         return True
 
@@ -81,12 +81,15 @@ def _sum(block: bytes) -> str:
     return hashlib.blake2b(block).hexdigest()
 
 
-def _same(volume: Volume, path: str, file: Path) -> bool:
-    """Returns whether a file of the same size on the volume has the local file's content."""
+def _same(volume: Volume, path: str, file: Path, part: bool = False) -> bool:
+    """Returns whether a file of the same size on the volume, or what has been sent of it, has the
+    local file's content.
+    """
+    size = file.stat().st_size
     with file.open("rb") as stream:
         return all(
             theirs == _sum(block)
-            for _, block, theirs in _blocks(volume, path, stream, file.stat().st_size)
+            for _, block, theirs in _blocks(volume, path, stream, size, part=part)
         )
 
 

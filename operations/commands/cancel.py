@@ -1,13 +1,16 @@
 """`paddle-aws cancel`: end a job's running pods."""
 
 from operations.errors import cli_errors
+from operations.jobs.backend import OfRehearsal, backend
 from operations.jobs.job_argument import DEFAULT, JobArgument
-from operations.jobs.run import Run
 from operations.screen import Context, Namespace, say
 
 
 def cancel(
-    job: JobArgument = DEFAULT, namespace: Namespace = None, context: Context = None
+    job: JobArgument = DEFAULT,
+    rehearsal: OfRehearsal = None,
+    namespace: Namespace = None,
+    context: Context = None,
 ) -> None:
     """End a job's pods now. Its data, program and passes stay on the volume.
 
@@ -17,7 +20,7 @@ def cancel(
     Example: paddle-aws cancel quick-start
     """
     with cli_errors("interrupted: the pods may still be ending"):
-        run = Run.find(job, namespace=namespace, context=context, say=say)
+        run = backend(job, namespace, context, rehearsal)
         ended = run.cancel()
         say(
             f"job {run.name} is ended ({', '.join(ended)})"

@@ -61,7 +61,7 @@ def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
         # Pods whose Job is gone belong to no job, and are left out.
         found.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
     views = [
-        make(name, one, its, pod_states(of_newest(its, its_pods)))
+        make(name, one, its, pod_states(of_newest(its, its_pods), aws=cluster.aws))
         for (one, name), (its, its_pods) in found.items()
     ]
     return sorted(
@@ -75,7 +75,8 @@ def _created(view: JobView) -> datetime | None:
 
 
 def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
-    job = view.training or view.data
+    # What is left of a cancelled job is another Job's.
+    job = None if view.cancelled else view.training or view.data
     done = f"{job.succeeded}/{job.wanted}" if job is not None else ""
     ran = span(job.seconds(datetime.now(UTC))) if job is not None else ""
     return (

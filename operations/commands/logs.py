@@ -1,18 +1,21 @@
 """`paddle-aws logs`: what all ranks of a job write."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import typer
 
 from operations.cluster import log_stream
-from operations.cluster.log_stream import Line
+from operations.cluster.log_stream import Line, Wanted
 from operations.cluster.volume_access import BLOCK
 from operations.errors import BadInput, cli_errors
 from operations.jobs.backend import Backend, OfRehearsal, Volume, backend
 from operations.jobs.job_argument import DEFAULT, JobArgument
-from operations.jobs.run import Run
 from operations.screen import Context, Namespace, of_job, say
+
+WIDER = 50
+"""Of so many lines that a pod wrote, --tail expects that at least one is the program's."""
 
 
 def logs(
@@ -35,6 +38,14 @@ def logs(
     tail: Annotated[
         int | None, typer.Option(min=0, help="Only this many last lines of each pod.")
     ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Also what Paddle and brpc write about themselves, as --json does.",
+        ),
+    ] = False,
     rehearsal: OfRehearsal = None,
     namespace: Namespace = None,
     context: Context = None,
@@ -44,38 +55,55 @@ def logs(
 ) -> None:
     """Show a job's logs, all ranks interleaved in order of time.
 
-    With --follow they come as they are written, across lost connections and replaced pods, until
-    the job ends. With --volume they are read off the volume by a small pod, also when the job's
-    pods are gone.
+    Lines that Paddle and brpc write about themselves are left out. With --follow lines come as
+    they are written, across lost connections and replaced pods, until the job ends. With --volume
+    they are read off the volume by a small pod, also when the job's pods are gone.
 
     Example: paddle-aws logs quick-start --rank 0 --follow
     """
     with cli_errors("interrupted: the job keeps running"):
-        chosen = log_stream.Wanted(log_stream.ranks(rank), of)
+        chosen = Wanted(log_stream.ranks(rank), of)
         if volume is not None and (follow or of == "data"):
             raise BadInput(
                 f"--volume is {volume}: it reads what is there; leave --follow and --of out"
             )
-        where, show = backend(job, namespace, context, rehearsal), log_stream.printer(json)
+        where = backend(job, namespace, context, rehearsal)
+        show = log_stream.Printer(json, verbose)
         if volume is not None:
             _of_volume(where, volume, chosen.ranks, tail, show)
+            show.end()
             return
         # A mistyped name is refused at once.
         where.status()
-        if follow and isinstance(where, Run):
-            last = log_stream.follow_job(where.follower, chosen, tail, show)
+        if follow:
+            last = where.follow(chosen, tail, show)
+            show.end()
             if last.phase == "failed":
                 say(f"job {where.name} failed: {last.reason}")
             return
-        nothing = True
-        for line in where.logs(chosen, tail):
-            nothing = False
+        for line in _past(where, chosen, tail, show):
             show(line)
-        if nothing:
+        show.end()
+        if not show.shown and not show.left_out:
             say(
                 "no pod has written anything yet: `paddle-aws status "
                 f"{of_job(where.name, where.namespace)}` says why"
             )
+
+
+def _past(
+    where: Backend, chosen: Wanted, tail: int | None, show: log_stream.Printer
+) -> Iterator[Line]:
+    """Yields what the pods have written; `tail` counts the lines that are shown."""
+    if tail is None:
+        yield from where.logs(chosen, tail)
+        return
+    lines = [line for line in where.logs(chosen, tail * WIDER) if show.shows(line.text)]
+    number = Counter(line.who for line in lines)
+    for line in lines:
+        number[line.who] -= 1
+        if number[line.who] < tail:
+            yield line
 
 
 def _of_volume(
@@ -83,7 +111,7 @@ def _of_volume(
     log: str,
     ranks: frozenset[int] | None,
     tail: int | None,
-    show: Callable[[Line], None],
+    show: log_stream.Printer,
 ) -> None:
     """Shows one rank after the other, as their lines have no common time."""
     with where.volume() as volume:
@@ -101,18 +129,18 @@ def _of_volume(
         for rank, name in found:
             if ranks is not None and rank not in ranks:
                 continue
-            for text in _lines(volume, f"output/{name}", files[name], tail):
+            for text in _lines(volume, f"output/{name}", files[name], tail, show):
                 show(Line("", f"trainer {rank}", text, rank))
 
 
-def _lines(volume: Volume, path: str, size: int, tail: int | None) -> Iterator[str]:
+def _lines(
+    volume: Volume, path: str, size: int, tail: int | None, show: log_stream.Printer
+) -> Iterator[str]:
     if tail is not None:
         # The last block of a longer log holds more lines than anybody asks for.
-        yield from (
-            volume.read(path, -min(size, BLOCK) if size else 0)
-            .decode(errors="replace")
-            .splitlines()[-tail or size :]
-        )
+        last = volume.read(path, -min(size, BLOCK) if size else 0).decode(errors="replace")
+        lines = [line for line in last.splitlines() if show.shows(line)]
+        yield from lines[-tail or size :]
         return
     rest = b""
     for offset in range(0, size, BLOCK):

@@ -9,7 +9,7 @@ import typer
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput, Exit, cli_errors
-from operations.jobs.early_checks import check_data, check_deployed
+from operations.jobs.early_checks import check_data, check_deployed, check_host_path
 from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, ImageFile, JobFile, Outputs, say
 
 
@@ -28,6 +28,7 @@ def manifests(
             "does.",
         ),
     ] = False,
+    for_rehearsal: Annotated[bool, typer.Option("--for-rehearsal", hidden=True)] = False,
 ) -> None:
     """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`. No cluster is needed.
 
@@ -38,12 +39,14 @@ def manifests(
     with cli_errors("interrupted: the same command writes the rest"):
         # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
         from k8s_charts import documents
+        from k8s_charts.kinds import data_job
 
         job = TrainingJob.load(job_file)
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)
-        if job.local_file is not None and (job_file.parent / job.local_file).exists():
-            check_data(job, job_file, say)
+        if not for_rehearsal:
+            check_host_path(job, deployed.outputs)
+        local = check_data(job, job_file, say)
         if diff:
             _show_difference(job, deployed, out)
             return
@@ -53,6 +56,13 @@ def manifests(
             typer.echo(path)
         if deployed.missing:
             typer.echo(f"{deployed.missing}: the manifests hold placeholders", err=True)
+        elif local is not None:
+            say(
+                f"before the data job starts, {local} has to be at "
+                f"{data_job.source(job, deployed.outputs)}: `submit` brings it there, and so does "
+                f"`paddle-aws upload {local}{' --volume' * (job.uploaded is not None)} --job "
+                f"{job_file}`"
+            )
 
 
 def _show_difference(job: TrainingJob, deployed: Deployed, out: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,8 +24,13 @@ from operations.errors import BadInput, cli_errors
 from operations.jobs.backend import OfRehearsal, Volume, backend
 from operations.jobs.job_argument import DEFAULT, JobArgument
 from operations.jobs.training_metrics import Pass
-from operations.screen import Context, Json, Namespace, as_json, say, show, span
+from operations.screen import Context, Json, Namespace, age, as_json, say, show, span
 from settings.file import place
+
+OUTPUT = "output"
+"""The folder in the job's where its program writes."""
+NAMED = 4
+"""Files and folders that one sentence names."""
 
 
 def results(
@@ -41,7 +47,8 @@ def results(
         str | None,
         typer.Option(
             metavar="PASS|PATH",
-            help="Fetch a saved pass: its number, or `last`; or output/PATH: files of the program.",
+            help="Fetch a saved pass: its number, or `last`; or what the program wrote: "
+            "output/PATH, or all of it: output.",
         ),
     ] = None,
     to: Annotated[
@@ -52,8 +59,8 @@ def results(
     context: Context = None,
     json: Json = False,
 ) -> None:
-    """Show a job's passes: which are complete, their loss and time; fetch the model or a pass
-    without SSH.
+    """Show a job's passes: which are complete, their loss and time, and what its program wrote;
+    fetch the model, a pass or files without SSH.
 
     A small pod with the job's image mounts the volume read-only and is gone afterwards. An
     interrupted download continues where it was, and every file is verified against the checksum
@@ -82,7 +89,7 @@ def results(
             files = volume.files("output")
             rows = saved_passes(volume, files)
             measured = metrics(volume, files)
-            found = _joined(rows, measured)
+            found, written = _joined(rows, measured), _written(files)
             attempts, failure = last_run(volume, files)
             spent = goodput(
                 attempts,
@@ -95,9 +102,10 @@ def results(
                 ),
             )
             if json:
-                as_json({"job": where.name, "failure": failure, "goodput": spent, "passes": found})
+                facts = {"failure": failure, "goodput": spent, "passes": found, "files": written}
+                as_json({"job": where.name, **facts})
             else:
-                _show(where.name, found)
+                _show(where.name, found, written)
                 if spent:
                     say(
                         f"goodput {spent['share']:.0%}: `paddle-aws board` shows where the rest "
@@ -105,7 +113,7 @@ def results(
                     )
                 if failure:
                     say(f"its last run failed: {failure}")
-            if download is not None and "/" in download:
+            if download is not None and (download == OUTPUT or "/" in download):
                 _download_files(volume, files, download, to)
             elif download is not None:
                 row = chosen_pass(rows, download)
@@ -231,12 +239,55 @@ def _joined(rows: list[dict[str, Any]], measured: list[Pass]) -> list[dict[str, 
     return [found[number] for number in sorted(found)]
 
 
-def _show(name: str, found: list[dict[str, Any]]) -> None:
+def _own_files(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the files below output/ that the program wrote: neither the agent's nor passes."""
+    others = re.compile(rf"(node_\d+|run|attempts|agreed|{PASS})/|\.")
+    return [entry for entry in files if not others.match(entry["name"])]
+
+
+def _written(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns what the program wrote: for each file or folder in output/ its name, the number of
+    its files, their bytes, and when the newest was written.
+    """
+    entries: dict[str, list[dict[str, Any]]] = {}
+    for file in _own_files(files):
+        name, slash, _ = file["name"].partition("/")
+        entries.setdefault(name + slash, []).append(file)
+    return [
+        {
+            "name": name,
+            "files": len(group),
+            "bytes": sum(file["bytes"] for file in group),
+            "time": max(file["time"] for file in group),
+        }
+        for name, group in sorted(entries.items())
+    ]
+
+
+def _show(name: str, found: list[dict[str, Any]], written: list[dict[str, Any]]) -> None:
     from rich.filesize import decimal
 
-    if not found:
-        say(f"job {name} has not finished a pass yet")
-        return
+    if found:
+        _show_passes(found)
+    if written:
+        lines = [
+            [
+                entry["name"],
+                str(entry["files"]),
+                decimal(entry["bytes"]),
+                age(datetime.fromtimestamp(entry["time"], UTC)),
+            ]
+            for entry in written
+        ]
+        show(("OUTPUT", "FILES", "SIZE", "AGE"), lines, right=("FILES", "SIZE"), folds="OUTPUT")
+        say(f"`--download {OUTPUT}/NAME` fetches a file or a folder, `--download {OUTPUT}` all")
+    if not found and not written:
+        say(f"job {name} has neither finished a pass nor written a file to {OUTPUT}/ yet")
+
+
+def _show_passes(found: list[dict[str, Any]]) -> None:
+    from rich.filesize import decimal
+
     lines = []
     for row in found:
         saved = "complete" if row["complete"] else "incomplete" if row["files"] else "removed"
@@ -288,15 +339,13 @@ def model_words(volume: Volume, job: str) -> list[str]:
             "",
             *lines,
         ]
-    own = [
-        entry
-        for entry in volume.files("output")
-        if not re.match(r"(node_\d+|run|attempts)/|\.", entry["name"])
-    ]
-    newest = max(own, key=lambda entry: entry["time"], default={"name": "PATH"})
+    names = [entry["name"] for entry in _written(volume.files(OUTPUT))]
+    if not names:
+        return [f"the program wrote no file to {OUTPUT}/"]
+    shown = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
     return [
-        f"the model is what the program wrote: `paddle-aws results {job} --download "
-        f"output/{newest['name']}` fetches a file"
+        f"the program wrote {shown} to {OUTPUT}/: `paddle-aws results {job} --download {OUTPUT}` "
+        "fetches that"
     ]
 
 
@@ -304,7 +353,12 @@ def _download_files(volume: Volume, files: list[dict[str, Any]], path: str, to: 
     """Fetches files that the program wrote: no record says what they have to be, so each is
     compared with the volume's.
     """
-    inside = path.removeprefix("output/").rstrip("/")
+    inside = path.removeprefix(f"{OUTPUT}/").strip("/")
+    if inside in ("", OUTPUT):
+        if not (own := _own_files(files)):
+            raise BadInput(f"--download is {path}: the program wrote no file to {OUTPUT}/")
+        _fetch(volume, own, "", OUTPUT, to, sealed=False)
+        return
     wanted = [
         entry
         for entry in files

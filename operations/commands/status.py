@@ -43,7 +43,8 @@ def show(view: JobView) -> None:
         if part is not None
     ]
     if view.progress is not None:
-        parts.append(("progress", f"{view.progress} ({age(view.progress.told)} ago)"))
+        moment = f" ({age(view.progress.told)} ago)" if view.progress.told else ""
+        parts.append(("progress", f"{view.progress}{moment}"))
     if view.goodput is not None:
         parts.append(("goodput", str(view.goodput)))
         parts += [("slow", view.goodput.slow)] if view.goodput.slow else []

@@ -7,6 +7,7 @@ import typer
 from operations.cluster import log_stream, waiting
 from operations.commands.trial import NoTry
 from operations.errors import cli_errors
+from operations.jobs.early_checks import check_data
 from operations.jobs.job_view import JobView
 from operations.jobs.run import Run, send
 from operations.jobs.submission import Submission
@@ -33,7 +34,10 @@ Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="With --follow: show the logs of all ranks instead.")
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="With --follow: show the whole logs of all ranks instead."
+    ),
 ]
 
 
@@ -79,9 +83,13 @@ def submit(
 def _print(submission: Submission) -> None:
     from k8s_charts import yaml_documents
 
+    check_data(submission.job, submission.file, say)
+
     typer.echo(yaml_documents.dump(submission.documents), nl=False)
     if submission.local_file is not None:
-        say(f"before that, {submission.local_file} would be uploaded")
+        place = submission.job.uploaded
+        where = f" to the volume: {place}" if place is not None else ""
+        say(f"before that, {submission.local_file} would be uploaded{where}")
     if (archive := submission.job.program.archive) is not None:
         say(
             f"before that, {archive.root} would be uploaded: {len(archive.names)} files, "
@@ -104,7 +112,7 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
         f"`paddle-aws cancel {known}` ends it"
     ):
         if follow:
-            found = _follow(run, logs=verbose or not submission.job.reports_passes)
+            found = _follow(run, verbose=verbose, logs=not submission.job.reports_passes)
         elif wait:
             found = run.wait()
         else:
@@ -123,17 +131,20 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
             )
         else:
             say(
-                f"`paddle-aws results {known} --download output/PATH` fetches what the program "
-                "wrote there"
+                f"`paddle-aws results {known}` lists what the program wrote to output/, "
+                "`--download output` fetches it"
             )
 
 
-def _follow(run: Run, *, logs: bool) -> JobView:
-    """Shows the table of passes, or what all ranks write, until the training ends."""
+def _follow(run: Run, *, verbose: bool, logs: bool) -> JobView:
+    """Shows the table of passes, or with `logs` what all ranks write, until the training ends."""
     from rich.text import Text
 
-    if logs:
-        return log_stream.follow_job(run.follower)
+    if logs or verbose:
+        printer = log_stream.Printer(verbose=verbose)
+        found = log_stream.follow_job(run.follower, show=printer)
+        printer.end()
+        return found
     screen = console()
     with screen.status("pods are starting, parameter servers and trainers meet") as moving:
         table = TrainingTable(

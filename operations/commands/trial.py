@@ -23,7 +23,7 @@ from k8s_charts.spec.program import ProgramArchive
 from operations.errors import BadInput, Unreachable, cli_errors
 from operations.images import interpreter
 from operations.jobs.early_checks import check_data
-from operations.screen import JOB_FILE, JobFile, say
+from operations.screen import JOB_FILE, JobFile, on_a_terminal, say
 
 SECONDS = 300.0
 NoTry = Annotated[
@@ -56,10 +56,15 @@ def trial(
             _program(job, job_file),
             data.resolve() if data is not None else _source(job, job_file),
         )
-        python = interpreter.folder(job) if install else interpreter.found(job)
+        python = interpreter.folder(job, say=_say_how_far) if install else interpreter.found(job)
         if python is None:
             raise BadInput(_missing(job))
         _run(job, program, source, python)
+
+
+def _say_how_far(text: str) -> None:
+    if on_a_terminal(stderr=True):
+        say(f"the job's environment: {text}")
 
 
 def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
@@ -98,20 +103,12 @@ def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
         raise BadInput(
             f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective"
         )
-    if program.archive is not None:
-        return program.archive
-    folder = (
-        job_file.parent / program.path
-        if program.path is not None
-        else interpreter.PROJECT / "examples" / program.folder
-    )
-    if (
-        program.origin == "volume"
-        or (program.origin == "image" and job.image is not None)
-        or not folder.is_dir()
-    ):
+    if read := program.archive or program.local(job_file.parent):
+        return read
+    folder = interpreter.PROJECT / "examples" / program.folder
+    if program.origin != "image" or job.image is not None or not folder.is_dir():
         raise BadInput(f"program.from is {program.origin}: its files are not on this machine")
-    return ProgramArchive.of_folder(folder)
+    return ProgramArchive.of_folder(folder, "program.folder")
 
 
 def _source(job: TrainingJob, job_file: Path) -> str | Path:

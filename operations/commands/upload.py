@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from paddle_node.contract import SOURCES
 
 from k8s_charts.deployed import ClusterOutputs
 from operations.account import bucket_upload
@@ -42,12 +43,15 @@ def upload(
     context: Context = None,
     outputs: Outputs = OUTPUTS,
 ) -> None:
-    """Upload training data to the bucket, or with --volume a program folder to the volume.
+    """Upload training data to the bucket, or with --volume data or a program folder to the volume.
 
     Several files, or parts of a large one, go at once; files that are there already are not sent
-    again. The address is printed: put it into job.yaml as data.source.
+    again. The address is printed: put it into job.yaml as data.source. --volume needs no AWS and
+    nothing that was deployed: any cluster with the job's volume will do.
 
     Example: paddle-aws upload corpus/
+
+    Example: paddle-aws upload corpus.tsv --volume --job job.yaml
 
     Example: paddle-aws upload my_program --volume --job quick-start
 
@@ -68,6 +72,11 @@ def upload(
             which = named(job, namespace)
             _to_volume(path, which, context)
             return
+        if to is None and not outputs.exists():
+            raise BadInput(
+                f"{outputs} does not exist, and names the bucket: deploy, name another place with "
+                "--to, or upload to the job's volume with --volume"
+            )
         # The manifests look here for a job's local data file.
         address = (
             to
@@ -96,7 +105,8 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
 
 def _to_volume(path: Path, job: Named, context: str | None) -> None:
     found = bucket_upload.files(path)
-    folder = "" if path.is_file() else path.resolve().name
+    # The manifests look here for a job's local data file, too.
+    folder = SOURCES if path.is_file() else path.resolve().name
     size = sum(file.stat().st_size for file, _ in found)
     with (
         mounted(
@@ -105,8 +115,5 @@ def _to_volume(path: Path, job: Named, context: str | None) -> None:
         bucket_upload.bar(path.name, size) as progress,
     ):
         sent = volume_transfer.upload(there, found, folder, progress)
-    where = f"{job.name}/{folder or found[0][1]}"
-    say(
-        f"{path} is on the volume: {where} ({sent} of {len(found)} file{'s' * (len(found) != 1)} "
-        "sent)"
-    )
+    say(f"{path} is on the volume: {sent} of {len(found)} file{'s' * (len(found) != 1)} sent")
+    typer.echo(f"{there.mount}/{folder}" + (f"/{path.name}" if path.is_file() else ""))

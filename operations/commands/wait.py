@@ -6,8 +6,8 @@ import typer
 
 from operations.cluster import waiting
 from operations.errors import cli_errors
+from operations.jobs.backend import OfRehearsal, backend
 from operations.jobs.job_argument import DEFAULT, JobArgument
-from operations.jobs.run import Run
 from operations.screen import Context, Namespace, say
 
 
@@ -16,6 +16,7 @@ def wait(
     timeout: Annotated[
         float | None, typer.Option(min=0, help="Minutes after which to give up, with exit code 1.")
     ] = None,
+    rehearsal: OfRehearsal = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -27,5 +28,5 @@ def wait(
     Example: paddle-aws wait quick-start --timeout 120 && paddle-aws results quick-start
     """
     with cli_errors(f"interrupted: job {job} keeps running; `paddle-aws cancel` ends it"):
-        run = Run.find(job, namespace=namespace, context=context, say=say)
+        run = backend(job, namespace, context, rehearsal)
         say(waiting.verdict(run.wait(None if timeout is None else timeout * 60)))

@@ -12,22 +12,28 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import LOCKS
 from operations.cluster import reasons
 from operations.errors import BadInput, Failed
+from operations.images import install
 from settings.file import place
 
 PROJECT = Path(__file__).parents[2]
 
 
-def folder(job: TrainingJob, project: Path = PROJECT) -> Path:
-    """Returns the environment's bin/, and makes it if it is missing. Raises BadInput or Failed if
-    the installation fails.
+def folder(
+    job: TrainingJob,
+    project: Path = PROJECT,
+    say: Callable[[str], object] = lambda text: None,
+) -> Path:
+    """Returns the environment's bin/, and makes it if it is missing; `say` gets how far that is,
+    every few seconds. Raises BadInput or Failed if the installation fails.
     """
-    return _folder(job, project, _made)
+    return _folder(job, project, partial(_made, say=say))
 
 
 def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
@@ -68,7 +74,13 @@ def _place(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> P
     )
 
 
-def _made(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Path:
+def _made(
+    python: Path,
+    lock: Path,
+    below: Path | None,
+    wanted: list[str],
+    say: Callable[[str], object] = lambda text: None,
+) -> Path:
     """Makes a separate environment, or one that also sees the packages of `below`. `python` has
     pip.
     """
@@ -99,17 +111,23 @@ def _made(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Pa
                             b"#!" + os.fsencode(made / "bin" / "python") + b"\n" + rest
                         )
                         (made / "bin" / script.name).chmod(0o755)
-            _run([*pip, made / "bin" / "python", "install", "--quiet", *wanted])
+            _check(*install.run([*pip, made / "bin" / "python", "install", *wanted], say))
             (made / ".complete").touch()
     return made
 
 
 def _run(command: Sequence[str | Path]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return done.stdout
-    if sentence := reasons.first("install", done.stderr, ""):
+    _check(done.returncode, done.stderr)
+    return done.stdout
+
+
+def _check(code: int, errors: str) -> None:
+    """Raises BadInput or Failed for a command that failed."""
+    if code == 0:
+        return
+    if sentence := reasons.first("install", errors, ""):
         raise BadInput(sentence)
     raise Failed(
-        f"the program's requirements could not be installed: pip says {done.stderr.strip()[-1000:]}"
+        f"the program's requirements could not be installed: pip says {errors.strip()[-1000:]}"
     )

@@ -52,7 +52,7 @@ def backend(
         found = rehearsal_backend.load()
         if argument == DEFAULT or named(argument, None).name == found.name:
             say(
-                f"the rehearsal of {found.name}, {found.age} ago"
+                f"the rehearsal of {found.name}, {found.age}"
                 + ("" if rehearsal else "; --no-rehearsal asks the cluster")
             )
             return found

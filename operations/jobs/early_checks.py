@@ -1,5 +1,5 @@
-"""Finds a job's faults before anything is deployed, uploaded or sent: in its local data and its
-nodes.
+"""Finds a job's faults before anything is deployed, uploaded or sent: in its local data, its
+namespace and its nodes.
 """
 
 import io
@@ -11,6 +11,7 @@ from paddle_node.data.sources import unpack
 from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.failure import Failure
 
+from k8s_charts.deployed import ClusterOutputs, check_namespace
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.value_types import amount
 from operations.errors import BadInput
@@ -60,6 +61,16 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
     return file
 
 
+def check_cluster(job: TrainingJob, cluster: ClusterSpec) -> None:
+    """Raises BadInput or SettingError for a job that the cluster of these settings cannot run, as
+    far as they tell.
+    """
+    if not cluster.cluster.self_managed:
+        known = {"jobs_namespace": cluster.jobs.namespace}
+        check_namespace(job, ClusterOutputs.placeholder().model_copy(update=known))
+    check_nodes(job, cluster)
+
+
 def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
     """Raises BadInput for a pod that fits on no node of the cluster, as far as the names of machine
     types tell.
@@ -80,10 +91,31 @@ def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
             )
 
 
+def check_host_path(job: TrainingJob, outputs: ClusterOutputs) -> None:
+    """Raises BadInput for a folder of the nodes where the deployed cluster's mount nothing: each
+    pod would see a folder of its own.
+    """
+    path, mounts = job.volume.path, outputs.file_system_mounts
+    if job.volume.kind != "host-path" or path is None or not mounts or outputs.mount_of(path):
+        return
+    elsewhere = "" if mounts == "none" else f" (but at {mounts.replace(',', ', ')})"
+    raise BadInput(
+        f"volume.path is {path}: no node of the deployed cluster mounts the file system there"
+        f"{elsewhere}; set nodes.<group>.mount_file_system to it in cluster.yaml and deploy, or "
+        "use volume.kind efs, or claim for a volume of yours"
+    )
+
+
 def check_deployed(job: TrainingJob, outputs_file: Path) -> None:
-    """Runs `check_nodes` if the cluster is cluster.yaml's: that one is deployed, or its file system
-    is the job's.
+    """Checks the job against cluster.yaml if its cluster is that one: it is deployed, or the job
+    takes its file system or its bucket.
     """
     cluster_file = outputs_file.with_name("cluster.yaml")
-    if cluster_file.exists() and (job.volume.kind == "efs" or outputs_file.exists()):
+    takes = job.volume.kind == "efs" or (job.reads_bucket and job.local_file is not None)
+    if not cluster_file.exists():
+        return
+    if outputs_file.exists():
+        # Which namespace is served, the manifests know from the outputs: cluster.yaml may be newer.
         check_nodes(job, ClusterSpec.load(cluster_file))
+    elif takes:
+        check_cluster(job, ClusterSpec.load(cluster_file))

@@ -16,6 +16,8 @@ COMPONENT = "app.kubernetes.io/component"
 INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_NAME = "batch.kubernetes.io/job-name"
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
+CANCELLED = "paddle-aws/cancelled"
+"""The annotation of a Job whose job was cancelled later: the time when."""
 GROUPS = {"Pod": "/api/v1", "Job": "/apis/batch/v1", "PaddleJob": f"/apis/{PADDLE_JOB}"}
 SEEN = 10.0
 """Seconds within which an operator or a scheduler looks at a new object."""
@@ -149,6 +151,10 @@ class JobState:
     created: datetime | None
     finished: datetime | None
     image: str
+    cancelled: bool = False
+    """Whether its job was cancelled later: this is the data job of what is gone, or an earlier
+    run.
+    """
 
     @property
     def ended(self) -> bool:
@@ -197,6 +203,7 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
         created=moment(created(job)),
         finished=moment(finished),
         image=str(containers[0].get("image", "")),
+        cancelled=CANCELLED in (job["metadata"].get("annotations") or {}),
     )
 
 

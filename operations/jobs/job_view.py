@@ -11,6 +11,7 @@ from operations.cluster.pod_words import PodState, culprit, pod_states, states
 from operations.errors import BadInput, Unreachable
 from operations.jobs import training_progress
 from operations.jobs.job_objects import JobState, newest, of_newest, pods, runs, selector, state
+from operations.jobs.step_progress import StepProgress
 from operations.jobs.training_progress import Goodput, TrainingProgress
 
 
@@ -23,7 +24,7 @@ class JobView:
     data: JobState | None
     training: JobState | None
     pods: tuple[PodState, ...]
-    progress: TrainingProgress | None = None
+    progress: TrainingProgress | StepProgress | None = None
     """How far the training is; None also if nobody asked."""
     goodput: Goodput | None = None
 
@@ -33,6 +34,12 @@ class JobView:
         return self.data is None and self.training is None
 
     @property
+    def cancelled(self) -> bool:
+        """Whether the newest training was cancelled: it is gone, and what is left says so."""
+        job = self.training or self.data
+        return job is not None and job.cancelled
+
+    @property
     def lost(self) -> int:
         """How often the training has lost a pod so far, replaced or restarted in place."""
         replaced = self.training.failed if self.training is not None else 0
@@ -40,9 +47,11 @@ class JobView:
 
     @property
     def phase(self) -> str:
-        """One word: the training's own phase or, while only the data job exists, splitting, split
-        or failed.
+        """One word: cancelled, the training's own phase or, while only the data job exists,
+        splitting, split or failed.
         """
+        if self.cancelled:
+            return "cancelled"
         if self.training is not None:
             return self.training.phase
         if self.data is not None:
@@ -52,6 +61,8 @@ class JobView:
     @property
     def reason(self) -> str:
         """Why it failed or waits: the Job's own reason and one pod's."""
+        if self.cancelled:
+            return "`paddle-aws resume` continues it"
         job = self.training or self.data
         of_job = job.reason if job is not None else ""
         of_pod = ""
@@ -134,7 +145,7 @@ def look(cluster: Cluster, name: str, namespace: str) -> JobView:
         return make(name, namespace, found, *states(cluster, namespace, its, found))
     except Unreachable:
         # Events say why pods do not start: the next poll asks again.
-        return make(name, namespace, found, pod_states(its))
+        return make(name, namespace, found, pod_states(its, aws=cluster.aws))
 
 
 def make(

@@ -1,48 +1,66 @@
-"""The job of the last rehearsal, as `.rehearsal` holds it: its record, its volume and its logs,
-read only inside that folder.
+"""The job of the rehearsal in this folder, while it runs and afterwards: its record, its volume and
+its logs, as `.rehearsal` holds them, read only inside that folder.
 
-The rehearsal, which writes all this, is not imported: only `evaluate` starts it, in a separate
-process.
+The rehearsal, which writes all this, is not imported: only `evaluate` and `rehearse` start it, in a
+process of its own.
 """
 
+import fcntl
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from operations.cluster.log_stream import Line, Wanted
+from operations.cluster.pod_words import PodState
 from operations.cluster.volume_server import Folder, inside
+from operations.cluster.waiting import data_ended, training_ended, verdict
 from operations.commands.evaluate import Evaluation
-from operations.errors import BadInput, Exit, Failed
+from operations.errors import BadInput, Exit, Failed, TimedOut
+from operations.jobs import step_progress
+from operations.jobs.job_objects import JobState
 from operations.jobs.job_view import JobView
+from operations.jobs.saved_results import SavedResults
+from operations.jobs.step_progress import StepProgress
+from operations.jobs.training_progress import TrainingProgress, of_log
 from operations.screen import age
 
 FOLDER = Path(".rehearsal")
-RECORD, LAST = "job.json", "last"
-"""What a rehearsal writes into its folder: its record, and a marker that nothing has been submitted
-to a cluster since.
+RECORD, LAST, LOCK, CANCEL = "job.json", "last", "lock", "cancel"
+"""In a rehearsal's folder: its record; a marker that nothing has been submitted to a cluster since;
+the file that a running rehearsal locks; the request to end its pods.
 """
 LOGS, VOLUME = "logs", "volume"
+GLANCE = 0.5
+"""Seconds between two looks at a rehearsal."""
+TAIL = 1 << 18
+"""Bytes of a log that are searched for its last report."""
+ENDING = 120.0
+"""Seconds within which a cancelled rehearsal's pods have ended: their grace period, and more."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a rehearsal leaves behind besides its volume and logs."""
+    """What a rehearsal records besides its volume and logs."""
 
     view: JobView
     root: str
     """The job's folder below `volume`."""
     interpreter: str
     """The first entry of the pods' PATH."""
-    ended: AwareDatetime
+    ended: AwareDatetime | None
+    """None while it runs."""
 
     def write(self, folder: Path) -> None:
-        """Writes the record into a rehearsal's folder."""
-        (folder / RECORD).write_bytes(_RECORD.dump_json(self, indent=1))
+        """Writes the record into a rehearsal's folder; readers see the old one or the new one."""
+        part = folder / f"{RECORD}.part"
+        part.write_bytes(_RECORD.dump_json(self, indent=1))
+        part.replace(folder / RECORD)
         (folder / LAST).touch()
 
 
@@ -60,7 +78,7 @@ def submitted() -> None:
         (FOLDER / LAST).unlink()
 
 
-class RehearsalBackend:
+class RehearsalBackend(SavedResults):
     """The `Backend` of a rehearsal."""
 
     def __init__(self, folder: Path, record: Record) -> None:
@@ -69,28 +87,124 @@ class RehearsalBackend:
 
     @property
     def age(self) -> str:
-        """How long ago it ended."""
-        return age(self.record.ended)
+        """When it ended, or that it runs."""
+        if self.running:
+            return "which is running"
+        if self.record.ended is None:
+            return "which was killed"
+        return f"{age(self.record.ended)} ago"
+
+    @property
+    def running(self) -> bool:
+        """Whether the rehearsal's process is alive: it holds its lock until it ends."""
+        try:
+            with (self._folder / LOCK).open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def look(self) -> JobView:
+        """Returns the job as it is recorded now. Raises BadInput if the folder's rehearsal is
+        another one by now.
+        """
+        running = self.running  # Before the record, which is written before the lock is freed.
+        self.record = load(self._folder).record
+        if self.record.view.name != self.name:
+            raise BadInput(f"the rehearsal of {self.name} was replaced by another one")
+        view = self.record.view
+        if not running and self.record.ended is None:
+            return _killed(view)
+        return view
 
     def status(self) -> JobView:
-        return load(self._folder).record.view  # The rehearsal may still run.
+        """Returns the job as it is now, with how far its training is."""
+        view = self.look()
+        progress: TrainingProgress | StepProgress | None = None
+        goodput = None
+        first = [pod for pod in view.pods if (pod.component, pod.rank) == ("trainer", 0)]
+        if first:
+            for log in self._log_files(first[-1]):
+                with log.open("rb") as stream:
+                    stream.seek(max(0, log.stat().st_size - TAIL))
+                    lines = stream.read().decode(errors="replace").splitlines()
+                moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(log.stat().st_mtime))
+                progress, goodput = of_log((moment, line) for line in lines)
+        if progress is None:
+            with self.volume() as volume:
+                progress = step_progress.read(volume)
+        return replace(view, progress=progress, goodput=goodput)
+
+    def wait(self, timeout: float | None = None) -> JobView:
+        """Returns once the training has succeeded. Raises JobFailed, or TimedOut."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not training_ended(view := self.look()) and self.running:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimedOut(f"the rehearsal of {self.name} still runs after {timeout or 0:g} s")
+            time.sleep(GLANCE)
+        verdict(view)
+        return view
 
     def logs(self, wanted: Wanted, tail: int | None) -> Iterator[Line]:
         """Yields one pod's lines after another's, as the lines carry no time."""
-        chosen = [pod for pod in self.record.view.pods if wanted.pod(pod)]
+        chosen = [pod for pod in self.look().pods if wanted.pod(pod)]
         if not chosen:
             raise BadInput(
                 f"the rehearsal of {self.name} has no such pods: `paddle-aws status --rehearsal` "
                 "lists those it had"
             )
         for pod in chosen:
-            for file in sorted(
-                inside(self._folder / LOGS, pod.name).parent.glob(f"{pod.name}.*.log")
-            ):
-                if not file.name.endswith(".probes.log"):
-                    lines = file.read_text(errors="replace").splitlines()
-                    for text in lines[-tail or len(lines) :] if tail is not None else lines:
-                        yield Line("", pod.who, text, pod.rank or 0)
+            for file in self._log_files(pod):
+                lines = file.read_text(errors="replace").splitlines()
+                for text in lines[-tail or len(lines) :] if tail is not None else lines:
+                    yield Line("", pod.who, text, pod.rank or 0)
+
+    def follow(self, wanted: Wanted, tail: int | None, show: Callable[[Line], None]) -> JobView:
+        """Shows the pods' lines as they are written until the job, or the rehearsal, has ended."""
+        ended = data_ended if wanted.of == "data" else training_ended
+        read_to: dict[Path, int] = {}
+        while True:
+            over = not self.running
+            view = self.look()
+            over = over or ended(view)  # Before the logs are read: nothing comes after that.
+            for pod in view.pods:
+                for file in self._log_files(pod) if wanted.pod(pod) else ():
+                    with suppress(FileNotFoundError), file.open("rb") as stream:
+                        stream.seek(read_to.get(file, 0))
+                        whole, newline, rest = stream.read().rpartition(b"\n")
+                        lines = whole.split(b"\n") if newline else []
+                        lines += [rest] if over and rest else []
+                        if file not in read_to and tail is not None:
+                            lines = lines[-tail or len(lines) :]
+                        read_to[file] = read_to.get(file, 0) + len(whole + newline)
+                        for line in lines:
+                            text = line.decode(errors="replace")
+                            show(Line("", pod.who, text, pod.rank or 0))
+            if over:
+                return view
+            time.sleep(GLANCE)
+
+    def cancel(self) -> list[str]:
+        """Ends the running Job's pods, which save first; returns the Job's name. Raises BadInput
+        if the rehearsal runs, but none of its pods does.
+        """
+        if not self.running:
+            return []
+        view = self.look()
+        jobs = [job for job in (view.data, view.training) if job is not None and not job.ended]
+        if not jobs:
+            raise BadInput(
+                f"the rehearsal of {self.name} runs no pods now: Ctrl-C in its terminal ends it"
+            )
+        (self._folder / CANCEL).touch()
+        deadline = time.monotonic() + ENDING
+        while self.running and not _ended(self.look(), jobs[0].object):
+            if time.monotonic() > deadline:
+                raise Failed(f"the pods of {jobs[0].object} have not ended within {ENDING:.0f} s")
+            time.sleep(GLANCE)
+        return [f"Job {jobs[0].object}"]
 
     @contextmanager
     def volume(self) -> Iterator[Folder]:
@@ -107,15 +221,43 @@ class RehearsalBackend:
             raise (BadInput if done.returncode == Exit.BAD_INPUT else Failed)(done.stderr.strip())
         return Evaluation.parse(done.stdout)
 
+    def _log_files(self, pod: PodState) -> list[Path]:
+        """Returns the logs of a pod's containers."""
+        folder = inside(self._folder / LOGS, pod.name).parent
+        files = sorted(folder.glob(f"{pod.name}.*.log"))
+        return [file for file in files if not file.name.endswith(".probes.log")]
+
+
+def _killed(view: JobView) -> JobView:
+    """Returns the view of a rehearsal whose process is gone without a word: its pods are, too."""
+    reason = "the rehearsal was killed"
+
+    def end(job: JobState | None) -> JobState | None:
+        return job if job is None or job.ended else replace(job, phase="failed", reason=reason)
+
+    pods = tuple(
+        replace(pod, phase="failed", reason="ended with the job") if pod.phase == "running" else pod
+        for pod in view.pods
+    )
+    return replace(view, data=end(view.data), training=end(view.training), pods=pods)
+
+
+def _ended(view: JobView, name: str) -> bool:
+    """Returns whether the Job of that name has ended."""
+    return all(
+        job.ended for job in (view.data, view.training) if job is not None and job.object == name
+    )
+
 
 def load(folder: Path = FOLDER) -> RehearsalBackend:
-    """Loads the last rehearsal, with its folder. Raises BadInput."""
+    """Loads this folder's rehearsal. Raises BadInput."""
     file = folder / RECORD
     try:
         return RehearsalBackend(folder, _RECORD.validate_json(file.read_bytes()))
     except FileNotFoundError:
         raise BadInput(
-            f"there is no {file} here: `make rehearse`, in the project's folder, leaves one"
+            f"there is no {file} here: `paddle-aws rehearse job.yaml`, or `make rehearse` in the "
+            "project's folder, writes one"
         ) from None
     except (ValidationError, OSError):
-        raise BadInput(f"{file} is not a rehearsal's record: run `make rehearse` again") from None
+        raise BadInput(f"{file} is not a rehearsal's record: rehearse again") from None

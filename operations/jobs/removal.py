@@ -5,10 +5,12 @@ Touches only objects with this job's labels, in its namespace, and never the dat
 """
 
 import time
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from operations.cluster.cluster import NOTICED, Cluster, Object
-from operations.errors import Failed
-from operations.jobs.job_objects import ended, path, pods, runs, selector
+from operations.errors import Failed, OperationError
+from operations.jobs.job_objects import CANCELLED, ended, path, pods, runs, selector
 
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 NAMESPACED = (
@@ -39,10 +41,19 @@ def running(cluster: Cluster, name: str, namespace: str) -> dict[str, str]:
 
 
 def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
-    """Deletes the Jobs that run, waits until their pods are gone, and returns the Jobs' names."""
+    """Deletes the Jobs that run, waits until their pods are gone, and returns the Jobs' names.
+
+    Marks the job's other Jobs, such as the data job that has ended: nothing else is left to say
+    that the job was cancelled.
+    """
     its = running(cluster, name, namespace)
     if its:
         cluster.say(f"ending {', '.join(its)}: the pods have time to save")
+        for run in runs(cluster, namespace, selector(name)):
+            if ended(run):
+                # Whoever may only delete can cancel, too.
+                with suppress(OperationError):
+                    cluster.annotate(path(run), CANCELLED, datetime.now(UTC).isoformat())
     for place in its.values():
         remove(cluster, place)
     return list(its)

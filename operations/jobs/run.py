@@ -8,10 +8,11 @@ an `OperationError`.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Self
 
+from k8s_charts.spec import TrainingJob
 from operations.account.aws import client
 from operations.account.bucket_upload import bar, upload_files
 from operations.cluster import log_stream, waiting
@@ -21,21 +22,22 @@ from operations.cluster.pod_words import culprit
 from operations.cluster.volume_access import VOLUME, VolumeAccess, mounted
 from operations.cluster.volume_transfer import upload
 from operations.cluster.waiting import Follower
-from operations.commands import results, trial
+from operations.commands import trial
 from operations.commands.evaluate import Evaluation, measure
 from operations.errors import Failed, TimedOut, translated
 from operations.jobs import rehearsal_backend, removal
+from operations.jobs.backend import Volume
 from operations.jobs.job_argument import DEFAULT, named
 from operations.jobs.job_view import JobView, view
+from operations.jobs.saved_results import SavedResults
 from operations.jobs.submission import Submission
-from operations.jobs.training_metrics import Pass
 from operations.screen import of_job
 
 Say = Callable[[str], None]
 log: Say = logging.getLogger("paddle_aws").info
 
 
-class Run:
+class Run(SavedResults):
     """One job on one cluster; `submit` and `Run.find` return it."""
 
     def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None) -> None:
@@ -56,7 +58,9 @@ class Run:
         context: str | None = None,
         say: Say = log,
     ) -> Self:
-        """Returns the job of that name or job file. Asks no cluster yet."""
+        """Returns the job of that name or job file. Asks no cluster yet, but reads the kubeconfig:
+        raises Unreachable if there is none.
+        """
         which = named(str(job), namespace)
         return cls(Cluster(context, say), which.name, which.namespace, which.file)
 
@@ -72,8 +76,9 @@ class Run:
         """Returns once the training has succeeded. Raises JobFailed, or TimedOut after `timeout`
         seconds, which ends no job.
         """
-        # A mistyped name is refused at once.
-        view(self.cluster, self.name, self.namespace)
+        # A mistyped name is refused at once, and so is what has no end to wait for.
+        if view(self.cluster, self.name, self.namespace).cancelled:
+            raise Failed(f"job {self.name} was cancelled: `paddle-aws resume` continues it")
         found = self.follower.until(waiting.training_ended, timeout)
         if not waiting.training_ended(found):
             raise TimedOut(
@@ -82,20 +87,6 @@ class Run:
             )
         waiting.verdict(found)
         return found
-
-    @translated()
-    def results(self) -> list[Pass]:
-        """Returns the finished passes in order of number: loss, records, seconds. For programs on
-        paddle_node.fleet.
-        """
-        with self.volume() as volume:
-            return results.metrics(volume, volume.files("output"))
-
-    @translated()
-    def model(self, to: str | Path) -> Path:
-        """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
-        with self.volume() as volume:
-            return Path(results.fetch_model(volume, self.name, str(to))[0])
 
     @translated()
     def evaluate(self) -> Evaluation:
@@ -107,6 +98,10 @@ class Run:
     def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
         """Yields what the existing pods have written."""
         return log_stream.past(self.cluster, self.name, self.namespace, wanted, tail)
+
+    def follow(self, wanted: Wanted, tail: int | None, show: Callable[[Line], None]) -> JobView:
+        """Shows the pods' lines as they arrive until the job ends; returns its last view."""
+        return log_stream.follow_job(self.follower, wanted, tail, show)
 
     @translated()
     def cancel(self) -> list[str]:
@@ -176,19 +171,45 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
     )
 
 
+def bring_data(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the job's local data file, if it has one, to where its data job reads it, unless this
+    content is there already.
+    """
+    from k8s_charts.kinds import data_job
+
+    job, file = submission.job, submission.local_file
+    if file is None:
+        return
+    if job.uploaded is None:
+        upload_files(client("s3"), file, data_job.source(job, submission.deployed.outputs))
+        return
+    with (
+        mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+        bar(file.name, file.stat().st_size) as progress,
+    ):
+        sent = put_data(volume, job, file, progress)
+    cluster.say(
+        f"{file} {'is uploaded to' if sent else 'is already on'} the volume: {job.uploaded}"
+    )
+
+
+def put_data(
+    volume: Volume, job: TrainingJob, file: Path, progress: Callable[[int], None] = lambda _: None
+) -> bool:
+    """Puts the local data file into the job's folder on its volume, whole and with its content
+    compared; returns whether it had to be sent. For jobs with a place for it (`job.uploaded`).
+    """
+    place = PurePosixPath(str(job.uploaded)).relative_to(job.name)
+    return bool(upload(volume, [(file, place.name)], str(place.parent), progress))
+
+
 def split(submission: Submission, follower: Follower) -> None:
     """Splits the data onto the volume, and waits for the split. Raises Failed if it fails."""
     if submission.data_job is None:
         return
     job, cluster = submission.job, follower.cluster
-    if submission.local_file is not None:
-        from k8s_charts.kinds import data_job
-
-        # Sends nothing if the bucket holds this content.
-        upload_files(
-            client("s3"), submission.local_file, data_job.source(job, submission.deployed.outputs)
-        )
     submission.apply(cluster, submission.preparation())
+    bring_data(cluster, submission)
     # Only the data job knows whether its source has changed: it runs again, and ends at once if the
     # source has not changed.
     submission.forget(cluster, data=True)

@@ -14,7 +14,7 @@ from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.cluster.cluster import Cluster, NotInstalled, Object
 from operations.errors import BadInput, Failed
-from operations.jobs.early_checks import check_data, check_deployed
+from operations.jobs.early_checks import check_data, check_deployed, check_host_path
 from operations.jobs.job_objects import component, created, ended, path, runs, selector
 from operations.jobs.removal import remove
 from operations.screen import age, of_job
@@ -43,6 +43,7 @@ class Submission:
         job = TrainingJob.load(file, fetch=True)
         deployed = Deployed.load(job, outputs_file, image_file)
         check_deployed(job, outputs_file)
+        check_host_path(job, deployed.outputs)
         return cls(
             job, file, deployed, tuple(documents.documents(job, deployed.outputs, deployed.image))
         )

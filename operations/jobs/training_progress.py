@@ -105,7 +105,6 @@ def of_pods(
     """Returns the last report of trainer 0's running pod, with one request; None if none runs, or
     its program reports nothing.
     """
-    progress, goodput = None, None
     first = [
         pod.name
         for pod in found
@@ -118,10 +117,15 @@ def of_pods(
             f"{pods(namespace)}/{first[-1]}/log",
             query={"timestamps": "true", "tailLines": TAIL},
         )
-        for line in reversed(log.data.decode(errors="replace").splitlines()):
-            told, _, said = line.partition(" ")
-            progress, goodput = (
-                progress or TrainingProgress.heard(said, told),
-                goodput or Goodput.heard(said),
-            )
+        lines = log.data.decode(errors="replace").splitlines()
+        return of_log((moment, text) for moment, _, text in (line.partition(" ") for line in lines))
+    return None, None
+
+
+def of_log(lines: Iterable[tuple[str, str]]) -> tuple[TrainingProgress | None, Goodput | None]:
+    """Returns the last reports in trainer 0's log; each line comes with its time."""
+    progress, goodput = None, None
+    for moment, text in reversed(list(lines)):
+        progress = progress or TrainingProgress.heard(text, moment)
+        goodput = goodput or Goodput.heard(text)
     return progress, goodput

@@ -1,35 +1,43 @@
-"""The pods' addresses and names. Each pod has its own loopback address, and two rehearsals never
-share a block of addresses.
+"""The pods' addresses, ports and names: two rehearsals share neither, nor a stranger's port.
 
-A block is a /24 of 127.0.0.0/8, claimed by a socket that is bound in it while the rehearsal lives:
-the kernel frees it even if the rehearsal is killed. Linux answers on all of 127.0.0.0/8 without any
-set-up.
+Each pod has its own loopback address: Linux answers on all of 127.0.0.0/8 without any set-up. But
+Paddle's stores listen on every address of the machine, so a second rehearsal must use other ports,
+too: each rehearsal claims a place, which decides both. A socket that is bound while the rehearsal
+lives holds the claim: the kernel frees it even if the rehearsal is killed.
 """
 
 import json
-import random
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack
 from itertools import cycle
 from pathlib import Path
 
 from operations.errors import BadInput
 from rehearsal.pods.manifests import Service
 
-_CLAIM_HOST = 254
-_CLAIM_PORT = 7162
-"""Next to the ports of contract.py, so that a list of listening ports shows them together."""
-_HOSTS = range(10, _CLAIM_HOST)
+_CLAIM = 7162
+"""The port, in the first place, that holds a rehearsal's claim: next to those of contract.py."""
+_USED = range(_CLAIM + 1, _CLAIM + 28)
+"""The pods' ports in the first place: the agents', the pservers' or ranks', and their masters'."""
+_APART, _PLACES = 100, 240
+"""Ports between two places, and their number: the last is below the ports that Linux hands out."""
+_HOSTS = range(10, 254)
 ROOM = len(_HOSTS)
 """Pods that can run at once, each with its own address."""
 
 
 class AddressBlock(AbstractContextManager["AddressBlock"]):
-    """A claimed 127.x.y.0/24. `next()` repeats an address only after it has returned all others."""
+    """A claimed 127.0.y.0/24. `next()` repeats an address only after it has returned all others."""
 
     def __init__(self) -> None:
-        self._claim, self.prefix = _claim_block()
+        self._claim, place = _claim_place()
+        # 127.0.0 and 127.0.1 stay free, because machines use them for their own purposes.
+        self.prefix = f"127.0.{2 + place}"
+        self.port_shift = _APART * place
+        """How far the pods' ports are from those that the manifests name; 0 on a machine where
+        nothing else uses these.
+        """
         self._hosts = cycle(_HOSTS)
 
     def next(self) -> str:
@@ -42,20 +50,24 @@ class AddressBlock(AbstractContextManager["AddressBlock"]):
         self._claim.close()
 
 
-def _claim_block() -> tuple[socket.socket, str]:
-    """Returns a listening socket in a /24 that no other rehearsal holds, and the first three
-    numbers of the /24.
-
-    127.0.0 and 127.0.1 stay free, because machines use them for their own purposes.
-    """
-    blocks = [f"127.{second}.{third}" for second in range(0, 3) for third in range(2, 255)]
-    random.shuffle(blocks)
-    for prefix in blocks:
-        with suppress(OSError):
-            return socket.create_server((f"{prefix}.{_CLAIM_HOST}", _CLAIM_PORT), backlog=1), prefix
-    raise BadInput(
-        f"no free block of loopback addresses: port {_CLAIM_PORT} is taken on all of 127.0.0.0/8"
-    )
+def _claim_place() -> tuple[socket.socket, int]:
+    """Returns a bound socket and the first place that no rehearsal holds and nobody listens in."""
+    for place in range(_PLACES):
+        claim = socket.socket()
+        try:
+            # Bound, not listening, and without SO_REUSEADDR: no second socket can be bound there.
+            claim.bind(("", _CLAIM + _APART * place))
+            with ExitStack() as probes:
+                for port in _USED:
+                    probe = probes.enter_context(socket.socket())
+                    # As servers do: what only waits for its end there is in nobody's way.
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(("", port + _APART * place))
+            return claim, place
+        except OSError:
+            claim.close()
+    last = _CLAIM + _APART * (_PLACES - 1)
+    raise BadInput(f"no ports are free for the pods: others listen near {_CLAIM} to {last}")
 
 
 class Names:

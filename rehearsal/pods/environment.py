@@ -26,6 +26,8 @@ class PodFacts:
     annotations: Mapping[str, str]
     address: str
     service_account: str
+    port_shift: int = 0
+    """How far this machine moves the ports that the manifests name."""
     uid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def value(self, path: str) -> str:

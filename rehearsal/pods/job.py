@@ -24,6 +24,12 @@ from rehearsal.pods.pod import Host, Pod, PodEnd, back_off
 
 _INDEX_KEY = "batch.kubernetes.io/job-completion-index"
 _SUFFIX = string.ascii_lowercase + string.digits
+ENDED = "ended with the job"
+"""What is said of a pod that ended because its Job did."""
+CANCELLED = "Cancelled"
+"""The reason of a Job that was cancelled."""
+GLANCE = 0.2
+"""Seconds between two looks at what may have changed."""
 
 
 class Watcher:
@@ -53,29 +59,38 @@ class JobResult:
 
 
 async def run_job(
-    job: Job, host: Host, addresses: AddressBlock, watcher: Watcher | None = None
+    job: Job,
+    host: Host,
+    addresses: AddressBlock,
+    *watchers: Watcher,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> JobResult:
-    """Runs `job` on this machine. Cancelling the call kills every pod before it returns."""
+    """Runs `job` on this machine. Cancelling the call kills every pod before it returns; once
+    `cancelled()` is true, the pods get their grace period, and the job ends as `CANCELLED`.
+    """
     uid = str(uuid.uuid4())
     return await run_pods(
         job,
         [partial(_pod, job, uid, index, host, addresses) for index in range(job.completions)],
-        watcher,
+        *watchers,
+        cancelled=cancelled,
     )
 
 
 async def run_pods(
-    job: Job, pods: Sequence[Callable[[], Pod]], watcher: Watcher | None = None
+    job: Job,
+    pods: Sequence[Callable[[], Pod]],
+    *watchers: Watcher,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> JobResult:
     """Runs pods to their end under the job's rules for failures: each function returns an index's
     next pod.
     """
-    watcher = watcher or Watcher()
-    following = asyncio.create_task(watcher.follow())
+    following = [asyncio.create_task(watcher.follow()) for watcher in watchers]
     try:
-        return await _Run(job, pods, watcher).run()
+        return await _Run(job, pods, watchers, cancelled).run()
     finally:
-        await _ended([following])
+        await _ended(following)
 
 
 async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
@@ -88,8 +103,14 @@ async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
 class _Run:
     """One run of a Job."""
 
-    def __init__(self, job: Job, made: Sequence[Callable[[], Pod]], watcher: Watcher) -> None:
-        self.job, self.made, self.watcher = job, made, watcher
+    def __init__(
+        self,
+        job: Job,
+        made: Sequence[Callable[[], Pod]],
+        watchers: Sequence[Watcher],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.job, self.made, self.watchers, self._cancelled = job, made, watchers, cancelled
         self._pods: set[Pod] = set()
         self._failures = 0
         self._ends: list[PodEnd] = []
@@ -98,6 +119,7 @@ class _Run:
 
     async def run(self) -> JobResult:
         tasks = [asyncio.create_task(self._index(index)) for index in range(len(self.made))]
+        cancelling = asyncio.create_task(self._follow_cancellation())
         try:
             done, late = await asyncio.wait(
                 tasks, timeout=self.job.deadline, return_when=asyncio.FIRST_EXCEPTION
@@ -106,7 +128,7 @@ class _Run:
                 await self._fail("DeadlineExceeded")
             await asyncio.gather(*tasks)
         finally:
-            await _ended(tasks)
+            await _ended([*tasks, cancelling])
         culprit = self._culprit if self._reason else None
         return JobResult(
             not self._reason,
@@ -125,16 +147,15 @@ class _Run:
             pod = self.made[index]()
             self._pods.add(pod)
             shown = index if self.job.indexed else None
-            self.watcher.pod_started(pod, shown)
+            for watcher in self.watchers:
+                watcher.pod_started(pod, shown)
             try:
                 end = await pod.run()
             finally:
                 self._pods.remove(pod)
             self._ends.append(end)
             if end.succeeded or self._reason:
-                self.watcher.pod_ended(
-                    pod, shown, end, "done" if end.succeeded else "ended with the job"
-                )
+                self._report_end(pod, shown, end, "done" if end.succeeded else ENDED)
                 return
             self._culprit = end
             verdict = self._verdict(end)
@@ -142,7 +163,7 @@ class _Run:
                 failures += 1
                 self._failures += 1
                 verdict = self._limits(failures)
-            self.watcher.pod_ended(pod, shown, end, verdict)
+            self._report_end(pod, shown, end, verdict)
             if verdict not in ("retry", "Ignore"):
                 await self._fail(verdict)
                 return
@@ -156,6 +177,15 @@ class _Run:
                 if not end.succeeded and end.name.startswith(f"{counted}-")
             ]
             await asyncio.sleep(back_off(len(lost)))
+
+    def _report_end(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
+        for watcher in self.watchers:
+            watcher.pod_ended(pod, index, end, verdict)
+
+    async def _follow_cancellation(self) -> None:
+        while not self._cancelled():
+            await asyncio.sleep(GLANCE)
+        await self._fail(CANCELLED)
 
     def _verdict(self, end: PodEnd) -> str:
         rule = next((rule for rule in self.job.failure_rules if rule.matches(end.codes)), None)
@@ -189,7 +219,13 @@ def _pod(job: Job, uid: str, index: int, host: Host, addresses: AddressBlock) ->
         labels[_INDEX_KEY] = annotations[_INDEX_KEY] = str(index)
         template = _with_index(template)
     facts = PodFacts(
-        name, job.namespace, labels, annotations, addresses.next(), template.service_account
+        name,
+        job.namespace,
+        labels,
+        annotations,
+        addresses.next(),
+        template.service_account,
+        addresses.port_shift,
     )
     return Pod(host, template, facts, hostname=base if job.indexed else name)
 

@@ -267,9 +267,9 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
         for role in job.roles.values()
     ]
     for template, where in templates:
-        if template.token:
+        if template.token and where.startswith("PaddleJob"):
             there = f"{where}: automountServiceAccountToken is true"
-            raise BadInput(f"{there}: there is no API server to ask here; use index discovery")
+            raise BadInput(f"{there}: there is no API server here for the pods of a PaddleJob")
     wanted = {
         volume.claim
         for template, _ in templates

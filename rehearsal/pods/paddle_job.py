@@ -7,14 +7,14 @@ What the operator does to pods over time (clean-up, elastic scaling, replacement
 not simulated.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.environment import PodFacts
-from rehearsal.pods.job import JobResult, Watcher, run_pods
+from rehearsal.pods.job import CANCELLED, JobResult, Watcher, run_pods
 from rehearsal.pods.manifests import EnvironmentEntry, Job, PaddleJob, PodTemplate
 from rehearsal.pods.pod import Host, Pod
 
@@ -48,42 +48,56 @@ def pods(job: PaddleJob) -> list[OperatorPod]:
     ]
 
 
-def _shared(job: PaddleJob, addresses: Mapping[str, str]) -> dict[str, str]:
-    """What the operator writes to the job's ConfigMap once all pods have addresses."""
+def _shared(job: PaddleJob, addresses: Mapping[str, str], shift: int) -> dict[str, str]:
+    """What the operator writes to the job's ConfigMap once all pods have addresses; `shift` moves
+    its ports.
+    """
+    port = PORT + shift
     servers, workers = (
         [addresses[pod.name] for pod in pods(job) if pod.role == role] for role in ROLES
     )
     found = {
         "TRAINER_PORTS_NUM": str(PORTS),
-        "PADDLE_PORT": str(DRAWN if job.intranet == "Service" else PORT),
-        "PADDLE_TRAINER_ENDPOINTS": _endpoints(workers),
+        "PADDLE_PORT": str(DRAWN + shift if job.intranet == "Service" else port),
+        "PADDLE_TRAINER_ENDPOINTS": _endpoints(workers, port),
         "PADDLE_TRAINERS": ",".join(workers),
         "PADDLE_TRAINERS_NUM": str(len(workers)),
     }
     if servers:
-        found["PADDLE_PSERVERS_IP_PORT_LIST"] = _endpoints(servers)
+        found["PADDLE_PSERVERS_IP_PORT_LIST"] = _endpoints(servers, port)
     if job.gloo > 0 and servers:
         found["PADDLE_WITH_GLOO"] = str(job.gloo)
         found["PADDLE_GLOO_RENDEZVOUS"] = "3"
-        found["PADDLE_GLOO_HTTP_ENDPOINT"] = f"{servers[0]}:{PORT + PORTS - 2}"
+        found["PADDLE_GLOO_HTTP_ENDPOINT"] = f"{servers[0]}:{port + PORTS - 2}"
     return found
 
 
-def _endpoints(hosts: Sequence[str]) -> str:
-    return ",".join(f"{host}:{PORT}" for host in hosts)
+def _endpoints(hosts: Sequence[str], port: int) -> str:
+    return ",".join(f"{host}:{port}" for host in hosts)
 
 
 async def run_paddle_job(
-    job: PaddleJob, host: Host, addresses: AddressBlock, watcher: Watcher | None = None
+    job: PaddleJob,
+    host: Host,
+    addresses: AddressBlock,
+    *watchers: Watcher,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> JobResult:
-    """Runs all pods to their end. Cancelling the call kills every pod before it returns."""
+    """Runs all pods to their end, as `run_job` does."""
     given = {pod.name: addresses.next() for pod in pods(job)}
-    config_maps = {**host.manifests.config_maps, job.name: _shared(job, given)}
+    # Programs behind Services know the Services' port, which is always the same.
+    shift = 0 if job.intranet == "Service" else addresses.port_shift
+    config_maps = {
+        **host.manifests.config_maps,
+        job.name: _shared(job, given, shift),
+    }
     host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))
     made = [partial(_pod, job, pod, host, given[pod.name]) for pod in pods(job)]
     # One failed pod fails the job: the operator retries none.
     rules = Job.model_construct(name=job.name, template=job.worker.template, back_off_limit=0)
-    result = await run_pods(rules, made, watcher)
+    result = await run_pods(rules, made, *watchers, cancelled=cancelled)
+    if result.reason == CANCELLED:
+        return result
     return replace(result, reason="Completed" if result.succeeded else "Failed")
 
 

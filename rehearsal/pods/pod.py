@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from paddle_node import contract
 
@@ -39,6 +40,17 @@ def back_off(failures: int) -> float:
     )
 
 
+class Api(Protocol):
+    """An API server that pods with a token may ask (api_server.py)."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that the kubelet sets for it."""
+
+    def lay_account(self, root: Path) -> None:
+        """Writes the token and the CA into a pod."""
+
+
 @dataclass(frozen=True)
 class Host:
     """What the pods of one rehearsal share."""
@@ -56,6 +68,8 @@ class Host:
     variant.
     """
     identity: Identity
+    api: "Api | None" = None
+    """The API server that pods with a token may ask."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +96,8 @@ class Pod:
     def __init__(self, host: Host, template: PodTemplate, facts: PodFacts, hostname: str) -> None:
         self.host, self.template, self.facts, self.hostname = host, template, facts, hostname
         self.started: dict[str, RunningContainer] = {}
+        self.restarts = 0
+        """How often its containers were started again in place."""
         self._leaving = False
         self._folder = host.pods / facts.name
         self._codes: dict[str, int] = {}
@@ -154,6 +170,7 @@ class Pod:
                 log.write(f"the container ended with {code}: it is started again in its pod\n")
             await asyncio.sleep(back_off(failures))
             failures += 1
+            self.restarts += 1
             if self._leaving:
                 return code
 
@@ -196,11 +213,18 @@ class Pod:
             "LANG": "C.UTF-8",
             "TMPDIR": str(root / "tmp"),
             **host.identity(self.facts.namespace, self.facts.service_account),
+            **(host.api.environment if host.api is not None and self.template.token else {}),
         }
         variables = environment(container, self.facts, host.manifests.config_maps, base)
-        # Not in any manifest: where the container's paths begin, and which pod has which address.
+        # Not in any manifest: where the container's paths begin, which pod has which address, and
+        # how far its ports are from the usual ones.
         variables[contract.Variable.ROOT] = str(root)
         variables[contract.Variable.HOSTS] = str(host.names.file)
+        for port, default in (
+            (contract.Variable.PORT, contract.FIRST_PORT),
+            (contract.Variable.CONTROL_PORT, contract.CONTROL_PORT),
+        ):
+            variables[port] = str(int(variables.get(port, default)) + self.facts.port_shift)
         # There is no GPU and no EFA adapter here.
         variables |= dict.fromkeys(
             {contract.Variable.GPUS, contract.Variable.EFA} & variables.keys(), "0"
@@ -220,6 +244,8 @@ class Pod:
                 shutil.rmtree(place)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(source)
+        if self.host.api is not None and self.template.token:
+            self.host.api.lay_account(root)
 
     def _mounted(self, mount: Mount) -> Path:
         volume = self.template.volumes[mount.volume]

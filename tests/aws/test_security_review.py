@@ -15,8 +15,11 @@ from .conftest import FILES
 
 pytestmark = pytest.mark.slow
 
-# The one variant that asks for this prints it at synth on purpose.
-ON_PURPOSE = {("self-storage/FileSystem", "Annotation::paddle-aws:plain-nfs")}
+# The variants that ask for this print it at synth on purpose.
+ON_PURPOSE = {
+    (f"{name}-storage/FileSystem", "Annotation::paddle-aws:plain-nfs")
+    for name in ("self", "paddle-cluster", "operator")
+}
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from operations.account.account_checks import used_services
 from stacks.cluster_spec import ClusterSpec
 from stacks.part import removal_summary
 
@@ -72,6 +73,16 @@ def test_adding_a_group_touches_nothing_else() -> None:
     groups = two.whole("AWS::EKS::Nodegroup")
     for name, group in one.whole("AWS::EKS::Nodegroup").items():
         assert groups[name] == group
+
+
+def test_doctor_looks_for_each_service_of_the_templates(each_variant: Any) -> None:
+    types = {
+        resource["Type"]
+        for template in each_variant.templates.values()
+        for resource in template.get("Resources", {}).values()
+    }
+    services = {kind.split("::")[1].lower() for kind in types if kind.startswith("AWS::")}
+    assert services - {"cdk"} <= set(used_services(each_variant.spec))
 
 
 @pytest.mark.slow

@@ -54,6 +54,26 @@ def test_control_plane_that_has_not_come_up_or_does_not_answer(
     )
 
 
+def test_a_node_that_cannot_mount_the_file_system_does_not_join(
+    account: Account, node: Machine
+) -> None:
+    unit = node.file("/etc/systemd/system/paddle-file-system.service")
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Service]\nExecStart=/usr/bin/false\n")
+    node.settings["DEADLINE_SECONDS"] = "0"
+    boot = node.first_boot()
+    assert (boot.code, boot.sentence) == (
+        1,
+        "the file system could not be mounted within 0 s: the last line of the log",
+    )
+    assert not (account.folder / "joined").exists()
+    assert account.state["signals"][-1][2] == "FAILURE"
+    unit.write_text("[Service]\nExecStart=/usr/bin/touch /run/file-system-is-mounted\n")
+    boot = node.reboot()
+    assert boot.code == 0, boot.console
+    assert (account.folder / "joined").exists()
+
+
 def test_settings_that_are_not_there_whole(node: Machine) -> None:
     """As after a power cut while cloud-init wrote the settings."""
     assert node.first_boot().code == 0

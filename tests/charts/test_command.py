@@ -25,9 +25,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder with the files that a user edits, and nothing deployed."""
+    """A folder with the files that a user edits and their data, and nothing deployed."""
     for name in ("job.yaml", "cdk8s.yaml"):
         shutil.copy(PROJECT / name, tmp_path)
+    (tmp_path / "examples/quick_start").mkdir(parents=True)
+    (tmp_path / "examples/quick_start/sample.tsv").write_text("a\tb\n")
     return tmp_path
 
 

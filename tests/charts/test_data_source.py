@@ -45,6 +45,13 @@ def test_a_local_file_is_uploaded_under_the_jobs_name(
     assert source(made, outputs) == address
 
 
+@pytest.mark.parametrize(("volume", "given", "place"), TABLES["own volumes"])
+def test_a_local_file_goes_to_a_volume_that_is_not_the_deployed_one(
+    volume: dict[str, Any], given: str, place: str, job: Job, outputs: ClusterOutputs
+) -> None:
+    assert source(job(data={"source": given}, volume=volume), outputs) == place
+
+
 @pytest.mark.parametrize(("given", "ports"), TABLES["ports"])
 def test_the_data_jobs_network_policy_lets_it_reach_its_source(
     given: str, ports: list[int], made: Made

@@ -94,7 +94,8 @@ def test_a_folder_reaches_the_pod_as_its_checkout_is(
 ) -> None:
     job = parsed(tmp_path, {"folder": "./mine"})
     digest = archive(job).digest
-    assert job == parsed(tmp_path, {"from": "folder", "path": "./mine"})
+    same = parsed(tmp_path, {"from": "folder", "path": "./mine"})
+    assert (job.model_dump(), archive(job)) == (same.model_dump(), archive(same))
     assert told(job, outputs) == [None, digest], (
         "the split has nothing to do with a program without a reader"
     )
@@ -227,6 +228,8 @@ def test_what_the_folder_holds_is_refused(
         SettingError, match=r"program.path has the link .*/mine/out, which leads out of the folder"
     ):
         parsed(tmp_path, MINE)
+    with pytest.raises(SettingError, match=r"program.folder has the link .*/mine/out, which leads"):
+        parsed(tmp_path, {"folder": "./mine"})
     (program / "out").unlink()
     with pytest.raises(
         SettingError, match=r"command names tools/none.py: .*/mine has no such file"

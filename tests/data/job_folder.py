@@ -177,10 +177,10 @@ def lines_file(path: Path, count: int) -> Path:
 Members = list[tuple[str, bytes]]
 
 
-def tar(files: Members) -> bytes:
+def tar(files: Members, format: int = tarfile.GNU_FORMAT) -> bytes:
     """An archive with these names and contents."""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+    with tarfile.open(fileobj=packed, mode="w", format=format) as archive:
         for name, content in files:
             entry = tarfile.TarInfo(name)
             entry.size = len(content)

@@ -23,6 +23,10 @@ FILES: Members = [
     (f"deep/{number:03}.txt", SOME.randbytes(SOME.randrange(900)).hex().encode() + b"\n")
     for number in range(12)
 ]
+LONG_NAMED: Members = [
+    (f"{'new/' * 30}no-{number}/{'n' * 40}.txt", content)
+    for number, (_, content) in enumerate(FILES)
+]
 DAMAGED = r"^in.* is damaged or cut short: "
 
 
@@ -37,7 +41,10 @@ def read(place: Path, format: str = "files") -> Members:
 
 
 def damage(content: bytes, chance: random.Random, place: int) -> bytes:
-    what = chance.choice(("flip", "cut", "garbage", "more"))
+    what = chance.choice(("flip", "cut", "garbage", "more", "zeros"))
+    if what == "zeros":  # As a disk leaves a page that it never wrote.
+        begin = chance.choice((place, place // 512 * 512, place // 4096 * 4096))
+        return content[:begin] + bytes(len(content[begin : begin + 4096])) + content[begin + 4096 :]
     if what == "cut":
         return content[: chance.randrange(len(content))]
     if what == "more":
@@ -50,15 +57,27 @@ def damage(content: bytes, chance: random.Random, place: int) -> bytes:
     return (content[:place] + put + content[place + len(put) :])[: len(content)]
 
 
+def reaches_the_end(content: bytes, damaged: bytes) -> bool:
+    """Whether a tar's last bytes became zeros: it does not say how many members it has, so it may
+    be a shorter whole one now.
+    """
+    last = len(content.rstrip(b"\0"))
+    return len(content) == len(damaged) and not damaged[last - 1]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "damages"),
     [
-        ("in.tar", tar(FILES), 200),
+        ("in.tar", tar(FILES), 300),
+        ("long-gnu.tar", tar(LONG_NAMED), 300),
+        ("long-pax.tar", tar(LONG_NAMED, tarfile.PAX_FORMAT), 300),
         ("in.tar.gz", gzip.compress(tar(FILES), mtime=0), 200),
         ("in.zip", zipped(FILES), 200),
-        ("stored.zip", zipped(FILES, zipfile.ZIP_STORED), 50),
+        ("stored.zip", zipped(FILES, zipfile.ZIP_STORED), 200),
+        ("long.zip", zipped(LONG_NAMED), 200),
         ("bzip2.zip", zipped(FILES, zipfile.ZIP_BZIP2), 50),
         ("in.gz", gzip.compress(b"".join(content for _, content in FILES), mtime=0), 200),
+        ("members.gz", b"".join(gzip.compress(content, mtime=0) for _, content in FILES), 200),
     ],
 )
 def test_random_damage_is_refused_or_read_exactly(
@@ -69,24 +88,28 @@ def test_random_damage_is_refused_or_read_exactly(
     whole = read(place, "reader")
     assert b"".join(each for _, each in whole) == b"".join(each for _, each in FILES)
     chance = random.Random(name)
-    bytes_with_checksum = range(len(content))
-    if (
-        name == "in.tar"
-    ):  # Members' bodies have no checksum, so a flipped bit in one goes unnoticed.
+    headers = range(len(content))
+    if name.endswith(".tar"):  # Members' bodies have no checksum: a flipped bit goes unnoticed.
         with tarfile.open(place) as archive:
-            bytes_with_checksum = [
-                entry.offset + number for entry in archive for number in range(512)
-            ]
+            headers = [at for entry in archive for at in range(entry.offset, entry.offset_data)]
     refused = 0
     for _ in range(damages):
-        place.write_bytes(damage(content, chance, chance.choice(bytes_with_checksum)))
+        damaged = damage(content, chance, chance.choice(headers))
+        place.write_bytes(damaged)
         try:
-            assert read(place, "reader") == whole, "damage was read as data"
+            found = read(place, "reader")
         except Failure as failure:
-            assert (
-                failure.code == 65 and failure.sentence.isprintable() and name in failure.sentence
-            )
+            assert failure.code == 65 and name in failure.sentence, failure.sentence
+            assert failure.sentence.isprintable()
             refused += 1
+        else:
+            count = len(whole)
+            if name.endswith(".tar") and reaches_the_end(content, damaged):
+                count = len(found) - 1
+            assert [each for _, each in found[:count]] == [each for _, each in whole[:count]]
+            # Behind its first 100 bytes a long name has no checksum.
+            names = [[each[:100] for each, _ in members[:count]] for members in (found, whole)]
+            assert names[0] == names[1]
     assert refused > damages / 2
 
 
@@ -139,6 +162,8 @@ def test_what_a_tar_holds_beside_files_is_refused_and_links_are_packed_as_the_se
         assert read(tmp_path / "in") == [("a", b"1\n"), ("b", b"1\n")]
 
 
+ENDS = len(tar(FILES).rstrip(b"\0"))
+UNPADDED = tar(FILES)[: ENDS + -ENDS % 512 + 1024]
 LINK = zipfile.ZipInfo("b")
 LINK.external_attr = (stat.S_IFLNK | 0o777) << 16
 DEVICE = tarfile.TarInfo("b")
@@ -155,7 +180,38 @@ PACKED_TWICE = r"a is compressed: one layer of \.gz, \.zip, \.tar or \.tar\.gz i
     [
         *(
             ("in.tar", TAR + end, DAMAGED)
-            for end in (b"", bytes(512), bytes(1024) + b"x", bytes(1536) + b"behind it" * 57)
+            for end in (
+                b"",
+                bytes(512),
+                bytes(1024) + b"x",
+                bytes(1536) + b"behind it" * 57,
+                bytes(512 * 21),  # No record of a tar is that long.
+            )
+        ),
+        # `cat a.tar b.tar` looks as one archive of which a part was zeroed.
+        (
+            "in.tar",
+            tar(FILES[:4]) + tar(FILES[4:]),
+            DAMAGED + "zeros at byte 5632 end it, and more",
+        ),
+        ("in.tgz", gzip.compress(tar(FILES[:4])) + gzip.compress(tar(FILES[4:])), DAMAGED),
+        ("in.gz", gzip.compress(b"1\n") + bytes(4096), DAMAGED),
+        (
+            "in.tar",
+            tar([(f"{'a/' * 60}.hidden", b"1\n")]),
+            DAMAGED + "a name longer than 100 bytes has no checksum.*pack without hidden files",
+        ),
+        *(
+            (
+                "in.tar",
+                tar([(f"{'a/' * 60}x", b"1\n")], tarfile.PAX_FORMAT).replace(*change),
+                DAMAGED,
+            )
+            for change in (
+                (b"path=a/a", b"path=a/."),
+                (b" path=", b" qath="),
+                (b"131 path", b"130 path"),
+            )
         ),
         ("in", zipped([(LINK, b"a")]), "in holds b, a link: pack what it leads to instead"),
         ("in", zipped([("folder/", b"1\n")]), DAMAGED + "a folder has content"),
@@ -199,12 +255,12 @@ def test_an_archive_that_cannot_be_read_exactly_is_refused(
 @pytest.mark.parametrize(
     ("name", "content", "holds"),
     [
-        # The result of `cat a.tar b.tar`.
-        ("in", tar(FILES[:4]) + tar(FILES[4:8]) + tar(FILES[8:]), FILES),
-        (
-            "in",
-            gzip.compress(tar(FILES[:4]) + tar(FILES[4:8])) + gzip.compress(tar(FILES[8:])),
-            FILES,
+        # Two writers of one tar, and of one name: with and without padding, with and without ASCII.
+        ("in", UNPADDED, FILES),
+        *(
+            ("in", tar([(name, b"1\n")], format), [(name, b"1\n")])
+            for format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+            for name in ("é.txt", f"{'中/' * 60}é", f"{'a/' * 49}b/{'c' * 120}")
         ),
         ("packed-twice", zipped([("a", tar(FILES))]), [("a", tar(FILES))]),
         ("empty", zipped([]), []),

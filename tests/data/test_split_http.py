@@ -114,6 +114,20 @@ def unmeasured(chunked: bool, cut: int | None = None) -> Answer:
     return answer
 
 
+def twice(name: str, *values: str) -> Answer:
+    """An answer that has a header several times; an empty value stands for the content's length."""
+
+    def answer(handler: Handler) -> None:
+        handler.send_response(200)
+        for value in values:
+            handler.send_header(name, value or str(len(handler.server.content)))
+        handler.end_headers()
+        handler.wfile.write(handler.server.content)
+        handler.close_connection = True
+
+    return answer
+
+
 def nowhere() -> Answer:
     """A partial answer that does not say which part it is."""
     return lambda handler: (
@@ -125,7 +139,7 @@ def nowhere() -> Answer:
 def named(answer: dict[str, dict[str, Any]]) -> Answer:
     """The answer that web.yaml describes by the name of a function above and its arguments."""
     ((kind, given),) = answer.items()
-    return globals()[kind](**given)
+    return globals()[kind](*given) if isinstance(given, list) else globals()[kind](**given)
 
 
 def play(server: Server, row: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from job_folder import Job, lines_file, table
+from job_folder import Job, lines_file, table, tar
 from paddle_node.data import data_manifest
 from paddle_node.failure import Failure
 
@@ -209,6 +209,20 @@ def test_too_few_records_end_with_a_sentence_and_hold_out_is_read_to_its_last_di
     job.refused(
         "has 0 records beside 9 held out: too few for 1 shards", 65, source, 1, HOLD_OUT="0.9999999"
     )
+
+
+def test_a_page_that_was_never_written_is_no_record(job: Job, tmp_path: Path) -> None:
+    """A plain text and a tar's bodies have no checksum, but no line is a page of zeros."""
+    text = b"a line with a \0 in it\n" * 900
+    (tmp_path / "in.txt").write_bytes(text)
+    job.split(tmp_path / "in.txt")
+    assert len(job.records()) == 900
+    text = text[:8192] + bytes(4096) + text[12288:]
+    for name, content in (("in.txt", text), ("in.tar", tar([("a", text)]))):
+        (tmp_path / name).write_bytes(content)
+        job.refused(
+            "has a line of zeros: a part of it was zeroed, or is not text", 65, tmp_path / name
+        )
 
 
 @pytest.mark.parametrize("refused", table("refused.yaml"), ids=lambda refused: refused["sentence"])

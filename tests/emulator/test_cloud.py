@@ -26,3 +26,16 @@ def test_a_missing_emulator_is_one_sentence(tmp_path: Path) -> None:
         Cloud(project=tmp_path, state=tmp_path),
     ):
         pass
+
+
+def test_a_large_file_leaves_nothing_once_its_bucket_is_gone(cloud: Cloud, tmp_path: Path) -> None:
+    """Files of more than 8 MB are uploaded in parts: such a rehearsal's destroy was refused."""
+    s3, before, file = cloud.client("s3"), cloud.inventory(), tmp_path / "ratings.dat"
+    file.write_bytes(b"1::2::3::4\n" * 900_000)
+    here = {"LocationConstraint": s3.meta.region_name}
+    s3.create_bucket(Bucket="data", CreateBucketConfiguration=here)
+    cloud.client("s3").upload_file(str(file), "data", "ratings.dat")
+    assert cloud.inventory() != before
+    s3.delete_object(Bucket="data", Key="ratings.dat")
+    s3.delete_bucket(Bucket="data")
+    assert cloud.inventory() == before

@@ -19,8 +19,8 @@ import jmespath
 import pytest
 import yaml
 
-from rehearsal.account import record_image
 from rehearsal.cloud import ACCOUNT, Cloud, CloudError
+from rehearsal.deployed_account import record_image
 from rehearsal.inventory import Inventory
 
 from .conftest import PARTS, settled
@@ -139,20 +139,22 @@ def node_groups(cloud: Cloud, cluster: str) -> dict[str, Any]:
     }
 
 
-def user_data(cloud: Cloud) -> list[str]:
-    """Returns the user data of the newest version of each launch template."""
+def newest_templates(cloud: Cloud) -> list[dict[str, Any]]:
+    """Returns the newest version of each launch template."""
     ec2 = cloud.client("ec2")
     ids = [each["LaunchTemplateId"] for each in ec2.describe_launch_templates()["LaunchTemplates"]]
-    found = [
-        ec2.describe_launch_template_versions(LaunchTemplateId=one, Versions=["$Latest"])
+    return [
+        ec2.describe_launch_template_versions(LaunchTemplateId=one, Versions=["$Latest"])[
+            "LaunchTemplateVersions"
+        ][0]
         for one in ids
     ]
-    return [
-        base64.b64decode(
-            one["LaunchTemplateVersions"][0]["LaunchTemplateData"]["UserData"]
-        ).decode()
-        for one in found
-    ]
+
+
+def user_data(cloud: Cloud) -> list[str]:
+    """Returns the user data of each launch template that has any."""
+    found = [one["LaunchTemplateData"].get("UserData") for one in newest_templates(cloud)]
+    return [base64.b64decode(one).decode() for one in found if one]
 
 
 KEPT = {("s3", "bucket"), ("efs", "file system"), ("kms", "key"), ("ecr", "repository")}
@@ -163,15 +165,26 @@ def seen(life: Life) -> dict[str, Any]:
     """Returns what the services say about a cluster."""
     cloud, cluster, outputs = life.cloud, life.outputs["ClusterName"], life.outputs
     ec2, efs, eks = cloud.client("ec2"), cloud.client("efs"), cloud.client("eks")
+    on_eks = cluster in eks.list_clusters()["clusters"]
     in_vpc = [{"Name": "vpc-id", "Values": [outputs["VpcId"]]}]
     groups = cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-    entries = eks.list_access_entries(clusterName=cluster)["accessEntries"]
+    entries = eks.list_access_entries(clusterName=cluster)["accessEntries"] if on_eks else []
+    zone = (life.settings.get("zone") or {}).get("public")
+    records = (
+        cloud.client("route53").list_resource_record_sets(HostedZoneId=zone["id"]) if zone else {}
+    )
     endpoints = ec2.describe_vpc_endpoints(Filters=in_vpc)["VpcEndpoints"]
     attached = [{"Name": "attachment.vpc-id", "Values": [outputs["VpcId"]]}]
     return {
         "outputs": outputs,
-        "cluster": eks.describe_cluster(name=cluster)["cluster"],
-        "nodes": list(node_groups(cloud, cluster).values()),
+        "cluster": eks.describe_cluster(name=cluster)["cluster"] if on_eks else None,
+        "nodes": list(node_groups(cloud, cluster).values()) if on_eks else [],
+        "user_data": user_data(cloud),
+        "machines": [one["LaunchTemplateData"] for one in newest_templates(cloud)],
+        "volumes": ec2.describe_volumes()["Volumes"],
+        "addresses": [one["PublicIp"] for one in ec2.describe_addresses()["Addresses"]],
+        "rules": ec2.describe_security_group_rules()["SecurityGroupRules"],
+        "public_records": records.get("ResourceRecordSets", []),
         "scaling_groups": groups,
         "access": [
             eks.describe_access_entry(clusterName=cluster, principalArn=one)["accessEntry"]
@@ -194,15 +207,32 @@ def seen(life: Life) -> dict[str, Any]:
     }
 
 
+def make_named(cloud: Cloud, settings: Settings) -> None:
+    """Makes by hand what settings name that has to exist: a KMS key, an SSH key pair, a public
+    zone.
+    """
+    if "existing_arn" in settings.get("key", {}):
+        made = cloud.client("kms").create_key(Description="theirs")
+        settings["key"]["existing_arn"] = made["KeyMetadata"]["Arn"]
+    if pair := (settings.get("cluster", {}).get("ssh") or {}).get("key_pair"):
+        cloud.client("ec2").create_key_pair(KeyName=pair)
+    if public := settings.get("zone", {}).get("public"):
+        name = public["host"].partition(".")[2]
+        made = cloud.client("route53").create_hosted_zone(Name=name, CallerReference="theirs")
+        public["id"] = made["HostedZone"]["Id"].rpartition("/")[2]
+
+
 @pytest.mark.parametrize(
     "row",
     LIVES,
     ids=lambda row: "-".join([Path(row["settings"]).stem, *row.get("with", {}).values()]),
 )
 def test_a_life(begin: Callable[..., Life], row: dict[str, Any]) -> None:
-    life = begin(
-        PROJECT / row["settings"], lambda cloud, settings: settings.update(row.get("with", {}))
-    )
+    def prepare(cloud: Cloud, settings: Settings) -> None:
+        settings.update(row.get("with", {}))
+        make_named(cloud, settings)
+
+    life = begin(PROJECT / row["settings"], prepare)
     before = seen(life)
     assert {query: jmespath.search(query, before) for query in row["made"]} == row["made"]
     life.change(**row["change"])

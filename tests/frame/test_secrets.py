@@ -12,6 +12,7 @@ from k8s_charts.spec import TrainingJob
 from operations.account.bucket_upload import object_of
 from operations.account.download import content
 from operations.errors import BadInput
+from rehearsal.deployed_account import DeployedAccount
 from rehearsal.rehearse import Rehearsal
 from settings.addresses import without_secrets
 from settings.errors import SettingError
@@ -48,7 +49,14 @@ def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
     for name, settings in (("job.yaml", job), ("cluster.yaml", cluster)):
         (folder / name).write_text(yaml.safe_dump(settings))
     try:
-        Rehearsal(folder, folder / "cluster.yaml", folder / "job.yaml")
+        job_file = folder / "job.yaml"
+        loaded = TrainingJob.load(job_file)
+        Rehearsal(
+            folder,
+            loaded,
+            job_file,
+            DeployedAccount(folder, folder / "cluster.yaml", job_file, loaded),
+        )
     except (SettingError, BadInput) as error:
         return str(error)
     return ""

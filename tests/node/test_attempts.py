@@ -66,17 +66,22 @@ REWRITES = [(ONE, EARLY, "pass 1")]
     (True, [(ONE, EARLY, ""), (ONE, EARLY, "")], UNLOADABLE),
     (True, [(ONE, EARLY, ""), (ZERO, EARLY, "")], ""),
     (True, [(ONE, EARLY, ""), (ONE, Loss("killed", PROGRAM), "")], ""),
-    # A program that reports no steps is not tried again after the same exception twice, or after
-    # one that no attempt can change.
-    (False, [(ZERO, EARLY, ""), (ONE, EARLY, "")], ""),
-    (False, [(BEGINNING, EARLY, ""), (BEGINNING, EARLY, "")], NOT_AGAIN.format(2)),
+    # A fall by a signal is no exception.
+    (True, [(BEGINNING, replace(EARLY, code=134, exited=False), "")], ""),
+    # A program that reports no steps is tried as often as the setting says, unless it ended by an
+    # exception that no attempt can change.
+    (False, [(BEGINNING, EARLY, "")] * 2, ""),
+    (False, [(BEGINNING, EARLY, "")] * 3, "3 attempts ended without progress: " + "; ".join(
+        f"attempt {number}: trainer 1 ended with 1" for number in (1, 2, 3))),
     # What it resumed from may be at fault, whatever the exceptions, unless the attempts were killed
     # or it loaded once.
+    (False, [(ZERO, EARLY, ""), (ONE, EARLY, "")], ""),
     (False, [(ONE, EARLY, ""), (ONE, replace(EARLY, error="another"), "")], UNLOADABLE),
     (False, [(ONE, EARLY, ""), (ONE, Loss("killed", PROGRAM, 137), "")], ""),
     (False, [(ONE, EARLY, "output/a"), (ONE, EARLY, ""), (ONE, EARLY, "")], ""),
-    (False, [(BEGINNING, replace(EARLY, error="SyntaxError: invalid (a.py:1)"), "")],
+    (False, [(BEGINNING, replace(EARLY, error="SyntaxError: invalid (a.py:1)", uncaught=True), "")],
      NOT_AGAIN.format(1)),
+    (False, [(BEGINNING, replace(EARLY, error="ImportError: no x (a.py:1)"), "")], ""),
     # If a program rewrites its checkpoint, each attempt seems to make progress, and none does.
     (False, REWRITES * ALIKE,
      "10 attempts resumed from the same files and failed alike: trainer 1 ended with 1"),

@@ -226,18 +226,44 @@ def test_one_look_at_a_hundred_thousand_matches_opens_few_of_them(job):
     assert job.begin(progress).resume["newest"] == "output/model-99999"
 
 
-def test_a_sampler_is_warned_of_where_the_data_is_split_whatever_else_lies_in_the_program(
-    job, tmp_path
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (["python", "tools/train.py", "--epochs", "3"], "ppnlp/data/batches.py"),
+        (["python", "-m", "tools.train"], "ppnlp/data/batches.py"),
+        (["bash", "run.sh"], "ppnlp/data/batches.py"),
+        (["python", "-m", "paddle.distributed.launch", "--devices", "0", "other.py"], "other.py"),
+        (["python", "tools/export.py"], ""),
+    ],
+)
+def test_a_sampler_is_warned_of_where_the_data_is_split_and_the_command_runs_it(
+    job, tmp_path, command, named
 ):
-    """A link to nowhere beside the sources used to end the job."""
+    """A link to nowhere beside the sources used to end the job; files that the command does not
+    run used to be named.
+    """
     split = DataManifest(
         Source("s3://a/b", 1, ""), "lines", None, 0.0, (Shard(0, ()), Shard(1, ())), (), "now", 0
     )
     job.folder.root.mkdir()
     durable.write(job.folder.data_manifest, split.as_json())
     program = contract.path(contract.UNPACKED, {"PADDLE_NODE_ROOT": str(tmp_path)})
-    (program / "tools").mkdir(parents=True)
+    sampler = "sampler = DistributedBatchSampler(data)\n"
+    for name, text in {
+        "a_test.py": sampler,
+        "other.py": sampler,
+        "run.sh": "set -e\nexec python tools/train.py $@\n",
+        "tools/train.py": "import sys\nfrom ppnlp.data import (\n    files,\n    batches as b)\n",
+        "tools/export.py": "import numpy, json  # a_test, other\nfrom ppnlp import data\n",
+        "ppnlp/__init__.py": "",
+        "ppnlp/data/__init__.py": "from . import files\n",
+        "ppnlp/data/files.py": "from ..data import absent\n",
+        "ppnlp/data/batches.py": sampler,
+    }.items():
+        (program / name).parent.mkdir(parents=True, exist_ok=True)
+        (program / name).write_text(text)
     (program / "gone.py").symlink_to("nowhere.py")
-    (program / "tools/train.py").write_text("sampler = DistributedBatchSampler(data)")
-    job.begin(job.progress())
-    assert "train.py uses DistributedBatchSampler" in job.said[0] and len(job.said) == 1
+    job.begin(job.progress(PADDLE_NODE_COMMAND=json.dumps(command)))
+    said = f"warning: {named} uses DistributedBatchSampler, which divides among the ranks what"
+    warnings = [line for line in job.said if line.startswith("warning")]
+    assert [line.startswith(said) for line in warnings] == [True] * bool(named)

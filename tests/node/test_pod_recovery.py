@@ -17,6 +17,10 @@ BAD_DATA = (
     "trainer 1 ended with 65 (BAD_DATA): this trainer fails on purpose, in job-1.job, which "
     "another attempt cannot change"
 )
+NOT_AGAIN = (
+    "attempt 1 failed before its first step and is not tried again: trainer 1 ended with 1, in "
+    "job-1.job"
+)
 INCOMPLETE = (
     "every trainer ended with 0, but pass 1 should be complete and pass 0 is the newest complete "
     "one"
@@ -26,8 +30,10 @@ INCOMPLETE = (
 @pytest.mark.parametrize(("stand_in", "attempts", "codes", "sentence"), [
     ({"fails": [[1, 1, 0, 1], [1, 2, 0, 1]]}, "2", (70, 7, 70), TWICE),
     ({"fails": [[1, 1, 0, 1]], "code": 65}, "3", (65, 65, 65), BAD_DATA),
+    # The other trainers may have made their first step: it is this one's that counts.
+    ({"fails": [[1, 1, 0, 0]], "code": 1}, "3", (70, 1, 70), NOT_AGAIN),
     ({"forget_done": 1}, "1", (70, 70, 70), INCOMPLETE),
-], ids=["always", "hopeless", "incomplete"])  # fmt: skip
+], ids=["always", "hopeless", "first step", "incomplete"])  # fmt: skip
 def test_a_program_that_fails_ends_the_job_with_its_cause_also_for_a_pod_that_comes_later(
     job, stand_in, attempts, codes, sentence
 ):

@@ -322,6 +322,9 @@ class _Handler(BaseHTTPRequestHandler):
             and "fieldManager" in self.query
         ):
             return self._json(self.api.apply(path, json.loads(self.body)))
+        if self.command == "PATCH" and "merge-patch" in self.headers["Content-Type"]:
+            self.api.objects[path] = merged(self._known(path), json.loads(self.body))
+            return self._json(self.api.objects[path])
         if self.command == "DELETE":
             self.api.remove(self._known(path))
             return self._json({"kind": "Status", "apiVersion": "v1", "status": "Success"})

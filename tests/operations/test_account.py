@@ -180,7 +180,9 @@ def test_the_entry_of_a_cluster_that_is_there_is_merged(
     arn = "arn:aws:eks:us-west-2:000000000000:cluster/paddle"
     assert [entry["name"] for entry in found["clusters"]] == ["other", arn]
     assert found["current-context"] == "mine"
-    assert found["contexts"] == [{"name": "mine", "context": {"cluster": arn, "user": arn}}]
+    mark = {"name": "paddle-aws", "extension": {"provider": "aws"}}
+    context = {"cluster": arn, "user": arn, "extensions": [mark]}
+    assert found["contexts"] == [{"name": "mine", "context": context}]
     assert "certificate-authority-data" in found["clusters"][1]["cluster"]
     assert found["users"][0]["user"]["exec"]["args"][2:6] == [
         "eks",

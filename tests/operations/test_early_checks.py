@@ -2,18 +2,24 @@
 anything.
 """
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from commands import Run
+from commands import FILES, Run
+from job_controller import JobController
 
+PROJECT = Path(__file__).parents[2]
 JOB = {"name": "mine", "trainers": 2, "data": {"source": "mine.tsv"}}
+PROJECT = Path(__file__).parents[2]
 GOOD = b"".join(b"%s\tword%d\n" % (b"ab"[n % 2 : n % 2 + 1], n) for n in range(50))
 
 
 CASES = yaml.safe_load(Path(__file__).with_name("early_checks.yaml").read_text())
+NAMESPACES = yaml.safe_load(Path(__file__).with_name("namespaces.yaml").read_text())
 
 
 @pytest.mark.parametrize(("content", "settings", "sentence"), CASES)
@@ -27,8 +33,50 @@ def test_refused_before_a_manifest_is_written(
     (folder / "cluster.yaml").write_text(yaml.safe_dump({"retain": False, "nodes": nodes}))
     (folder / "job.yaml").write_text(yaml.safe_dump(JOB | settings))
     done = run("manifests")
+    assert run("submit", "--dry-run") == done
     assert done.code == 2 and sentence in done.err and done.err.count("\n") == 1
     assert not (folder / "dist").exists()
+
+
+@pytest.mark.parametrize(
+    ("mounts", "words"),
+    [
+        ("none", "there; set nodes.<group>.mount_file_system to it in cluster.yaml and deploy, or"),
+        (
+            "/efs,/home/admin/efs2",
+            "there (but at /efs, /home/admin/efs2); set nodes.<group>.mount_",
+        ),
+        ("/home/admin/efs", ""),
+        ("/home/admin", ""),
+        (None, ""),
+    ],
+)
+def test_the_documents_host_path_is_taken_where_nodes_mount_it(
+    run: Run, folder: Path, mounts: str | None, words: str
+) -> None:
+    shutil.copy(PROJECT / "examples/tutorials/aws-recommendation.yaml", folder / "job.yaml")
+    outputs = json.loads((folder / "outputs.json").read_text())
+    outputs["paddle-nodes"] = {"FileSystemMounts": mounts} if mounts else {}
+    (folder / "outputs.json").write_text(json.dumps(outputs))
+    for command in (["manifests"], ["submit", "--dry-run"]):
+        done = run(*command)
+        assert done.code == (2 if words else 0), done.err
+        assert words in done.err
+        assert not words or done.err.startswith("volume.path is /home/admin/efs: no ")
+    if words:
+        assert done.err.count("\n") == 1 and not (folder / "dist").exists()
+        return
+    [volume] = [
+        one
+        for file in (folder / "dist").iterdir()
+        for one in yaml.safe_load_all(file.read_text())
+        if one["kind"] == "PersistentVolume"
+    ]
+    nodes = volume["spec"].get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
+    wanted = {"/home/admin/efs": ["home.admin.efs"], "/home/admin": ["home.admin"]}.get(
+        mounts or ""
+    )
+    assert [one["matchExpressions"][0]["values"] for one in nodes] == ([wanted] if wanted else [])
 
 
 def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(
@@ -37,6 +85,7 @@ def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(
     """Nodes of unknown size are accepted; a header draws a warning; a user's own program may use
     any encoding.
     """
+    (folder / "mine.tsv").write_bytes(GOOD)
     (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "resources": {"cpu": 200}}))
     for nodes in ({"large": {"instance_types": ["c5.metal"]}}, {}):
         assert run("manifests").code == 0
@@ -54,3 +103,46 @@ def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(
     )
     (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "command": "python train.py"}))
     assert "warning" not in run("manifests").err
+
+
+@pytest.mark.parametrize(("settings", "deployed", "sentence"), NAMESPACES)
+def test_a_data_job_without_a_right_to_its_bucket_is_refused(
+    run: Run,
+    api: JobController,
+    folder: Path,
+    settings: dict[str, Any],
+    deployed: dict[str, str],
+    sentence: str | None,
+) -> None:
+    """By the deployed stacks, and before the first deploy by cluster.yaml."""
+    (folder / "mine.tsv").write_bytes(GOOD)
+    (folder / "job.yaml").write_text(yaml.safe_dump(JOB | settings))
+    (folder / "cluster.yaml").write_text("retain: false")
+    cluster = {"c": {"JobsNamespace": "paddle"} | deployed}
+    (folder / "outputs.json").write_text(json.dumps(FILES["outputs.json"] | cluster))
+    done = run("manifests")
+    if sentence is None:
+        assert done.code == 0, done.err
+        return
+    assert done.code == 2 and done.err.rstrip().endswith(sentence) and done.err.count("\n") == 1
+    assert not (folder / "dist").exists()
+    done = run("submit")
+    assert done.code == 2 and done.err.rstrip().endswith(sentence)
+    assert not any(method == "PATCH" for method, _ in api.requests)
+    if not deployed:
+        (folder / "outputs.json").unlink()
+        assert run("manifests").err.rstrip().endswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "tutorial", sorted((PROJECT / "examples/tutorials").glob("*.yaml")), ids=lambda file: file.stem
+)
+def test_the_tutorials_fit_the_shipped_cluster(run: Run, folder: Path, tutorial: Path) -> None:
+    shutil.copy(PROJECT / "cluster.yaml", folder)
+    for outputs in (FILES["outputs.json"] | {"c": {"JobsNamespace": "paddle"}}, None):
+        if outputs:
+            (folder / "outputs.json").write_text(json.dumps(outputs))
+        else:
+            (folder / "outputs.json").unlink()
+        done = run("manifests", str(tutorial))
+        assert done.code == 0, done.err

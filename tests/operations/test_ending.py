@@ -1,5 +1,6 @@
 """`cancel`, `delete` and Ctrl-C: what ends, what stays, and what a user reads."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -33,8 +34,15 @@ def test_what_runs_is_cancelled_before_it_is_deleted_and_the_rest_is_kept(
     assert api.all("jobs") == api.of("data") and not api.of("trainer", "pods")
     assert len(api.all("persistentvolumeclaims")) == 1
     assert run("cancel").err == "job words does not run: nothing to end\n"
+    assert run("list").out.splitlines()[1].split()[:2] == ["words", "cancelled"]
+    (listed,) = json.loads(run("list", "--json").out)
+    assert listed["state"] == "cancelled" and run("list").out.count("1/1") == 0
+    assert run("status").out.startswith("words is cancelled: `paddle-aws resume` continues it\n")
+    done = run("wait")
+    assert done.code == 1 and done.err.startswith("job words was cancelled")
     # The job can be submitted again.
-    assert run("submit").code == 0 and run("delete", "--force").code == 0
+    assert run("submit").code == 0 and run("list").out.splitlines()[1].split()[1] == "running"
+    assert run("delete", "--force").code == 0
 
 
 def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(

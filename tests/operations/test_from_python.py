@@ -40,7 +40,11 @@ def test_the_example_trains_and_brings_the_model_home(folder: Path, trained: Job
 
 
 def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
-    api: JobController, folder: Path, trained: JobFolder, capfd: pytest.CaptureFixture[str]
+    api: JobController,
+    folder: Path,
+    trained: JobFolder,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (folder / "wrong.yaml").write_text("name: words\ntrainers: 0\ndata: {source: a.tsv}\n")
     for job, sentence in (
@@ -51,6 +55,10 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
             paddle_aws.submit(job)
     with pytest.raises(paddle_aws.BadInput, match="there is no job words"):
         paddle_aws.find("words").status()
+    with monkeypatch.context() as without:
+        without.setenv("KUBECONFIG", "/nowhere/kubeconfig")
+        with pytest.raises(paddle_aws.Unreachable, match=r"^there is no kubeconfig /nowhere"):
+            paddle_aws.find("words")
     api.scripts["trainer"] = Script(code=None)
     said: list[str] = []
     running = paddle_aws.submit(say=said.append)

@@ -32,15 +32,16 @@ def test_a_file_that_holds(run: Run, api: JobController, tmp_path: Path, content
             "env": [{"name": "SECRET", "value": SECRET}],
             **case["exec"],
         }
-        file.write_text(kubeconfig(api.url, {"exec": program}))
+        file.write_text(kubeconfig(api.url, {"exec": program}, case.get("name", "double")))
     elif "cluster" in case:
         file.write_text(kubeconfig(user={"token": SECRET}, **case["cluster"]))
-    elif "text" in case:
+    elif case.get("text") is not None:
         file.write_text(case["text"])
-    else:
+    elif "text" not in case:
         file.mkdir()
     done = run("list")
     assert done.code == 3 and case["says"] in done.err
+    assert case.get("not", "Traceback") not in done.err
     assert len(done.err.splitlines()) == 1 and SECRET not in done.out + done.err
     # Without a credential the command asks nothing: the answer would blame somebody other than the
     # user.
@@ -48,7 +49,7 @@ def test_a_file_that_holds(run: Run, api: JobController, tmp_path: Path, content
 
 
 def test_a_right_that_lacks_is_told_apart_from_a_rule_for_all(
-    run: Run, api: JobController, folder: Path
+    run: Run, api: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.faults = [
         Fault(
@@ -57,6 +58,11 @@ def test_a_right_that_lacks_is_told_apart_from_a_rule_for_all(
             message='jobs.batch is forbidden: User "x" cannot list resource "jobs"',
         )
     ]
+    assert run("list").err.endswith("; its administrator grants that right\n")
+    name = "arn:aws:eks:us-west-2:000000000000:cluster/paddle"
+    (folder / "eks").write_text(kubeconfig(api.url, {"token": "good"}, name))
+    monkeypatch.setenv("KUBECONFIG", str(folder / "eks"))
+    api.faults[0].times = 1
     assert "has to be among cluster.yaml's administrators or deployers" in run("list").err
     api.faults = [
         Fault(

@@ -3,6 +3,7 @@ breaks.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault
+from paddle_node.contract import JobFolder
 
 pytestmark = pytest.mark.slow
 
 PODS = "/api/v1/namespaces/paddle/pods"
+NOISE = Path(__file__).with_name("paddle_2.6.2.txt").read_text()
 
 
 @pytest.fixture
@@ -141,6 +144,33 @@ def test_logs_of_all_ranks_in_order_of_time(
         done = run("logs", "--rank", rank)
         allowed = "all, a number, a range such as 0-3, or several with commas are allowed"
         assert (done.code, done.err) == (2, f"--rank is {rank}: {allowed}\n")
+
+
+def test_what_paddle_says_of_itself_hides_no_loss(
+    run: Run, api: JobController, training: dict[str, Any], trained: JobFolder
+) -> None:
+    """Lines as Paddle 2.6.2 and brpc write them in a job with parameter servers."""
+    pod = pods(api)[0]
+    for text in NOISE.splitlines():
+        api.say(pod, text)
+    whole = ["trainer 0 begins", *NOISE.splitlines()]
+    quiet = [text for text in whole if re.search("loss|Error|begins", text)]
+    assert len(quiet) == 7
+    left_out = "lines that Paddle writes about itself are left out: --verbose shows them\n"
+
+    def shown(*arguments: str) -> list[str]:
+        done = run("logs", "--rank", "0", *arguments)
+        assert done.code == 0 and (left_out == done.err) == (not {"-v", "--json"} & {*arguments})
+        return [line.removeprefix("trainer 0 | ") for line in done.out.splitlines()]
+
+    assert shown() == quiet and shown("--verbose", "-v") == whole
+    assert shown("--tail", "2") == quiet[-2:] and shown("--tail", "3", "-v") == whole[-3:]
+    assert [json.loads(line)["text"] for line in shown("--json")] == whole
+    trained.train_log(0).write_text(NOISE)
+    assert shown("--volume", "train") == quiet[1:]
+    assert shown("--volume", "train", "--tail", "1") == quiet[-1:]
+    api.finish(training)
+    assert shown("--follow") == quiet and shown("--follow", "-v") == whole
 
 
 def test_a_server_that_is_away_for_a_while_ends_no_follow(

@@ -23,6 +23,7 @@ from aws_api import AwsApi, Parameters, Refused
 from commands import Run
 from kubernetes_api import kubeconfig
 
+from operations.cluster.cluster import Cluster
 from operations.main import app
 
 pytestmark = pytest.mark.slow
@@ -55,7 +56,10 @@ def secrets(aws_api: AwsApi) -> dict[str, str | Refused]:
 
 
 def test_each_team_has_a_kubeconfig_that_is_merged_and_never_shown(
-    run: Run, secrets: dict[str, str | Refused], tmp_path: Path
+    run: Run,
+    secrets: dict[str, str | Refused],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / "config"
     done = run("kubeconfig", str(CONFIG), "--file", str(file))
@@ -63,6 +67,14 @@ def test_each_team_has_a_kubeconfig_that_is_merged_and_never_shown(
     assert done.err == f"{file} has the context tutorial, and it is the current one\n"
     assert yaml.safe_load(file.read_text())["users"] == [{"name": "tutorial", "user": USER}]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    # Advice about AWS fits this cluster. Its address does not show that; the entry does.
+    config = yaml.safe_load(file.read_text())
+    config["users"] = [{"name": "tutorial", "user": {"token": "x"}}]
+    del config["clusters"][0]["cluster"]["certificate-authority-data"]
+    (tmp_path / "readable").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "readable"))
+    assert Cluster().aws
 
     secrets["tutorial/kubeconfig/trainer"] = secrets.pop(OPERATORS)
     done = run("kubeconfig", str(CONFIG), "--file", str(file), "--team", "trainer")

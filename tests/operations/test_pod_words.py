@@ -2,6 +2,7 @@
 words and ours.
 """
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,17 @@ import yaml
 
 from operations.cluster.pod_words import culprit, pod_state, pod_states, refusal
 
+OF_TEST = ("phase", "words", "not", "events")
 SAID = yaml.safe_load(Path(__file__).with_name("pod_words.yaml").read_text())
 WAITING = [
     (what, said, words)
     for what in ("unscheduled", "made", "image", "mount")
     for said, words in SAID[what].items()
 ]
+
+OF_AWS = re.compile(
+    r"cluster\.yaml|paddle-aws (doctor|setup)|NAT|ECR|VPC|EFS|TLS|mount target|role"
+)
 
 
 def pod(
@@ -56,8 +62,10 @@ def test_why_it_waits(what: str, said: str, words: str) -> None:
     }
     since = {"creationTimestamp": (datetime.now(UTC) - timedelta(seconds=120)).isoformat()}
     known = [{"reason": events[what], "message": said}] if what in events else []
-    found = pod_state(pod({"phase": "Pending", **status}, metadata=since), known)
-    assert found.phase == "waiting" and words in found.reason
+    waiting = pod({"phase": "Pending", **status}, metadata=since)
+    found, elsewhere = (pod_state(waiting, known, aws=aws) for aws in (True, False))
+    assert found.phase == elsewhere.phase == "waiting" and words in found.reason
+    assert elsewhere.reason and not OF_AWS.search(elsewhere.reason)
 
 
 @pytest.mark.parametrize(("message", "said"), SAID["refused"].items())
@@ -67,9 +75,10 @@ def test_why_pods_are_not_even_made(message: str, said: str) -> None:
 
 @pytest.mark.parametrize("row", SAID["others"], ids=lambda row: row["words"])
 def test_any_other_pod(row: dict[str, Any]) -> None:
-    made = {name: value for name, value in row.items() if name not in ("phase", "words", "events")}
-    found = pod_state(pod(**made), row.get("events", ()))
+    made = {name: value for name, value in row.items() if name not in OF_TEST}
+    found = pod_state(pod(**made), row.get("events", ()), aws=True)
     assert found.phase == row["phase"] and row["words"] in found.reason
+    assert row.get("not", "\n") not in found.reason
     assert found.rank == (1 if found.component == "worker" else None)
 
 
@@ -109,3 +118,10 @@ def test_the_pod_whose_program_failed_tells_of_a_jobs_end() -> None:
         == f"worker 0 on node-0: code 70 (attempts exhausted): {SAID['ended'][1]['message']}"
     )
     assert culprit(pod_states([pod({"phase": "Running"})])) is None
+    # A pod that ran out of memory ends the others: they only tell of it.
+    killed = {"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+    starved = pod({"phase": "Failed", "containerStatuses": [killed]}, rank=7)
+    found = culprit(pod_states([starved, *pods]))
+    assert (
+        found and found.failure == "trainer on n: out of memory: raise resources.memory in job.yaml"
+    )

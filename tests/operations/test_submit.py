@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,13 @@ from commands import JOB, Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault
 
+from operations.cluster import volume_transfer
+
 pytestmark = pytest.mark.slow
 
 TABLES = yaml.safe_load(Path(__file__).with_name("submit.yaml").read_text())
 PASSES, PADDLE_JOB = TABLES["passes"], TABLES["paddle job"]
+RECORDS = b"".join(b"%d\tword\n" % number for number in range(400))
 
 
 def kinds(api: JobController) -> list[str]:
@@ -311,6 +316,104 @@ def test_any_kubernetes_is_enough_for_a_job_with_its_own_image_volume_and_source
     )
 
 
+@pytest.fixture
+def own_volume(
+    undeployed: Path, api: JobController, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A job with a local file on any Kubernetes, and its folder on the volume; AWS's libraries are
+    not even there.
+    """
+    (undeployed / "job.yaml").write_text(
+        JOB.replace("s3://corpus/words", "mine/words.tsv")
+        + "image: mine:1\nvolume: {kind: claim, claim: shared}\n"
+    )
+    (undeployed / "mine").mkdir()
+    (undeployed / "mine/words.tsv").write_bytes(RECORDS)
+    for library in ("boto3", "botocore"):
+        monkeypatch.setitem(sys.modules, library, None)  # Importing it fails.
+    monkeypatch.setattr(volume_transfer, "BLOCK", 1000)
+    api.volume = undeployed / "volume"
+    yield api.volume / "words"
+    assert not api.of("reader", "pods")
+
+
+def test_without_aws_a_local_file_is_on_the_volume_before_the_data_job_is(
+    run: Run, api: JobController, own_volume: Path
+) -> None:
+    file, place = own_volume / "sources/words.tsv", "/home/jobpath/words/sources/words.tsv"
+    assert (
+        "mine/words.tsv would be uploaded to the volume: words/sources/words.tsv"
+        in run("submit", "--dry-run").err
+    )
+    done = run("manifests")
+    assert (
+        done.code == 0
+        and (
+            f"before the data job starts, mine/words.tsv has to be at {place}: `submit` brings it "
+            "there, and so does `paddle-aws upload mine/words.tsv --volume --job job.yaml`\n"
+        )
+        == done.err
+    )
+    assert not own_volume.exists()
+    # A command was killed after 2,000 bytes; then the volume loses a byte of the rest.
+    file.parent.mkdir(parents=True)
+    part = file.with_name(".words.tsv.part")
+    part.write_bytes(RECORDS[:2000])
+    damage = partial(part.write_bytes, RECORDS[:-1] + b"?")
+    api.faults = [Fault("/sums.*part=1", skip=1, then=damage)]
+    done = run("submit")
+    assert done.code == 1 and "words.tsv changed on its way to the volume" in done.err
+    assert not file.exists() and not api.all("jobs")
+    first = [path for method, path in api.requests if method == "PUT"]
+    assert min(int(path.rpartition("offset=")[2]) for path in first) == 2000
+
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    assert "mine/words.tsv is uploaded to the volume: words/sources/words.tsv" in done.err
+    assert file.read_bytes() == RECORDS and not part.exists()
+    variables = api.of("data")[0]["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "DATA_SOURCE", "value": place} in variables
+    sent = [number for number, (method, path) in enumerate(api.requests) if "/commit?" in path]
+    jobs = [
+        number
+        for number, (method, path) in enumerate(api.requests)
+        if method == "PATCH" and "/jobs/" in path
+    ]
+    assert len(sent) == 1 and sent < jobs
+
+    Path("job.yaml").write_text(Path("job.yaml").read_text() + "passes: 3\n")
+    api.requests.clear()
+    assert "words.tsv is already on the volume" in run("submit", "--wait").err
+    assert not [path for method, path in api.requests if method == "PUT"]
+
+
+def test_what_upload_prints_is_a_source_for_job_yaml(
+    run: Run, api: JobController, own_volume: Path
+) -> None:
+    """Nothing was deployed, and the cluster does not know the job yet."""
+    done = run("upload", "mine/words.tsv", "--volume", "--job", "job.yaml")
+    assert (done.code, done.out) == (0, "/home/jobpath/words/sources/words.tsv\n"), done.err
+    assert (own_volume / "sources/words.tsv").read_bytes() == RECORDS
+    folder = run("upload", "mine", "--volume")
+    assert (folder.code, folder.out) == (0, "/home/jobpath/words/mine\n")
+    assert (own_volume / "mine/words.tsv").read_bytes() == RECORDS
+    text = Path("job.yaml").read_text()
+    for address in (done.out, folder.out):
+        Path("job.yaml").write_text(text.replace("mine/words.tsv", address.strip()))
+        documents = [*yaml.safe_load_all(run("submit", "--dry-run").out)]
+        (data,) = (d for d in documents if d["kind"] == "Job" and "-data-" in d["metadata"]["name"])
+        pod = data["spec"]["template"]["spec"]
+        assert {"name": "DATA_SOURCE", "value": address.strip()} in pod["containers"][0]["env"]
+        # The data job sees it: it lies in the job's own folder.
+        assert [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]][:1] == [
+            "/home/jobpath/words"
+        ]
+        assert run("submit", "--wait").code == 0
+        assert run("delete").code == 0
+    done = run("upload", "mine/words.tsv")
+    assert done.code == 2 and "or upload to the job's volume with --volume" in done.err
+
+
 def test_pods_that_do_not_start_or_are_not_even_made_say_why(
     run: Run, api: JobController, folder: Path
 ) -> None:
@@ -324,8 +427,7 @@ def test_pods_that_do_not_start_or_are_not_even_made_say_why(
     )
     done = run("submit")
     assert (
-        done.code == 0
-        and "its volume cannot be mounted in time: a mount target is missing" in done.err
+        done.code == 0 and "its volume cannot be mounted in time: does its server run" in done.err
     )
     assert json.loads(run("status", "--json").out)["state"] == "waiting"
     assert run("delete", "--force").code == 0
@@ -395,6 +497,36 @@ def test_the_program_goes_up_once_and_before_either_job(
         refused.err.splitlines()[-1]
         == "program.from is image: --program uploads one `from: folder` or `from: git`"
     )
+
+
+def test_a_data_file_goes_to_the_volume_where_it_shall(
+    run: Run, api: JobController, folder: Path
+) -> None:
+    """No bucket is asked: the job's own image and volume make any Kubernetes enough."""
+    api.volume = folder / "volume"
+    (folder / "outputs.json").unlink()
+    (folder / "mine.tsv").write_text("a\tb\n" * 50)
+    (folder / "job.yaml").write_text(
+        "name: words\nnamespace: default\ntrainers: 2\nimage: mine:1\n"
+        "data: {source: mine.tsv, upload_to: volume}\nvolume: {kind: claim, claim: mine}\n"
+    )
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    assert "mine.tsv is uploaded to the volume: words/sources/mine.tsv" in done.err
+    sent = (folder / "volume" / "words" / "sources" / "mine.tsv").read_text()
+    assert sent == (folder / "mine.tsv").read_text()
+    (container,) = api.of("data")[0]["spec"]["template"]["spec"]["containers"]
+    source = {"name": "DATA_SOURCE", "value": "/home/jobpath/words/sources/mine.tsv"}
+    assert source in container["env"]
+    requests = [path for method, path in api.requests if method in ("PUT", "PATCH")]
+    sent, jobs = (
+        [number for number, path in enumerate(requests) if part in path]
+        for part in ("sources%2Fmine.tsv", "/jobs/")
+    )
+    assert sent and max(sent) < min(jobs)
+    assert run("delete").code == 0
+    again = run("submit", "--wait")
+    assert "mine.tsv is already on the volume" in again.err
 
 
 @pytest.mark.parametrize(("kind", "status", "words"), TABLES["others"])

@@ -226,7 +226,12 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     assert order[0] == "Cluster"
     assert set(order[1:4]) == {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
     assert order[4] == "Nodegroup"
-    assert set(order[5:]) == {"coredns", "aws-efs-csi-driver", "eks-node-monitoring-agent"}
+    assert set(order[5:]) == {
+        "coredns",
+        "aws-efs-csi-driver",
+        "eks-node-monitoring-agent",
+        "metrics-server",
+    }
     assert {state for state, _ in found(run, config)} == {"ok"}
     [name] = eks.list_nodegroups(clusterName="paddle")["nodegroups"]
     group = eks.describe_nodegroup(clusterName="paddle", nodegroupName=name)["nodegroup"]

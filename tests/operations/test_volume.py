@@ -24,6 +24,8 @@ from k8s_charts.spec import TrainingJob
 from operations.cluster import volume_access, volume_transfer
 from operations.cluster.cluster import Cluster
 from operations.cluster.volume_access import Missing
+from operations.cluster.volume_server import Folder
+from operations.commands.results import model_words
 from operations.errors import Failed
 
 pytestmark = pytest.mark.slow
@@ -155,6 +157,53 @@ def test_files_that_only_the_program_knows(
     assert done.code == 2 and done.err.endswith(
         "the volume has no such file or folder below output/\n"
     )
+
+
+def test_what_a_command_wrote_is_listed_and_comes_as_a_whole(
+    run: Run, api: JobController, folder: Path
+) -> None:
+    """A command has no passes: its results are its files, without those of the agent."""
+    api.volume = folder / "volume"
+    output = api.volume / "words" / "output"
+    assert run("submit", "--wait").code == 0
+    (output / "run").mkdir(parents=True)
+    (output / "run/secret-1").write_text("nobody's")
+    done = run("results")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "job words has neither finished a pass nor written a file to output/ yet\n"
+    done = run("results", "--download", "output")
+    assert done.code == 2 and done.err.endswith("the program wrote no file to output/\n")
+    assert model_words(Folder(output.parent), "words") == ["the program wrote no file to output/"]
+    for name, size in (("epochs/1.pdparams", 3000), ("epochs/2.pdparams", 5000), ("a.json", 2)):
+        (output / name).parent.mkdir(exist_ok=True)
+        (output / name).write_bytes(b"x" * size)
+    for name in ("node_0/train.log", "attempts/run-1/x", "agreed/words.json", ".hidden"):
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+        (output / name).write_text("the agent's")
+    done = run("results")
+    rows = [line.split()[:4] for line in done.out.splitlines()]
+    assert rows == [
+        ["OUTPUT", "FILES", "SIZE", "AGE"],
+        ["a.json", "1", "2", "bytes"],
+        ["epochs/", "2", "8.0", "kB"],
+    ]
+    listed = json.loads(run("results", "--json").out)
+    assert [(row["name"], row["bytes"]) for row in listed["files"]] == [
+        ("a.json", 2),
+        ("epochs/", 8000),
+    ]
+    assert model_words(Folder(output.parent), "words") == [
+        "the program wrote a.json, epochs/ to output/: `paddle-aws results words --download "
+        "output` fetches that"
+    ]
+    for path in ("output", "output/"):
+        assert run("results", "--download", path, "--to", "home").code == 0
+    fetched = {
+        file.relative_to(folder / "home/output").as_posix(): file.stat().st_size
+        for file in (folder / "home/output").rglob("*")
+        if file.is_file()
+    }
+    assert fetched == {"epochs/1.pdparams": 3000, "epochs/2.pdparams": 5000, "a.json": 2}
 
 
 def test_evaluate_is_a_short_job_that_removes_itself(
@@ -355,7 +404,7 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     (tmp_path / "empty").write_bytes(b"")
     for sent in (1, 0):
         assert f"{sent} of 1 file sent" in run("upload", "empty", "--volume").err
-        assert (job.root / "empty").read_bytes() == b""
+        assert (job.root / "sources" / "empty").read_bytes() == b""
 
 
 def test_after_a_failure_no_file_is_sent_to_its_end(
@@ -383,7 +432,7 @@ def test_results_of_a_job_that_the_cluster_has_forgotten(
     volumes = api.all("persistentvolumeclaims") + api.all("persistentvolumes")
     done = run("results")
     assert done.code == 0, done.err
-    assert "the cluster has no Job of words any more" in done.err and "complete" in done.out
+    assert "the cluster has no Job of words: its volume" in done.err and "complete" in done.out
     assert api.all("persistentvolumeclaims") + api.all("persistentvolumes") == volumes
     # `delete` removes the claim, too, and so does the next `delete`.
     for _ in range(2):

@@ -55,6 +55,11 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
+@pytest.fixture
+def processes() -> Callable[[Path], list[int]]:
+    return processes_of
+
+
 def borrow_environments(folder: Path) -> None:
     """Links a clone to the original's environments, which make then takes for finished."""
     for name in _MADE:

@@ -11,10 +11,10 @@ from typing import Any
 
 from job_controller import JobController, Script
 
-from rehearsal.account import Identity
 from rehearsal.pods import manifests
 from rehearsal.pods.addresses import AddressBlock
 from rehearsal.pods.job import run_job
+from rehearsal.pods.pod import Identity
 from rehearsal.state import State
 
 Object = dict[str, Any]

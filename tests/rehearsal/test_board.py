@@ -43,7 +43,7 @@ def test_attempts_lost_steps_goodput_and_the_slow_rank(make_clone) -> None:
     clone = make_clone("board")
     program = clone.folder / "examples/quick_start/train.py"
     program.write_text(program.read_text().replace("\njob = ", f"{SLOWED}\njob = "))
-    rehearsal = clone.start("--no-try")
+    rehearsal = clone.start("--local", "--no-try")
     output = clone.state / "volume/quick-start/output"
     steps = {rank: output / f"node_{rank}/steps-{rank}.jsonl" for rank in range(3)}
     while not (steps[2].exists() and steps[2].read_bytes().count(b"\n") >= 8):

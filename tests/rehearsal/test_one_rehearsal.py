@@ -43,6 +43,8 @@ def test_a_machine_or_a_clone_that_cannot_rehearse(
     for environment in (".venv-image", ".venv-emulator"):
         (tmp_path / clone / environment / "bin").mkdir(parents=True)
         (tmp_path / clone / environment / "bin/python").touch()
+    (tmp_path / clone / "trainer_image").mkdir()
+    (tmp_path / clone / "trainer_image/Dockerfile").touch()
     monkeypatch.setattr("rehearsal.__main__._PROJECT", tmp_path / clone)
     monkeypatch.setattr("sys.argv", ["rehearsal"])
     with pytest.raises(SystemExit, match="2"):
@@ -63,7 +65,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("better", "said", "colour"),
     [
-        (True, "trained and gone again", "\x1b[32m"),
+        (True, "mine: trained", "\x1b[32m"),
         (False, "trained, but no better than a constant guess", "\x1b[33m"),
     ],
 )

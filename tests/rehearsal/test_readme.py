@@ -28,8 +28,8 @@ from test_cost import DATA, SERVICES, PriceFiles
 from test_lock_distribution import DATA as K3S
 from test_lock_distribution import Publisher
 
-from rehearsal import account
 from rehearsal.cloud import Cloud
+from rehearsal.deployed_account import pod_identity
 from rehearsal.state import State
 
 pytestmark = pytest.mark.slow
@@ -148,7 +148,7 @@ def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
     def identity(namespace: str, service_account: str) -> Mapping[str, str]:
         outputs = json.loads((clone / "outputs.json").read_text())
         (cluster,) = (stack["ClusterName"] for stack in outputs.values() if "ClusterName" in stack)
-        return account.pod_identity(cloud, cluster)(namespace, service_account)
+        return pod_identity(cloud, cluster)(namespace, service_account)
 
     with (
         Cloud(clone, tmp_path / "cloud") as cloud,

@@ -126,7 +126,9 @@ class Variable(StrEnum):
     pass, whatever made it.
     """
     ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
-    """How many failures of the program, without progress in between, end the job."""
+    """How many failures of the program, without progress in between, end the job; each counts once,
+    also if it is the same exception again.
+    """
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
     """TCP port on which the agents talk to each other."""
     PEER_DEADLINE = "PADDLE_NODE_PEER_DEADLINE"
@@ -336,6 +338,8 @@ DATA_MANIFEST = "data-manifest.json"
 """In the job's folder, written last by the split: its presence means that the split is complete
 (ours).
 """
+SOURCES = "sources"
+"""In the job's folder: data files that the user's machine uploads there (ours)."""
 RECORD_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 """Pattern of the values that DATA_FORMAT may have."""
 SPLIT_MANIFEST = "manifest.json"

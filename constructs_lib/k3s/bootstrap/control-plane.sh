@@ -3,7 +3,8 @@
 #
 # Promises: state is never formatted over and never opened by an older k3s; k3s never starts without
 # its volume, so that an empty cluster cannot take the place of the real one; a replacement machine
-# continues where the old one ended. shellcheck shell=bash source=shared.sh
+# continues where the old one ended.
+# shellcheck shell=bash source=shared.sh
 . "$HERE/shared.sh"
 
 LABEL=paddle-state

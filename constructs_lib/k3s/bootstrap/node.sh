@@ -1,7 +1,8 @@
 # A node's boot, each time: the distribution's files, the control plane's CA, k3s agent.
 #
 # Promises: a node gives its token only to the control plane whose CA the cluster's own secret
-# names. shellcheck shell=bash source=shared.sh
+# names, and joins only with the file system mounted where its group mounts it.
+# shellcheck shell=bash source=shared.sh
 . "$HERE/shared.sh"
 
 read_ca_hash() {
@@ -31,6 +32,16 @@ install_nfs() {
     say "nfs-utils could not be installed: volumes of kind nfs cannot be mounted here, EFS volumes by their driver can"
 }
 
+# k3s waits for the mount anyway (a drop-in of its unit): a pod that found an empty folder would
+# train on it.
+mount_file_system() {
+  [ -e /etc/systemd/system/paddle-file-system.service ] || return 0
+  systemctl start --no-block paddle-file-system.service
+  until systemctl --quiet is-active paddle-file-system.service; do
+    again "the file system could not be mounted within $DEADLINE_SECONDS s: $(journalctl -u paddle-file-system -n 1 --no-pager -o cat)"
+  done
+}
+
 ready() {
   [ "$("$K3S" kubectl --request-timeout=10s --kubeconfig "$AGENT/kubelet.kubeconfig" get node "$INSTANCE" \
     -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" = True ]
@@ -38,6 +49,7 @@ ready() {
 
 prepare_machine "$INSTANCE"
 install_nfs
+mount_file_system
 read_ca_hash
 check_ca
 read_token "$NODE_TOKEN_SECRET" node-token

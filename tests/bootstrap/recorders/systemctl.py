@@ -26,6 +26,8 @@ match sys.argv[1:]:
                 sys.exit(f"Assertion failed for {unit}")
         command = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE).group(1)
         subprocess.run(command.split(), env={"PATH": "/usr/bin:/usr/sbin"}, check=False)
+    case ["systemctl", "--quiet", "is-active", "paddle-file-system.service"]:
+        sys.exit(0 if Path("/run/file-system-is-mounted").exists() else 3)
     case ["systemctl", "stop", *_]:
         Path("/run/k3s-runs").unlink(missing_ok=True)
     case ["systemctl", "enable", *words]:

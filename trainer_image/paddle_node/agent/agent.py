@@ -210,7 +210,7 @@ class Agent:
             try:
                 address = await self._discovery.server_address()
                 return await Client.open(
-                    address, node.control_port, self._secret, hello, lambda: self._group.quiet
+                    address, node.control_port, self._secret, hello, lambda: self._group.beat
                 )
             except OSError as error:
                 why = str(error.strerror or error)
@@ -292,6 +292,7 @@ class Agent:
             ready = self._ready and self._fit and group.gone
             message = m.Report(
                 group.attempt,
+                group.gone,
                 ready,
                 read.data,
                 read.program,

@@ -23,23 +23,23 @@ class Client:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        quiet: Callable[[], float | None],
+        beat: Callable[[], m.Beat],
     ) -> None:
         self.messages: asyncio.Queue[m.Message | None] = asyncio.Queue()
         """The server's messages, without signs of life; None: the server was lost."""
         self.status = m.Status("", "", 0.0)
         self._reader = reader
         self._writer = writer
-        self._quiet = quiet
+        self._sign = beat
         self._heard = time.monotonic()
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._beat())]
 
     @classmethod
     async def open(
-        cls, address: str, port: int, secret: str, hello: m.Hello, quiet: Callable[[], float | None]
+        cls, address: str, port: int, secret: str, hello: m.Hello, beat: Callable[[], m.Beat]
     ) -> Self:
-        """Connects and introduces this pod. Raises OSError if the run's server is not available,
-        `Failure` if it refuses.
+        """Connects and introduces this pod; `beat` makes its signs of life. Raises OSError if the
+        run's server is not available, `Failure` if it refuses.
         """
         writer = None
         try:
@@ -58,7 +58,7 @@ class Client:
                     if answer.code
                     else OSError(answer.sentence)
                 )
-            return cls(reader, writer, quiet)
+            return cls(reader, writer, beat)
         except (TimeoutError, EOFError, ValueError, OSError, Failure) as error:
             if writer is not None:
                 writer.close()
@@ -104,7 +104,7 @@ class Client:
             if now - self._heard > m.SILENCE and not late:
                 self._lost()
                 return
-            self.send(m.Beat(self._quiet()))
+            self.send(self._sign())
 
     def _lost(self) -> None:
         for task in self._tasks:

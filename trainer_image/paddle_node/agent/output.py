@@ -22,8 +22,16 @@ LONGEST_LINE = 64 * 1024
 """Bytes without a line end after which they are passed on anyway."""
 READER = 1.0
 """Seconds for which the pod's own output may block before lines are left out."""
+LAST_WORDS = 5.0
+"""Seconds before its end in which a process that had waited in silence says why it ends."""
 LONGEST_ERROR = 300
 """Characters of an exception that a message carries."""
+
+
+_RANK = re.compile(r"\[(?:rank|default)\d+\]: ?")
+"""What torch writes before each line of a rank's traceback."""
+_OF_LAUNCHER = re.compile(r"torch\.distributed\.elastic\.[\w.]*ChildFailedError:")
+"""torchrun's own error, after those of its ranks: it says only that one of them failed."""
 
 
 class _Output:
@@ -71,12 +79,17 @@ class Exceptions:
 
     def __init__(self) -> None:
         self.last = ""
+        self.behind = True
+        """Whether the output went on behind it; also if there is none."""
         self._place: str | None = None
         """The place that the current traceback names, as far as it is known; None: no traceback is
         being read.
         """
 
     def read(self, line: str) -> None:
+        line = _RANK.sub("", line)
+        if line.strip():
+            self.behind = True
         if line.endswith("Traceback (most recent call last):"):
             self._place = ""
         elif (frame := re.match(r'\s+File "([^"]+)", line (\d+)(, in |$)', line)) and (
@@ -86,14 +99,17 @@ class Exceptions:
             if not self._place or "/site-packages/" not in frame[1]:
                 self._place = f" ({Path(frame[1]).name}:{frame[2]})"
         elif self._place is not None and re.match(r"[\w.]+(:|$)", line):
+            if self.last and _OF_LAUNCHER.match(line):
+                self._place = None
+                return
             self.last = line[: LONGEST_ERROR - len(self._place)] + self._place
-            self._place = None
+            self._place, self.behind = None, False
         elif own := re.match(
             r"(?:\S*/)?python[\d.]*: (No module named .*|can't open file .*|Error while finding "
             r".*)",
             line,
         ):
-            self.last = f"python: {own[1]}"[:LONGEST_ERROR]
+            self.last, self.behind = f"python: {own[1]}"[:LONGEST_ERROR], False
 
 
 class Log(threading.Thread):
@@ -106,7 +122,8 @@ class Log(threading.Thread):
         self._path: Path | None = None
         self._file: IO[bytes] | None = None
         self._early = b""
-        self.last_output = time.monotonic()
+        self.last_output = self._spoke = time.monotonic()
+        self._paused = 0.0
         self.last_line = ""
         self.exceptions = Exceptions()
         self._metrics: LineMetrics | None = None
@@ -123,7 +140,10 @@ class Log(threading.Thread):
     def run(self) -> None:
         rest = b""
         while part := os.read(self._source.fileno(), 65536):
-            self.last_output = time.monotonic()
+            now = time.monotonic()
+            if (pause := now - self.last_output) > LAST_WORDS:
+                self._spoke, self._paused = now, pause
+            self.last_output = now
             self._begin()
             self._write(part)
             *lines, rest = (rest + part).split(b"\n")
@@ -145,6 +165,14 @@ class Log(threading.Thread):
         self._source.close()
         if self._file is not None:
             self._file.close()
+
+    def silent_before(self, end: float) -> float:
+        """Returns for how many seconds the process had written nothing when it ended, or before its
+        last words.
+        """
+        if end - self.last_output > LAST_WORDS:
+            return end - self.last_output
+        return self._paused if end - self._spoke <= LAST_WORDS else 0.0
 
     def _pass_on(self, line: bytes) -> None:
         text = line.decode(errors="replace")

@@ -7,6 +7,7 @@ rendezvous server once. A standby process belongs to no attempt and outlives the
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 
@@ -67,13 +68,13 @@ class WorkerGroup:
         """Every trainer of the job is leaving: a pserver may end."""
 
     @property
-    def quiet(self) -> float | None:
-        """Seconds since any worker of the attempt last wrote output; None: none runs."""
-        return (
-            min((worker.quiet for worker in self._running), default=None)
-            if self.state is not State.WAITING
-            else None
-        )
+    def beat(self) -> m.Beat:
+        """The pod's sign of life."""
+        if self.state is State.WAITING:
+            return m.Beat()
+        trainers = [worker.quiet for worker in self._of_role("trainer") if worker.code is None]
+        quiet = min((worker.quiet for worker in self._running), default=None)
+        return m.Beat(quiet, max(trainers, default=None))
 
     def stand_by(self, node: NodeEnvironment) -> None:
         """Starts the runtime's standby processes for the next attempt, unless some are standing by
@@ -139,7 +140,8 @@ class WorkerGroup:
             )
         for worker in self._running:
             # A worker that ended on its own meanwhile says more about why the attempt ended.
-            if worker.code and not worker.wanted_end:
+            if worker.code and not worker.wanted_end and not worker.reported:
+                await background.call(worker.drain)
                 self._report_loss(worker)
         self.gone = True
 
@@ -263,8 +265,19 @@ class WorkerGroup:
         # A worker that was killed, out of memory or by hand, or found the volume full says nothing
         # about what it had loaded.
         failed = code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
-        what = f"{worker.name} ended with {_code(worker.code)}"
-        self._tell(m.Lost(self.attempt, what, shown, failed, worker.error if failed else ""))
+        self._tell(
+            m.Lost(
+                self.attempt,
+                f"{worker.name} ended with {_code(worker.code)}",
+                shown,
+                failed,
+                exited=code < 128,
+                error=worker.error if failed else "",
+                uncaught=failed and worker.uncaught,
+                ago=time.monotonic() - worker.end,
+                silent=worker.silent,
+            )
+        )
 
     def _say(self, text: str) -> None:
         of_agent(self._node, text)

@@ -50,6 +50,8 @@ class Worker:
         """The agent ended it: its exit code means nothing."""
         self.reported = False
         """The rendezvous server knows of its end."""
+        self.end = 0.0
+        """When it ended."""
         self._popen = popen
         self._log = log
 
@@ -66,8 +68,18 @@ class Worker:
         return self._log.last_line if self.code in ours else self._log.exceptions.last
 
     @property
+    def uncaught(self) -> bool:
+        """Nothing is behind `error` on its log."""
+        return not self._log.exceptions.behind
+
+    @property
     def quiet(self) -> float:
         return time.monotonic() - self._log.last_output
+
+    @property
+    def silent(self) -> float:
+        """Seconds without output before it ended, its last words apart."""
+        return self._log.silent_before(self.end)
 
     def signal(self, number: signal.Signals) -> None:
         """Signals the process itself; its descendants are its own responsibility."""
@@ -164,7 +176,7 @@ class Workers:
             worker._popen.returncode = code
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-            worker.code = code if code >= 0 else 128 - code
+            worker.code, worker.end = code if code >= 0 else 128 - code, time.monotonic()
             worker.ended.set()
             self._on_end(worker)
 

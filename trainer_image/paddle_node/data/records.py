@@ -28,6 +28,8 @@ BLOCK = 1 << 17
 """Bytes of lines in memory at a time: about the size of a processor's cache."""
 LONGEST = 16 << 20
 """Maximum bytes of one record: a few such records must fit into 100 MB."""
+ZEROED = bytes(512)
+"""What a disk shows of a block that was never written: no text has that many zeros in a row."""
 
 RecordReader = Callable[[BinaryIO, str], Iterable[bytes]]
 
@@ -83,6 +85,8 @@ def _lines(
                     "record a line?"
                 )
             block += rest
+        if ZEROED in block:
+            raise BadData(f"{name} has a line of zeros: a part of it was zeroed, or is not text")
         size += len(block)
         yield io.BytesIO(block if block.endswith(b"\n") else block + b"\n").readlines()
 

@@ -27,8 +27,9 @@ requested. Failures of the program count against PADDLE_NODE_ATTEMPTS, faults of
 """
 CLUSTER_FAULTS = 10
 ALIKE = 10
-"""Consecutive attempts that resume from the same files and fail with the same exception before the
-progress they report no longer counts: a program may rewrite its checkpoint and then fail as before.
+"""Consecutive attempts, or PADDLE_NODE_ATTEMPTS if that is more, that resume from the same files
+and fail with the same exception before the progress they report no longer counts: a program may
+rewrite its checkpoint and then fail as before.
 """
 CANNOT_START = (126, 127)
 CANNOT_BEGIN = (
@@ -42,6 +43,12 @@ CANNOT_BEGIN = (
 """Prefixes of exceptions that no other attempt can change, whether or not the program reports its
 steps.
 """
+OWN_ERRORS = (
+    "ArithmeticError", "AssertionError", "AttributeError", "IndexError", "KeyError", "LookupError",
+    "NameError", "NotImplementedError", "TypeError", "UnboundLocalError", "UnicodeDecodeError",
+    "ValueError", "ZeroDivisionError",
+)  # fmt: skip
+"""Prefixes of exceptions that lie in the program or its data: no network or volume raises them."""
 KEPT = 200
 """Attempts that the record keeps; older ones are dropped."""
 LARGEST = 4 << 20
@@ -65,9 +72,14 @@ class Loss:
     """A process of the program ended it on its own: it was not killed, and the volume was not
     full.
     """
+    exited: bool = True
+    """That process chose its exit code: no signal ended it."""
     error: str = ""
     """The exception that ended it; empty: none was seen."""
+    uncaught: bool = False
+    """That process exited with nothing behind the exception on its log."""
     stepped: bool = False
+    """The process that ended it had made a step, as far as trainers report steps."""
     gone: bool = False
     """Every pod has said that no process of the attempt is left."""
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -207,25 +219,25 @@ class Record:
         return self._attempts[-1]
 
     def end(
-        self, loss: Loss, made: str = "", trainers_join: bool = True, saved: float = 0.0
+        self,
+        loss: Loss,
+        made: str = "",
+        trainers_join: bool = True,
+        saved: float = 0.0,
+        metrics: bool = False,
     ) -> None:
         """Records the end of the present attempt.
 
-        If trainers do not join, a step shows in metrics, and only a failure to start or the same
-        exception twice shows that another attempt is in vain. `saved`: when something was last
-        saved. Uncounted time is starting before the first metrics, then kept training until the
-        save.
+        `metrics`: the program's log shows its steps, though its trainers report none. `saved`: when
+        something was last saved. Uncounted time is starting before the first metrics, then kept
+        training until the save.
         """
-        last, before = self._attempts[-1], ""
-        if len(earlier := self.without_progress()) and earlier[-1].number == last.number - 1:
-            before = earlier[-1].error if earlier[-1].resume == last.resume else ""
-        metrics = self._first_metrics()
-        stepped = loss.stepped or metrics > 0
+        last, first = self._attempts[-1], self._first_metrics()
+        stepped = loss.stepped or first > 0
         early = loss.kind == PROGRAM and loss.failed and not made and not stepped
-        cannot = loss.code in CANNOT_START or loss.error.startswith(CANNOT_BEGIN)
-        again = trainers_join or (loss.error != "" and loss.error == before)
-        # What it resumed from may be at fault.
-        hopeless = early and ((again and not last.resume) or (cannot and not trainers_join))
+        # Of trainers that join, a checkpoint may be at fault; of a command, little is known.
+        in_vain = not last.resume if trainers_join else self._never_began(loss, metrics)
+        hopeless = early and loss.exited and in_vain
         # A clock that was set back must not make time negative.
         ended, seconds = max(time.time(), last.started), dict(loss.seconds)
         if not last.counted or "training" not in seconds:
@@ -233,7 +245,7 @@ class Record:
             uncounted = (
                 seconds.get("training", 0.0) + seconds.get("lost", 0.0) or ended - last.started
             )
-            starting = min(max(metrics - last.started, 0.0), uncounted)
+            starting = min(max(first - last.started, 0.0), uncounted)
             kept = min(max(saved - last.started, starting), uncounted) - starting
             seconds |= {"starting": starting, "training": kept, "lost": uncounted - starting - kept}
         self._attempts[-1] = replace(
@@ -252,15 +264,30 @@ class Record:
         )
         self._write()
 
+    def _never_began(self, loss: Loss, metrics: bool) -> bool:
+        """Whether a command ended before its first step: it cannot start, or its own code failed
+        where nothing shows a step.
+        """
+        return (
+            loss.code in CANNOT_START
+            or (loss.uncaught and loss.error.startswith(CANNOT_BEGIN))
+            or (
+                metrics
+                and loss.error.startswith(OWN_ERRORS)
+                and "newest" not in self.last.resume  # A checkpoint may be at fault.
+                and not self._first_metrics()
+            )
+        )
+
     def _first_metrics(self) -> float:
-        """When rank 0 reported its first metrics in the present attempt; 0: it reported none."""
+        """When rank 0 reported its first metrics in the present attempt, at its start if they are
+        too many to read; 0: it reported none.
+        """
         file = self._folder.steps(0, 0)
         with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-            lines = (
-                file.read_text().splitlines()
-                if file.is_file() and file.stat().st_size < LARGEST
-                else []
-            )
+            if file.stat().st_size >= LARGEST:
+                return self.last.started
+            lines = file.read_text().splitlines()
             told = [json.loads(line) for line in lines if line.endswith("}")]
             return next(
                 (float(one["time"]) for one in told if one["attempt"] == self.last.number), 0.0
@@ -278,14 +305,16 @@ class Record:
                 f"again: {self.last.cause}"
             )
             return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
-        own = [one for one in self._attempts if one.run == self._run_id][-ALIKE:]
+        alike = max(ALIKE, attempts)
+        own = [one for one in self._attempts if one.run == self._run_id][-alike:]
         if (
             self.last.error
-            and len(own) == ALIKE
-            and len({(one.error, str(one.resume)) for one in own}) == 1
+            and len(own) == alike
+            # Of a command, the name: it may have written the file anew.
+            and len({(one.error, str(one.resume.get("newest", one.resume))) for one in own}) == 1
         ):
             sentence = (
-                f"{ALIKE} attempts resumed from the same files and failed alike: {self.last.cause}"
+                f"{alike} attempts resumed from the same files and failed alike: {self.last.cause}"
             )
             return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
         over = (

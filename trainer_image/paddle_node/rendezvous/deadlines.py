@@ -66,6 +66,11 @@ def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
             f"{now - stepped:.0f} s"
         )
         return Loss(sentence, PROGRAM)
+    parts = [
+        f"in {place} trainers {numbers(who)} are waited for"
+        for place, who in run.trainers.waiting(members.serving).items()
+        if who
+    ]
     if (quiet := now - max(stepped, run.moved)) > node.stall and not members.silent:
         ended = (
             f"; trainers {numbers(members.trained)} ended with 0 before" if members.trained else ""
@@ -74,15 +79,10 @@ def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
             f"no step, no output and no progress for {quiet:.0f} s ({Variable.STALL} is "
             f"{node.stall:g}){ended}"
         )
-        return Loss(sentence, PROGRAM)
+        first = members.silent_first(now, node.stall)
+        return Loss("; ".join(filter(None, (sentence, *parts, first))), PROGRAM)
     if starting or not sessions or now - stepped <= REMIND:
         return None
-    waiting = run.trainers.waiting(members.serving)
-    parts = [
-        f"in {place} trainers {numbers(who)} are waited for"
-        for place, who in waiting.items()
-        if who
-    ]
     if members.silent:
         parts.append(
             f"the pservers of trainers {numbers(sorted(members.silent)[:SHOWN])} answer nothing"

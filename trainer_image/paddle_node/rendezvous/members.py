@@ -10,6 +10,9 @@ from paddle_node.rendezvous.messages import Hello, Refused, Report
 from paddle_node.rendezvous.trainers import SHOWN, numbers
 from paddle_node.training.passes import Identity
 
+TOGETHER = 1.0
+"""Seconds between two trainers' last lines within which neither fell silent first."""
+
 
 @dataclass(eq=False)
 class Member:
@@ -19,6 +22,9 @@ class Member:
     connection: object
     last_heard: float
     read: Identity | None = None
+    silent_since: float | None = None
+    """When the trainer of its pod that has been silent longest last wrote output; None: none runs.
+    """
 
     def __str__(self) -> str:
         return f"{self.hello.name}{f' on {self.hello.node}' if self.hello.node else ''}"
@@ -99,6 +105,8 @@ class Members(dict[int, Member]):
     def begin(self) -> None:
         for ranks in (self.ready, self.serving, self.trained, self.stopped, self.silent):
             ranks.clear()
+        for member in self.values():
+            member.silent_since = None
         self.runs |= self.keys()
 
     def hear(self, rank: int, report: Report, current: bool, running: bool, now: float) -> None:
@@ -114,12 +122,33 @@ class Members(dict[int, Member]):
             else:
                 self.silent.pop(rank, None)
         elif not running and (current or rank not in self.runs):
+            if report.gone:
+                self.runs.discard(rank)
             if report.ready:
                 self[rank].read = Identity(report.data, report.program)
-                self.runs.discard(rank)
                 self.ready.add(rank)
             else:
                 self.ready.discard(rank)
+
+    def silent_first(self, at: float, least: float, but: int | None = None) -> str:
+        """Names the trainers that had been silent longest at a time, for at least that many
+        seconds; empty: none, or all. `but` is not asked.
+        """
+        silent = {
+            rank: at - member.silent_since
+            for rank, member in self.items()
+            if member.silent_since is not None and rank != but and rank not in self.trained
+        }
+        longest = max(silent.values(), default=0.0)
+        first = [rank for rank, seconds in sorted(silent.items()) if seconds > longest - TOGETHER]
+        if longest < least or (len(first) == self.count and self.count > 1):
+            return ""
+        shown = [f"{rank} in {self[rank]}" for rank in first[:SHOWN]]
+        more = f" and {len(first) - SHOWN} more" if len(first) > SHOWN else ""
+        return (
+            f"silent first: trainer{'s' * (len(first) > 1)} {', '.join(shown)}{more}, for "
+            f"{longest:.0f} s"
+        )
 
     def all(self, ranks: Collection[int]) -> bool:
         return len(ranks) == self.count

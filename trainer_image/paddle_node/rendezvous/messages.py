@@ -104,6 +104,8 @@ class Beat(Message):
 
     quiet: float | None = None
     """Seconds since any worker of the agent's pod last wrote output; None: none runs."""
+    silent: float | None = None
+    """Seconds without output of the trainer of the pod that wrote none for the longest time."""
 
 
 class Report(Message):
@@ -111,8 +113,10 @@ class Report(Message):
 
     attempt: int
     """The attempt that its workers are in, or were last in."""
+    gone: bool
+    """No worker of any attempt is left."""
     ready: bool
-    """The pod has its data and program, and no worker of any attempt is left."""
+    """Besides, the pod has its data and program, and its node is fit."""
     data: str
     program: str
     serving: bool
@@ -131,8 +135,16 @@ class Lost(Message):
     """The trainer's own exit code; 0: the end says nothing about the program."""
     failed: bool
     """The process ended on its own: it was not killed, and the volume was not full."""
+    exited: bool
+    """It chose its exit code: no signal ended it."""
     error: str
-    """The exception behind it; empty: none was seen."""
+    """The last exception on its log; empty: none was seen."""
+    uncaught: bool
+    """It exited with nothing behind that exception on its log."""
+    ago: float
+    """Seconds since it ended."""
+    silent: float
+    """Seconds for which it had written nothing before it ended, its last words apart."""
 
 
 class Fatal(Message):

@@ -159,6 +159,7 @@ class Volume:
                     made,
                     self.trainers_join,
                     retry(self._progress.saved, self._say) if made else 0.0,
+                    metrics=bool(self._node.own.metrics),
                 )
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")

@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.rendezvous import deadlines, goodput
 from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous.attempts import POD, PROGRAM, STOPPED, Loss, Outcome
+from paddle_node.rendezvous.attempts import CLUSTER, POD, PROGRAM, STOPPED, Loss, Outcome
 from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.trainers import LOOK, SHOWN, Trainer, Trainers, numbers
 from paddle_node.retry import REMIND
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 Question = Literal["begin", "record_end", "conclude", "record_outcome"]
 ENDING = 16.0
 """Seconds for an agent to end its processes, and for an agent that is cut off to notice that."""
+PAUSE = 3 * m.BEAT
+"""Seconds without a sign of life after which a pod may be frozen, and its peers' programs may fail
+for that.
+"""
+WAITED = 0.8
+"""Share of a program's own silence for which another must have been silent to be named."""
 TELL = 30.0
 """Seconds between two log lines that say where the time goes."""
 
@@ -51,6 +57,15 @@ class State(Enum):
 
 
 RUNNING = (State.STARTING, State.TRAINING, State.STOPPING)
+
+
+class End(NamedTuple):
+    """A process that ended unexpectedly."""
+
+    at: float
+    rank: int
+    cause: str
+    lost: m.Lost
 
 
 class Rendezvous:
@@ -96,6 +111,11 @@ class Rendezvous:
         self._asked = False
         """The volume has not yet answered the question that this state asks."""
         self._loss: Loss | None = None
+        self._ends: list[End] = []
+        """The processes that ended the attempt, or ended on their own before they were killed."""
+        self._pause = (now, 0.0, "")
+        """Since when and until when a pod last said nothing and then came back, and which."""
+        self._ticked = now
         self._crashed: list[int] | None = None
         self._final: m.Finish | None = None
         """What every agent hears once the outcome is recorded."""
@@ -153,13 +173,12 @@ class Rendezvous:
             self.state is State.ENDING
             and ran
             and self._loss is not None
-            and self._loss.kind == PROGRAM
+            and self._loss.kind in (PROGRAM, CLUSTER)
         ):
             # When a pod is lost, the other pods' programs fail at once; the loss itself shows
             # seconds later.
-            self._loss = replace(
-                self._loss, cause=f"{self._loss.cause}; {cause}", kind=POD, failed=False
-            )
+            loss = self._settled(self._loss)
+            self._loss = replace(loss, cause=f"{loss.cause}; {cause}", kind=POD, failed=False)
         elif self.state is State.GATHERING:
             self._server.say(f"{cause}; waiting for it")
 
@@ -169,9 +188,15 @@ class Rendezvous:
         member = self.members.get(rank)
         if member is None or member.connection is not connection:
             return
+        if now - member.last_heard > PAUSE:
+            # After a pause of this process, all others seem to have been silent.
+            paused = self.members.get(0, member) if now - self._ticked > PAUSE else member
+            self._pause = (member.last_heard, now, paused.pod)
         member.last_heard = now
         match message:
-            case m.Beat(quiet):
+            case m.Beat(quiet, silent):
+                if silent is not None:
+                    member.silent_since = now - silent
                 if quiet is not None and self.state in RUNNING:
                     self.moved = max(self.moved, now - quiet)
                 return  # The most frequent message: nothing follows from it.
@@ -191,25 +216,68 @@ class Rendezvous:
         self._advance(now)
 
     def _process_lost(self, member: Member, lost: m.Lost, now: float) -> None:
-        cause = f"{lost.what}{f': {lost.error}' if lost.error else ''}, in {member}"
-        loss = Loss(cause, PROGRAM, lost.code, lost.failed, lost.error)
+        at, rank = now - lost.ago, member.hello.rank
         if self.state is State.STOPPING:
-            self.members.stopped.add(member.hello.rank)
-        elif (
-            self.state is State.ENDING
-            and self._loss is not None
-            and self._loss.failed
-            and not lost.failed
-        ):
-            # If one process was killed, the failure of the others says nothing about the program.
-            self._loss = replace(self._loss, cause=f"{self._loss.cause}; {cause}", failed=False)
-        elif self.state in RUNNING and lost.code in FAIL_JOB:
-            self.finish(
-                Outcome(lost.code, f"{cause}, which another attempt cannot change"), now, loss
-            )
+            self.members.stopped.add(rank)
         elif self.state in RUNNING:
-            self._crashed = [member.hello.rank, lost.code] if lost.code else None
-            self._lose(loss, now)
+            self._ends.append(End(at, rank, self._cause(at, member, lost), lost))
+            self._lose(self._settled(Loss("", PROGRAM)), now)
+        elif self._ends:  # Else it was no process that ended the attempt.
+            self._ends.append(End(at, rank, self._cause(at, member, lost), lost))
+
+    def _cause(self, at: float, member: Member, lost: m.Lost) -> str:
+        """Puts the end of a process into words: also who was silent before, if it had waited."""
+        error = f": {lost.error}" if lost.error and lost.exited else ""
+        cause = f"{lost.what}{error}, in {member}"
+        if lost.error and not lost.exited:
+            cause += f"; its last exception: {lost.error}"
+        waited = lost.silent * WAITED
+        if waited and (first := self.members.silent_first(at, waited, but=member.hello.rank)):
+            cause += f", after {lost.silent:.0f} s without output; {first}"
+        return cause
+
+    def _settled(self, loss: Loss) -> Loss:
+        """Returns the loss with what is known by now of the processes that ended first, if it was
+        processes that ended the attempt.
+        """
+        if loss.kind != PROGRAM or not self._ends:
+            return loss
+        first, *others = sorted(self._ends, key=lambda end: end.at)
+        lost, causes = first.lost, [first.cause]
+        # If one process was killed, the failure of the others says nothing about the program.
+        killed = [end.cause for end in others if not end.lost.failed]
+        if lost.failed:
+            causes += killed[:1]
+        began, ended, who = self._pause
+        if began <= first.at <= ended + m.SILENCE:
+            causes.append(f"{who} had said nothing for {ended - began:.0f} s")
+        # A pserver's code says nothing, and it makes no steps.
+        stepped = self.trainers.stepped
+        self._crashed = [first.rank, lost.code] if lost.code else None
+        return replace(
+            loss,
+            cause="; ".join(causes),
+            code=lost.code,
+            failed=lost.failed and not killed,
+            exited=lost.exited,
+            error=lost.error,
+            uncaught=lost.uncaught,
+            stepped=first.rank in stepped if lost.code else bool(stepped),
+        )
+
+    def _end(self, now: float) -> None:
+        """Ends the attempt, of which no agent has a process left: no pod can be found lost any
+        more.
+        """
+        assert self._loss is not None
+        loss = self._loss = self._settled(self._loss)
+        if loss.kind == PROGRAM and loss.code in FAIL_JOB and not self._asked:
+            began, ended, _ = self._pause
+            if not began <= min(end.at for end in self._ends) <= ended + m.SILENCE:
+                sentence = f"{loss.cause}, which another attempt cannot change"
+                self.finish(Outcome(loss.code, sentence), now)
+                return
+        self.record_end()
 
     def trainer_message(
         self, rank: int, connection: object, message: m.Message, now: float
@@ -243,6 +311,7 @@ class Rendezvous:
             self._identity = members[0].read
             self._crashed, self.differ, self.stop_cause = None, None, ""
             self._strays = False
+            self._ends = []
             self.moved = self._looked = self._told = now
             self._slow = {}
             self.goodput.begun = now
@@ -325,7 +394,7 @@ class Rendezvous:
         elif self.state is State.STOPPING and members.all(members.stopped) and not self._asked:
             self._lose(Loss(self.stop_cause, STOPPED), now)
         if self.state is State.ENDING and not members.runs:
-            self.record_end()
+            self._end(now)
         gathered = self.state is State.GATHERING and not self._asked and members.all(members.ready)
         if gathered and (identity := self._same_reading(now)) is not None:
             self._ask("begin", identity)
@@ -357,10 +426,10 @@ class Rendezvous:
         if self.state not in RUNNING:
             return
         self._enter(State.ENDING, now)
-        self._loss, self._asked = (
-            replace(loss, seconds=self.goodput.end(self.trainers, now, done=False)),
-            False,
-        )
+        seconds = self.goodput.end(self.trainers, now, done=False)
+        if not self._ends:
+            loss = replace(loss, stepped=bool(self.trainers.stepped))
+        self._loss, self._asked = replace(loss, seconds=seconds), False
         end, trainers = (
             m.End(self.attempt, loss.cause),
             (session.connection for session in self.trainers.sessions.values()),
@@ -374,7 +443,7 @@ class Rendezvous:
         """
         if self.state is State.ENDING and not self._asked:
             assert self._loss is not None
-            ended = replace(self._loss, stepped=self.trainers.stepped, gone=not self._strays)
+            ended = replace(self._settled(self._loss), gone=not self._strays)
             self._ask("record_end", ended)
 
     def finish(self, outcome: Outcome, now: float, loss: Loss | None = None) -> None:
@@ -387,9 +456,7 @@ class Rendezvous:
                 )
             loss = self._loss if self._loss is not None and not self._asked else loss
             self.state = State.FINISHED
-            self._ask(
-                "record_outcome", outcome, loss and replace(loss, stepped=self.trainers.stepped)
-            )
+            self._ask("record_outcome", outcome, loss)
 
     # Time.
 
@@ -397,7 +464,7 @@ class Rendezvous:
         """Called once per `BEAT`. `late`: this process itself paused, so silence does not count as
         a loss.
         """
-        members, trainers = self.members, self.trainers
+        members, trainers, self._ticked = self.members, self.trainers, now
         training = self.state in (State.STARTING, State.TRAINING)
         waiting = trainers.waiting(members.serving)
         silent = dict(sorted(members.silent.items(), key=lambda each: each[1])[:1])

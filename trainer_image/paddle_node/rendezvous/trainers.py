@@ -46,7 +46,8 @@ class Trainers:
     sessions: dict[int, Trainer] = field(default_factory=dict)
     """The sessions by rank, including those whose connection is gone."""
     gathers: dict[str, dict[int, Any]] = field(default_factory=dict)
-    stepped: bool = False
+    stepped: set[int] = field(default_factory=set)
+    """The ranks that made a step."""
     left: bool = False
 
     def hear(self, rank: int, message: Message, serving: bool, now: float) -> None:
@@ -62,7 +63,7 @@ class Trainers:
                 session.waits_in = None
             case Step(number, step, steps, spent):
                 session.at, session.steps, session.spent = (number, step), steps, spent
-                self.stepped = self.stepped or step > 0
+                self.stepped |= {rank} if step > 0 else set()
             case Gather("servers"):
                 session.waits_in = SERVERS
             case Gather(name, value):

@@ -15,12 +15,12 @@ from paddle_node import command_line, contract, durable
 from paddle_node.data import data_manifest
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import SettingError
-from paddle_node.runtimes import History, Resumption
+from paddle_node.runtimes import History, Resumption, program_files
 from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
 from paddle_node.runtimes.series import Number, Series
 from paddle_node.training.passes import Identity
 
-SAMPLERS = re.compile(rb"\bDistributed(Batch)?Sampler\b")
+SAMPLERS = re.compile(r"\bDistributed(Batch)?Sampler\b")
 """Samplers that divide the data among the ranks a second time."""
 SOURCES = 2000
 """Maximum number of a program's files to search."""
@@ -245,14 +245,12 @@ class FileProgress:
         manifest = data_manifest.read(self._folder.data_manifest)
         if manifest is None or manifest.shared or len(manifest.shards) < 2:
             return
-        # The folder where this pod works, however the program got there; a link in it may be
-        # broken.
-        for number, file in enumerate(
-            sorted(filter(Path.is_file, (self._node.home / "program").rglob("*.py")))
-        ):
-            if number < SOURCES and (found := SAMPLERS.search(file.read_bytes())):
+        # The folder where this pod works, however the program got there.
+        folder = self._node.home / "program"
+        for file, text in program_files.of_command(self._node.own.words, folder):
+            if found := SAMPLERS.search(text):
                 self._say(
-                    f"warning: {file.name} uses {found[0].decode()}, which divides among the "
+                    f"warning: {file.relative_to(folder)} uses {found[0]}, which divides among the "
                     f"ranks what the {self._node.trainers} pods have divided already: set "
                     "data.shared: true, or leave the sampler out"
                 )

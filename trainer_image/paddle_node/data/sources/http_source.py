@@ -23,6 +23,8 @@ from paddle_node.failure import Failure, SettingError
 
 TIMEOUT = 60.0
 """Seconds without a byte after which a connection counts as broken."""
+DECISIVE = ("Content-Length", "Content-Range", "Transfer-Encoding", "ETag", "Last-Modified")
+"""Headers that say how much an answer holds, and of what."""
 METADATA = ipaddress.ip_network("fd00:ec2::/32")
 """Where EC2 and EKS hand out credentials, besides 169.254.0.0/16."""
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -117,6 +119,13 @@ class HttpSource(Source):
         if response.status not in (200, 206):
             response.close()
             raise SettingError(f"{setting}, which answered {response.status}")
+        for name in DECISIVE:
+            if len(set(response.headers.get_all(name) or ())) > 1:
+                response.close()
+                raise SettingError(
+                    f"{setting}, whose server answers with two different {name} headers: how much "
+                    "it sends, or of what, is unknown"
+                )
         return response
 
 

@@ -3,11 +3,10 @@
 
 Anything damaged, cut short or not exactly readable raises `BadData`, even after the last member. A
 flipped bit in a plain file, or in the body of a tar member, goes undetected: a tar has checksums of
-its headers only.
+its headers only (`tar`).
 """
 
 import contextlib
-import gzip
 import io
 import re
 import shutil
@@ -18,17 +17,18 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, Self, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
+from paddle_node.data.sources import tar
 from paddle_node.data.sources.registry import BUFFER, Object, Source, hidden, inside
 from paddle_node.failure import BadData, Failure
 from paddle_node.retry import naming
 
 BLOCK = 1 << 20
-LONGEST_EXTENSION = 1 << 20
-"""Maximum bytes of a tar member's extended header; a longer one counts as damage."""
 _ZIP_END, _ZIP64_END = 22, 76
 """Bytes of the records after a zip's directory; only large zips have the second."""
+_ZIP_FLAGS, _ZIP_UTF_8 = 6, 0x800
+"""Where a member's own header has its flags, and the one that says how its name is written."""
 _PACKED = re.compile(
     rb"BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd|\x1f\x8b|PK\x03\x04|.{257}ustar", re.DOTALL
 )
@@ -45,13 +45,11 @@ def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, B
     """
     with source.open(thing) as raw:
         kind = _kind(raw, thing.name, format)
-        unpacked: Any = gzip.GzipFile(fileobj=raw) if kind.endswith("gz") else raw
+        unpacked: Any = io.BufferedReader(_Gzip(raw), BUFFER) if kind.endswith("gz") else raw
         if kind == "zip":
             found = _zip(raw, thing.name)
         elif kind.startswith("tar"):
-            found = _tar(
-                unpacked if kind == "tar" else io.BufferedReader(unpacked, BUFFER), thing.name
-            )
+            found = _tar(unpacked, thing.name)
         else:
             found = iter(
                 [(thing.name.removesuffix(".gz") if kind == "gz" else thing.name, unpacked)]
@@ -123,6 +121,35 @@ def _refuse_packed(stream: BinaryIO, name: str) -> None:
         raise BadData(
             f"{name} is compressed: one layer of .gz, .zip, .tar or .tar.gz is unpacked, no other"
         )
+
+
+class _Gzip(io.RawIOBase):
+    """What a .gz holds, member after member. Python's gzip skips zeros behind a member, and with
+    them a member that was zeroed.
+    """
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._member = zlib.decompressobj(wbits=31)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        while True:
+            member = self._member
+            packed = member.unused_data if member.eof else member.unconsumed_tail
+            packed = packed or self._raw.read(BUFFER)
+            if member.eof:
+                if not packed:
+                    return 0
+                member = self._member = zlib.decompressobj(wbits=31)
+            block = member.decompress(packed, len(buffer))
+            if block:
+                buffer[: len(block)] = block
+                return len(block)
+            if not packed and not member.eof:
+                raise EOFError("it ends within a member")
 
 
 class _Content(io.RawIOBase):
@@ -211,6 +238,9 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
                 )  # Compares the directory with the member's own header, even for members left out.
             except NotImplementedError as error:
                 _refuse(name, member, f"which cannot be unpacked: {error}")
+            raw.seek(entry.header_offset + _ZIP_FLAGS)
+            if (int.from_bytes(raw.read(2), "little") ^ entry.flag_bits) & _ZIP_UTF_8:
+                raise zipfile.BadZipFile("its directory and a header name a file differently")
             with stream:
                 if entry.is_dir() and entry.file_size:
                     raise zipfile.BadZipFile("a folder has content")
@@ -233,62 +263,22 @@ def _entries(raw: BinaryIO, comment: int) -> int:
 
 
 def _tar(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
-    with tarfile.open(
-        fileobj=raw, mode="r|", bufsize=BUFFER, tarinfo=_Header, encoding="utf-8"
-    ) as archive:
-        while header := archive.next():
-            archive.members.clear()  # type: ignore[attr-defined]  # It would remember all of them.
-            if header.isdir() or header.type == b"V":  # V: the archive's label.
-                continue
-            member = inside(header.name, name)
-            if header.issym() or header.islnk():
-                if not hidden(member):
-                    _refuse(
-                        name, member, "a link: pack it with tar --dereference --hard-dereference"
-                    )
-            elif not header.isreg() or header.issparse():
-                _refuse(
-                    name,
-                    member,
-                    f"a device, a sparse file or another special file (type {header.type!r})",
-                )
-            elif not hidden(member):
-                yield member, archive.extractfile(header)
-
-
-class _Header(tarfile.TarInfo):
-    """Corrects tarfile, which takes a damaged header for the end, and ignores a tar that follows
-    two blocks of zeros.
-    """
-
-    @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
-        zeros = 0
-        while True:
-            try:
-                header = super().fromtarfile(archive)
-            except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
-                zeros += 1
-            except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
-                if zeros < 2:
-                    raise tarfile.ReadError(
-                        "the two blocks of zeros at its end are missing"
-                    ) from None
-                raise tarfile.EOFHeaderError("end of file") from None  # type: ignore[attr-defined]
-            except tarfile.HeaderError as error:
-                raise tarfile.ReadError(str(error)) from None
-            else:
-                if zeros == 1:
-                    raise tarfile.ReadError("a block of zeros is among its members")
-                return header
-
-    @classmethod
-    def frombuf(cls, block: bytes | bytearray, encoding: str, errors: str) -> Self:
-        header = super().frombuf(block, encoding, errors)
-        extension = header.type in (*b"xgXLK",)
-        if header.size < 0 or (extension and header.size > LONGEST_EXTENSION):
-            raise tarfile.ReadError(f"a header has {header.size} bytes")
-        return header
+    for entry in tar.members(raw):
+        header = entry.header
+        if header.isdir() or header.type == b"V":  # V: the archive's label.
+            continue
+        member = inside(entry.name, name)
+        if header.issym() or header.islnk():
+            if not hidden(member):
+                _refuse(name, member, "a link: pack it with tar --dereference --hard-dereference")
+        elif not header.isreg() or entry.sparse:
+            _refuse(
+                name,
+                member,
+                f"a device, a sparse file or another special file (type {header.type!r})",
+            )
+        elif not hidden(member):
+            yield member, entry.body
 
 
 def _refuse(name: str, member: str, what: str) -> NoReturn:

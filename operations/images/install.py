@@ -1,0 +1,88 @@
+"""Runs pip, and says what it installs, how far it is and how long that takes.
+
+Standard library only: make runs this file before anything else is installed:
+
+    python operations/images/install.py NAME PYTHON [PIP'S OPTIONS ...]
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+EVERY = 5.0
+"""Seconds between two reports."""
+_COLLECTING = re.compile(r"Collecting ([^\s\[<>=!~;]+)")
+_DOWNLOADING = re.compile(r"(?:Downloading|Using cached) (\S+?)(?:-py|-cp|\.tar)\S* \((.+)\)")
+_WHEEL = re.compile(r"([A-Za-z0-9_.]+)-(\d[^-]*).*")
+
+
+def run(command: Sequence[str | Path], say: Callable[[str], object]) -> tuple[int, str]:
+    """Runs pip, without `--quiet`. `say` gets a report every few seconds. Returns pip's exit code
+    and what it wrote to stderr.
+    """
+    began, packages, doing = time.monotonic(), 0, "resolving"
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [*command, "--progress-bar", "off"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            errors="replace",
+        )
+        over = threading.Event()
+
+        def report() -> None:
+            while not over.wait(EVERY):
+                say(f"{packages} packages, {doing}, {time.monotonic() - began:.0f} s")
+
+        reporter = threading.Thread(target=report, daemon=True)
+        reporter.start()
+        try:
+            for line in process.stdout or ():
+                if match := _COLLECTING.search(line):
+                    packages, doing = packages + 1, f"collecting {match[1]}"
+                elif match := _DOWNLOADING.search(line):
+                    wheel = _WHEEL.fullmatch(match[1])
+                    name = f"{wheel[1]} {wheel[2]}" if wheel else match[1]
+                    doing = f"downloading {name} ({match[2]})"
+                elif line.startswith("Installing collected"):
+                    doing = "unpacking them"
+            code = process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            over.set()
+            process.wait()
+        reporter.join()
+        errors.seek(0)
+        return code, errors.read()
+
+
+def main() -> int:
+    """Installs, with a line at the beginning and the end, and on a terminal more in between."""
+    what, python, *options = sys.argv[1:]
+    began = time.monotonic()
+    print(f"setup: {what}", flush=True)
+
+    def say(text: str) -> None:
+        if sys.stdout.isatty():
+            print(f"setup: {what}: {text}", flush=True)
+
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install"]
+    code, errors = run([*pip, *options], say)
+    if code:
+        sys.stderr.write(errors)
+        return code
+    print(f"setup: {what}: ready after {time.monotonic() - began:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

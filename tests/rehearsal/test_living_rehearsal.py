@@ -1,0 +1,214 @@
+"""`paddle-aws rehearse`, run as a user runs it: in a folder of one's own, with a second terminal.
+
+Each job is the one of examples/launch: two pods with two processes under Paddle's launcher.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from paddle_node.contract import JobFolder
+
+import paddle_aws
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).parents[2]
+PADDLE_AWS = (sys.executable, "-P", "-m", "operations.main")
+
+
+class Terminal:
+    """A user's folder with a job file, and commands in it."""
+
+    def __init__(self, folder: Path, epochs: int = 12, **settings: object) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.job_file = folder, folder / "job.yaml"
+        program = folder / "program"
+        shutil.copytree(PROJECT / "examples/launch", program)
+        subprocess.run([sys.executable, program / "make_sample.py", folder / "a.csv"], check=True)
+        self.settings = {
+            **yaml.safe_load((PROJECT / "examples/launch/job.yaml").read_text()),
+            "program": {"folder": "./program"},
+            "data": {"source": "a.csv", "shared": True},
+            **settings,
+        }
+        self.train_for(epochs)
+
+    def train_for(self, epochs: int) -> None:
+        """Writes the job file."""
+        command = str(self.settings["command"])
+        self.settings["command"] = re.sub(r"--epochs \d+", f"--epochs {epochs}", command)
+        self.job_file.write_text(yaml.safe_dump(self.settings))
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [*PADDLE_AWS, *words],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *words: str, code: int = 0) -> str:
+        process = self.start(*words)
+        output, _ = process.communicate()
+        assert process.returncode == code, output
+        return output
+
+    @property
+    def volume(self) -> JobFolder:
+        return JobFolder(self.folder / ".rehearsal/volume" / str(self.settings["name"]))
+
+    def wait_for(self, happened: Callable[[], object], process: "subprocess.Popen[str]") -> None:
+        while not happened():
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.1)
+
+    def steps(self) -> int:
+        """Returns how many lines of metrics rank 0 has written."""
+        file = self.volume.steps(0, 0)
+        return file.read_bytes().count(b"\n") if file.exists() else 0
+
+    def process_of(self, rank: str) -> int:
+        logs = "".join(file.read_text() for file in self.folder.glob(".rehearsal/logs/*-0-*.log"))
+        return int(re.findall(rf"trainer {rank} is process (\d+)", logs)[-1])
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path / "mine", 60)
+
+
+def test_a_second_terminal_sees_and_ends_it_and_a_kept_volume_trains_on(
+    terminal: Terminal,
+) -> None:
+    rehearsal = terminal.start("rehearse", "--no-try")
+    terminal.wait_for(lambda: terminal.steps() >= 3, rehearsal)
+    following = terminal.start("logs", "--follow", "--rank", "0")
+    status = json.loads(terminal.run("status", "--json").partition("\n")[2])
+    assert (status["state"], status["training"]["active"]) == ("running", 2)
+    assert status["progress"]["attempt"] == 1 and 0 < status["progress"]["loss"] < 1
+    os.kill(terminal.process_of("0.1"), signal.SIGKILL)
+    attempts = terminal.volume.run_state / "attempts.json"
+    terminal.wait_for(lambda: attempts.read_text().count('"number"') == 2, rehearsal)
+    ended = terminal.run("cancel")
+    assert re.search(r"job launch is ended \(Job launch-", ended)
+    output, _ = rehearsal.communicate()
+    assert rehearsal.returncode == 1 and "was cancelled: volume, logs and record stay" in output
+    # Its own terminal showed the attempts, why the first ended, and how far each was.
+    assert re.search(r"attempt 1, step \d+, loss 0\.\d+", output)
+    sentences = " ".join(output.split())
+    assert "attempt 1 ends: trainer 0.1 ended with 137 (SIGKILL)" in sentences
+    assert "attempt 2: all 2 pods are here, training starts from output/epoch-" in sentences
+    lines, _ = following.communicate(timeout=30)
+    assert following.returncode == 0
+    assert "trainer 0 | [trainer 0.0] epoch 0: " in lines
+    assert "trainer 0 | [agent 0] attempt 2: all 2 pods are here" in lines
+    assert "launch failed: it was cancelled" in terminal.run("status")
+    assert "nothing to end" in terminal.run("cancel")
+
+    # More epochs on what the cancelled one left; then other data, which begins anew.
+    newest = max(int(file.stem[-3:]) for file in terminal.volume.output.glob("epoch-*.pdparams"))
+    terminal.train_for(newest + 3)
+    output = " ".join(terminal.run("rehearse", "--no-try", "--volume", "keep").split())
+    assert f"training starts from output/epoch-{newest:03d}.pdparams" in output
+    log = next(terminal.folder.glob(".rehearsal/logs/launch-*-0-*.trainer.log")).read_text()
+    epochs = re.findall(r"epoch (\d+): 1600 records", log)
+    assert [int(epoch) for epoch in epochs] == [newest + 1, newest + 2]
+    rows = (terminal.folder / "a.csv").read_text().splitlines(keepends=True)
+    (terminal.folder / "a.csv").write_text("".join(rows[: len(rows) // 2]))
+    terminal.train_for(2)
+    output = " ".join(terminal.run("rehearse", "--no-try", "--volume", "keep").split())
+    assert "training starts from the beginning" in output
+    log = next(terminal.folder.glob(".rehearsal/logs/launch-*-0-*.trainer.log")).read_text()
+    assert "epoch 1: 800 records" in log
+
+
+def test_an_interrupted_one_keeps_all_and_a_killed_one_leaves_no_process(
+    terminal: Terminal, processes: Callable[[Path], list[int]]
+) -> None:
+    for number, said in (
+        (signal.SIGINT, "the rehearsal was interrupted"),
+        (signal.SIGKILL, "the rehearsal was killed"),
+    ):
+        rehearsal = terminal.start("rehearse", "--no-try")
+        terminal.wait_for(lambda: terminal.steps() >= 2, rehearsal)
+        os.kill(rehearsal.pid, number)
+        output, _ = rehearsal.communicate()
+        assert number == signal.SIGKILL or (
+            rehearsal.returncode == 130 and "interrupted: no process is left" in output
+        )
+        while processes(terminal.folder):
+            time.sleep(0.1)
+        assert f"launch failed: {said}" in terminal.run("status")
+        assert "epoch 0: " in terminal.run("logs")
+        assert terminal.steps() >= 2
+        shutil.rmtree(terminal.folder / ".rehearsal")
+
+
+def test_from_python_on_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(tmp_path / "mine", 3)
+    terminal.settings["data"] = {"source": "s3://theirs/images/*.csv", "shared": True}
+    terminal.train_for(3)
+    monkeypatch.chdir(terminal.folder)
+    with pytest.raises(paddle_aws.BadInput, match=r"s3://theirs/images/\*.csv: .* --data PATH"):
+        paddle_aws.rehearse("job.yaml")
+    lines: list[str] = []
+    job = paddle_aws.rehearse("job.yaml", data="a.csv", say=lines.append)
+    assert job.status().phase == "done" and any("one copy" in line for line in lines)
+    assert job.wait().training.succeeded == 2
+    manifest = json.loads(terminal.volume.data_manifest.read_text())
+    assert manifest["source"]["uri"] == "s3://theirs/images/*.csv"
+
+
+@pytest.fixture
+def stranger() -> Iterator[None]:
+    """A process that listens on the usual ports, on every address."""
+    listening = [socket.create_server(("", port)) for port in (7163, 7180)]
+    yield
+    for each in listening:
+        each.close()
+
+
+def test_several_at_once_and_a_stranger_on_the_usual_ports_never_meet(
+    tmp_path: Path, stranger: None
+) -> None:
+    collective = {
+        "name": "collective",
+        "mode": "collective",
+        "trainers": 2,
+        "passes": 2,
+        "program": {"folder": str(PROJECT / "examples/collective")},
+        "data": {"source": str(PROJECT / "examples/quick_start/sample.tsv")},
+    }
+    terminals = [Terminal(tmp_path / f"launch-{number}", 4) for number in range(2)]
+    for number in range(2):
+        folder = tmp_path / f"collective-{number}"
+        folder.mkdir()
+        terminal = Terminal.__new__(Terminal)
+        terminal.folder, terminal.settings = folder, collective
+        (folder / "job.yaml").write_text(yaml.safe_dump(collective))
+        terminals.append(terminal)
+    running = [terminal.start("rehearse", "--no-try") for terminal in terminals]
+    outputs = [process.communicate()[0] for process in running]
+    assert [process.returncode for process in running] == [0] * 4, "\n".join(outputs)
+    ports = set()
+    for terminal in terminals:
+        log = "".join(
+            file.read_text() for file in terminal.folder.glob(".rehearsal/logs/*-0-*.trainer.log")
+        )
+        assert "attempt 2" not in log
+        ports |= set(re.findall(r"starts to listen on IP_ANY:(\d+)", log))
+    assert len(ports) == 4 and "7180" not in ports
