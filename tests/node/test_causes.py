@@ -47,7 +47,9 @@ def test_an_exception_that_the_program_handled_is_not_why_it_fell(command):
     pods.start()
     pods.end_with(0)
     first, _ = pods.attempts()
-    assert not first["early"] and first["cause"].startswith("trainer 0 ended with 134 (SIGABRT), ")
+    assert not first["hopeless"] and first["cause"].startswith(
+        "trainer 0 ended with 134 (SIGABRT), "
+    )
 
 
 STEPS = {"METRICS": json.dumps({"loss": r"loss (\d+)"})}

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+from paddle_node import durable
 from paddle_node.agent.output import Log
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import ProgramEnvironment
@@ -144,6 +145,8 @@ class Workers:
         try:
             if directory is not None:
                 directory.mkdir(parents=True, exist_ok=True)
+            if process.link is not None:
+                durable.link(process.link[0], str(process.link[1]))
             popen = run(process.argv, directory)
         except OSError as error:
             code = 127 if isinstance(error, FileNotFoundError) else 126
