@@ -5,6 +5,7 @@ they are there in seconds.
 """
 
 import re
+import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -309,6 +310,10 @@ def _failure(pod: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tup
         taken = f"its node was taken away ({disruption.get('reason', 'disruption')})"
         return f"{taken}: it is replaced without costing a retry", None
     if ended := _ended(containers):
+        last = _ended(containers, "lastState")
+        if ended["exitCode"] == ExitCode.KILLED_AGAIN and last.get("reason") == "OOMKilled":
+            again = f"restarted {_restarts(containers)} times"
+            return f"{_why(last, resources_of(pod))}; {again}", int(ended["exitCode"])
         message = (
             "" if ended.get("reason") == "OOMKilled" else last_line(str(ended.get("message") or ""))
         )
@@ -352,6 +357,9 @@ def _why(ended: Mapping[str, Any], resources: str) -> str:
     code = int(ended["exitCode"])
     if code in list(ExitCode):
         return f"code {code} ({ExitCode(code).name.lower().replace('_', ' ')})"
+    if code == 128 + signal.SIGKILL:
+        # On cgroup v1 a container runtime may miss that the kernel was short of memory.
+        return f"code {code} (signal 9, perhaps out of memory: raise {resources}.memory)"
     return f"code {code} (signal {code - 128})" if code > 128 else f"code {code}"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from paddle_node import background
+from paddle_node.agent import limits
 from paddle_node.agent.output import of_agent
 from paddle_node.agent.workers import Worker, Workers
 from paddle_node.background import Tasks
@@ -31,6 +32,9 @@ AFTER_LEAVE = 2.0
 """Seconds by which the message that all trainers leave may lag behind the end of a pserver that
 noticed it first.
 """
+
+
+KILLED = 128 + signal.SIGKILL
 
 
 class State(Enum):
@@ -53,6 +57,7 @@ class WorkerGroup:
         self._node = node
         self._tasks = tasks
         self._tell = tell
+        self._memory = limits.Memory(node.environ)
         self._workers = Workers(lambda worker: self._tasks.spawn(self._ended(worker)))
         self.reap = self._workers.reap  # For workers whose signal was missed.
         self._processes: Sequence[Process] = ()
@@ -106,6 +111,7 @@ class WorkerGroup:
         self.state = State.RUNNING
         self.gone = self.serving = self.silent = self.leaving = False
         self.ended = ""
+        self._memory.mark()
         for process in processes:
             if not process.waits_for_servers:
                 self._launch(process)
@@ -264,11 +270,12 @@ class WorkerGroup:
         shown = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
         # A worker that was killed, out of memory or by hand, or found the volume full says nothing
         # about what it had loaded.
-        failed = code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
+        failed = code not in (0, KILLED, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
+        ended = f"{worker.name} ended with {_code(worker.code)}"
         self._tell(
             m.Lost(
                 self.attempt,
-                f"{worker.name} ended with {_code(worker.code)}",
+                ", ".join(filter(None, (ended, self._memory.ran_out(code == KILLED)))),
                 shown,
                 failed,
                 exited=code < 128,

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+from paddle_node.agent import limits
 from paddle_node.agent.output import Log
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import ProgramEnvironment
@@ -138,7 +139,7 @@ class Workers:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_before_exec,
             )
 
         try:
@@ -213,11 +214,10 @@ def _metrics(process: Process) -> LineMetrics | None:
     )
 
 
-def _die_with_parent() -> None:
-    """Runs between fork and exec: one system call, nothing that could need another thread's
-    lock.
-    """
+def _before_exec() -> None:
+    """Runs between fork and exec: system calls, nothing that could need another thread's lock."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    limits.give_back_open_files()
 
 
 def _descendants(ancestor: int, but: Collection[int]) -> Iterator[int]:
