@@ -4,6 +4,7 @@ of a control group that the test makes for a pod.
 
 import contextlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -99,3 +100,30 @@ def test_a_kill_for_lack_of_memory_is_named(limited):
     )
     assert pods.attempts()[0]["cause"] == sentence
     assert sentence in pods.log(0)
+
+
+TAKES = """
+import os, sys, time
+if os.environ["PADDLE_NODE_ATTEMPT"] == "2":
+    sys.exit()
+print("takes", flush=True)
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+
+
+def test_a_program_that_takes_all_process_ids_ends_its_attempt_and_not_the_pod(limited):
+    """Each of its processes makes more, also while they are killed; the lease needs threads."""
+    pods = limited("pids", {"pids.max": "200"}, TAKES, LEASE="9")
+    pods.start()
+    pods.wait_for(0, r"\] takes")
+    pods.end_with(0)
+    first, second = pods.attempts()
+    assert first["kind"] == "program" and second["cause"] == "done"
+    assert re.fullmatch(
+        r"the program took all process ids of this pod, \d+ for itself, in job-0.job",
+        first["cause"],
+    )

@@ -7,6 +7,7 @@ rendezvous server once. A standby process belongs to no attempt and outlives the
 import asyncio
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -28,6 +29,10 @@ ASK_SERVER = 5.0
 """Seconds between two health checks of this pod's pserver, and for each answer."""
 LEAVE = 5.0
 """Seconds for pservers to end after the job is done."""
+FULL = 10.0
+"""Seconds without a free process id after which the attempt ends: the health probe, too, would find
+none, and the kubelet kill the pod.
+"""
 AFTER_LEAVE = 2.0
 """Seconds by which the message that all trainers leave may lag behind the end of a pserver that
 noticed it first.
@@ -71,6 +76,8 @@ class WorkerGroup:
         self.ended: m.Ended = ""
         self.leaving = False
         """Every trainer of the job is leaving: a pserver may end."""
+        self._room = time.monotonic()
+        """When this process could last start a thread."""
 
     @property
     def beat(self) -> m.Beat:
@@ -116,6 +123,31 @@ class WorkerGroup:
             if not process.waits_for_servers:
                 self._launch(process)
         self._watching = self._tasks.spawn(self._watch_servers())
+
+    def look_for_room(self) -> None:
+        """Reports the attempt as lost if its workers leave no process id in this pod. Call it every
+        second.
+        """
+        if background.start(threading.Thread(target=int, daemon=True)):
+            self._room = time.monotonic()
+        elif self.state is State.RUNNING and time.monotonic() - self._room > FULL:
+            count = self._workers.count()
+            what = f"the program took all process ids of this pod, {count} for itself"
+            self._say(what)
+            self._tell(
+                m.Lost(
+                    self.attempt,
+                    what,
+                    code=0,
+                    failed=True,
+                    exited=False,
+                    error="",
+                    uncaught=False,
+                    ago=0.0,
+                    silent=0.0,
+                )
+            )
+            self._room = time.monotonic()
 
     def serve(self) -> None:
         if self.state is State.RUNNING:  # The server's message may cross a SIGTERM.
