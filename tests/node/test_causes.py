@@ -114,7 +114,7 @@ def test_a_pod_that_was_frozen_for_less_than_a_loss_does_not_end_the_job_either(
         os.kill(pid, signal.SIGSTOP)
     pods.wait_for(0, "attempt 1 ends: trainer 0 ended with 2")
     time.sleep(2.5)
-    for pid in frozen:
+    for pid in reversed(frozen):  # The agent, once it is back, ends its trainer.
         os.kill(pid, signal.SIGCONT)
     pods.release()
     pods.end_with(0, 0)
