@@ -280,7 +280,7 @@ class Member(asyncio.Protocol):
         for message in (
             self.hello,
             messages.Proof("n", mac),
-            messages.Report(0, True, "", "", False, False, "", False),
+            messages.Report(0, True, True, "", "", False, False, "", False),
         ):
             self.say(message)
         self.members.append(self)

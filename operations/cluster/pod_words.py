@@ -328,7 +328,11 @@ def _failure(pod: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tup
         if code == ExitCode.KILLED_AGAIN and before.get("reason") == KILLED_FOR_MEMORY:
             count = _restarts(containers)
             return f"{_why(before, resources_of(pod))} (it was restarted {count} times)", code
-        words = (_why(ended, resources_of(pod)), _last_words(ended, component(pod)))
+        words = [_why(ended, resources_of(pod)), _last_words(ended, component(pod))]
+        if code == KILLED and ended.get("reason") != KILLED_FOR_MEMORY and not words[1]:
+            # On cgroup v1 a container runtime may miss that the kernel was short of memory.
+            memory = f"perhaps out of memory: raise {resources_of(pod)}.memory"
+            return f"code {code} (signal 9, {memory})", code
         return ": ".join(filter(None, words)), code
     if status.get("reason") == "Evicted":
         return f"its node evicted it: {short(str(status.get('message', '')))}", None

@@ -5,8 +5,8 @@ No request can name anything outside the folder; an uploaded file appears whole 
 requests are idempotent; the pod exits on its own after two minutes without a request. The pod gets
 this as text: only Python 3.9's standard library.
 
-    GET  /<token>/files?path=output      [{"name", "bytes", "time"}] of all files below it, except
-    links to folders PUT  /<token>/write?path=&offset=    the body: bytes of the new file
+    GET  /<token>/files?path=output      [{"name", "bytes", "time"}] of all files below it
+    PUT  /<token>/write?path=&offset=    the body: bytes of the new file
 
 and so on: a request names a method of `Folder`, with the method's arguments as the query.
 """
@@ -34,6 +34,8 @@ WINDOW = 16
 """Blocks whose checksums one request gets: with the client's own, some tenths of a second of
 work.
 """
+VIEW = "attempts/newest/output/"
+"""How links begin that lead to the files of a command while its run goes on."""
 METHODS = {
     "files": "GET",
     "steps": "GET",
@@ -66,12 +68,23 @@ class Folder:
         return str(self.root)
 
     def files(self, path: str) -> list[dict[str, Any]]:
-        """Returns each file below a folder, except links to folders: name, bytes, time; none if
-        there is no such folder.
+        """Returns each file below a folder: name, bytes, time; none if there is no such folder.
+
+        Links to folders are followed only where they lead to what a command writes, which is left
+        out where it really lies.
         """
         found, top = [], inside(self.root, path)
-        for folder, _, names in os.walk(top):
+        views = {link.name for link in top.glob("*") if _target(link).startswith(VIEW)}
+        for folder, folders, names in itertools.chain(
+            os.walk(top), *(os.walk(top / name) for name in sorted(views))
+        ):
+            here = Path(folder).relative_to(top).parts
+            attempt = len(here) == 3 and (here[0], here[2]) == ("attempts", "output")
+            seen_by_link = views if attempt else set()
+            folders[:] = [name for name in folders if name not in seen_by_link]
             for name in names:
+                if name in seen_by_link:
+                    continue
                 file = Path(folder, name)
                 try:
                     facts = inside(self.root, str(file)).stat()
@@ -190,6 +203,14 @@ def _opened(file: Path) -> IO[bytes]:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     raise FileNotFoundError(errno.ENOENT, "no regular file", str(file))
+
+
+def _target(link: Path) -> str:
+    """Returns where a link leads, as it says; empty: it is none, or gone."""
+    try:
+        return link.readlink().as_posix()
+    except OSError:
+        return ""
 
 
 def _part(path: Path) -> Path:

@@ -241,7 +241,7 @@ def _joined(rows: list[dict[str, Any]], measured: list[Pass]) -> list[dict[str, 
 
 def _own_files(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns the files below output/ that the program wrote: neither the agent's nor passes."""
-    others = re.compile(rf"(node_\d+|run|attempts|agreed|{PASS})/|\.")
+    others = re.compile(rf"(node_\d+|run|attempts|set-aside|agreed|{PASS})/|\.")
     return [entry for entry in files if not others.match(entry["name"])]
 
 

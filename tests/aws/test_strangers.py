@@ -123,6 +123,7 @@ ONE_ZONE = ec2.SubnetSelection(availability_zones=["eu-central-1a"])
             "SSH is never opened to everybody",
         ),
         (ManagedNodes, {"shape": NodeShape(key_pair="k")}, "name who may connect"),
+        (ManagedNodes, {"shape": NodeShape(mount_file_system="/efs")}, "name what the nodes mount"),
         (ManagedNodes, {"minimum_size": 4}, "Theirs/Made has no minimum_size"),
         (
             ManagedNodes,

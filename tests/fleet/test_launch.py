@@ -142,8 +142,8 @@ def test_a_plain_program_that_fails_or_is_not_there_fails_the_job(launched):
     job.start(RUN_ID="empty", COMMAND='["true"]', ATTEMPTS="1")
     assert 70 in job.codes(), job.logs()
     assert (
-        "output/result.json, by which the command says that it is done, is older than this run"
-        in job.logs()
+        "output/result.json, by which the command says that it is done, was not written in this "
+        "attempt" in job.logs()
     )
 
 

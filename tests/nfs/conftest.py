@@ -13,7 +13,7 @@ import pytest
 
 # The tests import each other's helper by name, which importlib mode does not allow on its own.
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parents[1] / "data"))
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("data", "node")]
 
 from nfs_machine import Volume
 

@@ -4,6 +4,7 @@ its node's NFS client.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -231,15 +232,53 @@ def test_nfs_a_command_is_done_by_a_file_that_another_node_has_written_again(
     node = Job(volume.b / "job").trainer(
         PADDLE_NODE_COMMAND='["true"]', PADDLE_NODE_SUCCESS="output/done"
     )
-    there = volume.b / "job" / "output" / "done"
-    there.parent.mkdir()
-    there.write_text("earlier")
     progress = FileProgress(node, print)
     progress.begin(Identity(), History())
-    assert "older than this run" in (
+    assert "was not written in this attempt" in (
         progress.finished(Identity(), Resumption(), stopped=False) or ""
     )  # The client caches this.
-    done = volume.a / "job" / "output" / "done"
-    done.write_text("now")
-    os.utime(done, (2e9, 2e9))
+    own = node.folder.attempt(node.run_id, 1).relative_to(volume.b)
+    (volume.a / own / "output" / "done").write_text("now")
     assert progress.finished(Identity(), Resumption(), stopped=False) is None
+
+
+def test_nfs_a_process_of_a_lost_pod_writes_nothing_into_its_successors_files(
+    volume: Volume,
+) -> None:
+    """It writes at once, while its node remembers all names, to what it has open and by path."""
+    node = Job(volume.b / "job").trainer(
+        PADDLE_NODE_COMMAND='["true"]', PADDLE_NODE_RESUME='["{newest:output/step-*}"]'
+    )
+    progress = FileProgress(node, print)
+    progress.begin(Identity(), History())
+    own = node.folder.attempt(node.run_id, 1).relative_to(volume.b)
+    output = volume.a / own / "output"
+    names = ("log", "latest", "step-1", "deep/state")
+    (output / "deep").mkdir()
+    for name in names:
+        (output / name).write_text("attempt 1")
+    opened = [(output / name).open("r+") for name in names]
+    successor = History(first=False, number=2, gone=False)
+    assert progress.begin(Identity(), successor).resume["newest"] == "output/step-1"
+    for name, stream in zip(names, opened, strict=True):
+        with contextlib.suppress(OSError):
+            (output / name).write_text("too late, by path")
+        with contextlib.suppress(OSError):
+            (output / name).parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            stream.write("too late, in the open file")
+            stream.flush()
+            os.fsync(stream.fileno())
+        with contextlib.suppress(OSError):
+            stream.close()
+    there = volume.served / node.folder.attempt(node.run_id, 2).relative_to(volume.b) / "output"
+    assert {name: (there / name).read_text() for name in names} == dict.fromkeys(names, "attempt 1")
+    third = progress.begin(Identity(), History(first=False, number=3, gone=True))
+    assert third.resume["newest"] == "output/step-1"
+    assert sorted(path.name for path in (there.parents[1] / "run-3/output").rglob("*")) == [
+        "deep",
+        "latest",
+        "log",
+        "state",
+        "step-1",
+    ]

@@ -136,6 +136,7 @@ class Pods(AbstractContextManager["Pods"]):
         root = self.scratch / life / "root"
         (root / "home/paddle").mkdir(parents=True)
         (root / "volume").symlink_to(self.place / "volume")
+        (root / "sys").symlink_to("/sys")
         return root
 
     def start(

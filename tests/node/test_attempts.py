@@ -9,7 +9,8 @@ from paddle_node.rendezvous.attempts import ALIKE, CLUSTER, CLUSTER_FAULTS, PROG
 from paddle_node.runtimes import Resumption
 from paddle_node.training.passes import Identity
 
-BEGINNING, ZERO, ONE = Resumption(), Resumption({"pass": "0"}), Resumption({"pass": "1"})
+BEGINNING, ZERO = Resumption(), Resumption({"pass": "0"}, "after pass 0")
+ONE = Resumption({"pass": "1"}, "after pass 1")
 EARLY = Loss("trainer 1 ended with 1", PROGRAM, 1, failed=True, error="KeyError: 'x' (train.py:3)")
 
 
@@ -52,8 +53,8 @@ def test_faults_of_the_cluster_count_apart_and_end_a_job_too(folder):
 
 NOT_AGAIN = "attempt {} failed before its first step and is not tried again: trainer 1 ended with 1"
 UNLOADABLE = (
-    "two attempts that resumed as the next one would failed before their first step: trainer 1 "
-    "ended with 1"
+    "two attempts that began after pass 1 failed before their first step, and there is nothing "
+    "older to resume from: trainer 1 ended with 1"
 )
 REWRITES = [(ONE, EARLY, "pass 1")]
 
@@ -69,9 +70,15 @@ REWRITES = [(ONE, EARLY, "pass 1")]
     (True, [(BEGINNING, replace(EARLY, code=134, exited=False), "")], ""),
     # A program that reports no steps is tried as often as the setting says, unless it ended by an
     # exception that no attempt can change.
-    (False, [(ONE, EARLY, ""), (ONE, EARLY, "")], ""),
-    (False, [(ONE, EARLY, "")] * 3, "3 attempts ended without progress: " + "; ".join(
+    (False, [(BEGINNING, EARLY, "")] * 2, ""),
+    (False, [(BEGINNING, EARLY, "")] * 3, "3 attempts ended without progress: " + "; ".join(
         f"attempt {number}: trainer 1 ended with 1" for number in (1, 2, 3))),
+    # What it resumed from may be at fault, whatever the exceptions, unless the attempts were killed
+    # or it loaded once.
+    (False, [(ZERO, EARLY, ""), (ONE, EARLY, "")], ""),
+    (False, [(ONE, EARLY, ""), (ONE, replace(EARLY, error="another"), "")], UNLOADABLE),
+    (False, [(ONE, EARLY, ""), (ONE, Loss("killed", PROGRAM, 137), "")], ""),
+    (False, [(ONE, EARLY, "output/a"), (ONE, EARLY, ""), (ONE, EARLY, "")], ""),
     (False, [(BEGINNING, replace(EARLY, error="SyntaxError: invalid (a.py:1)", uncaught=True), "")],
      NOT_AGAIN.format(1)),
     (False, [(BEGINNING, replace(EARLY, error="ImportError: no x (a.py:1)"), "")], ""),

@@ -47,7 +47,9 @@ def test_an_exception_that_the_program_handled_is_not_why_it_fell(command):
     pods.start()
     pods.end_with(0)
     first, _ = pods.attempts()
-    assert not first["early"] and first["cause"].startswith("trainer 0 ended with 134 (SIGABRT), ")
+    assert not first["hopeless"] and first["cause"].startswith(
+        "trainer 0 ended with 134 (SIGABRT), "
+    )
 
 
 STEPS = {"METRICS": json.dumps({"loss": r"loss (\d+)"})}
@@ -112,7 +114,7 @@ def test_a_pod_that_was_frozen_for_less_than_a_loss_does_not_end_the_job_either(
         os.kill(pid, signal.SIGSTOP)
     pods.wait_for(0, "attempt 1 ends: trainer 0 ended with 2")
     time.sleep(2.5)
-    for pid in frozen:
+    for pid in reversed(frozen):  # The agent, once it is back, ends its trainer.
         os.kill(pid, signal.SIGCONT)
     pods.release()
     pods.end_with(0, 0)

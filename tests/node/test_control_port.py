@@ -6,8 +6,9 @@ import contextlib
 import random
 import socketserver
 import threading
+import time
 from pathlib import Path
-from socket import SHUT_WR, create_connection
+from socket import AF_INET, SHUT_WR, SOCK_STREAM, create_connection, socket
 
 import pytest
 from paddle_node.rendezvous import messages as m
@@ -58,6 +59,57 @@ def test_a_thousand_messages_of_a_stranger_change_nothing(job):
     (secret,) = pods.folder.run_state.glob("secret-*")
     assert secret.stat().st_mode & 0o777 == 0o600
     assert secret.read_text() not in pods.logs() and "Error" not in pods.logs()
+
+
+@pytest.mark.parametrize("limit", ["ulimit -Sn 1024", "ulimit -n 300"], ids=["soft", "hard"])
+def test_three_thousand_silent_strangers_hold_nobody_up(job, limit):
+    """A replacement is admitted among them, though the pod's limit of open files is a third of
+    that.
+    """
+    pods = job(count=2, stand_in={"holds": [1, 1, 1]})
+    pods.command = ("/bin/sh", "-c", f'{limit}; exec "$@"', "sh", *pods.command)
+    pods.start_and_hold()
+    idle = []
+    for _ in range(3000):
+        idle.append(socket(AF_INET, SOCK_STREAM))
+        idle[-1].setblocking(False)
+        idle[-1].connect_ex((pods.address(0), PORT))
+    pods.kill(1)
+    began = time.monotonic()
+    pods.start(1)
+    pods.wait_for(1, "attempt 2: from pass 1")
+    assert time.monotonic() - began < 8, pods.logs()
+    pods.release()
+    pods.end_undisturbed()
+    for each in idle:
+        each.close()
+    assert len(pods.log(0)) < 10_000 and "Traceback" not in pods.logs()
+
+
+def test_bursts_of_strangers_end_neither_the_job_nor_an_attempt(job):
+    pods, over = job(count=2, stand_in={"steps": 40}, PEER_DEADLINE="15"), threading.Event()
+    pods.command = ("/bin/sh", "-c", 'ulimit -Sn 1024; exec "$@"', "sh", *pods.command)
+
+    def flood() -> None:
+        while not over.is_set():
+            burst = []
+            for _ in range(1500):
+                burst.append(socket(AF_INET, SOCK_STREAM))
+                burst[-1].setblocking(False)
+                burst[-1].connect_ex((pods.address(0), PORT))
+            over.wait(0.3)
+            for each in burst:
+                each.close()
+
+    flooding = threading.Thread(target=flood)
+    flooding.start()
+    try:
+        pods.start()
+        pods.end_undisturbed()
+    finally:
+        over.set()
+        flooding.join()
+    assert len(pods.attempts()) == 1
 
 
 @pytest.mark.parametrize("planted", ["empty", "link"])

@@ -6,11 +6,14 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from node_pods import IMAGE
+from paddle_node.agent import output
 from paddle_node.contract import Variable
+from paddle_node.training.step_log import LineMetrics, StepLog
 
 PROGRAM = """
 import paddle_node, sys, time
@@ -103,3 +106,39 @@ def test_outside_of_a_pod_and_where_the_volume_takes_nothing_a_report_does_nothi
     assert reporting(tmp_path / "file" / "steps-0.jsonl", 10).said.endswith(
         "training continues without\n"
     )
+
+
+PRINTS = """
+import sys
+for step in range(int(sys.argv[1])):
+    print(f"step {step} loss {1 / (1 + step):.9f}" if step % int(sys.argv[2]) == 0 else "talks")
+"""
+
+
+@pytest.mark.parametrize("every", [1, 1000])
+def test_metrics_of_a_program_that_prints_faster_than_anybody_reads_are_a_sample(
+    tmp_path, monkeypatch, every
+):
+    """The patterns took three times as long as all the rest: 20 million lines held the program
+    up.
+    """
+    monkeypatch.setattr(output, "say", lambda *lines: None)
+    patterns = {"loss": r"loss ([0-9.]+)$", "step": r"^step (\d+)"}
+    took = {}
+    for kind, metrics in (("with", patterns), ("without", {})):
+        printing = subprocess.Popen(
+            [sys.executable, "-c", PRINTS, "200000", str(every)], stdout=subprocess.PIPE
+        )
+        log = output.Log(printing.stdout, "trainer 0")
+        steps = StepLog(tmp_path / kind / "steps-0.jsonl", 1)
+        log.become(tmp_path / kind / "log", "trainer 0", "attempt 1", LineMetrics(steps, metrics))
+        began = time.process_time()
+        log.run()
+        took[kind] = time.process_time() - began
+        assert printing.wait() == 0
+    points = [
+        json.loads(line) for line in (tmp_path / "with/steps-0.jsonl").read_text().splitlines()
+    ]
+    assert 199_000 <= points[-1]["step"] < 200_000
+    assert 0 < points[-1]["metrics"]["loss"] <= 1
+    assert took["with"] < 2 * took["without"]

@@ -60,16 +60,22 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     pods.end_undisturbed()
 
 
+@pytest.mark.parametrize(("deleted", "why"), [
+    (True, "output/run was deleted, with this run's lease and the record of its attempts in it"),
+    (False, "could not be renewed for 6 s"),
+], ids=["deleted", "refused"])  # fmt: skip
 def test_a_holder_that_cannot_renew_its_lease_ends_with_its_workers_before_another_run_may_train(
-    job,
+    job, deleted, why
 ):
     pods = job(count=2, stand_in={"passes": 1000}, LEASE="9")
     pods.start()
     pods.wait_until(pods.folder.done(0).exists)
     pids = [pods.child(index, role) for index in range(2) for role in ("trainer", "pserver")]
     pods.folder.run_state.rename(pods.folder.root / "away")
+    if not deleted:
+        pods.folder.run_state.touch()
     assert pods.pods[0].wait(90) == 75, pods.logs()
-    assert "the lease on" in pods.log(0) and "could not be renewed for 6 s" in pods.log(0)
+    assert why in pods.log(0)
     pods.wait_until(lambda: not any(runs(pid) for pid in pids))
 
 

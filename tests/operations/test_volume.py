@@ -139,12 +139,23 @@ def test_the_model_comes_with_the_lines_that_predict_with_it(
     assert done.code == 1 and "model.pdmodel was changed after it was saved" in done.err
 
 
+@pytest.mark.parametrize("goes_on", [False, True], ids=["afterwards", "while the run goes on"])
 def test_files_that_only_the_program_knows(
-    run: Run, api: JobController, job: JobFolder, tmp_path: Path
+    run: Run, api: JobController, job: JobFolder, tmp_path: Path, goes_on: bool
 ) -> None:
-    (job.output / "mine/deep").mkdir(parents=True)
-    (job.output / "mine/deep/weights").write_bytes(b"w" * 1000)
-    (job.output / "epochs.jsonl").write_text("{}\n")
+    place = job.attempt("run", 7) / "output" if goes_on else job.output
+    (place / "mine/deep").mkdir(parents=True)
+    (place / "mine/deep/weights").write_bytes(b"w" * 1000)
+    (place / "epochs.jsonl").write_text("{}\n")
+    if goes_on:  # As the agent of rank 0 leads people to the attempt's folder.
+        (job.attempts / "newest").symlink_to("run-7")
+        for name in ("mine", "epochs.jsonl"):
+            (job.output / name).symlink_to(f"attempts/newest/output/{name}")
+    listed = [entry["name"] for entry in json.loads(run("results", "--json").out)["files"]]
+    assert [name for name in listed if "mine" in name or "epochs" in name] == [
+        "epochs.jsonl",
+        "mine/",
+    ]
     assert run("results", "--download", "output/mine", "--to", "home").code == 0
     assert (tmp_path / "home/mine/deep/weights").read_bytes() == b"w" * 1000
     # A file that grows while it is fetched arrives as it was listed.

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from paddle_node import contract, environment, runtimes
-from paddle_node.agent import output
+from paddle_node.agent import limits, output
 from paddle_node.agent.agent import Agent
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
@@ -46,6 +46,7 @@ def main(
             node.home,
             contract.path(contract.SHARED_MEMORY, environ) if last_words.exists() else None,
         )
+        limits.raise_open_files()
         found = discovery.of(node, partial(output.of_agent, node))
         return asyncio.run(
             Agent(

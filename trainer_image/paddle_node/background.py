@@ -2,11 +2,13 @@
 that may answer late.
 
 A call that never returns holds up neither the loop nor the exit; asyncio would wait for its own
-executor.
+executor. Some threads are made beforehand: a program may take all process ids of the pod, and the
+lease must be renewed all the same.
 """
 
 import asyncio
 import concurrent.futures
+import queue
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -18,6 +20,58 @@ from paddle_node.failure import Failure
 from paddle_node.retry import REMIND, retry
 
 T = TypeVar("T")
+RESERVE = 4
+"""Threads that are made beforehand: more calls than that rarely wait at once."""
+
+
+class Threads:
+    """Threads for blocking calls. They die with the program. A call for which no thread can be
+    started waits for one that is busy.
+    """
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._idle = 0
+        """Idle threads minus the calls that wait."""
+        self._lock = threading.Lock()
+
+    def reserve(self) -> None:
+        """Makes the first threads."""
+        with self._lock:
+            while self._idle < RESERVE and self._start():
+                pass
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Calls `work`, which raises nothing, in a thread."""
+        with self._lock:
+            if self._idle <= 0:
+                self._start()
+            self._idle -= 1
+        self._work.put(work)
+
+    def _start(self) -> bool:
+        if not start(threading.Thread(target=self._serve, name="calls", daemon=True)):
+            return False
+        self._idle += 1
+        return True
+
+    def _serve(self) -> None:
+        while True:
+            self._work.get()()
+            with self._lock:
+                self._idle += 1
+
+
+threads = Threads()
+
+
+def start(thread: threading.Thread) -> bool:
+    """Starts a thread. Returns False if the pod has no process id left for it."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
 
 
 class NoAnswer(Failure):
@@ -25,9 +79,7 @@ class NoAnswer(Failure):
 
 
 async def call(function: Callable[[], T]) -> T:
-    """Returns or raises what `function` does, run in a thread of its own that dies with the
-    program.
-    """
+    """Returns or raises what `function` does, run in one of the `threads`."""
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
     future.set_running_or_notify_cancel()  # The waiter may be cancelled, the call may not.
 
@@ -37,7 +89,7 @@ async def call(function: Callable[[], T]) -> T:
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=work, name=getattr(function, "__name__", "call"), daemon=True).start()
+    threads.run(work)
     return await asyncio.wrap_future(future)
 
 

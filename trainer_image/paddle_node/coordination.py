@@ -22,6 +22,8 @@ message each second.
 """
 CONNECT = 30.0
 """Seconds to reach the server, which was up when this process started."""
+PAUSE = 0.1
+"""Seconds between two tries to join."""
 PROGRESS_EVERY = 1.0
 """Seconds between two reports of progress, or of a long meeting; calls in between cost one clock
 reading.
@@ -32,6 +34,10 @@ LONGEST = 4 * 1024 * 1024
 
 class AttemptEnded(Exception):
     """A process or pod of this attempt was lost: leave; the agents start the next attempt."""
+
+
+class _Disconnected(AttemptEnded):
+    """The server closed the connection, or is gone."""
 
 
 class Session:
@@ -155,18 +161,18 @@ class Session:
             with self._sending:
                 self._connection.sendall(line)
         except OSError as error:
-            raise AttemptEnded(f"the rendezvous server is gone: {error}") from None
+            raise _Disconnected(f"the rendezvous server is gone: {error}") from None
 
     def _receive(self, *expected: type[m.Message]) -> Any:
         try:
             line = self._lines.readline()
             if not line:
-                raise AttemptEnded("the rendezvous server closed the connection")
+                raise _Disconnected("the rendezvous server closed the connection")
             message = m.parse(line, *expected, m.End)
         except TimeoutError:
             raise AttemptEnded(f"the rendezvous server said nothing for {SILENCE:.0f} s") from None
         except OSError as error:
-            raise AttemptEnded(f"the rendezvous server is gone: {error}") from None
+            raise _Disconnected(f"the rendezvous server is gone: {error}") from None
         except ValueError as error:
             raise AttemptEnded(
                 f"what answers is not this run's rendezvous server: {error}"
@@ -182,12 +188,21 @@ def join(environ: Mapping[str, str] = os.environ) -> Session:
     """
     worker = WorkerEnvironment.read(environ)
     host, _, port = worker.server.rpartition(":")
-    try:
-        connection = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT)
-    except OSError as error:
-        raise AttemptEnded(
-            f"the rendezvous server at {worker.server} cannot be reached: {error}"
-        ) from None
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.settimeout(SILENCE)
-    return Session(connection, worker)
+    deadline = time.monotonic() + CONNECT
+    while True:
+        try:
+            connection = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT)
+        except OSError as error:
+            raise AttemptEnded(
+                f"the rendezvous server at {worker.server} cannot be reached: {error}"
+            ) from None
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(SILENCE)
+        try:
+            return Session(connection, worker)
+        except _Disconnected:
+            # Among many strangers, the server may take a trainer for one of them.
+            connection.close()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE)

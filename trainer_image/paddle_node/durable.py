@@ -104,6 +104,10 @@ def entries(folder: Path) -> list[os.DirEntry[str]]:
             return sorted(listing, key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # A link to itself.
+            return []
+        raise
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
@@ -120,23 +124,35 @@ def glob(folder: Path, pattern: str) -> list[Path]:
     """Returns what matches a pattern below a folder, as `Path.glob` does, which takes a folder that
     may not be listed for an empty one. Raises OSError.
     """
+    return [folder / name for name in names(folder, pattern)]
+
+
+def names(folder: Path, pattern: str) -> list[str]:
+    """Returns what `glob` does, as names relative to the folder."""
     first, _, rest = pattern.partition("/")
     if first == "**":
-        below = [here for here in (folder, *walk(folder)) if here == folder or _is_real(here)]
-        return sorted({path for here in below for path in (glob(here, rest) if rest else [here])})
+        real = [path for path in walk(folder) if path.is_dir() and not path.is_symlink()]
+        inside = ["", *(path.relative_to(folder).as_posix() for path in real)]
+        return sorted(set(_below(folder, inside, rest) if rest else filter(None, inside)))
     if not re.search(r"[*?\[]", first):
-        path = folder / first
         try:
-            path.lstat()
+            (folder / first).lstat()
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return glob(path, rest) if rest else [path]
+        return _below(folder, [first], rest) if rest else [first]
     fits = re.compile(fnmatch.translate(first)).match
     matches = [entry for entry in entries(folder) if fits(entry.name)]
     if not rest:
-        return [folder / entry.name for entry in matches]
-    inside = [folder / entry.name for entry in matches if is_folder(entry)]
-    return [path for here in inside for path in glob(here, rest)]
+        return [entry.name for entry in matches]
+    return _below(folder, [entry.name for entry in matches if is_folder(entry)], rest)
+
+
+def _below(folder: Path, inside: list[str], pattern: str) -> list[str]:
+    return [
+        f"{name}/{match}" if name else match
+        for name in inside
+        for match in names(folder / name, pattern)
+    ]
 
 
 def walk(folder: Path) -> Iterator[Path]:
@@ -148,10 +164,6 @@ def walk(folder: Path) -> Iterator[Path]:
         yield path
         if entry.is_dir(follow_symlinks=False):
             yield from walk(path)
-
-
-def _is_real(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def stat(path: Path) -> os.stat_result:

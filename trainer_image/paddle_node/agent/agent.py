@@ -80,6 +80,7 @@ class Agent:
         deliberate end.
         """
         self._tasks = Tasks()
+        background.threads.reserve()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._terminate)
         self._group = WorkerGroup(self._runtime, self._node, self._tasks, self._tell)
@@ -355,12 +356,13 @@ class Agent:
         self._tasks.interrupt()
 
     async def _write_status(self) -> None:
-        """Every second, writes the status that the probe reads, and reaps children whose signal was
-        missed.
+        """Every second, writes the status that the probe reads, reaps children whose signal was
+        missed, and looks whether the pod has process ids left.
         """
         unwritable = False
         while True:
             self._group.reap()
+            self._group.look_for_room()
             running = self._group.state is State.RUNNING
             seen = self._client.status if running and self._client else m.Status("", "", 0.0)
             try:

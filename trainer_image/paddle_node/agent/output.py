@@ -39,32 +39,33 @@ class _Output:
         self._writing = threading.Lock()
         self._left_out = 0
 
-    def write(self, line: bytes) -> None:
+    def write(self, lines: bytes) -> None:
         """Waits at most once for a missing reader; after that, leaves lines out until a reader
         comes.
         """
         with self._writing, contextlib.suppress(OSError):
+            left = memoryview(lines)
             if self._left_out:
                 said = (
                     f"\n[agent] {self._left_out} lines that nobody read are left out; the logs "
                     "on the volume have them\n"
                 )
-                line = said.encode() + line
-            while line:
+                left = memoryview(said.encode() + lines)
+            while left:
                 if not select.select((), (sys.stdout,), (), 0 if self._left_out else READER)[1]:
-                    self._left_out += 1
+                    self._left_out += min(left.tobytes().count(b"\n"), lines.count(b"\n"))
                     return
                 # PIPE_BUF bytes can be written without blocking.
-                line = line[os.write(sys.stdout.fileno(), line[: select.PIPE_BUF]) :]
+                left = left[os.write(sys.stdout.fileno(), left[: select.PIPE_BUF]) :]
             self._left_out = 0
 
 
 _output = _Output()
 
 
-def say(prefix: str, text: str) -> None:
-    """Writes one line to the pod's own output, never mixed with another line."""
-    _output.write(f"[{prefix}] {text}\n".encode(errors="replace"))
+def say(prefix: str, *lines: str) -> None:
+    """Writes lines to the pod's own output, never mixed with others."""
+    _output.write("".join(f"[{prefix}] {line}\n" for line in lines).encode(errors="replace"))
 
 
 def of_agent(node: NodeEnvironment, text: str) -> None:
@@ -150,11 +151,10 @@ class Log(threading.Thread):
             if len(rest) > LONGEST_LINE:
                 lines.append(rest)
                 rest = b""
-            for line in lines:
-                self._pass_on(line)
+            self._pass_on(lines)
         self._begin()
         if rest:
-            self._pass_on(rest)
+            self._pass_on([rest])
         if self._metrics is not None:
             self._metrics.log.flush()
             for name, pattern in self._metrics.unseen.items():
@@ -174,13 +174,17 @@ class Log(threading.Thread):
             return end - self.last_output
         return self._paused if end - self._spoke <= LAST_WORDS else 0.0
 
-    def _pass_on(self, line: bytes) -> None:
-        text = line.decode(errors="replace")
-        self.exceptions.read(text)
+    def _pass_on(self, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        texts = b"\n".join(lines).decode(errors="replace").split("\n")
+        for text in texts:
+            self.exceptions.read(text)
         if self._metrics is not None:
-            self._metrics.read(text)
-        self.last_line = text.strip()[:LONGEST_ERROR] or self.last_line
-        say(self._of, text)
+            self._metrics.read(texts)
+        said = (text.strip()[:LONGEST_ERROR] for text in reversed(texts))
+        self.last_line = next(filter(None, said), self.last_line)
+        say(self._of, *texts)
 
     def _begin(self) -> None:
         while not self._begins.empty():

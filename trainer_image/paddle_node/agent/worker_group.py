@@ -7,11 +7,13 @@ rendezvous server once. A standby process belongs to no attempt and outlives the
 import asyncio
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 
 from paddle_node import background
+from paddle_node.agent import limits
 from paddle_node.agent.output import of_agent
 from paddle_node.agent.workers import Worker, Workers
 from paddle_node.background import Tasks
@@ -27,10 +29,17 @@ ASK_SERVER = 5.0
 """Seconds between two health checks of this pod's pserver, and for each answer."""
 LEAVE = 5.0
 """Seconds for pservers to end after the job is done."""
+FULL = 10.0
+"""Seconds without a free process id after which the attempt ends: the health probe, too, would find
+none, and the kubelet kill the pod.
+"""
 AFTER_LEAVE = 2.0
 """Seconds by which the message that all trainers leave may lag behind the end of a pserver that
 noticed it first.
 """
+
+
+KILLED = 128 + signal.SIGKILL
 
 
 class State(Enum):
@@ -53,6 +62,7 @@ class WorkerGroup:
         self._node = node
         self._tasks = tasks
         self._tell = tell
+        self._memory = limits.Memory(node.environ)
         self._workers = Workers(lambda worker: self._tasks.spawn(self._ended(worker)))
         self.reap = self._workers.reap  # For workers whose signal was missed.
         self._processes: Sequence[Process] = ()
@@ -66,6 +76,8 @@ class WorkerGroup:
         self.ended: m.Ended = ""
         self.leaving = False
         """Every trainer of the job is leaving: a pserver may end."""
+        self._room = time.monotonic()
+        """When this process could last start a thread."""
 
     @property
     def beat(self) -> m.Beat:
@@ -106,10 +118,36 @@ class WorkerGroup:
         self.state = State.RUNNING
         self.gone = self.serving = self.silent = self.leaving = False
         self.ended = ""
+        self._memory.mark()
         for process in processes:
             if not process.waits_for_servers:
                 self._launch(process)
         self._watching = self._tasks.spawn(self._watch_servers())
+
+    def look_for_room(self) -> None:
+        """Reports the attempt as lost if its workers leave no process id in this pod. Call it every
+        second.
+        """
+        if background.start(threading.Thread(target=int, daemon=True)):
+            self._room = time.monotonic()
+        elif self.state is State.RUNNING and time.monotonic() - self._room > FULL:
+            count = self._workers.count()
+            what = f"the program took all process ids of this pod, {count} for itself"
+            self._say(what)
+            self._tell(
+                m.Lost(
+                    self.attempt,
+                    what,
+                    code=0,
+                    failed=True,
+                    exited=False,
+                    error="",
+                    uncaught=False,
+                    ago=0.0,
+                    silent=0.0,
+                )
+            )
+            self._room = time.monotonic()
 
     def serve(self) -> None:
         if self.state is State.RUNNING:  # The server's message may cross a SIGTERM.
@@ -264,11 +302,12 @@ class WorkerGroup:
         shown = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
         # A worker that was killed, out of memory or by hand, or found the volume full says nothing
         # about what it had loaded.
-        failed = code not in (0, 128 + signal.SIGKILL, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
+        failed = code not in (0, KILLED, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
+        ended = f"{worker.name} ended with {_code(worker.code)}"
         self._tell(
             m.Lost(
                 self.attempt,
-                f"{worker.name} ended with {_code(worker.code)}",
+                ", ".join(filter(None, (ended, self._memory.ran_out(code == KILLED)))),
                 shown,
                 failed,
                 exited=code < 128,

@@ -8,6 +8,7 @@ session, outlives its attempt.
 import asyncio
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -16,6 +17,8 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+from paddle_node import background, durable
+from paddle_node.agent import limits
 from paddle_node.agent.output import Log
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import ProgramEnvironment
@@ -128,6 +131,9 @@ class Workers:
         with its earlier output.
         """
         directory = process.working_directory
+        no_process_ids = OSError(
+            errno.EAGAIN, f"there are no process ids left in this pod for {process.argv[0]}"
+        )
 
         def run(argv: Sequence[str], directory: Path | None = None) -> subprocess.Popen[bytes]:
             return subprocess.Popen(
@@ -138,13 +144,17 @@ class Workers:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_before_exec,
             )
 
         try:
             if directory is not None:
                 directory.mkdir(parents=True, exist_ok=True)
+            if process.link is not None:
+                durable.link(process.link[0], str(process.link[1]))
             popen = run(process.argv, directory)
+        except BlockingIOError:
+            raise no_process_ids from None
         except OSError as error:
             code = 127 if isinstance(error, FileNotFoundError) else 126
             sentence = f"{process.argv[0]} cannot be started: {error.strerror or error}"
@@ -154,8 +164,11 @@ class Workers:
         if header:
             log.become(process.log, name, header, _metrics(process))
         worker = Worker(process, name, popen, log)
+        if not background.start(log):
+            popen.kill()
+            popen.wait()
+            raise no_process_ids
         self._by_pid[popen.pid] = worker
-        log.start()
         return worker
 
     def reap(self) -> None:
@@ -179,6 +192,14 @@ class Workers:
             worker.code, worker.end = code if code >= 0 else 128 - code, time.monotonic()
             worker.ended.set()
             self._on_end(worker)
+
+    def count(self) -> int:
+        """Returns how many processes and threads the descendants of this process are."""
+        count = 0
+        for pid in _descendants(os.getpid(), ()):
+            with contextlib.suppress(OSError):
+                count += len(list(Path(f"/proc/{pid}/task").iterdir()))
+        return count
 
     async def end(self, kept: Collection[Worker]) -> list[str]:
         """Kills all descendants of this process except `kept`. Returns those still alive after the
@@ -213,11 +234,10 @@ def _metrics(process: Process) -> LineMetrics | None:
     )
 
 
-def _die_with_parent() -> None:
-    """Runs between fork and exec: one system call, nothing that could need another thread's
-    lock.
-    """
+def _before_exec() -> None:
+    """Runs between fork and exec: system calls, nothing that could need another thread's lock."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    limits.give_back_open_files()
 
 
 def _descendants(ancestor: int, but: Collection[int]) -> Iterator[int]:

@@ -310,7 +310,8 @@ class Record:
         if (
             self.last.error
             and len(own) == alike
-            and len({(one.error, str(one.resume)) for one in own}) == 1
+            # Of a command, the name: it may have written the file anew.
+            and len({(one.error, str(one.resume.get("newest", one.resume))) for one in own}) == 1
         ):
             sentence = (
                 f"{alike} attempts resumed from the same files and failed alike: {self.last.cause}"

@@ -115,16 +115,31 @@ class Lease:
         return newest
 
     def beat(self) -> None:
-        """Shows that the holder is alive. Raises `TakenOver`. A failed write does not lose the
-        lease yet.
+        """Shows that the holder is alive. Raises `TakenOver`, or `Failure` if somebody deleted the
+        lease. A failed write does not lose the lease yet.
         """
         began = time.monotonic()
         seen = self._look()
+        if seen is None:
+            self._refuse_deletion()
         with contextlib.suppress(OSError):
             self._write(beats=self._beats + 1)
             self._beats += 1
             if seen is not None and seen.record:
                 self._renewed = began
+
+    def _refuse_deletion(self) -> None:
+        try:
+            self.path.lstat()
+        except FileNotFoundError:
+            raise Failure(
+                ExitCode.CANNOT_END,
+                f"{self._folder} was deleted, with this run's lease and the record of its attempts "
+                "in it, by its program or a person: this pod ends, and its run's attempt with it; "
+                f"let a program empty its own `output`, and not {self._folder.parent}",
+            ) from None
+        except OSError:
+            pass  # It cannot be renewed, either.
 
     def release(self) -> None:
         """Releases the lease, so that the next run may start at once."""

@@ -8,7 +8,9 @@ run's secret, or sends anything malformed, without effect.
 
 import asyncio
 import contextlib
+import resource
 import secrets
+import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -32,8 +34,12 @@ from paddle_node.training.passes import Identity
 
 UNPROVEN = 256
 """Connections that may be in their handshake at once, besides the run's own; beyond that, the
-oldest makes room.
+oldest of those that said nothing makes room.
 """
+OWN_FILES = 100
+"""Open files that this process needs besides connections."""
+FULL = 0.1
+"""Seconds to wait for room if there is no stranger that could make some."""
 RELEASE = 5.0
 """Seconds for the volume to record that the lease is released."""
 GOODBYE = 5.0
@@ -183,9 +189,14 @@ class Server:
         self._discovery = discovery
         self._tasks = tasks
         self._lease: lease.Lease | None = None
-        self._unproven: dict[asyncio.StreamWriter, None] = {}
+        self._silent: dict[asyncio.StreamWriter, None] = {}
+        """Connections that said nothing yet, the oldest first."""
+        self._greeted: dict[asyncio.StreamWriter, None] = {}
+        """Connections that said who they are, and did not prove it yet."""
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        self._crowded = 0
         self._questions: asyncio.Queue[Callable[[], Answer]] = asyncio.Queue()
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
         self._own: list[asyncio.Task[None]] = []
 
     async def serve(self, runtime: Runtime, incarnation: str, secret: str) -> None:
@@ -214,9 +225,11 @@ class Server:
             node, members, join, identity, record.seconds, self, time.monotonic()
         )
         try:
-            self._server = await asyncio.start_server(
-                self._accept, node.pod_ip, node.control_port, limit=m.FIRST, backlog=4096
+            family = socket.AF_INET6 if ":" in node.pod_ip else socket.AF_INET
+            self._listener = socket.create_server(
+                (node.pod_ip, node.control_port), family=family, backlog=4096
             )
+            self._listener.setblocking(False)
         except OSError as error:
             raise Failure(
                 ExitCode.BAD_SETTING,
@@ -224,7 +237,13 @@ class Server:
                 "choose another CONTROL_PORT, or POD_IP is not this pod's address",
             ) from None
         self._own += [
-            self._tasks.spawn(work) for work in (self._tick(), self._ask_volume(), self._look())
+            self._tasks.spawn(work)
+            for work in (
+                self._listen(self._listener),
+                self._tick(),
+                self._ask_volume(),
+                self._look(),
+            )
         ]
         if self._volume.exhausted is not None:
             self._rendezvous.finish(self._volume.exhausted, time.monotonic())
@@ -233,7 +252,7 @@ class Server:
         """Records what is still unrecorded, gives the other pods a moment to hear of the job's end,
         and releases the lease.
         """
-        if self._server is not None:
+        if self._listener is not None:
             self._rendezvous.record_end()
             finished = self._rendezvous.state is State.FINISHED
             with contextlib.suppress(TimeoutError):
@@ -241,11 +260,14 @@ class Server:
                     await self._questions.join()
                     while finished and self._rendezvous.members:
                         await asyncio.sleep(0.02)
-            self._server.close()
             for member in self._rendezvous.members.values():
                 self.close_connection(member.connection)
         for task in self._own:
             task.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        while self._turn_away():
+            pass
         if self._lease is not None:
             with contextlib.suppress(TimeoutError):  # It expires instead.
                 await asyncio.wait_for(background.call(self._lease.release), RELEASE)
@@ -270,6 +292,53 @@ class Server:
 
     # Connections.
 
+    async def _listen(self, listener: socket.socket) -> None:
+        """Accepts connections while there is room for them. asyncio's own server accepts first, and
+        at the limit of open files prints a traceback for each one that waits.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._make_room()
+            try:
+                connection, _ = await loop.sock_accept(listener)
+                reader = asyncio.StreamReader(limit=m.FIRST)
+                transport, protocol = await loop.connect_accepted_socket(
+                    partial(asyncio.StreamReaderProtocol, reader), connection
+                )
+            except OSError:  # The connection is gone again, or another limit was reached.
+                self._turn_away()
+                await asyncio.sleep(FULL)
+                continue
+            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+            self._silent[writer] = None
+            self._open[writer] = asyncio.create_task(self._accept(reader, writer))
+
+    async def _make_room(self) -> None:
+        """Closes strangers, first those that say nothing, until one more connection is allowed."""
+        strangers = UNPROVEN + 2 * self._node.trainers
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        while (
+            len(self._silent) + len(self._greeted) >= strangers
+            or len(self._open) >= files - OWN_FILES
+        ):
+            if not self._turn_away():
+                if self._crowded != len(self._open):
+                    self._crowded = len(self._open)
+                    self.say(
+                        f"{self._crowded} connections are all that a limit of {files} open files "
+                        "has room for: raise it (ulimit -Hn) for so many trainers"
+                    )
+                await asyncio.sleep(FULL)
+        await asyncio.sleep(0)  # Between two strangers, others are heard.
+
+    def _turn_away(self) -> bool:
+        for strangers in (self._silent, self._greeted):
+            if (writer := next(iter(strangers), None)) is not None:
+                del strangers[writer], self._open[writer]
+                writer.transport.abort()
+                return True
+        return False
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         rendezvous, now = self._rendezvous, time.monotonic
         try:
@@ -288,6 +357,7 @@ class Server:
         except asyncio.CancelledError:
             pass  # This pod ends: Python 3.11 would print a traceback.
         finally:
+            self._open.pop(writer, None)
             writer.close()
 
     async def _proven(
@@ -296,20 +366,21 @@ class Server:
         """Returns who connects; None if the other side does not prove in time that it knows the
         secret.
         """
-        if len(self._unproven) >= UNPROVEN + 2 * self._node.trainers:
-            next(iter(self._unproven)).transport.abort()
-        self._unproven[writer] = None
         nonce = secrets.token_hex(16)
         try:
             async with asyncio.timeout(m.HANDSHAKE):
                 writer.write(m.encode(m.Challenge(nonce)))
                 said = await m.read_line(reader, m.FIRST)
                 hello: m.Hello | m.Join = m.parse(said, m.Hello, m.Join)
+                if writer in self._silent:
+                    del self._silent[writer]
+                    self._greeted[writer] = None
                 proof = m.parse(await m.read_line(reader, m.FIRST), m.Proof)
         except (OSError, EOFError, ValueError, TimeoutError):
             return None
         finally:
-            self._unproven.pop(writer, None)
+            self._silent.pop(writer, None)
+            self._greeted.pop(writer, None)
         key = (
             m.attempt_key(self._secret, hello.attempt)
             if isinstance(hello, m.Join)

@@ -30,6 +30,8 @@ class Process:
     log: Path
     working_directory: Path | None = None
     """Paddle writes files here; None: the agent's own directory."""
+    link: tuple[Path, Path] | None = None
+    """A path in the pod, and the folder on the volume to which it leads once the process starts."""
     ports: tuple[int, ...] = ()
     """Ports on which a server listens once it is ready."""
     health: str = ""

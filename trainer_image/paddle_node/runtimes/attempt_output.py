@@ -95,10 +95,12 @@ class AttemptOutput:
             continued = True
             _remove(root / OUTPUT / name)  # Only a person can have put one of that name there.
             (self._folder.output / name).replace(root / OUTPUT / name)
-        if not continued and _exists(kept := self._aside(own)):
-            self._take(kept, gone=True)
-            _forget(kept)
-        elif not continued:
+        own_aside = [] if continued else [self._aside(own)]
+        for aside in filter(_exists, self.of_others() if self._any else own_aside):
+            continued = True
+            self._take(aside, gone=True)
+            _forget(aside)
+        if not continued:
             self._take_shipped(left_out)
         if self._success and _exists(path := root / self._success):
             # Only what the attempt itself writes says that it is done.
@@ -130,9 +132,8 @@ class AttemptOutput:
         here = self._folder.output
         durable.link(self._folder.attempts / NEWEST, self.root.name)
         names = [entry.name for entry in durable.entries(self.root / OUTPUT)][:LINKS]
+        self._hide(names)
         there = {entry.name for entry in durable.entries(here)}
-        for name in there.difference(names):
-            self._hide(name)
         for name in names:
             if name not in there:
                 with contextlib.suppress(FileExistsError):
@@ -146,6 +147,7 @@ class AttemptOutput:
         if root is None or not began["whole"]:
             return
         here = self._folder.output
+        self._hide()
         if self._success and not _exists(root / self._success):
             # The run has ended without one, so the earlier one still says what it said.
             kept = root / BEFORE / self._success.partition("/")[2]
@@ -153,16 +155,13 @@ class AttemptOutput:
                 (root / self._success).parent.mkdir(parents=True, exist_ok=True)
                 kept.replace(root / self._success)
         for entry in durable.entries(root / OUTPUT):
-            self._hide(entry.name)
             if OURS.fullmatch(entry.name):
                 self._say(f"output/{entry.name} of the program stays in {root / OUTPUT}")
             else:
-                (root / OUTPUT / entry.name).replace(here / entry.name)
+                os.replace(entry.path, here / entry.name)  # noqa: PTH105 (there may be very many)
         if not durable.entries(root / OUTPUT):
             _forget(root)
             (self._folder.attempts / NEWEST).unlink(missing_ok=True)
-        for entry in durable.entries(here):
-            self._hide(entry.name)
 
     def of_others(self) -> list[Path]:
         """Returns the folders in which `output` holds what other programs, or this one on other
@@ -196,11 +195,14 @@ class AttemptOutput:
             )
         ]
 
-    def _hide(self, name: str) -> None:
-        """Removes a link that `show` has set."""
-        link = self._folder.output / name
-        if link.is_symlink() and str(link.readlink()) == _view(name):
-            link.unlink(missing_ok=True)
+    def _hide(self, but: Collection[str] = ()) -> None:
+        """Removes the links that `show` has set."""
+        kept = set(but)
+        for entry in durable.entries(self._folder.output):
+            if entry.is_symlink() and entry.name not in kept:
+                link = self._folder.output / entry.name
+                if str(link.readlink()) == _view(entry.name):
+                    link.unlink(missing_ok=True)
 
     def _set_others_aside(self, own: Mapping[str, str]) -> None:
         """Moves away what another program, or this one on other data, has left."""
@@ -242,11 +244,11 @@ class AttemptOutput:
                 list(pool.map(_copy, *zip(*copies, strict=True), drafts))
             for folder in {target.parent for _, target in copies}:
                 durable.sync(folder)
-        for path in durable.walk(self.root / OUTPUT):
-            # A link by the earlier folder's own path.
-            if path.is_symlink() and (to := str(path.readlink())).startswith(f"{earlier}/"):
-                path.unlink()
-                path.symlink_to(f"{self.root}{to.removeprefix(str(earlier))}")
+        for link in _links(self.root / OUTPUT):
+            # By the earlier folder's own path.
+            if (to := str(link.readlink())).startswith(f"{earlier}/"):
+                link.unlink()
+                link.symlink_to(f"{self.root}{to.removeprefix(str(earlier))}")
 
     def _take_shipped(self, left_out: Callable[[Path], Collection[Path]]) -> None:
         """Copies what the program's own folder has in `output`."""
@@ -273,6 +275,10 @@ def _take(source: Path, target: Path, since: int | None, copies: list[tuple[Path
     """Moves what `target` lacks, and lists what has to be copied instead: what changed after
     `since`, and small files; None: nothing.
     """
+    if since is None and not durable.entries(target):
+        with contextlib.suppress(FileNotFoundError):
+            source.replace(target)  # One rename, however much there is.
+        return
     for entry in durable.entries(source):
         here, there = source / entry.name, target / entry.name
         # Who may still write there may also remove it.
@@ -289,6 +295,14 @@ def _take(source: Path, target: Path, since: int | None, copies: list[tuple[Path
                 copies.append((here, there))
             else:
                 here.replace(there)
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    for entry in durable.entries(folder):
+        if entry.is_symlink():
+            yield folder / entry.name
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _links(folder / entry.name)
 
 
 def _copy(source: Path, target: Path, drafts: Path) -> None:

@@ -174,11 +174,7 @@ class FileProgress:
         return f"{len(names)} {newest}"
 
     def _names(self, pattern: str) -> list[str]:
-        if not pattern:
-            return []
-        return [
-            path.relative_to(self._root).as_posix() for path in durable.glob(self._root, pattern)
-        ]
+        return durable.names(self._root, pattern) if pattern else []
 
     def _newest(self, pattern: str, names: list[str] | None = None) -> Iterator[tuple[str, int]]:
         """Yields non-empty matches, newest first, with the time of their last change. The numbers
@@ -231,11 +227,11 @@ class FileProgress:
 
     def _tell_of_others(self) -> None:
         places = self._output.of_others() if self._resume else []
-        count = sum(len(durable.glob(place, self._resume)) for place in places)
-        if count:
+        matches = [path for place in places for path in durable.glob(place, self._resume)]
+        if count := sum(not path.is_symlink() for path in matches):
             self._say(
-                f"{count} files of another program or other data are not resumed from, and are in "
-                f"{self._folder.set_aside}"
+                f"{count} files of another program or other data, in {self._folder.set_aside}, are "
+                "not resumed from; resume_from: any would"
             )
 
     def _tell_flags(self) -> None:

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from paddle_node import command_line, contract, durable
+from paddle_node import command_line, contract
 from paddle_node.contract import MASTER_PORTS, Variable
 from paddle_node.environment import Attempt, NodeEnvironment, endpoint
 from paddle_node.failure import SettingError
@@ -49,15 +49,15 @@ def process(
     """Returns a process of the user's program; `more` adds to the container's environment, and
     holds at least RANK.
     """
+    here = contract.path(contract.ATTEMPT, node.environ)
     values = {
         "data": str(node.folder.data or node.folder.shard(node.trainer_id)),
-        "output": str(lead_to_output(node, attempt)),
+        "output": str(here / OUTPUT),
         "rank": more["RANK"],
         "trainers": str(node.trainers),
         "shard": str(node.trainer_id),
     }
     newest = attempt.resume.get("newest", "")
-    resumed = str(contract.path(contract.ATTEMPT, node.environ) / newest)
     handed_on = {
         "OMP_NUM_THREADS": str(node.threads),
         "PYTHONUNBUFFERED": "1",
@@ -76,7 +76,11 @@ def process(
     try:
         words = [command_line.fill(word, values) for word in program]
         words += node.arguments
-        words += [command_line.fill(word, values, resumed) for word in node.own.resume if newest]
+        words += [
+            command_line.fill(word, values, str(here / newest))
+            for word in node.own.resume
+            if newest
+        ]
         handed_on |= {
             name: command_line.fill(handed_on.get(name, ""), values)
             for name in node.own.templates.split(",")
@@ -92,16 +96,8 @@ def process(
         environ=handed_on,
         log=log if several else node.folder.train_log(node.trainer_id),
         working_directory=node.program,
+        link=(here, node.folder.attempt(node.run_id, attempt.number)),
     )
-
-
-def lead_to_output(node: NodeEnvironment, attempt: Attempt) -> Path:
-    """Returns the folder where this pod's processes write, below a path that is the same in every
-    attempt; lets it lead to the attempt's own folder.
-    """
-    link = contract.path(contract.ATTEMPT, node.environ)
-    durable.link(link, str(node.folder.attempt(node.run_id, attempt.number)))
-    return link / OUTPUT
 
 
 def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[dict[str, str]]:

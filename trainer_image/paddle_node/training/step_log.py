@@ -31,6 +31,10 @@ AGAIN = 60.0
 """Seconds before a volume that accepted no line is tried again."""
 LONGEST = 2000
 """Characters of a log line that are searched for metrics."""
+READ = 16
+"""Lines with metrics that are read of those that came together: more come from a program that
+prints faster than anybody can read, and a sample of its lines is as good.
+"""
 DATA, TRAINING, SAVING, SLOWEST = PARTS = ("data", "training", "saving", "slowest")
 """Where a trainer's seconds go; `SLOWEST`: waiting for the other trainers."""
 KEPT = {"kept_data": DATA, "kept_training": TRAINING}
@@ -166,12 +170,35 @@ class LineMetrics:
         self._patterns = {
             name: command_line.compiled(pattern) for name, pattern in patterns.items()
         }
+        self._in_many = [command_line.compiled(f"(?m){pattern}") for pattern in patterns.values()]
         self.unseen = dict(patterns) if log.first else {}
         """Patterns that no line has matched yet; for rank 0 only, as other ranks often print
         nothing.
         """
 
-    def read(self, line: str) -> None:
+    def read(self, lines: Sequence[str]) -> None:
+        """Reads lines that came together: if they are many, up to `READ` with metrics, spread
+        evenly.
+        """
+        if len(lines) <= READ:
+            for line in lines:
+                self._read(line)
+            return
+        text = "\n".join(lines).encode(errors="replace")
+        begin = 0
+        for place in range(1, READ + 1):
+            if begin * READ >= place * len(text):
+                continue
+            matches = [pattern.search(text, begin) for pattern in self._in_many]
+            starts = [match.start() for match in matches if match]
+            if not starts:
+                return
+            start, end = text.rfind(b"\n", 0, min(starts)) + 1, text.find(b"\n", min(starts))
+            end = len(text) if end < 0 else end
+            self._read(text[start:end].decode(errors="replace"))
+            begin = max(end + 1, place * len(text) // READ)
+
+    def _read(self, line: str) -> None:
         found = {}
         for name, pattern in self._patterns.items():
             if match := pattern.search(line[:LONGEST]):
