@@ -5,10 +5,24 @@ test.
 import json
 import os
 import signal
+import time
 
 import pytest
+from training_job import HOLD
 
 pytestmark = pytest.mark.slow
+LISTENS = """
+_handle = signal.signal
+
+
+def listen(number, handler):
+    _handle(number, handler)
+    print("listens", flush=True)
+
+
+signal.signal = listen
+"""
+"""Says when a trainer has its own handler of SIGTERM."""
 GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
 
 
@@ -50,6 +64,43 @@ def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(jo
     assert_nothing_lost(job)
     assert not (job.folder.output / "interrupted").exists()
     assert position["pass"] == 1 and all(each["read"] for each in position["trainers"])
+
+
+@pytest.mark.parametrize(
+    ("program", "runtime", "before"),
+    [
+        ("quick_start", "fleet-ps", "def network():\n"),
+        ("collective", "collective", "        super().__init__()\n"),
+    ],
+)
+def test_sigterm_while_an_attempt_starts_ends_it_everywhere_at_once(
+    training_job, program, runtime, before
+):
+    """Trainer 1 does not listen to SIGTERM yet: Paddle's own handler ends it. The others do, and
+    wait for it to connect.
+    """
+    job = training_job(program, PASSES="2", RUNTIME=runtime, GRACE="60")
+    indent = " " * (8 if runtime == "collective" else 4)
+    hold = f'{indent}os.environ["TRAINING_ROLE"] == "TRAINER" and index == "1" and hold()\n'
+    head = "from collections import Counter\n"
+    job.change(head, HOLD.format(place=str(job.place)) + LISTENS + head)
+    job.change(before, before + hold)
+    job.split(job.make_sample("--lines", "1000"))
+    job.start()
+    job.wait_until_held(1)
+    for index in (0, 2):
+        job.wait_for(index, f"trainer {index}. listens")
+    began = time.monotonic()
+    job.terminate(1)
+    assert job.pods[1].wait(60) == 143, job.logs()
+    job.wait_for(0, "attempt 1 ends: the pod of trainer 1 .* was told to stop")
+    assert time.monotonic() - began < 20, job.logs()
+    assert all(job.pods[index].poll() is None for index in (0, 2))
+    job.wait_until(lambda: job.attempts()[0]["cause"])
+    assert job.attempts()[0]["kind"] == "stopped"
+    job.release()
+    job.start(1)
+    job.end_with()
 
 
 def test_a_pserver_that_hangs_is_named_fails_the_probe_of_its_own_pod_alone_and_ends_the_attempt(

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -80,6 +81,8 @@ def train(root: str, *servers: str) -> None:
     index, attempt, first = worker.trainer_id, worker.attempt, 0
     if SETTINGS.get("absent"):
         return
+    if SETTINGS.get("aborts", [None])[0] == index:
+        threading.Timer(SETTINGS["aborts"][1], os.abort).start()
     if "shell" in SETTINGS:
         subprocess.run(["sh", "-c", SETTINGS["shell"]], check=True)
     stop = []

@@ -50,14 +50,18 @@ def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_fir
      "the trainers wait for each other: .*trainers 0 in barrier a"),
     ({"leaves": 1}, {}, "trainer 1 ended while others wait for it in barrier step"),
     ({"hang": [1, 0, 2]}, {"STALL": "3"},
-     r"no step, no output and no progress for \d+ s \(PADDLE_NODE_STALL is 3\)"),
+     r"no step, no output and no progress for \d+ s \(PADDLE_NODE_STALL is 3\); in barrier step "
+     r"trainers 1 are waited for"),
+    ({"hang": [1, 0, 2], "aborts": [0, 7]}, {},
+     r"trainer 0 ended with 134 \(SIGABRT\), in job-0.job, after [67] s without output; "
+     "in barrier step trainers 1 are waited for"),
 ])  # fmt: skip
 def test_who_waits_in_vain_is_found(job, stand_in, settings, cause):
     pods = job(stand_in=stand_in, ATTEMPTS="1", **settings)
     pods.start()
     for index in range(3):
         pods.wait_for(index, cause)
-    pods.end_with(70, 70, 70)
+    pods.end_with(134 if "aborts" in stand_in else 70, 70, 70)
 
 
 def test_pods_that_never_read_the_same_end_the_job(job):

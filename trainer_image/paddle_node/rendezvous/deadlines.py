@@ -66,11 +66,7 @@ def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
             f"{now - stepped:.0f} s"
         )
         return Loss(sentence, PROGRAM)
-    parts = [
-        f"in {place} trainers {numbers(who)} are waited for"
-        for place, who in run.trainers.waiting(members.serving).items()
-        if who
-    ]
+    parts = list(run.trainers.waited_for(members.serving))
     if (quiet := now - max(stepped, run.moved)) > node.stall and not members.silent:
         ended = (
             f"; trainers {numbers(members.trained)} ended with 0 before" if members.trained else ""

@@ -7,7 +7,8 @@ ends the attempt for all. An outcome that lasts is on the volume before an agent
 
     GATHERING -> STARTING (pservers come up) -> TRAINING -> FINISHED
     STARTING, TRAINING: a loss -> ENDING (all agents end their processes) -> GATHERING
-    STARTING, TRAINING: SIGTERM to any pod -> STOPPING (trainers may save) -> ENDING
+    STARTING, TRAINING: SIGTERM to any pod -> STOPPING (trainers may save) -> ENDING; before the
+    first step, ENDING at once
 """
 
 from __future__ import annotations
@@ -204,16 +205,25 @@ class Rendezvous:
                 self.finish(Outcome(code, f"trainer {rank}: {sentence}"), now)
             case m.Report():
                 if message.leaving and self.state in (State.STARTING, State.TRAINING):
-                    self.stop_cause = f"{member.pod} was told to stop"
-                    self._server.say(f"attempt {self.attempt} stops: {self.stop_cause}")
-                    self._enter(State.STOPPING, now)
-                    self._broadcast(m.Stop(self.attempt, self.stop_cause))
+                    self._stop(f"{member.pod} was told to stop", now)
                 self.members.hear(
                     rank, message, message.attempt == self.attempt, self.state in RUNNING, now
                 )
             case m.Lost(attempt) if attempt == self.attempt:
                 self._process_lost(member, message, now)
         self._advance(now)
+
+    def _stop(self, cause: str, now: float) -> None:
+        """Lets the trainers save what they have trained, together; if that is nothing yet, ends the
+        attempt at once. Some may not listen to SIGTERM yet, and others would wait for those.
+        """
+        self.stop_cause = cause
+        self._server.say(f"attempt {self.attempt} stops: {cause}")
+        if self._trainers_join and not self.trainers.stepped:
+            self._lose(Loss(cause, STOPPED), now)
+        else:
+            self._enter(State.STOPPING, now)
+            self._broadcast(m.Stop(self.attempt, cause))
 
     def _process_lost(self, member: Member, lost: m.Lost, now: float) -> None:
         at, rank = now - lost.ago, member.hello.rank
@@ -231,9 +241,12 @@ class Rendezvous:
         cause = f"{lost.what}{error}, in {member}"
         if lost.error and not lost.exited:
             cause += f"; its last exception: {lost.error}"
-        waited = lost.silent * WAITED
-        if waited and (first := self.members.silent_first(at, waited, but=member.hello.rank)):
-            cause += f", after {lost.silent:.0f} s without output; {first}"
+        if lost.silent:
+            # Trainers that report where they are say more than their output.
+            first = self.members.silent_first(at, lost.silent * WAITED, but=member.hello.rank)
+            who = list(self.trainers.waited_for(self.members.serving)) or [first]
+            cause += f", after {lost.silent:.0f} s without output"
+            cause = "; ".join(filter(None, (cause, *who)))
         return cause
 
     def _settled(self, loss: Loss) -> Loss:
@@ -381,10 +394,12 @@ class Rendezvous:
 
     def _advance(self, now: float) -> None:
         members = self.members
-        if self.state in (State.STARTING, State.TRAINING) and (
-            deadlock := self.trainers.deadlock(members.trained)
-        ):
-            self._lose(Loss(deadlock, PROGRAM), now)
+        stopping = self.state is State.STOPPING
+        ended = members.stopped if stopping else members.trained
+        if self.state in RUNNING and (deadlock := self.trainers.deadlock(ended)):
+            # Trainers that stop can only save together.
+            cause = f"{self.stop_cause}; then {deadlock}" if stopping else deadlock
+            self._lose(Loss(cause, STOPPED if stopping else PROGRAM), now)
         if self.state is State.STARTING and members.all(members.serving):
             self._enter(State.TRAINING, now)
             self._broadcast(m.AllReached(self.attempt, "serving"))

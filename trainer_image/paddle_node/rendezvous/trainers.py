@@ -3,7 +3,7 @@ is slow. Pure.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Any
@@ -128,6 +128,12 @@ class Trainers:
             )
             found[place] = [rank for rank in range(self.count) if rank not in there][:SHOWN]
         return found
+
+    def waited_for(self, serving: Collection[int]) -> Iterator[str]:
+        """Says of each place where trainers wait whom they wait for."""
+        for place, who in self.waiting(serving).items():
+            if who:
+                yield f"in {place} trainers {numbers(who)} are waited for"
 
     def look(self, now: float) -> dict[int, float]:
         """Returns the trainers that were slow over the last minute, and how many times the median.
