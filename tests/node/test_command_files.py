@@ -341,3 +341,37 @@ if attempt == 1:
     first, second = (attempt["seconds"] for attempt in pods.attempts())
     assert first["training"] == 0 and first["lost"] > 1.4
     assert second["training"] > 1.4 and second["lost"] == 0
+
+
+COUNTS = """
+if rank or attempt > 1:
+    wait("released")
+    sys.exit()
+with open(place / "steps", "a") as steps:
+    while not (place / "released").exists():
+        steps.write("x")
+        steps.flush()
+        time.sleep(0.001)
+"""
+
+
+def test_a_thawed_pod_0_ends_its_processes_at_once(
+    command,
+):
+    pods = command(COUNTS, count=2)
+    pods.start()
+    steps = pods.place / "steps"
+    pods.wait_until(lambda: steps.exists() and steps.stat().st_size > 100)
+    agent, trainer = pods.pods[0], pods.child(0, "trainer")
+    for pid in (trainer, agent.pid):
+        os.kill(pid, signal.SIGSTOP)
+    pods.replaced[0] += 1
+    pods.start(0)
+    pods.wait_for(0, "waits for released")
+    before = steps.stat().st_size
+    for pid in (agent.pid, trainer):
+        os.kill(pid, signal.SIGCONT)
+    pods.wait_until(lambda: not runs(trainer))
+    assert steps.stat().st_size < before + 100  # Of a millisecond each.
+    pods.release()
+    pods.end_with(0, 0)

@@ -10,6 +10,7 @@ an empty folder.
 
 import contextlib
 import errno
+import fcntl
 import fnmatch
 import os
 import re
@@ -17,6 +18,46 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paddle_node.retry import naming
+
+
+class Writer(contextlib.AbstractContextManager["Writer"]):
+    """Writes a file past this machine's memory where the file system allows it, as NFS does.
+
+    What waits in memory for a server that does not answer cannot be given up: its process would not
+    end, however it is killed, before the server is back.
+    """
+
+    def __init__(self, path: Path, flags: int, mode: int = 0o666) -> None:
+        """`flags` as for os.open, to which O_WRONLY is added. Raises OSError."""
+        self._file = os.open(path, flags | os.O_WRONLY, mode)
+        self._flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
+        os.lseek(self._file, 0, os.SEEK_END)
+        with contextlib.suppress(OSError):
+            # NFS appends through memory alone; every file has a single writer.
+            direct = self._flags & ~os.O_APPEND | os.O_DIRECT
+            fcntl.fcntl(self._file, fcntl.F_SETFL, direct)
+
+    def write(self, content: bytes) -> None:
+        """Raises OSError."""
+        left = memoryview(content)
+        while left:
+            try:
+                left = left[os.write(self._file, left) :]
+            except OSError as error:
+                # Disks take whole sectors alone: through memory, then.
+                if error.errno != errno.EINVAL or not self._direct():
+                    raise
+                fcntl.fcntl(self._file, fcntl.F_SETFL, self._flags)
+
+    def sync(self) -> None:
+        """Flushes what was written to the disk. Raises OSError."""
+        os.fsync(self._file)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def _direct(self) -> bool:
+        return bool(fcntl.fcntl(self._file, fcntl.F_GETFL) & os.O_DIRECT)
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -68,10 +109,9 @@ def link(path: Path, target: str) -> None:
 def _draft(path: Path, content: str | bytes, mode: int = 0o666) -> Iterator[Path]:
     draft = _temporary(path)
     try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:  # noqa: PTH123
+        with Writer(draft, os.O_CREAT | os.O_EXCL, mode) as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
-            stream.flush()
-            os.fsync(stream.fileno())
+            stream.sync()
         yield draft
     finally:
         draft.unlink(missing_ok=True)

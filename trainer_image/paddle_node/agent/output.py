@@ -12,14 +12,18 @@ import select
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from paddle_node import durable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.training.step_log import LineMetrics
 
 LONGEST_LINE = 64 * 1024
 """Bytes without a line end after which they are passed on anyway."""
+WAITING = 16 << 20
+"""Bytes that may wait for the volume before a worker has to."""
 READER = 1.0
 """Seconds for which the pod's own output may block before lines are left out."""
 LAST_WORDS = 5.0
@@ -73,6 +77,52 @@ def of_agent(node: NodeEnvironment, text: str) -> None:
     say(f"agent {'?' if node.index is None else node.index}", text)
 
 
+class _Copy(threading.Thread):
+    """A log file on the volume, written in a thread of its own: a server that takes its time, or is
+    away for a while, holds no worker up. Raises OSError if it cannot be opened.
+    """
+
+    def __init__(self, path: Path, give_up: Callable[[OSError], None]) -> None:
+        super().__init__(name=f"copy to {path}", daemon=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = durable.Writer(path, os.O_CREAT | os.O_APPEND)
+        self._give_up = give_up
+        self._parts: list[bytes] = []
+        self._changed = threading.Condition()
+        self._ended = self.failed = False
+        self.start()
+
+    def put(self, part: bytes) -> None:
+        """Hands on bytes; waits while very many wait already."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.failed or sum(map(len, self._parts)) < WAITING)
+            self._parts.append(part)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Waits until everything is written."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self.join()
+
+    def run(self) -> None:
+        with self._file:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._parts or self._ended)
+                    content, self._parts = b"".join(self._parts), []
+                    self._changed.notify_all()
+                if not content:
+                    return
+                try:
+                    self._file.write(content)
+                except OSError as error:
+                    self.failed = True
+                    self._give_up(error)
+                    return
+
+
 class Exceptions:
     """Finds in lines of output the last exception, or the interpreter's own error, and where in the
     program it was raised.
@@ -121,7 +171,7 @@ class Log(threading.Thread):
         self._source = source
         self._of = name
         self._path: Path | None = None
-        self._file: IO[bytes] | None = None
+        self._file: _Copy | None = None
         self._early = b""
         self.last_output = self._spoke = time.monotonic()
         self._paused = 0.0
@@ -164,7 +214,7 @@ class Log(threading.Thread):
                 )
         self._source.close()
         if self._file is not None:
-            self._file.close()
+            self._file.end()
 
     def silent_before(self, end: float) -> float:
         """Returns for how many seconds the process had written nothing when it ended, or before its
@@ -190,8 +240,7 @@ class Log(threading.Thread):
         while not self._begins.empty():
             self._path, self._of, header = self._begins.get()
             try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._path.open("ab", buffering=0)
+                self._file = _Copy(self._path, self._give_up)
             except OSError as error:
                 self._give_up(error)
             self._write(header + self._early)
@@ -200,12 +249,8 @@ class Log(threading.Thread):
     def _write(self, part: bytes) -> None:
         if self._path is None:
             self._early = (self._early + part)[-LONGEST_LINE:]
-        if self._file is None:
-            return
-        try:
-            self._file.write(part)
-        except OSError as error:
-            self._give_up(error)
+        if self._file is not None and not self._file.failed:
+            self._file.put(part)
 
     def _give_up(self, error: OSError) -> None:
         say(
@@ -213,4 +258,3 @@ class Log(threading.Thread):
             f"{self._path} takes no lines: {error.strerror or error}; they continue in this "
             "pod's own log",
         )
-        self._file = None

@@ -13,6 +13,7 @@ rename.
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -148,7 +149,8 @@ class Lease:
 
     def _write(self, **state: Any) -> None:
         draft = self._folder / f".lease.{self._incarnation}"
-        draft.write_text(self.record(**state))
+        with durable.Writer(draft, os.O_CREAT | os.O_TRUNC) as stream:
+            stream.write(self.record(**state).encode())
         draft.replace(self.path)
 
     def record(self, **state: Any) -> str:

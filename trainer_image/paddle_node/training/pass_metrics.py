@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from paddle_node import durable
+
 _LINE = re.compile(
     r"(?:\[trainer \d+\] )?(pass=\d{1,9}(?: [a-z_]+=-?\d{1,18}(?:\.\d+)?(?:e[+-]?\d\d?)?)+)"
 )
@@ -37,15 +39,15 @@ def parsed(line: str) -> dict[str, float]:
 def append(file: Path, metrics: Mapping[str, Any], sync: bool = True) -> None:
     """Appends a line. With `sync`, the line is on disk when this returns. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("ab+") as stream:
-        if stream.tell() > 0:
-            stream.seek(-1, os.SEEK_END)
-            if stream.read(1) != b"\n":
-                stream.write(b"\n")
-        stream.write(json.dumps(dict(metrics)).encode() + b"\n")
-        stream.flush()
+    line = json.dumps(dict(metrics)).encode() + b"\n"
+    with contextlib.suppress(FileNotFoundError), file.open("rb") as written:
+        if written.seek(0, os.SEEK_END) > 0:
+            written.seek(-1, os.SEEK_END)
+            line = line if written.read(1) == b"\n" else b"\n" + line
+    with durable.Writer(file, os.O_CREAT | os.O_APPEND) as stream:
+        stream.write(line)
         if sync:
-            os.fsync(stream.fileno())
+            stream.sync()
 
 
 def recorded(file: Path) -> set[tuple[int, int]]:
