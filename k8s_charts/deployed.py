@@ -74,6 +74,8 @@ class ClusterOutputs(model.Settings):
     """
     auto_mode: str = ""
     """What EKS Auto Mode makes nodes from, as JSON; empty: nodes come from node groups."""
+    cluster_dns: str = ""
+    """Address of EKS Auto Mode's name service; empty: unknown."""
     placeholders: bool = False
     """True where nothing was deployed: the manifests can be read and checked, not applied."""
 
@@ -84,6 +86,16 @@ class ClusterOutputs(model.Settings):
         """
         version = re.fullmatch(r"1\.(\d+)", self.kubernetes_version)
         return version is not None and int(version[1]) >= 35
+
+    @property
+    def auto_mode_dns(self) -> list[str]:
+        """Addresses of the name service on EKS Auto Mode's nodes: the tenth of the service range.
+        Where that range is unknown, the tenth of both that EKS takes by default. Empty without
+        Auto Mode.
+        """
+        if not self.auto_mode:
+            return []
+        return [self.cluster_dns] if self.cluster_dns else ["172.20.0.10", "10.100.0.10"]
 
     def closed_ports(self, ports: Iterable[int]) -> list[int]:
         """Returns those of `ports` at which nodes do not reach each other."""

@@ -1,6 +1,7 @@
 """Compute: node groups, and the add-ons that need a node to become healthy."""
 
 from collections.abc import Mapping
+from ipaddress import ip_network
 
 from aws_cdk import CfnOutput, CfnResource
 from aws_cdk import aws_ec2 as ec2
@@ -61,6 +62,8 @@ class NodesStack(ClusterPart):
                 security_groups=clients,
             )
             CfnOutput(self, "AutoMode", value=auto.machines)
+            # Jobs' network policies name it.
+            CfnOutput(self, "ClusterDns", value=str(ip_network(spec.cluster.services)[10]))
             acknowledge(self, "`paddle-aws setup` writes them into NodeClasses", "cfn-lint:W6001")
         for addon in self._addons():
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.

@@ -99,7 +99,7 @@ class PaddleJobChart(Chart):
             more = [] if job.data is not None else [network.to_anywhere(443)]
             if job.operator.etcd_server is not None:
                 more.append(network.to_anywhere(int(job.operator.etcd_server.rpartition(":")[2])))
-            network.peers(self, job, roles, more=more)
+            network.peers(self, job, roles, outputs, more=more)
         # No pod may be evicted: a PaddleJob's training does not recover from a lost pod, so a drain
         # waits for its end. Elastic workers may come and go.
         least = members if job.operator.elastic is None else members - 1

@@ -141,7 +141,7 @@ class TrainingChart(Chart):
             )
             yaml_documents.add(self, *rights)
         network.peers(
-            self, job, ["trainer"], more=[] if by_index else [network.RULES["api-server"]]
+            self, job, ["trainer"], outputs, more=[] if by_index else [network.RULES["api-server"]]
         )
         # One pod at a time may be evicted: that costs all pods their current pass, and lets a
         # drained node go. A budget of none would block every drain until the job ends.

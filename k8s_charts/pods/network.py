@@ -23,6 +23,13 @@ def to_anywhere(*ports: int) -> Rule:
     return {"ports": [{"port": port, "protocol": "TCP"} for port in ports]}
 
 
+def _names(outputs: ClusterOutputs) -> Rule:
+    # Auto Mode has no DNS pods: CoreDNS is a service of each node, and pods ask it at the service
+    # range's tenth address, which no pod selector covers (aws/containers-roadmap#2552).
+    blocks = [{"ipBlock": {"cidr": f"{address}/32"}} for address in outputs.auto_mode_dns]
+    return {**RULES["names"], "to": [*RULES["names"]["to"], *blocks]}
+
+
 def _policy(
     scope: Construct,
     job: TrainingJob,
@@ -48,7 +55,12 @@ def _policy(
 
 
 def peers(
-    scope: Construct, job: TrainingJob, roles: Sequence[names.Role], *, more: Sequence[Rule] = ()
+    scope: Construct,
+    job: TrainingJob,
+    roles: Sequence[names.Role],
+    outputs: ClusterOutputs,
+    *,
+    more: Sequence[Rule] = (),
 ) -> None:
     """Lets the job's pods reach each other on every port (Paddle picks some itself), the name
     service, and `more`.
@@ -63,7 +75,7 @@ def peers(
             scope,
             job,
             role,
-            [{"to": others}, RULES["names"], *more, *world],
+            [{"to": others}, _names(outputs), *more, *world],
             ingress=[{"from": others}],
         )
 
@@ -84,5 +96,5 @@ def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
         scope,
         job,
         "data",
-        [RULES["names"], to_anywhere(*ports), RULES[outputs.data_job_credentials]],
+        [_names(outputs), to_anywhere(*ports), RULES[outputs.data_job_credentials]],
     )
