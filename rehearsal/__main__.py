@@ -145,7 +145,7 @@ def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
             lambda text: console.print(text, style="yellow", markup=False),
             arguments.data,
         )
-        with interruption.caught(), State(FOLDER.resolve()) as state:
+        with interruption.caught(), State(FOLDER.absolute()) as state:
             try:
                 with Screen(console) as screen:
                     results = rehearsal.run(

@@ -53,7 +53,7 @@ def main() -> None:
     with (
         cli_errors(),
         interruption.caught(),
-        State(rehearsal_backend.FOLDER.resolve()) as state,
+        State(rehearsal_backend.FOLDER.absolute()) as state,
         AddressBlock() as addresses,
     ):
         documents = manifests.load(sorted(state.manifests.glob("*.yaml")))

@@ -39,6 +39,7 @@ class State:
         """The manifests that the pods were made from."""
 
     def __enter__(self) -> Self:
+        self._refuse_foreign()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / LOCK).open("w")
@@ -59,6 +60,16 @@ class State:
                         "rehearse in another folder"
                     ) from None
             time.sleep(0.05)
+
+    def _refuse_foreign(self) -> None:
+        """Raises BadInput for a folder that no rehearsal made: this one would empty it."""
+        remedy = "a rehearsal empties this folder: move it away, or rehearse in another folder"
+        if self.folder.is_symlink():
+            raise BadInput(f"{self.folder} is a link: {remedy}")
+        if not self.folder.is_dir() or (self.folder / LOCK).exists():
+            return
+        if strangers := sorted(entry.name for entry in self.folder.iterdir()):
+            raise BadInput(f"{self.folder} holds {strangers[0]}, which is no rehearsal's: {remedy}")
 
     def begin(self, *, keep_volume: bool = False) -> None:
         """Removes what the last rehearsal left, except the volume if that is to be kept."""

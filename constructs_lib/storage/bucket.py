@@ -8,12 +8,22 @@ buckets and no others.
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
+import jsii
+from aws_cdk import (
+    CfnDeletionPolicy,
+    CfnResource,
+    CustomResource,
+    Duration,
+    IStableStringProducer,
+    Lazy,
+    RemovalPolicy,
+    Stack,
+)
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
-from constructs import Construct
+from constructs import Construct, IValidation
 
 from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.statements import statements
@@ -21,6 +31,43 @@ from constructs_lib.storage.key import EndingLogGroup, retain_if_replaced
 
 STATEMENTS = Path(__file__).with_name("bucket_statements.json")
 HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
+TAG = "paddle-aws/deletion-policy"
+"""A bucket's tag: what the template says becomes of the bucket when its stack goes. CloudFormation
+sets both in one step, so that no failed or rolled back update sets one without the other.
+"""
+
+
+@jsii.implements(IStableStringProducer, IValidation)
+class _Fate:
+    """What becomes of a bucket with its stack, after everything outside has had its say."""
+
+    def __init__(self, bucket: CfnResource, request: CfnResource) -> None:
+        self._bucket, self._request = bucket, request
+
+    @property
+    def _policy(self) -> str:
+        policies = {
+            CfnDeletionPolicy.DELETE: "Delete",
+            CfnDeletionPolicy.SNAPSHOT: "Snapshot",
+            CfnDeletionPolicy.RETAIN_EXCEPT_ON_CREATE: "RetainExceptOnCreate",
+        }
+        policy = self._bucket.cfn_options.deletion_policy
+        return "Delete" if policy is None else policies.get(policy, "Retain")
+
+    def produce(self) -> str:
+        """Returns the bucket's deletion policy."""
+        return self._policy
+
+    def validate(self) -> list[str]:
+        """Refuses a bucket that stays while what empties it goes."""
+        kept = CfnDeletionPolicy.RETAIN, CfnDeletionPolicy.RETAIN_EXCEPT_ON_CREATE
+        if self._policy == "Delete" or self._request.cfn_options.deletion_policy in kept:
+            return []
+        return [
+            f"removal_policy: the bucket is emptied when the stack goes, but its deletion policy "
+            f"was set to {self._policy} later: make it with removal_policy=RemovalPolicy.RETAIN to "
+            "keep it, or leave DESTROY in place"
+        ]
 
 
 class BucketEmptier(Construct):
@@ -67,14 +114,14 @@ class BucketEmptier(Construct):
 
     def empty_on_delete(self, bucket: s3.Bucket) -> None:
         """Deletes all objects and versions of `bucket` just before the whole stack, and with it
-        `bucket`, is deleted.
+        `bucket`, is deleted. Synth refuses a bucket whose removal policy is not DESTROY.
 
         An update that removes the bucket, or this custom resource, from the stack deletes no
         objects.
         """
         self._policy.add_statements(
             iam.PolicyStatement(
-                actions=["s3:ListBucketVersions", "s3:PutBucketPolicy"],
+                actions=["s3:GetBucketTagging", "s3:ListBucketVersions", "s3:PutBucketPolicy"],
                 resources=[bucket.bucket_arn],
             ),
             iam.PolicyStatement(
@@ -95,6 +142,11 @@ class BucketEmptier(Construct):
             properties={"BucketName": bucket.bucket_name},
         )
         request.node.add_dependency(self._policy)
+        resource, asks = bucket.node.default_child, request.node.default_child
+        assert isinstance(resource, s3.CfnBucket) and isinstance(asks, CfnResource)
+        fate = _Fate(resource, asks)
+        bucket.node.add_validation(fate)
+        resource.tags.set_tag(TAG, Lazy.string(fate))
         if bucket.policy is not None:
             # The bucket is emptied first, then its policy is deleted, then the bucket.
             request.node.add_dependency(bucket.policy)

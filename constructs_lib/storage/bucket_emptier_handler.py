@@ -9,6 +9,8 @@ from typing import Any
 # botocore, not boto3: it is all that is needed, and all that an emulator's Python may have.
 import botocore.session
 
+TAG = "paddle-aws/deletion-policy"
+
 
 def handler(event: dict[str, Any], context: Any) -> None:
     """Answers CloudFormation in every case: a silent failure would hold the stack for an hour."""
@@ -48,6 +50,8 @@ def empty(bucket: str, context: Any) -> None:
     """
     s3 = botocore.session.get_session().create_client("s3")
     try:
+        if not goes(s3, bucket):
+            return
         refuse_writes(s3, bucket, context.invoked_function_arn.split(":")[1])
         while True:
             page = s3.list_object_versions(Bucket=bucket, MaxKeys=1000)
@@ -64,6 +68,19 @@ def empty(bucket: str, context: Any) -> None:
                 raise RuntimeError(f"{left[0]['Key']}: {left[0].get('Message')}")
     except s3.exceptions.NoSuchBucket:
         return
+
+
+def goes(s3: Any, bucket: str) -> bool:
+    """Whether the bucket itself is deleted: its template's tag says so. A bucket without it is
+    kept.
+    """
+    try:
+        tags = s3.get_bucket_tagging(Bucket=bucket)["TagSet"]
+    except s3.exceptions.ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchTagSet":
+            raise
+        tags = []
+    return {"Key": TAG, "Value": "Delete"} in tags
 
 
 def refuse_writes(s3: Any, bucket: str, partition: str) -> None:

@@ -19,6 +19,7 @@ from resource_types import Call, Properties, after, around
 def apply() -> None:
     """Applies every repair."""
     around("AWS::S3::Bucket", delete=_bucket_delete)
+    after("AWS::S3::Bucket", _bucket_tagged)
     # Fn::GetAtt CidrBlock: MiniStack has only the VPC's defaults.
     after("AWS::EC2::VPC", lambda vpc, old, new: {"CidrBlock": ec2._vpcs[vpc]["CidrBlock"]})
     after("AWS::EKS::Cluster", _cluster_completed)
@@ -35,6 +36,13 @@ def _bucket_delete(delete: Call, bucket: str, props: Properties) -> None:
     """
     if bucket in s3._buckets:
         client("s3").delete_bucket(Bucket=bucket)
+
+
+def _bucket_tagged(bucket: str, old: Properties, new: Properties) -> dict[str, Any]:
+    """Sets the template's tags, which MiniStack drops."""
+    if new.get("Tags"):
+        client("s3").put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": new["Tags"]})
+    return {}
 
 
 # EKS.

@@ -10,10 +10,12 @@ from unittest.mock import Mock
 
 import botocore.session
 import pytest
+from botocore.exceptions import ClientError
 
 from constructs_lib.storage.bucket_emptier_handler import handler
 
 KNOWN = {"StackId": "stack", "RequestId": "request", "LogicalResourceId": "Empty"}
+GOES = {"Key": "paddle-aws/deletion-policy", "Value": "Delete"}
 LOCKED = {"Key": "a", "Message": "locked", "VersionId": "1"}
 
 
@@ -32,7 +34,8 @@ def test_the_bucket_it_was_made_for_is_emptied_or_a_sentence_says_why_not(
     answer the stack hangs.
     """
     account, told = Mock(), []
-    account.exceptions.NoSuchBucket = KeyError
+    account.exceptions.NoSuchBucket, account.exceptions.ClientError = KeyError, ClientError
+    account.get_bucket_tagging.return_value = {"TagSet": [GOES]}
     account.describe_stacks.return_value = {"Stacks": [{"StackStatus": "DELETE_IN_PROGRESS"}]}
     account.list_object_versions.side_effect = [
         {"Versions": [LOCKED, {**LOCKED, "VersionId": "2"}]},
@@ -64,7 +67,7 @@ def test_the_bucket_it_was_made_for_is_emptied_or_a_sentence_says_why_not(
             f"bucket old-name was not emptied ({reason}): delete the stack again to go on"
         )
     assert json.loads(told[0].data) == answer
-    _, first, *calls = account.method_calls
+    _, _, first, *calls = account.method_calls
     assert json.loads(first.kwargs["Policy"])["Statement"][0]["Effect"] == "Deny", (
         "no new object while the old ones go"
     )
@@ -75,3 +78,37 @@ def test_the_bucket_it_was_made_for_is_emptied_or_a_sentence_says_why_not(
         for one in call.kwargs["Delete"]["Objects"]
     ]
     assert deleted == ([] if milliseconds == 1 else ["1", "2"])
+
+
+@pytest.mark.parametrize(
+    "tags", [[{**GOES, "Value": "Retain"}], [{"Key": "team", "Value": "a"}], None]
+)
+def test_a_bucket_that_stays_keeps_its_objects(
+    monkeypatch: pytest.MonkeyPatch, tags: list[dict[str, str]] | None
+) -> None:
+    """Also where synth could not see what becomes of the bucket, and where somebody took its
+    tags.
+    """
+    account, told = Mock(), []
+    account.exceptions.NoSuchBucket, account.exceptions.ClientError = KeyError, ClientError
+    account.describe_stacks.return_value = {"Stacks": [{"StackStatus": "DELETE_IN_PROGRESS"}]}
+    account.get_bucket_tagging.return_value = {"TagSet": tags}
+    account.list_object_versions.return_value = {}
+    if tags is None:
+        no_tags = {"Error": {"Code": "NoSuchTagSet"}}
+        account.get_bucket_tagging.side_effect = ClientError(no_tags, "GetBucketTagging")
+    monkeypatch.setattr(
+        botocore.session, "get_session", lambda: Mock(create_client=lambda service: account)
+    )
+    monkeypatch.setattr(
+        urllib.request, "urlopen", lambda request, timeout: told.append(request) or io.BytesIO()
+    )
+    event = {
+        "RequestType": "Delete",
+        "ResponseURL": "https://waits.example/",
+        "PhysicalResourceId": "theirs",
+    }
+    context = Mock(invoked_function_arn="arn:aws:lambda")
+    handler({**KNOWN, **event, "ResourceProperties": {"BucketName": "theirs"}}, context)
+    assert json.loads(told[0].data)["Status"] == "SUCCESS"
+    assert not account.put_bucket_policy.called and not account.delete_objects.called

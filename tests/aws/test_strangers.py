@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment, Stack
+from aws_cdk import App, Environment, RemovalPolicies, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
@@ -19,6 +19,7 @@ from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodes
 from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.node_group import K3sNodeGroup
+from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import SharedFileSystem
 from stacks.k3s_cluster import release
 
@@ -147,3 +148,21 @@ def test_what_cannot_be_is_refused(
         given = {**given, "cluster_name": "theirs"}
     with pytest.raises((TypeError, ValueError), match=sentence):
         made(stack, "Made", vpc=vpc, **given)
+
+
+@pytest.mark.parametrize("whole_app", [False, True])
+def test_a_bucket_that_is_kept_from_outside_is_not_emptied(
+    stranger: tuple[Stack, ec2.Vpc], whole_app: bool
+) -> None:
+    """A company's rule for all buckets comes after ours: both at once would lose every object."""
+    stack, _ = stranger
+    bucket = DataBucket(stack, "Data", removal_policy=RemovalPolicy.DESTROY)
+    if whole_app:
+        kept = ["AWS::S3::Bucket"]
+        RemovalPolicies.of(stack.node.root).retain(apply_to_resource_types=kept)
+    else:
+        bucket.apply_removal_policy(RemovalPolicy.RETAIN)
+    with pytest.raises(
+        RuntimeError, match=r"\[Theirs/Data\] removal_policy: .* set to Retain later"
+    ):
+        Template.from_stack(stack)

@@ -37,11 +37,6 @@ def changed(path: str, value: object, of: str = "Job") -> list[dict]:
 
 
 NOT_HERE = {
-    "there is no API server to ask here": (
-        "kubernetes-on-aws",
-        "distributed-training",
-        "aws-recommendation",
-    ),
     "there is no etcd here": ("paddlejob-elastic",),
 }
 

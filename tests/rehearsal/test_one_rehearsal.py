@@ -62,6 +62,20 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("link", [True, False])
+def test_a_folder_that_no_rehearsal_made_is_refused_and_keeps_all(tmp_path, link):
+    """A rehearsal empties its folder: a link, or a folder of somebody else's, loses nothing."""
+    theirs = tmp_path / ("theirs" if link else ".rehearsal")
+    theirs.mkdir()
+    (theirs / "precious").write_text("x")
+    if link:
+        (tmp_path / ".rehearsal").symlink_to(theirs)
+    said = "is a link" if link else "holds precious, which is no rehearsal's"
+    with pytest.raises(BadInput, match=said), State(tmp_path / ".rehearsal") as state:
+        state.begin()
+    assert [entry.name for entry in theirs.iterdir()] == ["precious"]
+
+
 @pytest.mark.parametrize(
     ("better", "said", "colour"),
     [
