@@ -126,12 +126,12 @@ class TrainingJob(Settings):
     {newest_stem:<glob>}, the same without its suffix), such as --resume {newest:output/*.pdparams}.
     """
     progress: Annotated[Text | None, Variable.PROGRESS] = Field(default=None, min_length=1)
-    """With command: the files whose change is progress, such as output/*.pdparams. Default: those
-    of resume.
+    """With command: the files that show its progress, such as output/*.pdparams: a higher number in
+    the name than before, or, of a fixed name, new content. Default: those of resume.
     """
     success: Annotated[Text | None, Variable.SUCCESS] = Field(default=None, min_length=1)
-    """With command: a file below output/ that it writes when it is done. Default: that it ends with
-    0 is enough.
+    """With command: a file below output/ that each attempt writes when it is done. Default: that it
+    ends with 0 is enough.
     """
     metrics: dict[VariableName, Text] = Field(default_factory=dict)
     """With command: what its lines tell of its steps: a pattern (RE2's) with a group around the

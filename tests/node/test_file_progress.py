@@ -162,6 +162,25 @@ def test_another_program_s_files_and_links_that_lead_out_are_not_resumed_from(jo
     assert resumed.resume["newest"] == "output/a/model-1"
 
 
+@pytest.mark.parametrize("resolved", [True, False])
+def test_a_link_by_the_full_path_leads_to_the_same_file_in_every_attempt_and_afterwards(
+    job, resolved
+):
+    settings = {"PADDLE_NODE_RESUME": '["{newest:output/latest}"]'}
+    progress = job.progress(**settings)
+    job.begin(progress)
+    checkpoint = job.save("deep/checkpoint")
+    link = job.output / "latest"
+    link.symlink_to(checkpoint.resolve() if resolved else checkpoint)
+    for gone in (True, False):
+        assert job.begin(progress, gone=gone).resume["newest"] == "output/latest"
+        assert (job.output / "latest").resolve() == (job.output / "deep/checkpoint").resolve()
+    progress.publish()
+    assert (job.folder.output / "latest").read_text() == "x"
+    assert job.begin(job.progress("next", **settings)).resume["newest"] == "output/latest"
+    assert (job.output / "latest").resolve() == (job.output / "deep/checkpoint").resolve()
+
+
 def test_what_a_lost_pod_may_have_open_is_another_file_and_what_came_late_is_not_taken(job):
     """The file that it has open, one that it did not touch, and one that it makes afterwards."""
     progress = job.progress()

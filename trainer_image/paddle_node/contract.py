@@ -100,10 +100,12 @@ class Variable(StrEnum):
     RESUME = "PADDLE_NODE_RESUME"
     """JSON list of words that are appended to the command if it has something to resume from."""
     PROGRESS = "PADDLE_NODE_PROGRESS"
-    """Glob below the job's folder: a change of the matching files is the command's progress."""
+    """Glob below the job's folder: the numbers in the matches' names are the command's progress or,
+    of a fixed name, its content.
+    """
     SUCCESS = "PADDLE_NODE_SUCCESS"
-    """File below the job's folder that the command writes when it is done; empty: only its exit
-    codes say so.
+    """File below the job's folder that an attempt of the command writes when it is done; empty:
+    only its exit codes say so.
     """
     METRICS = "PADDLE_NODE_METRICS"
     """JSON object from metric names to the patterns that find the metrics of a step in the

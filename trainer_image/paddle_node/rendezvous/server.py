@@ -46,6 +46,10 @@ GOODBYE = 5.0
 """Seconds for the other pods to hear how the job ended before the pod of trainer 0 leaves."""
 PATIENCE = 10
 """Minutes for which a volume may refuse the next attempt before the job fails."""
+COPYING = 6 * 3600.0
+"""Seconds in which a command's attempt may begin: it may have to copy what a lost pod has open. A
+volume that hangs shows in the lease.
+"""
 LOOKS = 4
 """The least checks of the program's progress in the time for which an attempt may go without.
 """
@@ -195,7 +199,7 @@ class Server:
         """Connections that said who they are, and did not prove it yet."""
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._crowded = 0
-        self._questions: asyncio.Queue[Callable[[], Answer]] = asyncio.Queue()
+        self._questions: asyncio.Queue[tuple[Callable[[], Answer], float]] = asyncio.Queue()
         self._listener: socket.socket | None = None
         self._own: list[asyncio.Task[None]] = []
 
@@ -288,7 +292,9 @@ class Server:
 
     def ask(self, what: Question, *about: Any) -> None:
         """Queues a call of the `Volume`'s method `what`, which takes a while."""
-        self._questions.put_nowait(partial(getattr(self._volume, what), *about))
+        copies = what == "begin" and not self._volume.trainers_join
+        question = partial(getattr(self._volume, what), *about)
+        self._questions.put_nowait((question, COPYING if copies else 0.0))
 
     # Connections.
 
@@ -396,7 +402,8 @@ class Server:
     async def _ask_volume(self) -> None:
         try:
             while True:
-                answer = await background.ask(await self._questions.get(), self._node, self.say)
+                question, allowed = await self._questions.get()
+                answer = await background.ask(question, self._node, self.say, allowed)
                 answer(self._rendezvous, time.monotonic())
                 self._questions.task_done()
         except background.NoAnswer as failure:

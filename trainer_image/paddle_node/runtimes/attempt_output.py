@@ -95,6 +95,7 @@ class AttemptOutput:
             continued = True
             _remove(root / OUTPUT / name)  # Only a person can have put one of that name there.
             (self._folder.output / name).replace(root / OUTPUT / name)
+        _lead(root / OUTPUT, self._folder.output, root / OUTPUT)
         own_aside = [] if continued else [self._aside(own)]
         for aside in filter(_exists, self.of_others() if self._any else own_aside):
             continued = True
@@ -154,6 +155,7 @@ class AttemptOutput:
             if _exists(kept):
                 (root / self._success).parent.mkdir(parents=True, exist_ok=True)
                 kept.replace(root / self._success)
+        _lead(root / OUTPUT, root / OUTPUT, here)
         for entry in durable.entries(root / OUTPUT):
             if OURS.fullmatch(entry.name):
                 self._say(f"output/{entry.name} of the program stays in {root / OUTPUT}")
@@ -244,11 +246,7 @@ class AttemptOutput:
                 list(pool.map(_copy, *zip(*copies, strict=True), drafts))
             for folder in {target.parent for _, target in copies}:
                 durable.sync(folder)
-        for link in _links(self.root / OUTPUT):
-            # By the earlier folder's own path.
-            if (to := str(link.readlink())).startswith(f"{earlier}/"):
-                link.unlink()
-                link.symlink_to(f"{self.root}{to.removeprefix(str(earlier))}")
+        _lead(self.root / OUTPUT, earlier / OUTPUT, self.root / OUTPUT)
 
     def _take_shipped(self, left_out: Callable[[Path], Collection[Path]]) -> None:
         """Copies what the program's own folder has in `output`."""
@@ -295,6 +293,19 @@ def _take(source: Path, target: Path, since: int | None, copies: list[tuple[Path
                 copies.append((here, there))
             else:
                 here.replace(there)
+
+
+def _lead(folder: Path, earlier: Path, now: Path) -> None:
+    """Makes the links in a folder that led into another one by its full path lead to where its
+    files are now.
+    """
+    for link in _links(folder):
+        to = str(link.readlink())
+        for start in {str(earlier), os.path.realpath(earlier)}:
+            inside = to.removeprefix(f"{start}/")
+            if inside != to and not OURS.fullmatch(inside.partition("/")[0]):
+                link.unlink()
+                link.symlink_to(now / inside)
 
 
 def _links(folder: Path) -> Iterator[Path]:
