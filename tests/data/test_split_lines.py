@@ -223,6 +223,13 @@ def test_a_page_that_was_never_written_is_no_record(job: Job, tmp_path: Path) ->
         job.refused(
             "has a line of zeros: a part of it was zeroed, or is not text", 65, tmp_path / name
         )
+    whole = tar([(f"{number}.txt", b"a line\n") for number in range(64)])
+    (tmp_path / "in.tar").write_bytes(whole)
+    job.split(tmp_path / "in.tar")
+    assert len(job.records()) == 64
+    for page in range(0, len(whole) - 10240, 4096):
+        (tmp_path / "in.tar").write_bytes(whole[:page] + bytes(4096) + whole[page + 4096 :])
+        job.refused("^in.tar ", 65, tmp_path / "in.tar")
 
 
 @pytest.mark.parametrize("refused", table("refused.yaml"), ids=lambda refused: refused["sentence"])
