@@ -95,8 +95,14 @@ class NodeShape:
         Raises ValueError unless all types have their adapters on the same cards.
         """
         first, last = efa_cards(self.instance_types)
-        if first == last:
-            return [(0, 0, "efa")]
+        return [(0, 0, "efa")] if first == last else self.split_interfaces
+
+    @property
+    def split_interfaces(self) -> list[tuple[int, int, str]]:
+        """The same, with an interface of its own for addresses even where there is one card, as
+        EKS Auto Mode wants.
+        """
+        first, last = efa_cards(self.instance_types)
         fabric = [(card, 0 if card else 1, "efa-only") for card in range(first, last + 1)]
         return [(0, 0, "interface"), *fabric]
 

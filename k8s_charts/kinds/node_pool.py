@@ -21,6 +21,7 @@ def documents(
     taints: Sequence[Mapping[str, str]],
     tags: Mapping[str, str],
     reservation: str | None = None,
+    interfaces: Sequence[tuple[int, int, str]] = (),
 ) -> list[dict[str, Any]]:
     """Returns NodeClass and NodePool of the group `name`.
 
@@ -32,6 +33,8 @@ def documents(
         disk_gib: disk of each node, GiB.
         tags: AWS tags of each machine.
         reservation: id of the capacity reservation that the nodes are taken from.
+        interfaces: network interfaces of a machine with EFA, as (card, device, type); the first one
+            has the pods' addresses.
     """
     node_class, pool = yaml_documents.template("node_pool.yaml", name=name, cpus=cpus)
     group = machines["placementGroups"].get(name)
@@ -43,6 +46,9 @@ def documents(
         "placementGroupSelector": {"name": group} if group else None,
         "capacityReservationSelectorTerms": [{"id": reservation}] if reservation else None,
         "tags": dict(tags),
+        "advancedNetworking": {"networkInterfaces": _interfaces(interfaces)}
+        if interfaces
+        else None,
     }
     wanted = {
         "kubernetes.io/arch": ["amd64"],
@@ -59,3 +65,13 @@ def documents(
         "taints": list(taints),
     }
     return [yaml_documents.plain(document) for document in (node_class, pool)]
+
+
+def _interfaces(interfaces: Sequence[tuple[int, int, str]]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"networkCardIndex": card, "deviceIndex": device, "interfaceType": kind}
+        for card, device, kind in interfaces
+    ]
+    # EKS adds no address to these machines later: one prefix serves sixteen pods.
+    found[0]["secondaryIPv4PrefixCount"] = 1
+    return found

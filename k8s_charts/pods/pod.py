@@ -164,7 +164,7 @@ def template(
     first |= {
         "image": image,
         "imagePullPolicy": pull_policy(image),
-        "resources": scheduling.requirements(resources, gpus, efa),
+        "resources": scheduling.requirements(resources, gpus, efa, auto=auto),
     }
     first |= container
     found |= {**scheduling.placement(job, role, gpus=gpus > 0, auto=auto), **spec}

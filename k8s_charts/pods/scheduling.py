@@ -26,9 +26,11 @@ EFA.
 """
 
 
-def requirements(resources: Resources, gpus: int = 0, efa: int = 0) -> Object:
+def requirements(
+    resources: Resources, gpus: int = 0, efa: int = 0, *, auto: bool = False
+) -> Object:
     """Returns requests and limits, which are equal: the pod is "Guaranteed", the last to be evicted
-    when a node runs short.
+    when a node runs short. `auto`: EKS Auto Mode makes the nodes.
     """
     amounts = {
         "cpu": resources.cpu,
@@ -36,7 +38,9 @@ def requirements(resources: Resources, gpus: int = 0, efa: int = 0) -> Object:
         "ephemeral-storage": resources.scratch,
     }
     amounts |= {GPU: str(gpus)} if gpus else {}
-    amounts |= {EFA: str(efa), **EFA_PAGES} if efa else {}
+    # Karpenter takes every machine for one without huge pages, and would make none for a pod that
+    # asks for some (aws/karpenter-provider-aws#3315): libfabric then uses ordinary pages.
+    amounts |= {EFA: str(efa), **({} if auto else EFA_PAGES)} if efa else {}
     return {"limits": amounts, "requests": amounts}
 
 

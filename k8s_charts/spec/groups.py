@@ -259,8 +259,8 @@ class TrainerResources(Resources):
     shared_memory: Memory = "128Mi"
     """/dev/shm, which counts against memory."""
     efa: int = Field(default=0, ge=0, le=32)
-    """Elastic Fabric Adapters, on nodes with `efa: true`; the image needs the EFA software
-    (docs/jobs.md).
+    """Elastic Fabric Adapters, on nodes with `efa: true`: at most two such pods fit a node of
+    `compute: fixed`. The image needs the EFA software (docs/jobs.md).
     """
 
     def _faults(self) -> Iterator[Fault]:

@@ -140,6 +140,7 @@ def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
                 taints=[vars(taint) for taint in group.shape.all_taints],
                 tags=spec.all_tags,
                 reservation=group.capacity_reservation,
+                interfaces=group.shape.split_interfaces if group.efa else (),
             )
     if spec.jobs.queue:
         cores = sum(
