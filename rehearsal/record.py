@@ -12,7 +12,7 @@ from k8s_charts.spec import TrainingJob
 from operations.cluster.pod_words import PodState
 from operations.jobs.job_objects import JobState, Phase
 from operations.jobs.job_view import JobView
-from operations.jobs.rehearsal_backend import Record
+from operations.jobs.rehearsal_backend import Record, not_begun
 from rehearsal.pods.job import CANCELLED, ENDED, GLANCE, JobResult, Watcher, last_lines
 from rehearsal.pods.manifests import Job, PaddleJob
 from rehearsal.pods.pod import Pod, PodEnd
@@ -23,10 +23,11 @@ _DATA = "data"
 class Recorder(Watcher):
     """Records one rehearsal. After each change the record is on disk, whole."""
 
-    def __init__(self, job: TrainingJob, folder: Path, interpreter: Path) -> None:
+    def __init__(self, job: TrainingJob, folder: Path, interpreter: Path, run: str) -> None:
+        """`run` is the rehearsal's own, as its lock has it."""
         root = PurePosixPath(job.volume.folder or "", job.name)
         view = JobView(job.name, job.namespace, None, None, ())
-        self._folder, self._record = folder, Record(view, str(root), str(interpreter), None)
+        self._folder, self._record = folder, Record(view, str(root), str(interpreter), None, run)
         self._pods: dict[str, Pod] = {}
         self._job: JobState | None = None
         self._of_data = False
@@ -93,11 +94,13 @@ class Recorder(Watcher):
         self._end_job(reason)
 
     def close(self, reason: str = "") -> None:
-        """Records the end of the rehearsal, and why a Job that was running did not end by
-        itself.
+        """Records the end of the rehearsal, and why its training did not end by itself, or was
+        never begun.
         """
         if self._job is not None and self._job.phase == "running":
             self._end_job(reason)
+        if reason and (self._job is None or (self._of_data and self._job.phase == "done")):
+            self._of_data, self._job = False, not_begun(self._record.view.name, "failed", reason)
         self._record = replace(self._record, ended=datetime.now(UTC))
         self._write()
 

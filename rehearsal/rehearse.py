@@ -5,6 +5,7 @@ the pods' work from the manifests on disk, never from the job's settings.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -94,10 +95,12 @@ class Rehearsal:
                 f"--data is {data}: it stands for a local or s3:// data.source, which this job "
                 "does not have"
             )
-        if not data.exists():
+        if not data.is_file() and not data.is_dir():
             raise BadInput(f"--data is {data}: there is no such file or folder")
         if data.is_dir() and job.local_file is not None:
             raise BadInput(f"--data is {data}: data.source is a file, and that is a folder")
+        if fault := _fault_of_folder(data):
+            raise BadInput(f"--data is {data}: {fault}")
         return data.resolve()
 
     def run(
@@ -114,6 +117,7 @@ class Rehearsal:
         Raises OperationError, CloudError, SettingError or KeyboardInterrupt.
         """
         self.screen, self._verbose, job = screen, verbose, self.job
+        state.announce(job.name, job.namespace)
         self._prepare_python()
         if trial_first and job.controller == "job":
             with screen.phase("try") as phase:
@@ -122,7 +126,8 @@ class Rehearsal:
                 )
         # Not earlier: a mistake in the program must not cost the last run's model.
         state.begin(keep_volume=keep_volume)
-        self._state, self._recorder = state, Recorder(job, state.folder, self._interpreter)
+        self._state = state
+        self._recorder = Recorder(job, state.folder, self._interpreter, state.run)
         try:
             with AddressBlock() as addresses, self._account as account:
                 account.deploy(state, screen)
@@ -135,8 +140,9 @@ class Rehearsal:
         except KeyboardInterrupt:
             self._recorder.close("the rehearsal was interrupted")
             raise
-        except BaseException:
-            self._recorder.close("the rehearsal failed")
+        except BaseException as error:
+            sentence = str(error).partition("\n")[0] or type(error).__name__
+            self._recorder.close(f"the rehearsal failed: {sentence}")
             raise
         self._recorder.close()
         return replace(results, retained=left)
@@ -341,7 +347,7 @@ class Rehearsal:
         which = (
             ", ".join(names)
             if self._verbose
-            else f"{len(names)} fields of the manifests (VERBOSE=1 names them)"
+            else f"{len(names)} fields of the manifests (--verbose or VERBOSE=1 names them)"
         )
         self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
 
@@ -365,6 +371,21 @@ class Rehearsal:
             place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
             place.parent.mkdir(parents=True, exist_ok=True)
             archive.write(place)
+
+
+def _fault_of_folder(folder: Path) -> str:
+    """Returns why the files of a folder cannot be served as a bucket's objects; empty if they
+    can.
+    """
+    files = 0
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            if not name.isprintable():  # Also what is no UTF-8.
+                return f"it holds {name!a}, a name that no object can have"
+        if linked := [name for name in folders if Path(place, name).is_symlink()]:
+            return f"{linked[0]} in it is a link to a folder, which is not followed"
+        files += len(names)
+    return "" if files or not folder.is_dir() else "it holds no file"
 
 
 def _records(shard: Mapping[str, Any]) -> int:

@@ -3,8 +3,12 @@ next one begins, but for a volume that is to be kept.
 """
 
 import fcntl
+import json
+import os
 import shutil
+import stat
 import time
+import uuid
 from pathlib import Path
 from typing import Self
 
@@ -26,6 +30,8 @@ class State:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.begun = folder, False
+        self.run = str(uuid.uuid4())
+        """Whose the record is: the lock has the same, for as long as it is held."""
         self.volume = folder / "volume"
         """What the pods mount. It stays for inspection until the next rehearsal."""
         self.logs = folder / "logs"
@@ -42,11 +48,15 @@ class State:
         self._refuse_foreign()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / LOCK).open("w")
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            self._lock = os.open(self.folder / LOCK, flags, 0o644)
         except OSError as error:
             raise BadInput(
                 f"{self.folder} is not a writable folder ({error.strerror}): a rehearsal needs it"
             ) from None
+        if not stat.S_ISREG(os.fstat(self._lock).st_mode):
+            os.close(self._lock)
+            raise BadInput(f"{self.folder / LOCK} is no file: remove it")
         deadline = time.monotonic() + _LOCKED
         while True:
             try:
@@ -54,7 +64,7 @@ class State:
                 return self
             except OSError:
                 if time.monotonic() > deadline:
-                    self._lock.close()
+                    os.close(self._lock)
                     raise BadInput(
                         f"another rehearsal runs in this folder ({self.folder}): wait for it, or "
                         "rehearse in another folder"
@@ -77,13 +87,24 @@ class State:
         self.empty(but=frozenset({self.volume.name} if keep_volume else ()))
         self.volume.mkdir(exist_ok=True)
         self.logs.mkdir()
+        # Whoever holds this folder's lock knows that no pod of an earlier rehearsal is alive.
+        for lease in self.volume.glob("*/output/run/lease-*.json"):
+            lease.unlink()
 
     def cancelled(self) -> bool:
         """Returns whether `paddle-aws cancel` asked for the end of the pods."""
         return (self.folder / CANCEL).exists()
 
+    def announce(self, name: str, namespace: str) -> None:
+        """Says in the lock which job this rehearsal is of, before its record replaces the last
+        one's.
+        """
+        document = json.dumps({"run": self.run, "name": name, "namespace": namespace}).encode()
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, document, 0)
+
     def __exit__(self, *error: object) -> None:
-        self._lock.close()
+        os.close(self._lock)
 
     def host(
         self,

@@ -6,12 +6,15 @@ process of its own.
 """
 
 import fcntl
+import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
@@ -23,7 +26,7 @@ from operations.cluster.waiting import data_ended, training_ended, verdict
 from operations.commands.evaluate import Evaluation
 from operations.errors import BadInput, Exit, Failed, TimedOut
 from operations.jobs import step_progress
-from operations.jobs.job_objects import JobState
+from operations.jobs.job_objects import JobState, Phase
 from operations.jobs.job_view import JobView
 from operations.jobs.saved_results import SavedResults
 from operations.jobs.step_progress import StepProgress
@@ -55,6 +58,8 @@ class Record:
     """The first entry of the pods' PATH."""
     ended: AwareDatetime | None
     """None while it runs."""
+    run: str = ""
+    """Which rehearsal it is of: the lock of a running one has the same."""
 
     def write(self, folder: Path) -> None:
         """Writes the record into a rehearsal's folder; readers see the old one or the new one."""
@@ -68,8 +73,8 @@ _RECORD = TypeAdapter(Record)
 
 
 def ran_last() -> bool:
-    """Returns whether this folder's last run was a rehearsal."""
-    return (FOLDER / LAST).exists()
+    """Returns whether this folder's last run was a rehearsal, or one runs."""
+    return (FOLDER / LAST).exists() or _holder(FOLDER) is not None
 
 
 def submitted() -> None:
@@ -97,23 +102,20 @@ class RehearsalBackend(SavedResults):
     @property
     def running(self) -> bool:
         """Whether the rehearsal's process is alive: it holds its lock until it ends."""
-        try:
-            with (self._folder / LOCK).open() as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass
-        return False
+        return _holder(self._folder) is not None
 
     def look(self) -> JobView:
         """Returns the job as it is recorded now. Raises BadInput if the folder's rehearsal is
         another one by now.
         """
         running = self.running  # Before the record, which is written before the lock is freed.
-        self.record = load(self._folder).record
-        if self.record.view.name != self.name:
-            raise BadInput(f"the rehearsal of {self.name} was replaced by another one")
+        record = load(self._folder).record
+        if record.run != self.record.run:
+            raise Failed(
+                f"the rehearsal of {self.name} ended before it made any pod, or another one has "
+                "replaced it"
+            )
+        self.record = record
         view = self.record.view
         if not running and self.record.ended is None:
             return _killed(view)
@@ -127,9 +129,7 @@ class RehearsalBackend(SavedResults):
         first = [pod for pod in view.pods if (pod.component, pod.rank) == ("trainer", 0)]
         if first:
             for log in self._log_files(first[-1]):
-                with log.open("rb") as stream:
-                    stream.seek(max(0, log.stat().st_size - TAIL))
-                    lines = stream.read().decode(errors="replace").splitlines()
+                lines = self._read_log(log, -TAIL).decode(errors="replace").splitlines()
                 moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(log.stat().st_mtime))
                 progress, goodput = of_log((moment, line) for line in lines)
         if progress is None:
@@ -157,7 +157,7 @@ class RehearsalBackend(SavedResults):
             )
         for pod in chosen:
             for file in self._log_files(pod):
-                lines = file.read_text(errors="replace").splitlines()
+                lines = self._read_log(file).decode(errors="replace").splitlines()
                 for text in lines[-tail or len(lines) :] if tail is not None else lines:
                     yield Line("", pod.who, text, pod.rank or 0)
 
@@ -171,9 +171,9 @@ class RehearsalBackend(SavedResults):
             over = over or ended(view)  # Before the logs are read: nothing comes after that.
             for pod in view.pods:
                 for file in self._log_files(pod) if wanted.pod(pod) else ():
-                    with suppress(FileNotFoundError), file.open("rb") as stream:
-                        stream.seek(read_to.get(file, 0))
-                        whole, newline, rest = stream.read().rpartition(b"\n")
+                    with suppress(FileNotFoundError):
+                        content = self._read_log(file, read_to.get(file, 0))
+                        whole, newline, rest = content.rpartition(b"\n")
                         lines = whole.split(b"\n") if newline else []
                         lines += [rest] if over and rest else []
                         if file not in read_to and tail is not None:
@@ -194,7 +194,7 @@ class RehearsalBackend(SavedResults):
             return []
         view = self.look()
         jobs = [job for job in (view.data, view.training) if job is not None and not job.ended]
-        if not jobs:
+        if not any(pod.phase == "running" for pod in view.pods):
             raise BadInput(
                 f"the rehearsal of {self.name} runs no pods now: Ctrl-C in its terminal ends it"
             )
@@ -212,7 +212,9 @@ class RehearsalBackend(SavedResults):
 
     def evaluate(self) -> Evaluation:
         done = subprocess.run(
-            [sys.executable, "-m", "rehearsal.evaluation"],
+            # -P: nothing in this folder may take the place of this project's modules.
+            [sys.executable, "-P", "-m", "rehearsal.evaluation"],
+            cwd=self._folder.parent,
             capture_output=True,
             text=True,
             check=False,
@@ -227,6 +229,12 @@ class RehearsalBackend(SavedResults):
         files = sorted(folder.glob(f"{pod.name}.*.log"))
         return [file for file in files if not file.name.endswith(".probes.log")]
 
+    def _read_log(self, file: Path, offset: int = 0) -> bytes:
+        """Returns a log from an offset on. Raises FileNotFoundError for what is no file of the
+        folder.
+        """
+        return Folder(self._folder / LOGS).read(file.name, offset)
+
 
 def _killed(view: JobView) -> JobView:
     """Returns the view of a rehearsal whose process is gone without a word: its pods are, too."""
@@ -239,7 +247,36 @@ def _killed(view: JobView) -> JobView:
         replace(pod, phase="failed", reason="ended with the job") if pod.phase == "running" else pod
         for pod in view.pods
     )
-    return replace(view, data=end(view.data), training=end(view.training), pods=pods)
+    training = end(view.training) or not_begun(view.name, "failed", reason)
+    return replace(view, data=end(view.data), training=training, pods=pods)
+
+
+def not_begun(name: str, phase: Phase, reason: str) -> JobState:
+    """Returns the state of a training without pods, and why it has none."""
+    now = datetime.now(UTC)
+    ended = now if phase == "failed" else None
+    return JobState(name, phase, reason, 0, 0, 0, 0, now, ended, "")
+
+
+def _holder(folder: Path) -> dict[str, str] | None:
+    """Returns what the running rehearsal says in its lock; None if none runs."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        with suppress(ValueError, OSError):
+            document = json.loads(os.pread(lock, 4096, 0))
+            if isinstance(document, dict):
+                return {str(name): str(value) for name, value in document.items()}
+        return {}
+    except OSError:
+        return None
+    finally:
+        os.close(lock)
 
 
 def _ended(view: JobView, name: str) -> bool:
@@ -250,14 +287,26 @@ def _ended(view: JobView, name: str) -> bool:
 
 
 def load(folder: Path = FOLDER) -> RehearsalBackend:
-    """Loads this folder's rehearsal. Raises BadInput."""
-    file = folder / RECORD
+    """Loads this folder's rehearsal: the one that runs, else the last. Raises BadInput."""
+    folder = folder.absolute()
+    file, holder = folder / RECORD, _holder(folder)
+    record: Record | None = None
     try:
-        return RehearsalBackend(folder, _RECORD.validate_json(file.read_bytes()))
+        record = _RECORD.validate_json(Folder(folder).read(RECORD))
     except FileNotFoundError:
-        raise BadInput(
-            f"there is no {file} here: `paddle-aws rehearse job.yaml`, or `make rehearse` in the "
-            "project's folder, writes one"
-        ) from None
+        pass
     except (ValidationError, OSError):
         raise BadInput(f"{file} is not a rehearsal's record: rehearse again") from None
+    if holder and (record is None or record.run != holder.get("run")):
+        # It tries the program before it replaces what the last one left.
+        name, namespace = holder.get("name", ""), holder.get("namespace", "")
+        reason = "its program is tried first, and its pods are not made yet"
+        training = not_begun(name, "waiting", reason)
+        view = JobView(name, namespace, None, training, ())
+        record = Record(view, name, "", None, holder.get("run", ""))
+    if record is None:
+        raise BadInput(
+            f"there is no {folder.name}/{RECORD} in {folder.parent}: `paddle-aws rehearse "
+            "job.yaml`, or `make rehearse` in the project's folder, writes one"
+        )
+    return RehearsalBackend(folder, record)

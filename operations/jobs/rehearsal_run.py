@@ -47,6 +47,8 @@ def rehearse(
     `say` gets each line that the command would print. Raises BadInput for a job or machine that
     cannot be rehearsed; Failed if the job fails.
     """
+    if volume not in ("new", "keep"):
+        raise BadInput(f"volume is {volume!r}: new or keep is allowed")
     words = command(
         Path(job_file),
         volume=volume,

@@ -43,11 +43,15 @@ class StepProgress:
 def read(volume: Folder) -> StepProgress | None:
     """Returns the progress of the job in this folder; None before its first attempt."""
     attempts: list[dict[str, Any]] = []
-    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        attempts = list(json.loads(volume.read(str(_ATTEMPTS)))["attempts"])
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+        attempts = [
+            attempt
+            for attempt in json.loads(volume.read(str(_ATTEMPTS)))["attempts"]
+            if isinstance(attempt, dict) and isinstance(attempt.get("number"), int)
+        ]
     if not attempts:
         return None
-    number, steps = attempts[-1].get("number", 0), []
+    number, steps = attempts[-1]["number"], []
     with suppress(FileNotFoundError):
         steps = [line for line in _steps(volume) if line.get("attempt") == number]
     end = ""
@@ -58,16 +62,29 @@ def read(volume: Folder) -> StepProgress | None:
     newest, before = steps[-1], steps[0]
     seconds = newest["time"] - before["time"]
     speed = (newest["step"] - before["step"]) / seconds if seconds > 0 else None
-    metrics = newest.get("metrics") or {}
-    loss = metrics.get("loss", next(iter(metrics.values()), None))
+    values = newest["metrics"] if isinstance(newest.get("metrics"), dict) else {}
+    loss = values.get("loss", next(iter(values.values()), None))
     told = datetime.fromtimestamp(newest["time"], UTC).isoformat()
-    return StepProgress(number, newest["step"], loss, speed, end, told)
+    return StepProgress(
+        number, newest["step"], loss if _is_number(loss, 1e300) else None, speed, end, told
+    )
 
 
 def _steps(volume: Folder) -> Iterator[dict[str, Any]]:
-    """Yields the last lines of rank 0's metrics; a line that is cut off is left out."""
+    """Yields the last lines of rank 0's metrics. What is cut off, or is no step, is left out: any
+    program can write to that file.
+    """
     for line in volume.read(str(_FIRST), -_TAIL).splitlines():
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             step = json.loads(line)
-            if isinstance(step, dict) and step.keys() >= {"step", "time"}:
-                yield step
+            if (
+                isinstance(step, dict)
+                and _is_number(step.get("step"), 1e18)
+                and _is_number(step.get("time"), 1e11)
+            ):
+                yield step | {"step": int(step["step"])}
+
+
+def _is_number(value: Any, largest: float) -> bool:
+    """Returns whether a value of a JSON document is a number up to `largest`, not a NaN."""
+    return type(value) in (int, float) and -largest <= value <= largest

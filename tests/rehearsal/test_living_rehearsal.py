@@ -171,6 +171,86 @@ def test_from_python_on_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mon
     assert job.wait().training.succeeded == 2
     manifest = json.loads(terminal.volume.data_manifest.read_text())
     assert manifest["source"]["uri"] == "s3://theirs/images/*.csv"
+    with pytest.raises(paddle_aws.BadInput, match="volume is 'old': new or keep is allowed"):
+        paddle_aws.rehearse("job.yaml", volume="old")  # type: ignore[arg-type]
+    # What cannot be served costs no model: it is refused before the last volume goes.
+    for name, fault in (("", "it holds no file"), ("a\x01b", "a name that no object can have")):
+        folder = tmp_path / f"data-{len(name)}"
+        folder.mkdir()
+        if name:
+            (folder / name).touch()
+        with pytest.raises(paddle_aws.BadInput, match=fault):
+            paddle_aws.rehearse("job.yaml", data=folder)
+    # The job stays the same wherever the program goes, and whatever its program writes.
+    monkeypatch.chdir(tmp_path)
+    with terminal.volume.steps(0, 0).open("a") as steps:
+        for line in ('{"attempt": 1, "step": "x", "time": "y"}', '{"step": 1, "time": 1e300}'):
+            steps.write(f"{line}\n")
+    assert job.status().phase == "done"
+    # A link or a pipe in the folder is no log of a pod's.
+    (log,) = (terminal.folder / ".rehearsal/logs").glob("launch-*-1-*.trainer.log")
+    log.unlink()
+    log.symlink_to("/etc/hostname")
+    assert "outside of the job's folder" in terminal.run("logs", "--rank", "1", code=2)
+
+
+def test_before_its_first_pod_it_is_the_one_that_runs_and_its_end_is_no_success(
+    tmp_path: Path,
+) -> None:
+    """The program's folder is that of the job file, as in examples/launch; and a trial takes its
+    time.
+    """
+    folder = tmp_path / "mine"
+    shutil.copytree(PROJECT / "examples/quick_start", folder, ignore=lambda *_: ["sample.tsv"])
+    subprocess.run([sys.executable, folder / "make_sample.py", folder / "a.tsv"], check=True)
+    settings = {"name": "mine", "trainers": 2, "passes": 1, "program": {"folder": "."}}
+    job = settings | {"data": {"source": "a.tsv", "hold_out": 0.1}}
+    terminal = Terminal.__new__(Terminal)
+    terminal.folder, terminal.settings = folder, settings
+    (folder / "job.yaml").write_text(yaml.safe_dump(job))
+    terminal.run("rehearse", "--no-try")
+    assert "mine is done" in terminal.run("status")
+    # Again: what the first one left is no part of the program. Nothing here is a module of ours.
+    (folder / "settings.py").write_text("raise SystemExit('this is not ours')\n")
+    assert re.search(r"accuracy 0\.\d+", terminal.run("evaluate"))
+    program = (folder / "train.py").read_text()
+    (folder / "train.py").write_text(f"import time\ntime.sleep(6)\n{program}")
+    rehearsal = terminal.start("rehearse", "--volume", "keep")
+    terminal.wait_for(lambda: "is waiting" in terminal.run("status"), rehearsal)
+    waiting = terminal.start("wait")
+    assert "runs no pods now: Ctrl-C in its terminal ends it" in terminal.run("cancel", code=2)
+    os.kill(rehearsal.pid, signal.SIGKILL)
+    rehearsal.communicate()
+    output, _ = waiting.communicate(timeout=30)
+    assert waiting.returncode == 1 and "ended before it made any pod" in output
+    # One that dies between the split and the training has failed.
+    (folder / "train.py").write_text(program)
+    lost = subprocess.Popen(
+        [*PADDLE_AWS, "rehearse", "--no-try"], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    assert lost.stdout is not None
+    next(line for line in lost.stdout if "upload" in line)
+    lost.stdout.close()
+    assert lost.wait() == 1
+    assert "mine failed: the rehearsal failed" in terminal.run("status")
+    assert "training failed" in terminal.run("wait", code=1)
+
+
+def test_a_folder_that_somebody_else_prepared_loses_nothing_and_stops_nobody(
+    terminal: Terminal,
+) -> None:
+    state, precious = terminal.folder / ".rehearsal", terminal.folder / "precious"
+    precious.write_text("x")
+    state.mkdir()
+    (state / "lock").symlink_to(precious)
+    assert "cannot be used" in terminal.run("rehearse", code=2) or precious.read_text()
+    (state / "lock").unlink()
+    os.mkfifo(state / "lock")
+    assert "lock is no file: remove it" in terminal.run("rehearse", code=2)
+    (state / "lock").unlink()
+    os.mkfifo(state / "job.json")
+    assert "there is no .rehearsal/job.json" in terminal.run("status", "--rehearsal", code=2)
+    assert precious.read_text() == "x"
 
 
 @pytest.fixture
