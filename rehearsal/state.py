@@ -61,6 +61,7 @@ class State:
         while True:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(self._lock, 0)  # It may name a rehearsal that ended.
                 return self
             except OSError:
                 if time.monotonic() > deadline:

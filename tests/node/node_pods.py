@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
 
-from paddle_node import durable
+from paddle_node import contract, durable
 from paddle_node.contract import JobFolder
 
 from rehearsal.pods.addresses import AddressBlock
@@ -56,10 +56,10 @@ class Pods(AbstractContextManager["Pods"]):
         self.variables = self.defaults | variables
         self.folder = JobFolder(place / "volume/job")
         self.block = AddressBlock()
-        _, second, third = map(int, self.block.prefix.split("."))
         # The rendezvous of Paddle's collective mode listens on every address of the machine, so
-        # each job needs its own port.
-        self.port = 10_000 + (second * 256 + third) * 16
+        # each job needs its own port, and a stranger may do so on the usual ones.
+        self.port = contract.FIRST_PORT + self.block.port_shift
+        self.control_port = contract.CONTROL_PORT + self.block.port_shift
         self.replaced: Counter[int] = Counter()
         self.pods: dict[int, subprocess.Popen[bytes]] = {}
         self._lives = itertools.count()
@@ -98,6 +98,7 @@ class Pods(AbstractContextManager["Pods"]):
             "PADDLE_NODE_RUN_ID": self.run_id,
             "PADDLE_NODE_SERVICE": "job",
             "PADDLE_NODE_HOSTS": str(self.hosts),
+            "PADDLE_NODE_CONTROL_PORT": str(self.control_port),
             # With pod-list, only what the tutorials' manifests set: no index, no service, no run
             # id.
             **(

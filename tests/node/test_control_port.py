@@ -14,7 +14,6 @@ import pytest
 from paddle_node.rendezvous import messages as m
 
 pytestmark = pytest.mark.slow
-PORT = 7163
 
 
 def memory(pid: int) -> int:
@@ -38,7 +37,7 @@ def random_line(draw: random.Random) -> bytes:
 def test_a_thousand_messages_of_a_stranger_change_nothing(job):
     pods, draw = job(count=2, stand_in={"holds": [1, 1, 1]}), random.Random(1)
     pods.start_and_hold()
-    address, before = (pods.address(0), PORT), memory(pods.pods[0].pid)
+    address, before = (pods.address(0), pods.control_port), memory(pods.pods[0].pid)
     idle = [create_connection(address, timeout=60) for _ in range(100)]
     for _ in range(250):
         with (
@@ -73,7 +72,7 @@ def test_three_thousand_silent_strangers_hold_nobody_up(job, limit):
     for _ in range(3000):
         idle.append(socket(AF_INET, SOCK_STREAM))
         idle[-1].setblocking(False)
-        idle[-1].connect_ex((pods.address(0), PORT))
+        idle[-1].connect_ex((pods.address(0), pods.control_port))
     pods.kill(1)
     began = time.monotonic()
     pods.start(1)
@@ -96,7 +95,7 @@ def test_bursts_of_strangers_end_neither_the_job_nor_an_attempt(job):
             for _ in range(1500):
                 burst.append(socket(AF_INET, SOCK_STREAM))
                 burst[-1].setblocking(False)
-                burst[-1].connect_ex((pods.address(0), PORT))
+                burst[-1].connect_ex((pods.address(0), pods.control_port))
             over.wait(0.3)
             for each in burst:
                 each.close()
@@ -146,7 +145,7 @@ def test_what_only_accepts_connections_is_not_the_pod_that_is_waited_for(job, sa
         )
 
     pods = job(count=2, PEER_DEADLINE="2")
-    with Server((pods.address(0), PORT), Stranger) as server:
+    with Server((pods.address(0), pods.control_port), Stranger) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         pods.name(0)
         pods.start(1)
