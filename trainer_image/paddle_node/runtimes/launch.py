@@ -1,13 +1,13 @@
 """Runs any program: the command that a user types on one machine, unchanged, on N pods.
 
-This runtime replaces Paddle's launcher in the command, so that the agent starts each rank as its
-own process. A script that starts the launcher itself runs once per pod, with an environment that
-overrides the launcher's flags.
+This runtime replaces Paddle's launcher or torchrun in the command, so that the agent starts each
+rank as its own process. A script that starts a launcher itself, as paddleformers-cli does, runs
+once per pod, with an environment that overrides the flags of Paddle's launcher.
 """
 
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from paddle_node import command_line, contract
 from paddle_node.contract import MASTER_PORTS, Variable
@@ -16,6 +16,8 @@ from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Runtime, backend
 from paddle_node.runtimes.attempt_output import OUTPUT
 from paddle_node.runtimes.file_progress import FileProgress
+
+DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 def processes(
@@ -35,8 +37,17 @@ def processes(
         # A script that starts the pod's ranks with Paddle's launcher or torchrun treats the pod as
         # the rank.
         own = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
+    if line.launcher is command_line.PADDLEFORMERS and not node.environ.get(DEVICES):
+        # It hands the list to Paddle's launcher as `--gpus`, which refuses an empty one, on CPUs,
+        # too.
+        cluster[DEVICES] = ",".join(map(str, range(node.own.gpus or node.own.processes)))
+    elif line.launcher is command_line.TORCH:
+        own = [rank | _torch(node, attempt, rank) for rank in own]
+    program, beside = line.program, str(PurePosixPath(line.folder, "python"))
+    if not (node.program / beside).is_file():
+        program = tuple("python" if word == beside else word for word in program)
     several = len(own) > 1
-    return tuple(process(node, line.program, attempt, {**cluster, **rank}, several) for rank in own)
+    return tuple(process(node, program, attempt, {**cluster, **rank}, several) for rank in own)
 
 
 def process(
@@ -135,6 +146,19 @@ def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[d
         }
         for local, rank in enumerate(range(first, first + count))
     ]
+
+
+def _torch(node: NodeEnvironment, attempt: Attempt, rank: Mapping[str, str]) -> dict[str, str]:
+    """Returns what torchrun adds for a rank of its one role."""
+    return {
+        "GROUP_RANK": str(node.trainer_id),
+        "GROUP_WORLD_SIZE": str(node.trainers),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank["RANK"],
+        "ROLE_WORLD_SIZE": rank["WORLD_SIZE"],
+        "TORCHELASTIC_RUN_ID": f"{node.run_id}-{attempt.number}",
+        "TORCHELASTIC_RESTART_COUNT": str(attempt.number - 1),
+    }
 
 
 def _cluster(
