@@ -188,6 +188,8 @@ class Variable(StrEnum):
     """Folder with this pod's data: its shard, or the copy that all share."""
     STEPS = "PADDLE_NODE_STEPS"
     """File for this process's metrics by step; empty: none."""
+    WORLD = "PADDLE_NODE_WORLD"
+    """How many ranks the job has, for a command on several pods; 0: any number."""
     RANK = "RANK"
     """Rank of a process that torchrun started."""
     LAUNCHED_RANK = "PADDLE_TRAINER_ID"

@@ -72,6 +72,8 @@ def process(
     }
     newest = attempt.resume.get("newest")
     resumed_from = str(here / newest) if newest else None
+    # Of one pod there cannot be two worlds, however many ranks a script starts in it.
+    world = node.trainers * node.own.processes if node.trainers > 1 else 0
     handed_on = {
         "OMP_NUM_THREADS": str(node.threads),
         "PYTHONUNBUFFERED": "1",
@@ -80,6 +82,7 @@ def process(
         "LD_PRELOAD": "libz.so.1",
         **node.environ,
         Variable.DATA.value: values["data"],
+        Variable.WORLD.value: str(world),
         Variable.STEPS.value: str(node.folder.steps(node.trainer_id, int(more["RANK"]))),
         # After the program's own path, for `paddle_node.report`.
         "PYTHONPATH": ":".join(
@@ -108,6 +111,7 @@ def process(
         log=log if several else node.folder.train_log(node.trainer_id),
         working_directory=node.program,
         link=(here, node.folder.attempt(node.run_id, attempt.number)),
+        world=world,
     )
 
 
@@ -148,6 +152,20 @@ def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[d
     ]
 
 
+def _flags_of_launchers(node: NodeEnvironment, address: str, port: str) -> dict[str, str]:
+    """Returns the variables that are flags of Paddle's launcher and of torchrun in a script. What
+    the script itself tells torchrun comes first.
+    """
+    return {
+        "PADDLE_NPROC_PER_NODE": str(node.own.processes),
+        "PET_NPROC_PER_NODE": str(node.own.processes),
+        "PET_NNODES": str(node.trainers),
+        "PET_NODE_RANK": str(node.trainer_id),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
+    }
+
+
 def _torch(node: NodeEnvironment, attempt: Attempt, rank: Mapping[str, str]) -> dict[str, str]:
     """Returns what torchrun adds for a rank of its one role."""
     return {
@@ -177,7 +195,7 @@ def _cluster(
         "PADDLE_RANK": str(node.trainer_id),
         # Keeps out messages from an earlier attempt's launcher.
         "PADDLE_JOB_ID": f"{node.run_id}-{attempt.number}",
-        **({"PADDLE_NPROC_PER_NODE": str(node.own.processes)} if script else {}),
+        **(_flags_of_launchers(node, addresses[0], str(master + 1)) if script else {}),
         "PADDLE_LOG_DIR": str(node.folder.node(node.trainer_id) / "launcher"),
         "NNODES": str(node.trainers),
         "NODE_RANK": str(node.trainer_id),
