@@ -208,7 +208,7 @@ def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
         what = (
             "program.requirements and packages are"
             if job.derived
-            else f"paddle is {job.paddle}, which is"
+            else f"paddle is {job.chosen_paddle}, which is"
         )
         raise SettingError(
             f"{what} in no image that was pushed ({image_file}): run `make image push JOB=<this "

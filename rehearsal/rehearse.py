@@ -156,9 +156,9 @@ class Rehearsal:
         if self._variant:
             with self.screen.phase("python") as phase:
                 self._interpreter = interpreter.folder(job, self.project, self.screen.now)
-                phase.result = (
-                    f"Paddle {job.paddle} with {len(job.program.requirements)} requirements of "
-                    "the program"
+                count = len(job.program.requirements)
+                phase.result = f"Paddle {job.chosen_paddle}" + (
+                    f" with {count} requirements of the program" if count else ""
                 )
         if job.program.packages:
             self.screen.remark(

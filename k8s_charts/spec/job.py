@@ -80,12 +80,12 @@ class TrainingJob(Settings):
     discovery: Literal["index", "pod-list"] = "index"
     """index: by name, without rights; pod-list: the tutorials' way, asking the API server."""
     paddle: Annotated[
-        Literal["2.6", "3.3"],
+        Literal["2.6", "3.3"] | None,
         NUMBER_AS_TEXT,
         WithJsonSchema({"enum": ["2.6", "3.3", 2.6, 3.3], "type": ["string", "number"]}),
-    ] = "2.6"
-    """Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter
-    servers.
+    ] = None
+    """Which Paddle the image of `make image` and the rehearsal have. Default: 3.3; 2.6 with
+    parameter servers, which upstream has ended.
     """
     runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
     """What trains. Default: launch with a command, else the mode's."""
@@ -262,6 +262,16 @@ class TrainingJob(Settings):
         return self.runtime or ("launch" if self.command is not None else default)
 
     @property
+    def chosen_paddle(self) -> str:
+        """The image's Paddle: as asked for, else the newest release that has what trains."""
+        of_servers = (
+            self.mode == "parameter-server"
+            if self.controller == "paddlejob"
+            else self.chosen_runtime in ("fleet-ps", "paddle-0.x")
+        )
+        return self.paddle or ("2.6" if of_servers else "3.3")
+
+    @property
     def reports_passes(self) -> bool:
         """Whether the program trains in passes that our API counts."""
         return self.controller == "job" and self.command is None and self.chosen_runtime in TRAIN_PY
@@ -301,8 +311,9 @@ class TrainingJob(Settings):
                 sorted(self.program.requirements),
                 sorted(self.program.packages),
             ]
-            return f"{self.paddle}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:12]}"
-        return "" if self.paddle == "2.6" else self.paddle
+            digest = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
+            return f"{self.chosen_paddle}-{digest[:12]}"
+        return "" if self.chosen_paddle == "2.6" else self.chosen_paddle
 
     @property
     def source_on_volume(self) -> bool:
