@@ -21,7 +21,7 @@ from operations.commands import trial
 from operations.commands.evaluate import Evaluation
 from operations.errors import BadInput, Failed
 from operations.images import interpreter
-from operations.jobs.early_checks import check_data
+from operations.jobs.early_checks import check_data, tell_recipe
 from operations.jobs.run import put_data
 from operations.jobs.training_metrics import Pass
 from rehearsal import interruption, paddle_job, prepared_volume
@@ -118,6 +118,7 @@ class Rehearsal:
         """
         self.screen, self._verbose, job = screen, verbose, self.job
         state.announce(job.name, job.namespace)
+        tell_recipe(job, screen.remark)
         self._prepare_python()
         if trial_first and job.controller == "job":
             with screen.phase("try") as phase:

@@ -9,7 +9,12 @@ import typer
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput, Exit, cli_errors
-from operations.jobs.early_checks import check_data, check_deployed, check_host_path
+from operations.jobs.early_checks import (
+    check_data,
+    check_deployed,
+    check_host_path,
+    tell_recipe,
+)
 from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, ImageFile, JobFile, Outputs, say
 
 
@@ -42,6 +47,7 @@ def manifests(
         from k8s_charts.kinds import data_job
 
         job = TrainingJob.load(job_file)
+        tell_recipe(job, say)
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)
         if not for_rehearsal:

@@ -7,7 +7,7 @@ import typer
 from operations.cluster import log_stream, waiting
 from operations.commands.trial import NoTry
 from operations.errors import cli_errors
-from operations.jobs.early_checks import check_data
+from operations.jobs.early_checks import check_data, tell_recipe
 from operations.jobs.job_view import JobView
 from operations.jobs.run import Run, send
 from operations.jobs.submission import Submission
@@ -68,6 +68,7 @@ def submit(
         "continue, or `paddle-aws cancel` to end it"
     ):
         submission = Submission.load(job_file, outputs, image_file)
+        tell_recipe(submission.job, say)
         if dry_run:
             _print(submission)
             return

@@ -22,7 +22,7 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import ProgramArchive
 from operations.errors import BadInput, Unreachable, cli_errors
 from operations.images import interpreter
-from operations.jobs.early_checks import check_data
+from operations.jobs.early_checks import check_data, tell_recipe
 from operations.screen import JOB_FILE, JobFile, on_a_terminal, say
 
 SECONDS = 300.0
@@ -52,6 +52,7 @@ def trial(
     """
     with cli_errors("interrupted: nothing was changed"):
         job = TrainingJob.load(job_file, fetch=True)
+        tell_recipe(job, say)
         program, source = (
             _program(job, job_file),
             data.resolve() if data is not None else _source(job, job_file),

@@ -88,7 +88,8 @@ def test_a_file_overwritten_in_place_is_whole_once_the_last_one_is_the_newest(tm
         os.utime(part, ns=(10**18 + number, 10**18 + number))
     assert judge.fault(parts[0]) == ""
     os.utime(parts[1], ns=(2 * 10**18, 2 * 10**18))
-    assert judge.fault(parts[0]) == "latest.pdopt is newer than latest.states, which is written last"
+    said = "latest.pdopt is newer than latest.states, which is written last"
+    assert judge.fault(parts[0]) == said
     parts[1].unlink()
     assert judge.fault(parts[0]) == "latest.pdopt is missing"
 
