@@ -11,8 +11,9 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import paddle_node
 import typer
@@ -20,10 +21,11 @@ from paddle_node.contract import ExitCode, Variable
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import ProgramArchive
-from operations.errors import BadInput, Unreachable, cli_errors
+from operations.errors import BadInput, Unreachable, cli_errors, translated
 from operations.images import interpreter
 from operations.jobs.early_checks import check_data
-from operations.screen import JOB_FILE, JobFile, on_a_terminal, say
+from operations.jobs.job_source import JobSource
+from operations.screen import JOB_FILE, JobFile, Overrides, on_a_terminal, say
 
 SECONDS = 300.0
 NoTry = Annotated[
@@ -33,6 +35,7 @@ NoTry = Annotated[
 
 def trial(
     job_file: JobFile = JOB_FILE,
+    settings: Overrides = None,
     data: Annotated[
         Path | None, typer.Option(help="A file to try instead of the job's source.")
     ] = None,
@@ -49,9 +52,11 @@ def trial(
     own line (exit code 2). Of a `command` only the script's syntax and imports are checked.
 
     Example: paddle-aws try job.yaml
+
+    Example: paddle-aws try --set data.source=other.tsv
     """
     with cli_errors("interrupted: nothing was changed"):
-        job = TrainingJob.load(job_file, fetch=True)
+        job = JobSource.of(job_file, settings).load(fetch=True)
         program, source = (
             _program(job, job_file),
             data.resolve() if data is not None else _source(job, job_file),
@@ -60,6 +65,25 @@ def trial(
         if python is None:
             raise BadInput(_missing(job))
         _run(job, program, source, python)
+
+
+@translated()
+def try_(
+    job: str | Path | Mapping[str, Any] = "job.yaml", *, data: str | Path | None = None
+) -> str:
+    """Tries a job's program as `paddle-aws try` does, and returns what the command prints.
+
+    `job` is a job file, or its settings, whose local paths are relative to the current folder.
+    Raises BadInput for a fault of the program, Unreachable if its source is.
+    """
+    source = JobSource.of(job)
+    loaded = source.load(fetch=True)
+    python = interpreter.found(loaded)
+    if python is None:
+        raise BadInput(_missing(loaded))
+    program = _program(loaded, source.file)
+    records = Path(data).resolve() if data is not None else _source(loaded, source.file)
+    return _run(loaded, program, records, python, quiet=True)
 
 
 def _say_how_far(text: str) -> None:
