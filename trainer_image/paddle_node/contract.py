@@ -172,6 +172,8 @@ class Variable(StrEnum):
     """Folder with this pod's data: its shard, or the copy that all share."""
     STEPS = "PADDLE_NODE_STEPS"
     """File for this process's metrics by step; empty: none."""
+    TRIED_IMAGE = "PADDLE_NODE_TRIED_IMAGE"
+    """Set only by a trial: the image of the job's own, whose packages the trial does not have."""
     WORLD = "PADDLE_NODE_WORLD"
     """How many ranks the job has, for a command on several pods; 0: any number."""
     RANK = "RANK"
