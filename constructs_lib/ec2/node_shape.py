@@ -37,18 +37,24 @@ class NodeShape:
     """One node.
 
     Attributes:
-        instance_types: EC2 types, in order of preference. spot: spare capacity, which AWS may take
-        back with two minutes' notice. gpu: the NVIDIA image, label `paddle-aws/gpu=true` and taint
-        `nvidia.com/gpu=true:NoSchedule`; Kubernetes sees the
-            GPUs once NVIDIA's device plugin runs (docs/aws.md).
-        volume_gib: size of the encrypted root volume, GiB. labels: Kubernetes labels. taints:
-        Kubernetes taints. placement_group: places the nodes close together in one zone. efa: an
-        Elastic Fabric Adapter on each network card that takes one, and label `paddle-aws/efa=true`.
+        instance_types: EC2 types, in order of preference.
+        spot: spare capacity, which AWS may take back with two minutes' notice.
+        gpu: the NVIDIA image, label `paddle-aws/gpu=true` and taint
+            `nvidia.com/gpu=true:NoSchedule`; Kubernetes sees the GPUs once NVIDIA's device plugin
+            runs (docs/aws.md).
+        volume_gib: size of the encrypted root volume, GiB.
+        labels: Kubernetes labels.
+        taints: Kubernetes taints.
+        placement_group: places the nodes close together in one zone.
+        efa: an Elastic Fabric Adapter on each network card that takes one, and label
+            `paddle-aws/efa=true`.
         capacity_reservation: id of the reservation, On-Demand or Capacity Block, that supplies the
-        nodes. capacity_block: whether that reservation is a Capacity Block. mount_file_system:
-        folder where the node mounts the group's file system before its kubelet starts, and label
-        `paddle-aws/file-system`; None: it mounts none. key_pair: EC2 key pair for SSH; None:
-        Session Manager only. ssh_from: CIDRs that may connect to port 22.
+            nodes.
+        capacity_block: whether that reservation is a Capacity Block.
+        mount_file_system: folder where the node mounts the group's file system before its kubelet
+            starts, and label `paddle-aws/file-system`; None: it mounts none.
+        key_pair: EC2 key pair for SSH; None: Session Manager only.
+        ssh_from: CIDRs that may connect to port 22.
     """
 
     instance_types: Sequence[str] = ("m5.large",)
