@@ -13,6 +13,10 @@ EFA_LABEL = "paddle-aws/efa"
 MOUNT_LABEL = "paddle-aws/file-system"
 """Its value is the folder where the node mounts the file system, with dots for slashes."""
 GPU_TAINT = "nvidia.com/gpu"
+CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
+"""By which jobs choose between spot and on-demand nodes. EKS labels the nodes of its managed groups
+alone with it; all other groups label their own.
+"""
 
 INSTANCE_TYPES: Any = json.loads(
     Path(__file__).with_name("instance_types.json").read_text(encoding="utf-8")
@@ -78,6 +82,11 @@ class NodeShape:
         if self.mount_file_system:
             ours[MOUNT_LABEL] = self.mount_file_system.strip("/").replace("/", ".")
         return {**self.labels, **{label: value for label, value in ours.items() if value}}
+
+    @property
+    def joining_labels(self) -> dict[str, str]:
+        """`all_labels`, and the capacity's, for a node that joins without EKS's help."""
+        return {**self.all_labels, CAPACITY_LABEL: "SPOT" if self.spot else "ON_DEMAND"}
 
     @property
     def all_taints(self) -> tuple[NodeTaint, ...]:
