@@ -83,8 +83,9 @@ def machines(spec: ClusterSpec) -> Iterator[Machines]:
 class AccountChecks:
     """The checks of one cluster's settings."""
 
-    def __init__(self, spec: ClusterSpec) -> None:
-        self.spec = spec
+    def __init__(self, spec: ClusterSpec, *, fix: bool = False) -> None:
+        """`fix`: delete what a cluster of this name has left in the next deploy's way."""
+        self.spec, self._fix = spec, fix
         self.client = cache(partial(client, region=spec.region))
         """Returns a service's client in the cluster's region, made once."""
 
@@ -100,6 +101,7 @@ class AccountChecks:
             ("bootstrap", self.bootstrap),
             ("permissions", self.permissions),
             ("stacks", self.stacks),
+            *([("log group", self.log_group)] if self._makes_log_group else []),
             *self.existing(),
         ]
 
@@ -367,6 +369,38 @@ class AccountChecks:
                 yield "warning", f"{name} is {status}: wait until that is over"
             else:
                 yield "ok", f"{name} is {status}"
+
+    @property
+    def _makes_log_group(self) -> bool:
+        cluster = self.spec.cluster
+        return not (cluster.self_managed or cluster.existing) and cluster.log_days > 0
+
+    def log_group(self) -> Found:
+        """Looks for the control plane's log group, which EKS makes again while a cluster ends
+        (terraform-aws-modules/terraform-aws-eks#2763): CloudFormation creates none of a name that
+        is taken.
+        """
+        name, logs = f"/aws/eks/{self.spec.cluster_name}/cluster", self.client("logs")
+        groups = every(logs, "describe_log_groups", "logGroups[]", logGroupNamePrefix=name)
+        if not any(group["logGroupName"] == name for group in groups):
+            yield "ok", f"no log group is named {name}: the name is free"
+        elif any(stack["StackName"].endswith("-cluster") for stack in self.deployed_stacks):
+            yield "ok", f"{name} is the deployed cluster's"
+        elif self.spec.cluster_name in self.client("eks").list_clusters()["clusters"]:
+            yield (
+                "problem",
+                f"EKS has a cluster {self.spec.cluster_name} that none of these stacks made: take "
+                "another name in cluster.yaml",
+            )
+        elif self._fix:
+            logs.delete_log_group(logGroupName=name)
+            yield "ok", f"{name}, which an ended cluster left, is deleted"
+        else:
+            yield (
+                "problem",
+                f"{name} is left of an ended cluster, and the deploy would stop at it: keep what "
+                "you need of it, then `paddle-aws doctor --fix` deletes it",
+            )
 
     def existing(self) -> list[Check]:
         """Returns a check for each part in account_checks.yaml that the settings name."""

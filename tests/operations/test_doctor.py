@@ -68,6 +68,9 @@ def test_what_a_check_says(
     wanted = [{"CostAllocationTagsStatus": [{"TagKey": "cluster", "Status": "Active"}]}]
     changes = "ce UpdateCostAllocationTagsStatus" in case["answers"]
     assert aws_api.asked("UpdateCostAllocationTagsStatus") == (wanted if changes else [])
+    deletes = "logs DeleteLogGroup" in case["answers"]
+    group = {"logGroupName": "/aws/eks/paddle/cluster"}
+    assert aws_api.asked("DeleteLogGroup") == ([group] if deletes else [])
 
 
 @pytest.mark.parametrize(("driver", "cuda", "says"), TABLES["drivers"])
@@ -213,8 +216,8 @@ def test_an_empty_account(run: Run, aws: Cloud) -> None:
     done = run("doctor", str(CONFIG))
     assert done.code == 1 and "run `paddle-aws bootstrap" in done.out
     assert "not checked: AWS refused DescribeInstanceTypeOfferings" in done.out
-    done = run("doctor", str(CONFIG), "--fix")
-    assert done.code == 2 and "budget.monthly_usd" in done.err
+    done = run("doctor", str(CONFIG), "--fix", "--destroy")
+    assert done.code == 2 and "leave out --destroy" in done.err
 
 
 @pytest.fixture(scope="module")
