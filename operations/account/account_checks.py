@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,12 @@ from operations.account.aws import client, every
 from operations.errors import OperationError, translated
 from stacks.cluster_spec import TUNNEL_TYPE, ClusterSpec
 
+EXTENDED_PRICE = "extended support costs $0.60 an hour instead of $0.10"
+"""AWS's announcement of its price, 2024 (AWS Containers Blog, "Amazon EKS extended support for
+Kubernetes versions pricing").
+"""
+SUPPORT_WARNING = 90
+"""Days before the end of standard support from which on it is a warning."""
 LEAST_BOOTSTRAP = 6
 """The oldest bootstrap version with which cdk can deploy what this app synthesizes."""
 NO_EKS_ZONES = ("use1-az3", "usw1-az2", "cac1-az3")
@@ -101,6 +108,7 @@ class AccountChecks:
             ("bootstrap", self.bootstrap),
             ("permissions", self.permissions),
             ("stacks", self.stacks),
+            *([self.support_check] if self.makes_cluster else []),
             *([("log group", self.log_group)] if self._makes_log_group else []),
             *self.existing(),
         ]
@@ -371,9 +379,57 @@ class AccountChecks:
                 yield "ok", f"{name} is {status}"
 
     @property
+    def makes_cluster(self) -> bool:
+        """Whether the settings ask for a new EKS cluster."""
+        return not (self.spec.cluster.self_managed or self.spec.cluster.existing)
+
+    @property
     def _makes_log_group(self) -> bool:
+        return self.makes_cluster and self.spec.cluster.log_days > 0
+
+    @property
+    def support_check(self) -> Check:
+        """Whether EKS supports the Kubernetes version, by itself: `diff` shows it, too."""
+        return "support", self.support
+
+    def support(self) -> Found:
+        """Asks EKS until when it supports the Kubernetes version of the settings."""
         cluster = self.spec.cluster
-        return not (cluster.self_managed or cluster.existing) and cluster.log_days > 0
+        named = f"Kubernetes {cluster.version}"
+        versions = self.client("eks").describe_cluster_versions(includeAll=True)["clusterVersions"]
+        ends = {
+            version["clusterVersion"]: version["endOfStandardSupportDate"]
+            for version in versions
+            if "endOfStandardSupportDate" in version
+        }
+        if cluster.version not in ends:
+            newest = ", ".join(sorted(ends)[-3:]) or "none"
+            yield (
+                "problem",
+                f"EKS in {self.spec.region} has no {named}; its newest are {newest}: set "
+                "cluster.version to one of them",
+            )
+            return
+        end = ends[cluster.version]
+        left, day = (end - datetime.now(UTC)).days, f"{end:%Y-%m-%d}"
+        upgrade = f"upgrade before (docs/aws.md), {EXTENDED_PRICE}"
+        if cluster.support == "standard":
+            upgrade = (
+                "EKS upgrades the control plane by itself soon after, and the nodes and add-ons "
+                "stay behind: upgrade before (docs/aws.md)"
+            )
+        if left < 0 and cluster.support == "standard":
+            yield (
+                "problem",
+                f"standard support of {named} ended on {day}: set a newer cluster.version, or "
+                f"cluster.support extended ({EXTENDED_PRICE})",
+            )
+        elif left < 0:
+            yield "warning", f"standard support of {named} ended on {day}: {EXTENDED_PRICE}"
+        elif left < SUPPORT_WARNING:
+            yield "warning", f"standard support of {named} ends on {day}: {upgrade}"
+        else:
+            yield "ok", f"standard support of {named} ends on {day}"
 
     def log_group(self) -> Found:
         """Looks for the control plane's log group, which EKS makes again while a cluster ends

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from operations.account import account_checks
 from operations.account.account_checks import AccountChecks
 from operations.account.version_checks import refused_step
 from operations.commands.bootstrap import cdk
@@ -85,6 +86,10 @@ def diff(
             return
         if refused := refused_step(spec, account.outputs):
             raise BadInput(refused)
+        support = [account.support_check] if account.makes_cluster else []
+        for finding in account_checks.run(support):
+            if finding.state != "ok":
+                say(f"{finding.check}: {finding.text}")
         api, watch = account.client("cloudformation"), f"{spec.name}-watch"
         losses = []
         if not spec.budget and watch in deployed:

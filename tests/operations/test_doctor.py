@@ -5,6 +5,7 @@ emulated account.
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,11 @@ OWN = VARIANTS / "self-managed-cluster.yaml"
 USER = "arn:aws:iam::000000000000:user/me"
 NOBODY = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
 TABLES = yaml.safe_load(
-    Path(__file__).with_name("doctor.yaml").read_text().replace("BOTOCORE", botocore.__version__)
+    Path(__file__)
+    .with_name("doctor.yaml")
+    .read_text()
+    .replace("BOTOCORE", botocore.__version__)
+    .replace("SOON", f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}")
 )
 CASES = TABLES["cases"]
 
