@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, cached_property, partial
@@ -108,7 +109,7 @@ class AccountChecks:
             ("bootstrap", self.bootstrap),
             ("permissions", self.permissions),
             ("stacks", self.stacks),
-            *([self.support_check] if self.makes_cluster else []),
+            *([("support", self.support)] if self.makes_cluster else []),
             *([("log group", self.log_group)] if self._makes_log_group else []),
             *self.existing(),
         ]
@@ -143,6 +144,34 @@ class AccountChecks:
         return {stack.removesuffix("-storage") for stack in found if stack.endswith("-storage")} - {
             self.spec.name
         }
+
+    def other_regions(self) -> list[str]:
+        """Returns the other regions in which this cluster's storage stack is deployed, of those
+        that the account lets us ask.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.session import get_session
+
+        session = get_session()
+        partition = session.get_partition_for_region(self.spec.region)
+        regions = session.get_available_regions("cloudformation", partition)
+
+        def has_stack(region: str) -> bool:
+            try:
+                client("cloudformation", region).describe_stacks(
+                    StackName=f"{self.spec.name}-storage"
+                )
+            except (ClientError, BotoCoreError):
+                return False  # It has none, or the account has not opted in to this region.
+            return True
+
+        others = sorted(set(regions) - {self.spec.region})
+        with ThreadPoolExecutor(8) as pool:
+            return [
+                region
+                for region, has in zip(others, pool.map(has_stack, others), strict=True)
+                if has
+            ]
 
     def credentials(self) -> Found:
         try:
@@ -322,7 +351,7 @@ class AccountChecks:
         )
         has = self.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
         names = [one["PolicyName"] for one in has]
-        if f"{self.spec.name}-deploy-1" in names:
+        if f"{self.spec.policy_prefix}-deploy-1" in names:
             return "ok", f"CloudFormation deploys by {', '.join(names)}"
         found = f"deployer is restricted, and {role} has {', '.join(names) or 'no policy'}"
         return "problem", f"{found}: an administrator runs `paddle-aws bootstrap`"
@@ -386,11 +415,6 @@ class AccountChecks:
     @property
     def _makes_log_group(self) -> bool:
         return self.makes_cluster and self.spec.cluster.log_days > 0
-
-    @property
-    def support_check(self) -> Check:
-        """Whether EKS supports the Kubernetes version, by itself: `diff` shows it, too."""
-        return "support", self.support
 
     def support(self) -> Found:
         """Asks EKS until when it supports the Kubernetes version of the settings."""

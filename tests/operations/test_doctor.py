@@ -303,6 +303,10 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
         and "us-west-2 has another cluster: paddle. A new `name` is a new cluster"
         in " ".join(done.err.split())
     )
+    # The cluster that a changed region leaves behind is named.
+    other.write_text("retain: false\nregion: eu-west-1\n")
+    done = run("diff", str(other))
+    assert done.code == 0 and "cluster paddle is deployed in us-west-2: it stays" in done.err
     for stack in ("paddle-storage", "paddle-nodes"):
         sets = deployed.client("cloudformation").list_change_sets(StackName=stack)["Summaries"]
         assert "AVAILABLE" not in {each["ExecutionStatus"] for each in sets}
