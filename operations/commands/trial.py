@@ -212,6 +212,7 @@ def _run(
             filter(None, (job.environment.get("PYTHONPATH"), str(scratch / "path")))
         )
         trial: list[str | Path] = [
+            "-P",  # A script's path does not begin with the folder where it is started.
             "-m",
             "paddle_node.training.trial",
             scratch / "program" / "train.py",

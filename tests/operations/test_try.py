@@ -146,7 +146,7 @@ def test_what_a_command_finds_by_itself_is_named_and_not_refused(
     assert run("try").code == 0
     said = capfd.readouterr().out
     assert "train.py:3: inside was not checked: it is lib/inside.py of the program's folder" in said
-    assert "train.py:3: deep was not checked: it lies in src/ of the program's folder" in said
+    assert "train.py:3: deep was not checked: it is src/deep/ of the program's folder" in said
     assert "train.py:4: pack was not checked: pyproject.toml names it, which installs" in said
     lay(
         folder,

@@ -74,7 +74,8 @@ def _place(module: str, folder: Path) -> str:
     """Returns where the program's own folder has a module that Python's path does not lead to."""
     for path in sorted(folder.rglob(f"{module}*")):
         if path.name == module and path.is_dir():
-            return f"it lies in {path.parent.relative_to(folder)}/ of the program's folder"
+            where = f"{path.relative_to(folder)}/"
+            return f"it is {where} of the program's folder"
         if path.stem.partition(".")[0] == module and path.suffix in (".py", ".so"):
             return f"it is {path.relative_to(folder)} of the program's folder"
     for name in ("setup.py", "setup.cfg", "pyproject.toml"):
