@@ -72,7 +72,7 @@ def _exists(module: str) -> bool:
 
 def _place(module: str, folder: Path) -> str:
     """Returns where the program's own folder has a module that Python's path does not lead to."""
-    for path in sorted(folder.rglob(f"{module}*")):
+    for path in sorted(folder.rglob(f"{module}*"), key=lambda path: (len(path.parts), path)):
         if path.name == module and path.is_dir():
             where = f"{path.relative_to(folder)}/"
             return f"it is {where} of the program's folder"
