@@ -56,6 +56,7 @@ def process(
         "rank": more["RANK"],
         "trainers": str(node.trainers),
         "shard": str(node.trainer_id),
+        **{name: str(path) for name, path in node.folder.inputs.items()},
     }
     newest = attempt.resume.get("newest", "")
     handed_on = {
