@@ -277,7 +277,7 @@ def address_fault(address: str) -> str:
     )
     if (
         file
-        or (scheme == "s3" and rest.strip("/"))
+        or (scheme == "s3" and rest.partition("/")[0].strip())
         or (scheme in ("http", "https") and _is_web_address(address))
     ):
         return ""

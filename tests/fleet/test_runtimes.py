@@ -126,3 +126,21 @@ def test_launch_on_two_pods_of_eight_gpus_starts_a_rank_a_gpu_and_names_no_gloo(
     assert {str(rank.log) for rank in ranks} == {
         f"/home/jobpath/paddle-cluster-job/output/node_1/rank-{rank}.log" for rank in range(8, 16)
     }
+
+
+def test_a_program_that_the_pods_user_may_not_reach_is_one_sentence(tmp_path):
+    """As in an image whose conda lies in /root."""
+    root, closed = os.geteuid() == 0, tmp_path / "closed"
+    closed.mkdir(mode=0)
+    if root:
+        os.seteuid(1234)
+    try:
+        with pytest.raises(SettingError, match=rf"begins with '{closed}/python', which user \d+, "):
+            runtimes.by_name("launch").processes(
+                node(PADDLE_NODE_COMMAND=json.dumps([f"{closed}/python", "train.py"])),
+                ADDRESSES,
+                Attempt(1),
+            )
+    finally:
+        if root:
+            os.seteuid(0)
