@@ -9,6 +9,7 @@ import typer
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput, Exit, cli_errors
+<<<<<<< HEAD
 from operations.jobs.early_checks import check_data, check_deployed, check_host_path
 from operations.jobs.job_source import JobSource
 from operations.screen import (
@@ -21,6 +22,10 @@ from operations.screen import (
     Overrides,
     say,
 )
+=======
+from operations.jobs.early_checks import check_data, check_deployed, check_host_path, check_inputs
+from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, ImageFile, JobFile, Outputs, say
+>>>>>>> inputs
 
 
 def manifests(
@@ -57,7 +62,7 @@ def manifests(
         check_deployed(job, outputs)
         if not for_rehearsal:
             check_host_path(job, deployed.outputs)
-        local = check_data(job, job_file, say)
+        local, inputs = check_data(job, job_file, say), check_inputs(job, job_file)
         if diff:
             _show_difference(job, deployed, out)
             return
@@ -74,6 +79,12 @@ def manifests(
                 f"`paddle-aws upload {local}{' --volume' * (job.uploaded is not None)} --job "
                 f"{job_file}`"
             )
+        if inputs and not deployed.missing:
+            places = (
+                f"{file} has to be at {data_job.input_source(job, name, deployed.outputs)}"
+                for name, file in inputs.items()
+            )
+            say(f"before the data job starts, {', '.join(places)}: `submit` brings it there")
 
 
 def _show_difference(job: TrainingJob, deployed: Deployed, out: Path) -> None:

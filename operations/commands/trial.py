@@ -141,7 +141,7 @@ def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
 def _missing(job: TrainingJob) -> str:
     packages = " and the program's requirements" if job.program.requirements else ""
     return (
-        f"no environment here has Paddle {job.paddle}{packages}: "
+        f"no environment here has Paddle {job.chosen_paddle}{packages}: "
         "`make environments` makes the one of 2.6, then `paddle-aws try --install` any other"
     )
 

@@ -68,6 +68,7 @@ def process(
         "rank": more["RANK"],
         "trainers": str(node.trainers),
         "shard": str(node.trainer_id),
+        **{name: str(path) for name, path in node.folder.inputs.items()},
     }
     newest = attempt.resume.get("newest", "")
     # Of one pod there cannot be two worlds, however many ranks a script starts in it.
