@@ -9,8 +9,7 @@ import typer
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput, Exit, cli_errors
-<<<<<<< HEAD
-from operations.jobs.early_checks import check_data, check_deployed, check_host_path
+from operations.jobs.early_checks import check_data, check_deployed, check_host_path, check_inputs
 from operations.jobs.job_source import JobSource
 from operations.screen import (
     IMAGE_FILE,
@@ -22,10 +21,6 @@ from operations.screen import (
     Overrides,
     say,
 )
-=======
-from operations.jobs.early_checks import check_data, check_deployed, check_host_path, check_inputs
-from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, ImageFile, JobFile, Outputs, say
->>>>>>> inputs
 
 
 def manifests(

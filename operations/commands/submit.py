@@ -7,12 +7,8 @@ import typer
 from operations.cluster import log_stream, waiting
 from operations.commands.trial import NoTry
 from operations.errors import cli_errors
-<<<<<<< HEAD
-from operations.jobs.early_checks import check_data
-from operations.jobs.job_source import JobSource
-=======
 from operations.jobs.early_checks import check_data, check_inputs
->>>>>>> inputs
+from operations.jobs.job_source import JobSource
 from operations.jobs.job_view import JobView
 from operations.jobs.run import Run, send
 from operations.jobs.submission import Submission
