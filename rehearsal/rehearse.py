@@ -22,7 +22,7 @@ from operations.commands import trial
 from operations.commands.evaluate import Evaluation
 from operations.errors import BadInput, Failed
 from operations.images import interpreter
-from operations.jobs.early_checks import check_data, check_inputs
+from operations.jobs.early_checks import check_data, check_inputs, tell_recipe
 from operations.jobs.run import put_data, put_input
 from operations.jobs.training_metrics import Pass
 from rehearsal import interruption, paddle_job, prepared_volume
@@ -135,6 +135,7 @@ class Rehearsal:
                 "rehearse with --volume keep, which keeps that"
             )
         state.announce(job.name, job.namespace)
+        tell_recipe(job, screen.remark)
         self._prepare_python()
         if trial_first and job.controller == "job":
             with screen.phase("try") as phase:

@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, Self
 
 from paddle_node import command_line, contract
 from paddle_node.contract import Variable
-from pydantic import AliasChoices, ConfigDict, Field, WithJsonSchema
+from pydantic import AliasChoices, ConfigDict, Field, PrivateAttr, WithJsonSchema
 
-from k8s_charts.spec import groups, rules
+from k8s_charts.spec import groups, recipe, rules
 from k8s_charts.spec.program import INLINE_LIMIT, json_size
+from k8s_charts.spec.recipe import Applied
 from k8s_charts.spec.value_types import (
     LABEL_LENGTH,
     NUMBER_AS_TEXT,
@@ -121,6 +122,11 @@ class TrainingJob(Settings):
     )
     processes: int | None = Field(default=None, ge=1, le=contract.MOST_PROCESSES)
     """With command: its processes in each pod. Default: one for each GPU, else 1."""
+    recipe: Text | None = Field(default=None, min_length=1, examples=["none", "./mine.yaml"])
+    """With command: what is known of its training stack, and fills in resume, progress, success and
+    metrics where these are not given: a recipe's name, or a file of yours (docs/recipes.md). none:
+    no recipe. Default: the one that knows the command.
+    """
     resume: CommandLine = ()
     """With command: words that follow it where something matches their {newest:<glob>} (or
     {newest_stem:<glob>}, the same without its suffix), such as --resume {newest:output/*.pdparams}.
@@ -175,6 +181,8 @@ class TrainingJob(Settings):
     paddlejob: groups.PaddleJobSettings | None = None
     """controller paddlejob: what only its operator knows."""
 
+    _recipe: Applied | None = PrivateAttr(default=None)
+
     @classmethod
     def load(cls, path: Path, *, fetch: bool = False) -> Self:
         """Reads and checks a job file. Raises SettingError with a sentence for each fault, one per
@@ -218,7 +226,33 @@ class TrainingJob(Settings):
             raise SettingError(
                 f"data.format names the module {module}: the program's folder has no {module}.py"
             )
-        return job.model_copy(update={"program": program})
+        return job.model_copy(update={"program": program})._with_recipe(folder)
+
+    @property
+    def applied_recipe(self) -> Applied | None:
+        """What the job has from a recipe, read with the job file; None: it has none."""
+        return self._recipe
+
+    def _with_recipe(self, folder: Path) -> Self:
+        """Returns the job with what its recipe fills in. Raises SettingError."""
+        if self.command is None or self.controller != "job" or self.chosen_runtime != "launch":
+            return self
+        archive = self.program.archive
+        applied = recipe.apply(
+            self.recipe,
+            self.command,
+            {name: getattr(self, name) for name in self.model_fields_set},
+            folder,
+            archive.root if archive is not None else None,
+            archive.names if archive is not None else tuple(self.program.files),
+        )
+        if applied is None:
+            return self
+        job = self.model_copy(update=dict(applied.settings))
+        if faults := [str(fault) for fault in job._command_faults(job.command or ())]:
+            raise SettingError("\n".join(faults))
+        job._recipe = applied
+        return job
 
     @property
     def operator(self) -> groups.PaddleJobSettings:

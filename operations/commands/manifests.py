@@ -9,7 +9,13 @@ import typer
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput, Exit, cli_errors
-from operations.jobs.early_checks import check_data, check_deployed, check_host_path, check_inputs
+from operations.jobs.early_checks import (
+    check_data,
+    check_deployed,
+    check_host_path,
+    check_inputs,
+    tell_recipe,
+)
 from operations.jobs.job_source import JobSource
 from operations.screen import (
     IMAGE_FILE,
@@ -53,6 +59,7 @@ def manifests(
         from k8s_charts.kinds import data_job
 
         job = JobSource.of(job_file, settings).load()
+        tell_recipe(job, say)
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)
         if not for_rehearsal:

@@ -73,6 +73,12 @@ def check_inputs(job: TrainingJob, job_file: Path) -> dict[str, Path]:
     return files
 
 
+def tell_recipe(job: TrainingJob, say: Callable[[str], None]) -> None:
+    """Says which recipe the job's settings are from, and why, if there is one."""
+    if job.applied_recipe is not None:
+        say(job.applied_recipe.sentence)
+
+
 def check_cluster(job: TrainingJob, cluster: ClusterSpec) -> None:
     """Raises BadInput or SettingError for a job that the cluster of these settings cannot run, as
     far as they tell.

@@ -112,6 +112,22 @@ class Variable(StrEnum):
     """File below the job's folder that an attempt of the command writes when it is done; empty:
     only its exit codes say so.
     """
+    RESUME_LINE = "PADDLE_NODE_RESUME_LINE"
+    """JSON list of words: the whole command, with its arguments, that runs instead if there is
+    something to resume from; of a recipe.
+    """
+    CHECKPOINT_FILES = "PADDLE_NODE_CHECKPOINT_FILES"
+    """JSON list of the files that a whole checkpoint of the command has, by name or glob: in its
+    folder or, with {stem}, beside its file; with {rank}: one for each rank.
+    """
+    CHECKPOINT_LAST = "PADDLE_NODE_CHECKPOINT_LAST"
+    """The one of `CHECKPOINT_FILES` that is written last; empty: unknown."""
+    MODEL = "PADDLE_NODE_MODEL"
+    """Glob below the job's folder for the command's final model, without which it is not done;
+    empty: unknown.
+    """
+    RECIPE = "PADDLE_NODE_RECIPE"
+    """Which recipe the job's settings are from, and why, for people."""
     METRICS = "PADDLE_NODE_METRICS"
     """JSON object from metric names to the patterns that find the metrics of a step in the
     command's lines.
