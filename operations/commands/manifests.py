@@ -10,11 +10,22 @@ from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput, Exit, cli_errors
 from operations.jobs.early_checks import check_data, check_deployed, check_host_path, check_inputs
-from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, ImageFile, JobFile, Outputs, say
+from operations.jobs.job_source import JobSource
+from operations.screen import (
+    IMAGE_FILE,
+    JOB_FILE,
+    OUTPUTS,
+    ImageFile,
+    JobFile,
+    Outputs,
+    Overrides,
+    say,
+)
 
 
 def manifests(
     job_file: JobFile = JOB_FILE,
+    settings: Overrides = None,
     outputs: Outputs = OUTPUTS,
     image_file: ImageFile = IMAGE_FILE,
     out: Annotated[Path, typer.Option(help="Folder for the manifests, one file a step.")] = Path(
@@ -41,7 +52,7 @@ def manifests(
         from k8s_charts import documents
         from k8s_charts.kinds import data_job
 
-        job = TrainingJob.load(job_file)
+        job = JobSource.of(job_file, settings).load()
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)
         if not for_rehearsal:

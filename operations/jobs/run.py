@@ -6,11 +6,11 @@ an `OperationError`.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import Any, Self
 
 from k8s_charts.spec import TrainingJob
 from operations.account.aws import client
@@ -28,6 +28,7 @@ from operations.errors import Failed, TimedOut, translated
 from operations.jobs import rehearsal_backend, removal
 from operations.jobs.backend import Volume
 from operations.jobs.job_argument import DEFAULT, named
+from operations.jobs.job_source import JobSource
 from operations.jobs.job_view import JobView, view
 from operations.jobs.saved_results import SavedResults
 from operations.jobs.submission import Submission
@@ -117,7 +118,7 @@ class Run(SavedResults):
 
 @translated()
 def submit(
-    job_file: str | Path = "job.yaml",
+    job: str | Path | Mapping[str, Any] = "job.yaml",
     *,
     context: str | None = None,
     outputs: str | Path = "outputs.json",
@@ -127,11 +128,12 @@ def submit(
     """Uploads the job's program and local data, splits the data, and starts the training; returns
     once that is on the cluster.
 
+    `job` is a job file, or its settings, whose local paths are relative to the current folder.
     `outputs` and `image_file` are the files that `cdk deploy --outputs-file` and `make push` wrote,
     if the job needs them. Raises BadInput for a job that cannot run, or runs already; Failed if the
     split fails; Unreachable.
     """
-    return send(Submission.load(Path(job_file), Path(outputs), Path(image_file)), context, say)
+    return send(Submission.load(JobSource.of(job), Path(outputs), Path(image_file)), context, say)
 
 
 def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
@@ -140,7 +142,7 @@ def send(submission: Submission, context: str | None, say: Say, *, no_try: bool 
     submission.check(cluster)
     if not no_try:
         cluster.say(trial.before(submission.job, submission.file))
-    run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
+    run = Run(cluster, submission.job.name, submission.job.namespace, submission.described)
     bring_program(cluster, submission)
     split(submission, run.follower)
     train(cluster, submission)

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from node_pods import GOOD
 from paddle_node import environment, runtimes
 from paddle_node.environment import Attempt, NodeEnvironment
 from paddle_node.failure import SettingError
+from paddle_node.runtimes.file_progress import FileProgress
 
 ADDRESSES = [f"192.168.129.{66 + i}" for i in range(3)]
 
@@ -126,6 +128,33 @@ def test_launch_on_two_pods_of_eight_gpus_starts_a_rank_a_gpu_and_names_no_gloo(
     assert {str(rank.log) for rank in ranks} == {
         f"/home/jobpath/paddle-cluster-job/output/node_1/rank-{rank}.log" for rank in range(8, 16)
     }
+
+
+LINES = yaml.safe_load(Path(__file__).with_name("launchers.yaml").read_text())
+
+
+@pytest.mark.parametrize("case", LINES, ids=lambda case: case["typed"])
+def test_a_launcher_is_recognized_however_it_is_named(case: dict, tmp_path: Path):
+    """torchrun used to run once in each pod, where it trained in a world of one."""
+    for file in ("fleetrun", "torchrun", "paddleformers-cli", "python", "env", "tool"):
+        for folder in (tmp_path / "bin", tmp_path / "venv" / "bin"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / file).touch(0o755)
+    settings = {
+        "CONF_PADDLE_GRADIENT_NUM": "2",
+        "PATH": str(tmp_path / "bin"),
+        "PADDLE_NODE_COMMAND": json.dumps(shlex.split(case["typed"])),
+        "PADDLE_NODE_PROCESSES": "2",
+    }
+    told = replace(node(**settings | case.get("settings", {})), program=tmp_path)
+    ranks = runtimes.by_name("launch").processes(told, ADDRESSES[:2], Attempt(1))
+    assert [shlex.join(rank.argv) for rank in ranks] == [case["runs"]] * case.get("processes", 2)
+    assert case.get("sets", {}).items() <= ranks[-1].environ.items()
+    said = []
+    FileProgress(told, said.append)._tell_flags()
+    assert said == [
+        f"{flags} in the command: the job's own settings win" for flags in case.get("overrides", [])
+    ]
 
 
 def test_a_program_that_the_pods_user_may_not_reach_is_one_sentence(tmp_path):

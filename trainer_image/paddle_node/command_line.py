@@ -1,5 +1,5 @@
-"""The line that a user types to train on one machine: its words, its placeholders, and Paddle's
-launcher in it.
+"""The line that a user types to train on one machine: its words, its placeholders, and the launcher
+in it.
 
 Standard library and RE2 only: the very code that the pods run also checks job.yaml.
 """
@@ -40,8 +40,62 @@ over them, too.
 OTHER_CONTROLLERS = (*SERVER_FLAGS, "auto_tuner_json", "auto_parallel_config")
 """Flags that make the launcher do more than start one program per rank."""
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_LAUNCHERS = ("paddle.distributed.launch", "paddle.distributed.fleet.launch")
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
+_MODULE = re.compile(r"-[bBdEiIOPqsSuvx]*m(.*)")
+"""The option of Python that runs a module, also after other letters, or with the module in it."""
+_WRAPPED = "env ionice nice nohup numactl poetry stdbuf taskset timeout uv"
+_WRAPPERS = tuple(_WRAPPED.split())
+"""Programs that run the words that follow their own."""
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A program that starts one process for each rank."""
+
+    title: str
+    """What sentences call it."""
+    programs: tuple[str, ...]
+    modules: tuple[str, ...]
+    switches: tuple[str, ...] = ()
+    """Flags without a value; all others have one."""
+    replaced: bool = True
+    """The agent starts the ranks itself instead of the launcher. Otherwise the launcher runs once
+    in each pod, and its environment tells it of the others.
+    """
+
+    def is_switch(self, flag: str) -> bool:
+        """Returns whether a flag, perhaps shortened as argparse allows, has no value."""
+        return flag in self.switches or (
+            len(flag) > 1 and any(switch.startswith(flag) for switch in self.switches)
+        )
+
+    def starts_python(self, program: str, flags: Mapping[str, str]) -> bool:
+        """Returns whether the launcher runs `program` by Python: torchrun anything, unless
+        --no-python says otherwise, Paddle's launcher a .py file alone.
+        """
+        return "no_python" not in flags if self is TORCH else program.endswith(".py")
+
+
+PADDLE = Launcher(
+    "Paddle's launcher",
+    ("fleetrun",),
+    (
+        "paddle.distributed.launch",
+        "paddle.distributed.launch.main",
+        "paddle.distributed.fleet.launch",
+    ),
+)
+TORCH = Launcher(
+    "torchrun",
+    ("torchrun",),
+    ("torch.distributed.run", "torch.distributed.launch"),
+    ("h", "help", "m", "module", "no_python", "run_path", "standalone", "use_env"),
+)
+PADDLEFORMERS = Launcher(
+    "paddleformers-cli", ("paddleformers-cli",), ("paddleformers.cli.cli",), replaced=False
+)
+"""Starts Paddle's launcher itself, and reads NNODES, RANK, MASTER_ADDR and MASTER_PORT."""
+LAUNCHERS = (PADDLE, TORCH, PADDLEFORMERS)
 
 
 def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str:
@@ -80,59 +134,120 @@ class Line:
     """A parsed command."""
 
     program: tuple[str, ...]
-    """What runs as each rank: the words without Paddle's launcher and its flags."""
+    """What runs as each rank: the words without a launcher that the agent replaces."""
     flags: Mapping[str, str]
-    """The launcher's flags; empty if the line does not name the launcher."""
+    """The launcher's flags, with underscores for dashes; empty if the line names no launcher."""
     starts_ranks: bool
-    """The line may start the pod's ranks itself, by the environment: a script, or the launcher with
-    `OTHER_CONTROLLERS`.
+    """The line may start the pod's ranks itself, by the environment: a script, a launcher that is
+    not replaced, or Paddle's with `OTHER_CONTROLLERS`.
     """
+    launcher: Launcher | None = None
+    folder: str = ""
+    """The folder of a launcher that the line names by a path. The ranks run by the Python there,
+    unless it has none.
+    """
+
+    def overridden(self, servers: bool) -> list[str]:
+        """Returns the launcher's flags, as typed, that the job's own settings replace."""
+        ours = (*CLUSTER_FLAGS, *(SERVER_FLAGS if servers else ()))
+        if self.launcher is TORCH:  # All but those that say how the program is started.
+            ours = (*self.flags.keys() - set(TORCH.switches), "standalone")
+        return [f"--{flag} {value}".rstrip() for flag, value in self.flags.items() if flag in ours]
 
 
 def read(words: Sequence[str], servers: bool = False) -> Line:
     """Parses `words`; with `servers` the job starts the parameter servers, too. Raises ValueError
-    if the program is missing.
+    if the program is missing, or if the launcher would hand it what the agent cannot.
     """
-    name = PurePosixPath(words[0]).name
-    python = _PYTHON.fullmatch(name) is not None
-    start = 0
-    interpreter: tuple[str, ...] = ("python",)
-    if name == "fleetrun":
-        start = 1
-    module = next((i for i, word in enumerate(words[:-1]) if word == "-m"), 0)
-    if (
-        python
-        and module
-        and words[module + 1] in _LAUNCHERS
-        and all(word.startswith("-") for word in words[1:module])
-    ):
-        start, interpreter = module + 2, tuple(words[:module])
-    if not start:
-        return Line(tuple(words), {}, not python)
+    start = _start(words)
+    wrapper, words = tuple(words[:start]), words[start:]
+    python, module, rest = _python(words)
+    folder = "" if python or "/" not in words[0] else str(PurePosixPath(words[0]).parent)
+    launcher = _launcher(module, "" if module or not rest else rest[0])
+    if launcher is None:
+        return Line((*wrapper, *words), {}, not python)
+    if not launcher.replaced:
+        return Line((*wrapper, *words), {}, True, launcher)
+    if not module:
+        rest = rest[1:]
     flags: dict[str, str] = {}
-    rest = list(words[start:])
     while rest and rest[0].startswith("-"):
-        flag, equals, value = rest.pop(0).lstrip("-").partition("=")
-        # Every flag of the launcher takes a value.
-        flags[flag] = value if equals or not rest else rest.pop(0)
+        name, equals, value = rest.pop(0).lstrip("-").partition("=")
+        if not name:
+            break
+        flag = name.replace("-", "_")
+        takes_next = not equals and rest and not launcher.is_switch(flag)
+        flags[flag] = rest.pop(0) if takes_next else value
     if not rest:
-        raise ValueError(f"{' '.join(words)}: a program is missing after Paddle's launcher")
+        raise ValueError(f"{' '.join(words)}: a program is missing after {launcher.title}")
     if any(flag in flags for flag in OTHER_CONTROLLERS if not (servers and flag in SERVER_FLAGS)):
-        return Line(tuple(words), flags, True)
-    return Line(
-        (*interpreter, "-u", *rest) if rest[0].endswith(".py") else tuple(rest), flags, False
+        return Line((*wrapper, *words), flags, True, launcher)
+    if module == "torch.distributed.launch" and "use_env" not in flags:
+        raise ValueError(
+            f"{' '.join(words)}: torch.distributed.launch hands --local-rank to the program; name "
+            "torchrun instead, or add --use-env"
+        )
+    if "m" in flags or "module" in flags:
+        rest.insert(0, "-m")
+    if launcher.starts_python(rest[0], flags):
+        rest = [*(python or (str(PurePosixPath(folder, "python")),)), "-u", *rest]
+    return Line((*wrapper, *rest), flags, False, launcher, folder)
+
+
+def _start(words: Sequence[str]) -> int:
+    """Returns where the program begins behind a wrapper such as `env` and its own words."""
+    if PurePosixPath(words[0]).name not in _WRAPPERS:
+        return 0
+    starts = (
+        number
+        for number, word in enumerate(words)
+        if "=" not in word and (_is_python(word) or _launcher("", word))
+    )
+    return next(starts, 0)
+
+
+def _is_python(word: str) -> bool:
+    return _PYTHON.fullmatch(PurePosixPath(word).name) is not None
+
+
+def _python(words: Sequence[str]) -> tuple[tuple[str, ...], str, list[str]]:
+    """Returns the words of a Python interpreter, if the line begins with one, the module that it
+    runs, and what follows: the module's arguments, or the script and its own.
+    """
+    if not _is_python(words[0]):
+        return (), "", list(words)
+    position = 1
+    while position < len(words) and words[position].startswith("-"):
+        if match := _MODULE.fullmatch(words[position]):
+            after = position + (1 if match[1] else 2)
+            return (
+                tuple(words[:position]),
+                match[1] or "".join(words[after - 1 : after]),
+                list(words[after:]),
+            )
+        if words[position] in ("-", "-c"):
+            break
+        position += 2 if words[position] in ("-W", "-X") else 1
+    return tuple(words[:position]), "", list(words[position:])
+
+
+def _launcher(module: str, program: str) -> Launcher | None:
+    """Returns the launcher that a module or a program is."""
+    name = PurePosixPath(program).name
+    return next(
+        (one for one in LAUNCHERS if module in one.modules or name in one.programs),
+        None,
     )
 
 
 def script(words: Sequence[str]) -> str:
     """Returns the Python file that the command names; empty if none can be determined."""
-    program = read(words).program if words else ("",)
-    first = next((word for word in program[1:] if not word.startswith("-")), "")
-    return (
-        first
-        if _PYTHON.fullmatch(program[0]) and first.endswith(".py") and not _BRACES.search(first)
-        else ""
-    )
+    if not words:
+        return ""
+    program = read(words).program
+    python, module, rest = _python(program[_start(program) :])
+    named = bool(python) and not module and bool(rest) and rest[0].endswith(".py")
+    return rest[0] if named and not _BRACES.search(rest[0]) else ""
 
 
 def contradiction(flags: Mapping[str, str], trainers: int) -> str | None:

@@ -254,9 +254,7 @@ class FileProgress:
 
     def _tell_flags(self) -> None:
         servers = self._node.runtime == "fleet-ps"
-        flags = command_line.read(self._node.own.words, servers).flags
-        ours = (*command_line.CLUSTER_FLAGS, *(command_line.SERVER_FLAGS if servers else ()))
-        if given := [f"--{flag} {flags[flag]}" for flag in ours if flag in flags]:
+        if given := command_line.read(self._node.own.words, servers).overridden(servers):
             self._say(f"{', '.join(given)} in the command: the job's own settings win")
 
     def _warn_of_samplers(self) -> None:

@@ -1,14 +1,14 @@
 """Runs any program: the command that a user types on one machine, unchanged, on N pods.
 
-This runtime replaces Paddle's launcher in the command, so that the agent starts each rank as its
-own process. A script that starts the launcher itself runs once per pod, with an environment that
-overrides the launcher's flags.
+This runtime replaces Paddle's launcher or torchrun in the command, so that the agent starts each
+rank as its own process. A script that starts a launcher itself, as paddleformers-cli does, runs
+once per pod, with an environment that overrides the flags of Paddle's launcher.
 """
 
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from paddle_node import command_line, contract
 from paddle_node.contract import MASTER_PORTS, Variable
@@ -17,6 +17,8 @@ from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Runtime, backend
 from paddle_node.runtimes.attempt_output import OUTPUT
 from paddle_node.runtimes.file_progress import FileProgress
+
+DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 def processes(
@@ -36,8 +38,17 @@ def processes(
         # A script that starts the pod's ranks with Paddle's launcher or torchrun treats the pod as
         # the rank.
         own = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
+    if line.launcher is command_line.PADDLEFORMERS and not node.environ.get(DEVICES):
+        # It hands the list to Paddle's launcher as `--gpus`, which refuses an empty one, on CPUs,
+        # too.
+        cluster[DEVICES] = ",".join(map(str, range(node.own.gpus or node.own.processes)))
+    elif line.launcher is command_line.TORCH:
+        own = [rank | _torch(node, attempt, rank) for rank in own]
+    program, beside = line.program, str(PurePosixPath(line.folder, "python"))
+    if not os.path.isfile(node.program / beside):  # noqa: PTH113 (it may lie out of reach)
+        program = tuple("python" if word == beside else word for word in program)
     several = len(own) > 1
-    return tuple(process(node, line.program, attempt, {**cluster, **rank}, several) for rank in own)
+    return tuple(process(node, program, attempt, {**cluster, **rank}, several) for rank in own)
 
 
 def process(
@@ -60,6 +71,8 @@ def process(
         **{name: str(path) for name, path in node.folder.inputs.items()},
     }
     newest = attempt.resume.get("newest", "")
+    # Of one pod there cannot be two worlds, however many ranks a script starts in it.
+    world = node.trainers * node.own.processes if node.trainers > 1 else 0
     handed_on = {
         "OMP_NUM_THREADS": str(node.threads),
         "PYTHONUNBUFFERED": "1",
@@ -68,6 +81,7 @@ def process(
         "LD_PRELOAD": "libz.so.1",
         **node.environ,
         Variable.DATA.value: values["data"],
+        Variable.WORLD.value: str(world),
         Variable.STEPS.value: str(node.folder.steps(node.trainer_id, int(more["RANK"]))),
         # After the program's own path, for `paddle_node.report`.
         "PYTHONPATH": ":".join(
@@ -99,6 +113,7 @@ def process(
         log=log if several else node.folder.train_log(node.trainer_id),
         working_directory=node.program,
         link=(here, node.folder.attempt(node.run_id, attempt.number)),
+        world=world,
     )
 
 
@@ -139,6 +154,33 @@ def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[d
     ]
 
 
+def _flags_of_launchers(node: NodeEnvironment, address: str, port: str) -> dict[str, str]:
+    """Returns the variables that are flags of Paddle's launcher and of torchrun in a script. What
+    the script itself tells torchrun comes first.
+    """
+    return {
+        "PADDLE_NPROC_PER_NODE": str(node.own.processes),
+        "PET_NPROC_PER_NODE": str(node.own.processes),
+        "PET_NNODES": str(node.trainers),
+        "PET_NODE_RANK": str(node.trainer_id),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
+    }
+
+
+def _torch(node: NodeEnvironment, attempt: Attempt, rank: Mapping[str, str]) -> dict[str, str]:
+    """Returns what torchrun adds for a rank of its one role."""
+    return {
+        "GROUP_RANK": str(node.trainer_id),
+        "GROUP_WORLD_SIZE": str(node.trainers),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank["RANK"],
+        "ROLE_WORLD_SIZE": rank["WORLD_SIZE"],
+        "TORCHELASTIC_RUN_ID": f"{node.run_id}-{attempt.number}",
+        "TORCHELASTIC_RESTART_COUNT": str(attempt.number - 1),
+    }
+
+
 def _cluster(
     node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt, script: bool
 ) -> dict[str, str]:
@@ -155,7 +197,7 @@ def _cluster(
         "PADDLE_RANK": str(node.trainer_id),
         # Keeps out messages from an earlier attempt's launcher.
         "PADDLE_JOB_ID": f"{node.run_id}-{attempt.number}",
-        **({"PADDLE_NPROC_PER_NODE": str(node.own.processes)} if script else {}),
+        **(_flags_of_launchers(node, addresses[0], str(master + 1)) if script else {}),
         "PADDLE_LOG_DIR": str(node.folder.node(node.trainer_id) / "launcher"),
         "NNODES": str(node.trainers),
         "NODE_RANK": str(node.trainer_id),
