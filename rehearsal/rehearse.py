@@ -7,7 +7,7 @@ the pods' work from the manifests on disk, never from the job's settings.
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -188,14 +188,8 @@ class Rehearsal:
         if not self.job.reports_passes:
             return self._program(training, host, addresses, folder)
         passes = self._train(training, host, addresses)
-        shards = tuple(_records(shard) for shard in data.get("shards", ()))
-        for pass_ in passes if data_jobs else ():
-            records = tuple(trainer.records for trainer in pass_.trainers)
-            if records != shards:
-                raise Failed(
-                    f"pass {pass_.number} read {records} records by trainer, and the shards hold "
-                    f"{shards}"
-                )
+        if data_jobs:
+            check_records(passes, data)
         held_out = _records(data.get("held_out") or {})
         evaluation = self._measure(host, addresses) if held_out else None
         return Results.of_passes(self.job, folder, passes, evaluation)
@@ -387,6 +381,20 @@ def _fault_of_folder(folder: Path) -> str:
             return f"{linked[0]} in it is a link to a folder, which is not followed"
         files += len(names)
     return "" if files or not folder.is_dir() else "it holds no file"
+
+
+def check_records(passes: Sequence[Pass], data: Mapping[str, Any]) -> None:
+    """Checks that each pass read every record of its shards, also those that the program left out.
+    Raises Failed.
+    """
+    shards = tuple(_records(shard) for shard in data.get("shards", ()))
+    for pass_ in passes:
+        records = tuple(trainer.records for trainer in pass_.trainers)
+        if records != shards:
+            raise Failed(
+                f"pass {pass_.number} read {records} records by trainer, and the shards hold "
+                f"{shards}"
+            )
 
 
 def _records(shard: Mapping[str, Any]) -> int:

@@ -229,7 +229,7 @@ class Data(Settings):
         )
         if (
             not file
-            and not (scheme == "s3" and rest.strip("/"))
+            and not (scheme == "s3" and rest.partition("/")[0].strip())
             and not (scheme in ("http", "https") and _is_web_address(self.source))
         ):
             yield (

@@ -5,6 +5,7 @@ rank as its own process. A script that starts a launcher itself, as paddleformer
 once per pod, with an environment that overrides the flags of Paddle's launcher.
 """
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -188,7 +189,14 @@ def _cluster(
 
 def _look_for(program: str, node: NodeEnvironment, path: str | None) -> None:
     found = node.program / program if "/" in program else shutil.which(program, path=path)
-    if found is None or not Path(found).is_file():
+    try:
+        there = found is not None and Path(found).is_file()
+    except PermissionError:
+        raise SettingError(
+            f"{Variable.COMMAND} begins with {program!r}, which user {os.geteuid()}, as whom the "
+            "pods run, may not reach: let the image have it in a folder that everybody may read"
+        ) from None
+    if not there:
         raise SettingError(
             f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no "
             "such program"
