@@ -313,6 +313,7 @@ class ProgramEnvironment(WorkerEnvironment):
     evaluated_pass: str = setting(Reader.text, Variable.EVALUATED_PASS, "")
     steps: str = setting(Reader.text, Variable.STEPS, "")
     metrics: Mapping[str, str] = setting(Reader.texts, Variable.METRICS)
+    world: int = setting(Reader.whole, Variable.WORLD, 0, 0, 10_000_000)
     rank: str = setting(Reader.text, Variable.RANK, "")
     launched_rank: str = setting(Reader.text, Variable.LAUNCHED_RANK, "")
 

@@ -325,6 +325,7 @@ class Agent:
             node,
             attempt.number,
             [replace(each, environ={**each.environ, **own}) for each in processes],
+            addresses,
         )
 
     async def _end_workers(self) -> None:

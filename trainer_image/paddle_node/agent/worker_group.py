@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 
 from paddle_node import background
-from paddle_node.agent import limits
+from paddle_node.agent import limits, world
 from paddle_node.agent.output import of_agent
 from paddle_node.agent.workers import Worker, Workers
 from paddle_node.background import Tasks
@@ -32,6 +33,12 @@ LEAVE = 5.0
 FULL = 10.0
 """Seconds without a free process id after which the attempt ends: the health probe, too, would find
 none, and the kubelet kill the pod.
+"""
+SHORT = 1.0
+"""Seconds of a command about whose connections nothing is said."""
+LOOK_AT_WORLD = 0.25
+"""Seconds between two looks at what the command's processes were started with, at first; later
+`ASK_SERVER`.
 """
 AFTER_LEAVE = 2.0
 """Seconds by which the message that all trainers leave may lag behind the end of a pserver that
@@ -68,7 +75,7 @@ class WorkerGroup:
         self._processes: Sequence[Process] = ()
         self._running: list[Worker] = []
         self._standby: list[Worker] = []
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
         self.state = State.WAITING
         self.attempt = 0
         self.gone = True
@@ -76,6 +83,10 @@ class WorkerGroup:
         self.ended: m.Ended = ""
         self.leaving = False
         """Every trainer of the job is leaving: a pserver may end."""
+        self._alone_since = 0.0
+        """Since when no process of a command has been seen to be connected to another pod; 0: one
+        has, or nobody needs to know.
+        """
         self._room = time.monotonic()
         """When this process could last start a thread."""
 
@@ -109,9 +120,15 @@ class WorkerGroup:
         )
         return None if worker.wanted_end else failed
 
-    def start(self, node: NodeEnvironment, attempt: int, processes: Sequence[Process]) -> None:
-        """Begins an attempt. Processes that wait for the pservers of all pods start when `serve` is
-        called.
+    def start(
+        self,
+        node: NodeEnvironment,
+        attempt: int,
+        processes: Sequence[Process],
+        addresses: Sequence[str],
+    ) -> None:
+        """Begins an attempt of all pods with these addresses, by rank. Processes that wait for
+        the pservers of all pods start when `serve` is called.
         """
         self._node = node
         self.attempt, self._processes, self._running = attempt, processes, []
@@ -122,7 +139,13 @@ class WorkerGroup:
         for process in processes:
             if not process.waits_for_servers:
                 self._launch(process)
-        self._watching = self._tasks.spawn(self._watch_servers())
+        self._watching = [self._tasks.spawn(self._watch_servers())]
+        self._alone_since = 0.0
+        if any(process.world for process in processes):
+            # Peers come to trainer 0, which may connect to nobody itself.
+            self._alone_since = time.monotonic() if node.trainer_id else 0.0
+            peers = {*addresses} - {addresses[node.trainer_id]}
+            self._watching.append(self._tasks.spawn(self._watch_world(peers)))
 
     def look_for_room(self) -> None:
         """Reports the attempt as lost if its workers leave no process id in this pod. Call it every
@@ -205,8 +228,8 @@ class WorkerGroup:
 
     def _rest(self) -> None:
         self.state = State.WAITING
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in self._watching:
+            task.cancel()
 
     def _launch(self, process: Process) -> None:
         header = f"attempt {self.attempt}"
@@ -266,9 +289,49 @@ class WorkerGroup:
                 )
                 self._tell()
 
+    async def _watch_world(self, peers: set[str]) -> None:
+        """Ends the job if the command's processes form another world than the job's, and says so
+        once if none of them meets another pod. Ends with the attempt.
+        """
+        began = time.monotonic()
+        while True:
+            pids = await background.call(partial(self._workers.list_pids, self._standby))
+            other = await background.call(
+                partial(world.find_other, self._node, self._processes, pids)
+            )
+            if other or (other := self._told_world()):
+                self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
+                return
+            if self._alone_since and await background.call(
+                partial(world.is_connected, pids, peers)
+            ):
+                self._alone_since = 0.0
+            young = time.monotonic() - began < world.ALONE
+            if not young:
+                self._say_if_alone()
+            await asyncio.sleep(LOOK_AT_WORLD if young else ASK_SERVER)
+
+    def _say_if_alone(self) -> None:
+        """Says once that no process of this pod has connected to another pod."""
+        since, self._alone_since = self._alone_since, 0.0
+        if since and time.monotonic() - since > SHORT:
+            self._say(
+                "no process of this pod has connected to another pod in "
+                f"{time.monotonic() - since:.0f} s: unless the program means it so, each pod "
+                "trains alone"
+            )
+
+    def _told_world(self) -> str | None:
+        """Returns what is wrong with the size of its world that a trainer's lines tell."""
+        for worker in self._of_role("trainer"):
+            if worker.process.world and worker.world not in (0, worker.process.world):
+                who = f"{worker.name} says that its world_size is {worker.world}"
+                return world.describe(self._node, worker.world, who)
+        return None
+
     async def _ended(self, worker: Worker) -> None:
-        if worker.code:
-            await background.call(worker.drain)  # Its last lines say why.
+        if worker.code or worker.tells_world:
+            await background.call(worker.drain)  # Its last lines say why, or tell its world.
         elif worker.process.role == "server" and not self.leaving:
             await asyncio.sleep(
                 AFTER_LEAVE
@@ -289,6 +352,9 @@ class WorkerGroup:
         if worker.code != 0 and self.state is State.RUNNING:
             self._report_loss(worker)
         elif len(codes) == count and None not in codes:
+            if other := self._told_world():
+                self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
+            self._say_if_alone()
             self.ended = "stopped" if any(codes) else "trained"
             self._tell()
 

@@ -76,6 +76,15 @@ class Worker:
         return not self._log.exceptions.behind
 
     @property
+    def world(self) -> int:
+        """The size of its world that its lines have told last; 0: none, or nothing asks for it."""
+        return self._log.world
+
+    @property
+    def tells_world(self) -> bool:
+        return self._log.tells_world
+
+    @property
     def quiet(self) -> float:
         return time.monotonic() - self._log.last_output
 
@@ -193,10 +202,14 @@ class Workers:
             worker.ended.set()
             self._on_end(worker)
 
+    def list_pids(self, but: Collection[Worker] = ()) -> list[int]:
+        """Returns the descendants of this process, without some workers and what is below them."""
+        return list(_descendants(os.getpid(), {worker.pid for worker in but}))
+
     def count(self) -> int:
         """Returns how many processes and threads the descendants of this process are."""
         count = 0
-        for pid in _descendants(os.getpid(), ()):
+        for pid in self.list_pids():
             with contextlib.suppress(OSError):
                 count += len(list(Path(f"/proc/{pid}/task").iterdir()))
         return count

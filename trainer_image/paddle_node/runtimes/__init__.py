@@ -40,6 +40,8 @@ class Process:
     """Whether the process starts only when EVERY pod's servers listen; otherwise it starts at
     once.
     """
+    world: int = 0
+    """How many ranks the job has, where what the process starts is to be held to that; else 0."""
 
     def __post_init__(self) -> None:
         # Paddle expects every peer's endpoint in one variable.

@@ -47,7 +47,7 @@ def processes(
     elif line.launcher is command_line.TORCH:
         own = [rank | _torch(node, attempt, rank) for rank in own]
     program, beside = line.program, str(PurePosixPath(line.folder, "python"))
-    if not (node.program / beside).is_file():
+    if not os.path.isfile(node.program / beside):  # noqa: PTH113 (it may lie out of reach)
         program = tuple("python" if word == beside else word for word in program)
     several = len(own) > 1
     return tuple(process(node, program, attempt, {**cluster, **rank}, several) for rank in own)
@@ -70,9 +70,12 @@ def process(
         "rank": more["RANK"],
         "trainers": str(node.trainers),
         "shard": str(node.trainer_id),
+        **{name: str(path) for name, path in node.folder.inputs.items()},
     }
     newest = attempt.resume.get("newest")
     resumed_from = str(here / newest) if newest else None
+    # Of one pod there cannot be two worlds, however many ranks a script starts in it.
+    world = node.trainers * node.own.processes if node.trainers > 1 else 0
     handed_on = {
         "OMP_NUM_THREADS": str(node.threads),
         "PYTHONUNBUFFERED": "1",
@@ -81,6 +84,7 @@ def process(
         "LD_PRELOAD": "libz.so.1",
         **node.environ,
         Variable.DATA.value: values["data"],
+        Variable.WORLD.value: str(world),
         Variable.STEPS.value: str(node.folder.steps(node.trainer_id, int(more["RANK"]))),
         # After the program's own path, for `paddle_node.report`.
         "PYTHONPATH": ":".join(
@@ -109,6 +113,7 @@ def process(
         log=log if several else node.folder.train_log(node.trainer_id),
         working_directory=node.program,
         link=(here, node.folder.attempt(node.run_id, attempt.number)),
+        world=world,
     )
 
 
@@ -149,6 +154,20 @@ def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[d
     ]
 
 
+def _flags_of_launchers(node: NodeEnvironment, address: str, port: str) -> dict[str, str]:
+    """Returns the variables that are flags of Paddle's launcher and of torchrun in a script. What
+    the script itself tells torchrun comes first.
+    """
+    return {
+        "PADDLE_NPROC_PER_NODE": str(node.own.processes),
+        "PET_NPROC_PER_NODE": str(node.own.processes),
+        "PET_NNODES": str(node.trainers),
+        "PET_NODE_RANK": str(node.trainer_id),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
+    }
+
+
 def _torch(node: NodeEnvironment, attempt: Attempt, rank: Mapping[str, str]) -> dict[str, str]:
     """Returns what torchrun adds for a rank of its one role."""
     return {
@@ -178,7 +197,7 @@ def _cluster(
         "PADDLE_RANK": str(node.trainer_id),
         # Keeps out messages from an earlier attempt's launcher.
         "PADDLE_JOB_ID": f"{node.run_id}-{attempt.number}",
-        **({"PADDLE_NPROC_PER_NODE": str(node.own.processes)} if script else {}),
+        **(_flags_of_launchers(node, addresses[0], str(master + 1)) if script else {}),
         "PADDLE_LOG_DIR": str(node.folder.node(node.trainer_id) / "launcher"),
         "NNODES": str(node.trainers),
         "NODE_RANK": str(node.trainer_id),

@@ -8,6 +8,7 @@ line spoils no other. If the volume accepts no lines, training continues.
 import contextlib
 import math
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from paddle_node import command_line, durable
+from paddle_node.contract import ExitCode
+from paddle_node.failure import leave
 from paddle_node.training import pass_metrics
 
 MOST = 500
@@ -37,6 +40,8 @@ prints faster than anybody can read, and a sample of its lines is as good.
 """
 DATA, TRAINING, SAVING, SLOWEST = PARTS = ("data", "training", "saving", "slowest")
 """Where a trainer's seconds go; `SLOWEST`: waiting for the other trainers."""
+WORLD_SIZE = "world_size"
+"""The metric that is no number of a step, but how many ranks the program has."""
 KEPT = {"kept_data": DATA, "kept_training": TRAINING}
 """Maps the name of each kept time to the part whose seconds a save secures."""
 
@@ -170,7 +175,14 @@ class LineMetrics:
         self._patterns = {
             name: command_line.compiled(pattern) for name, pattern in patterns.items()
         }
-        self._in_many = [command_line.compiled(f"(?m){pattern}") for pattern in patterns.values()]
+        self._in_many = [
+            command_line.compiled(f"(?m){pattern}")
+            for name, pattern in patterns.items()
+            if name != WORLD_SIZE
+        ]
+        self.of_world = self._patterns.pop(WORLD_SIZE, None)
+        self.world = 0
+        """How many ranks the program says that it has; 0: it has not said so."""
         self.unseen = dict(patterns) if log.first else {}
         """Patterns that no line has matched yet; for rank 0 only, as other ranks often print
         nothing.
@@ -180,6 +192,10 @@ class LineMetrics:
         """Reads lines that came together: if they are many, up to `READ` with metrics, spread
         evenly.
         """
+        for line in lines if self.of_world is not None else ():
+            if (match := self.of_world.search(line[:LONGEST])) and match[1].isdecimal():
+                self.world = int(match[1])
+                self.unseen.pop(WORLD_SIZE, None)
         if len(lines) <= READ:
             for line in lines:
                 self._read(line)
@@ -212,14 +228,42 @@ class LineMetrics:
 
 def report(metrics: Mapping[str, Any], step: Any) -> None:
     """See `paddle_node.report`."""
+    _refuse_other_world(metrics)
     if (log := _own_log()) is None:
         return
     found = {
         name: number
         for name, value in metrics.items()
-        if (number := _number(name, value, float)) is not None
+        if name != WORLD_SIZE and (number := _number(name, value, float)) is not None
     }
     log.add(found, None if step is None else _number("step", step, int))
+
+
+def _refuse_other_world(metrics: Mapping[str, Any]) -> None:
+    """Ends the process, and with it the job, if it is part of another world than the job's: as the
+    program says, or as torch or Paddle know.
+    """
+    world = _own_world()
+    size = _number(WORLD_SIZE, metrics.get(WORLD_SIZE, 0), int) or _formed_world()
+    if world and size and size != world:
+        print(
+            f"the program reports world_size {size}, and the job's world is {world}: it would "
+            "train alone; let it read RANK and WORLD_SIZE of the environment",
+            flush=True,
+        )
+        leave(ExitCode.BAD_SETTING)
+
+
+def _formed_world() -> int:
+    """Returns the size of the process group that torch or Paddle have made here; 0: none is
+    known.
+    """
+    for name in ("torch.distributed", "paddle.distributed"):
+        with contextlib.suppress(Exception):  # From any version of either.
+            module = sys.modules[name]
+            if module.is_initialized():
+                return int(module.get_world_size())
+    return 0
 
 
 _refused: set[str] = set()
@@ -241,6 +285,14 @@ def _number(name: str, value: Any, kind: type[int | float]) -> Any:
             )
         _refused.add(name)
         return None
+
+
+@cache
+def _own_world() -> int:
+    """Returns how many ranks the job has, where that binds this process; else 0."""
+    from paddle_node.environment import ProgramEnvironment
+
+    return ProgramEnvironment.read().world
 
 
 @cache

@@ -1,0 +1,93 @@
+"""Whether the processes that a command starts form the one world of the job.
+
+A launcher inside a script gives each rank that it starts the size of its world: a launcher that
+ignores the job's environment forms a world in each pod, and each would train alone. What the
+processes of this pod were started with, and whom they are connected to, shows it.
+"""
+
+import contextlib
+import ipaddress
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from paddle_node.environment import NodeEnvironment
+from paddle_node.runtimes import Process
+
+SIZES = ("WORLD_SIZE", "PADDLE_TRAINERS_NUM")
+"""Variables in which torchrun, Paddle's launcher and those like them give a rank its world's size.
+"""
+ALONE = 60.0
+"""Seconds without a connection to another pod after which the log says so."""
+_LONGEST = 120
+"""Characters of a process's command line in a sentence."""
+_ESTABLISHED = "01"
+
+
+def describe(node: NodeEnvironment, size: int, who: str) -> str:
+    """Says that `who` gives another size than that of the job's world."""
+    pods, processes = node.trainers, node.own.processes
+    sentence = (
+        f"{who}, and the job's world is {pods * processes}: {pods} pods with "
+        f"{processes} process{'es' if processes > 1 else ''} each"
+    )
+    if size > pods and size % pods == 0:
+        return f"{sentence}; set processes: {size // pods}"
+    return (
+        f"{sentence}. Each pod would train alone: name the launcher in `command` itself, or let it "
+        "take NNODES, NODE_RANK, MASTER_ADDR and MASTER_PORT of the environment; what is no "
+        f"part of the training starts by `env -u {' -u '.join(SIZES)}`"
+    )
+
+
+def find_other(
+    node: NodeEnvironment, processes: Collection[Process], pids: Iterable[int]
+) -> str | None:
+    """Returns what is wrong if a process was started with the size of another world."""
+    known = {str(process.world) for process in processes}
+    known |= {process.environ.get(name, "") for process in processes for name in SIZES}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            line = " ".join(words := _read(pid, "cmdline"))[:_LONGEST]
+            who = f"process {pid} of the command ({line})"
+            if "--standalone" in words:  # torchrun, which would wait for its peers in this pod.
+                return describe(node, 0, f"{who} has --standalone")
+            for text in _read(pid, "environ"):
+                name, _, value = text.partition("=")
+                if name in SIZES and value.isdecimal() and value not in known:
+                    return describe(node, int(value), f"{who} has {text}")
+    return None
+
+
+def _read(pid: int, name: str) -> list[str]:
+    content = Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
+    return content.rstrip("\0").split("\0")
+
+
+def is_connected(pids: Collection[int], peers: Collection[str]) -> bool:
+    """Returns whether one of the processes has a TCP connection to one of the addresses."""
+    wanted = {form for peer in peers for form in _forms(peer)}
+    sockets = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == _ESTABLISHED and words[2].partition(":")[0] in wanted:
+                    sockets.add(f"socket:[{words[9]}]")
+    if not sockets:
+        return False
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(entry.path) in sockets:  # noqa: PTH115 (there may be thousands)
+                        return True
+    return False
+
+
+def _forms(address: str) -> list[str]:
+    """Returns an address as the kernel's tables have it: words of 32 bits, last byte first."""
+    packed = ipaddress.ip_address(address).packed
+    words = [packed[i : i + 4][::-1].hex().upper() for i in range(0, len(packed), 4)]
+    plain = "".join(words)
+    return [plain] if len(words) > 1 else [plain, f"{'0' * 16}FFFF0000{plain}"]
