@@ -20,6 +20,15 @@ Config = Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's s
 CLUSTER = Path("cluster.yaml")
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")]
 JOB_FILE = Path("job.yaml")
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SETTING=VALUE",
+        help="Override a setting of the job file, such as trainers=4 or data.source=b.tsv; "
+        "'command+=--lr 0.01' appends. Repeat it for several.",
+    ),
+]
 Outputs = Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")]
 OUTPUTS = Path("outputs.json")
 ImageFile = Annotated[Path, typer.Option(help="What `make push` wrote.")]

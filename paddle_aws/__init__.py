@@ -7,10 +7,12 @@
     print(run.results()[-1].loss, run.model("model"))
 
 Every failure raises an `Error`; progress messages go to the logger `paddle_aws`.
-`paddle_aws.rehearse("job.yaml")` runs the same job on this machine.
+`paddle_aws.rehearse("job.yaml")` runs the same job on this machine, and
+`paddle_aws.try_("job.yaml")` tries its program. Each takes a job file or a mapping of settings.
 """
 
 from operations.cluster.pod_words import PodState
+from operations.commands.trial import try_
 from operations.errors import BadInput, Failed, JobFailed, TimedOut, Unreachable
 from operations.errors import OperationError as Error
 from operations.jobs.job_objects import JobState
@@ -35,5 +37,5 @@ __all__ = [
     "find",
     "submit",
 ]
-__all__ += ["Rehearsal", "StepProgress", "rehearse"]
+__all__ += ["Rehearsal", "StepProgress", "rehearse", "try_"]
 __all__ += ["BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"]

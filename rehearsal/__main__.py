@@ -35,6 +35,13 @@ def main() -> None:
         "--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings"
     )
     parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SETTING=VALUE",
+        help="override a setting of the job file; --job - means that these are all settings",
+    )
+    parser.add_argument(
         "--local", action="store_true", help="deploy nothing: no AWS emulator, the job alone"
     )
     parser.add_argument(
@@ -66,7 +73,7 @@ def main() -> None:
             }
         )
         for option, file in files.items():
-            if not file.is_file():
+            if not file.is_file() and str(file) != "-":
                 state = "is not a file" if file.exists() else "does not exist"
                 raise BadInput(f"{file} {state}: name an existing file with {option}")
         _rehearse(fit, arguments)
@@ -109,9 +116,9 @@ def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
     # Imported after the machine's check: these modules need what `make setup` installs.
     from rich.console import Console
 
-    from k8s_charts.spec import TrainingJob
     from operations.commands.results import model_words
     from operations.jobs import rehearsal_backend
+    from operations.jobs.job_source import NO_FILE, JobSource
     from operations.screen import colours
     from rehearsal import interruption
     from rehearsal.account import Account
@@ -123,11 +130,13 @@ def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
     console = Console(highlight=False, color_system=colours())
     console.width = min(console.width, _WIDEST)
     started = time.monotonic()
-    job_file = arguments.job.resolve()
-    console.print(f"[bold]rehearsal[/] of {job_file.name} on {fit}")
+    source = JobSource(arguments.job.resolve(), tuple(arguments.set))
+    job_file = source.file
+    name = "a job" if job_file.name == NO_FILE else job_file.name
+    console.print(f"[bold]rehearsal[/] of {name} on {fit}")
     try:
         # Before the state is reset: a mistake in a setting must not cost the last run's model.
-        job = TrainingJob.load(job_file, fetch=True)
+        job = source.load(fetch=True)
         account: Account
         if arguments.local:
             from rehearsal.local_account import LocalAccount
@@ -136,7 +145,7 @@ def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
         else:
             from rehearsal.deployed_account import DeployedAccount
 
-            account = DeployedAccount(_PROJECT, arguments.config.resolve(), job_file, job)
+            account = DeployedAccount(_PROJECT, arguments.config.resolve(), source, job)
         rehearsal = Rehearsal(
             _PROJECT,
             job,

@@ -18,6 +18,7 @@ from k8s_charts.spec import TrainingJob
 from operations.account.bucket_upload import object_of
 from operations.errors import BadInput, Failed
 from operations.jobs.early_checks import check_cluster
+from operations.jobs.job_source import JobSource
 from rehearsal.account import Account, proxy_settings
 from rehearsal.cloud import Cloud, CloudError
 from rehearsal.inventory import Resource, retained
@@ -30,12 +31,12 @@ from stacks.cluster_spec import ClusterSpec
 class DeployedAccount(Account):
     """An account that the real cdk deploys into, for one rehearsal."""
 
-    def __init__(self, project: Path, config: Path, job_file: Path, job: TrainingJob) -> None:
+    def __init__(self, project: Path, config: Path, source: JobSource, job: TrainingJob) -> None:
         """`config` holds the cluster's settings. Raises SettingError, and BadInput for a job or
         settings that do not fit an empty account.
         """
         self._project, self._config = project, config
-        self._job_file, self._variant = job_file, job.image_variant
+        self._source, self._variant = source, job.image_variant
         self._spec = ClusterSpec.load(config)
         check_cluster(job, self._spec)
         for name, part in self._spec:
@@ -96,9 +97,9 @@ class DeployedAccount(Account):
             "--image-file": state.image_record,
             "--out": state.manifests,
         }
-        words = [str(word) for pair in options.items() for word in pair]
+        words = [str(word) for pair in options.items() for word in pair] + self._source.words()
         # Every pod finds the volume here, wherever the cluster's nodes mount it.
-        self._cloud.paddle_aws("manifests", str(self._job_file), *words, "--for-rehearsal")
+        self._cloud.paddle_aws("manifests", str(self._source.file), *words, "--for-rehearsal")
         return sorted(state.manifests.glob("*.k8s.yaml"))
 
     def upload(self, file: Path, address: str) -> None:

@@ -45,6 +45,16 @@ def mapping(path: Path) -> dict[str, Any]:
     return found
 
 
+def value(content: str) -> Any:
+    """Returns what a value of the file stands for. Raises yaml.YAMLError with one sentence."""
+    try:
+        return _load(content)
+    except yaml.YAMLError as error:
+        raise yaml.YAMLError(_flat(error)) from None
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+
+
 def text(path: Path) -> str:
     """Returns the file's text, at most `MOST_BYTES` bytes."""
     try:

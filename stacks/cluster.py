@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput
+from aws_cdk import Annotations, CfnOutput
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
@@ -17,7 +17,8 @@ from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, Endpoi
 from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
 from constructs_lib.statements import statements
 from stacks.access import RIGHTS, AccessStack, grant_work
-from stacks.cluster_spec import DATA_ACCOUNT, ClusterSpec
+from stacks.cluster_spec import DATA_ACCOUNT, KUBERNETES_VERSIONS, ClusterSpec
+from stacks.control_plane_settings import minor
 from stacks.network import NetworkStack
 from stacks.part import ClusterPart
 from stacks.storage import StorageStack
@@ -61,6 +62,13 @@ class ClusterStack(ClusterPart):
             *wildcards(self, f"{storage.bucket_arn}/*"),
         )
         grant_work(self, storage)
+        if minor(spec.cluster.version) > minor(KUBERNETES_VERSIONS[-1]):
+            Annotations.of(self).add_warning_v2(
+                "paddle-aws:kubernetes-version",
+                f"cluster.version is {spec.cluster.version}, and this release was made for "
+                f"{KUBERNETES_VERSIONS[-1]} and older: `paddle-aws doctor` asks EKS whether it has "
+                "it; see to the add-ons' versions",
+            )
         name = EndpointName(self, "EndpointName", zone=network.zone, cluster=self.cluster)
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
@@ -114,7 +122,7 @@ class ClusterStack(ClusterPart):
             addon_versions=versions,
             auto_mode_role=self.auto_mode_role,
             **settings.model_dump(
-                include={"version", "public_access_from", "log_days", "oidc_provider"}
+                include={"version", "support", "public_access_from", "log_days", "oidc_provider"}
             ),
         )
 

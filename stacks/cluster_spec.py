@@ -513,7 +513,16 @@ class ClusterSpec(Settings):
         """Name prefix of the policies that an administrator makes for a restricted deployer; None
         for another deployer.
         """
-        return f"{POLICY_PATH}{self.name}".lstrip("/") if self.deployer == "restricted" else None
+        if self.deployer != "restricted":
+            return None
+        return f"{POLICY_PATH}{self.policy_prefix}".lstrip("/")
+
+    @property
+    def policy_prefix(self) -> str:
+        """How the names of these policies begin. IAM has one set of names for all regions, and two
+        clusters of one name in two regions need different rights.
+        """
+        return f"{self.name}-{self.region}"
 
     @property
     def cluster_name(self) -> str:

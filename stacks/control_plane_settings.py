@@ -68,9 +68,15 @@ class ClusterSsh(Settings):
 
 
 KUBERNETES_VERSIONS = ("1.34", "1.35", "1.36")
-"""Versions in EKS standard support that aws_eks_v2 also knows; standard support of 1.34 ends in
-2026-12, of 1.35 in 2027-03.
+"""Versions in EKS standard support when this was released. A newer one is taken with a warning:
+only EKS knows what it has by now, and until when it supports it (`paddle-aws doctor` asks).
 """
+
+
+def minor(version: str) -> int:
+    """Returns the minor version of, say, "1.36": 36."""
+    return int(version.partition(".")[2])
+
 
 TUNNEL_TYPE = "t4g.nano"
 """EC2 type of the tunnel machine for a private endpoint."""
@@ -95,6 +101,7 @@ EKS_ALONE = (
     "deployers",
     "readers",
     "log_days",
+    "support",
     "addons",
     "oidc_provider",
     "existing",
@@ -160,7 +167,7 @@ class ControlPlane(Settings):
 
     kind: Literal["eks", "self-managed"] = "eks"
     """eks: AWS runs the control plane. self-managed: k3s on EC2 (docs/self-managed.md)."""
-    version: str = "1.35"
+    version: str = "1.36"
     """Kubernetes version (docs/aws.md has the upgrade). Kind self-managed: that of the lock; may be
     unset.
     """
@@ -182,6 +189,10 @@ class ControlPlane(Settings):
     """IAM ARNs that see everything but secrets."""
     log_days: LogDays = 90
     """Retention of control-plane logs; 0: none."""
+    support: Literal["standard", "extended"] = "standard"
+    """When standard support of the version ends: standard: EKS upgrades the control plane to the
+    next version; extended: EKS keeps it for twelve months more, at six times the price.
+    """
     addons: dict[AddonName, AddonVersion] = Field(default={})
     """Add-on: version, such as v1.2.3-eksbuild.1 (docs/aws.md)."""
     oidc_provider: bool = False
@@ -234,14 +245,14 @@ class ControlPlane(Settings):
         return value
 
     def _faults(self) -> Iterator[Fault]:
-        if self.kind == "eks" and self.version not in KUBERNETES_VERSIONS:
+        if not re.fullmatch(r"1\.\d{2,3}", self.version):
+            yield Refused("version", self.version, "allowed is a Kubernetes version such as 1.36")
+        elif self.kind == "eks" and minor(self.version) < minor(KUBERNETES_VERSIONS[0]):
             yield Refused(
                 "version",
                 self.version,
-                f"allowed is one of {', '.join(KUBERNETES_VERSIONS)} (EKS standard support)",
+                f"allowed is {KUBERNETES_VERSIONS[0]} or newer (EKS standard support)",
             )
-        elif not re.fullmatch(r"1\.\d{2,3}", self.version):
-            yield Refused("version", self.version, "allowed is a Kubernetes version such as 1.35")
         alone, fields = (
             ("eks", EKS_ALONE) if self.self_managed else ("self-managed", SELF_MANAGED_ALONE)
         )
@@ -268,7 +279,13 @@ class ControlPlane(Settings):
                 "{here}public_access_from",
             )
         yield from instead_of_new(
-            self, "existing", "a cluster", "public_access_from", "log_days", "oidc_provider"
+            self,
+            "existing",
+            "a cluster",
+            "public_access_from",
+            "log_days",
+            "support",
+            "oidc_provider",
         )
         everybody = [*self.administrators, *self.deployers, *self.readers]
         for arn in everybody:

@@ -134,7 +134,7 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
         *_arns(spec, templates, "", "iam:policy"),
         *(f"{iam}aws:policy/{name}" for name in _of_aws(templates)),
     ]
-    groups = [f"{iam}*:policy{POLICY_PATH}{spec.name}-{team.lower()}" for team in TEAMS]
+    groups = [f"{iam}*:policy{POLICY_PATH}{spec.policy_prefix}-{team.lower()}" for team in TEAMS]
     # Generated names of a cluster that is called `<name>-cluster` begin as those of our own
     # stack of that name do: what comes after tells them apart, as IAM minds capitals.
     beside = [f"{spec.name}-cluster-{part}-*" for part in PARTS]
@@ -142,7 +142,7 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
     generated += [f"{arn}autoscaling:{spec.region}:*:autoScalingGroup:*:autoScalingGroupName/"]
     known = {
         "beside": [kind + name for kind in generated for name in beside],
-        "boundary": f"{iam}*:policy{POLICY_PATH}{spec.name}-boundary",
+        "boundary": f"{iam}*:policy{POLICY_PATH}{spec.policy_prefix}-boundary",
         "detachable": policies + groups,
         "groups": groups,
         "linked_role_of": reviewed("linked_role_of"),
@@ -384,7 +384,7 @@ def documents(spec: ClusterSpec, templates: Templates) -> dict[str, dict[str, An
             f"the permissions boundary has {long} characters, and IAM takes {LIMIT}: use shorter "
             "names"
         )
-    return {f"{spec.name}-{name}": _document(one) for name, one in found.items()}
+    return {f"{spec.policy_prefix}-{name}": _document(one) for name, one in found.items()}
 
 
 def _document(statements: list[dict[str, Any]]) -> dict[str, Any]:

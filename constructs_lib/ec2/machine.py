@@ -106,11 +106,13 @@ def launch_template(
     """Creates a launch template.
 
     Args:
-        disk_gib: size of the machine's own disk, GiB. encryption_key: KMS key of that disk; None:
-        the account's default key for EBS. key_pair: EC2 key pair for SSH; None: Session Manager
-        only. image_id: the machine's image; None where EKS chooses it. metadata_hops: network hops
-        that the instance metadata, and with it the role, reach: 1 ends at the machine, 2 at its
-        pods. others: passed to `ec2.LaunchTemplate`.
+        disk_gib: size of the machine's own disk, GiB.
+        encryption_key: KMS key of that disk; None: the account's default key for EBS.
+        key_pair: EC2 key pair for SSH; None: Session Manager only.
+        image_id: the machine's image; None where EKS chooses it.
+        metadata_hops: network hops that the instance metadata, and with it the role, reach: 1 ends
+            at the machine, 2 at its pods.
+        others: passed to `ec2.LaunchTemplate`.
     """
     kind = ec2.EbsDeviceVolumeType.GP3
     disk = ec2.BlockDeviceVolume.ebs(

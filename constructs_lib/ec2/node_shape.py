@@ -13,6 +13,10 @@ EFA_LABEL = "paddle-aws/efa"
 MOUNT_LABEL = "paddle-aws/file-system"
 """Its value is the folder where the node mounts the file system, with dots for slashes."""
 GPU_TAINT = "nvidia.com/gpu"
+CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
+"""By which jobs choose between spot and on-demand nodes. EKS labels the nodes of its managed groups
+alone with it; all other groups label their own.
+"""
 
 INSTANCE_TYPES: Any = json.loads(
     Path(__file__).with_name("instance_types.json").read_text(encoding="utf-8")
@@ -37,18 +41,24 @@ class NodeShape:
     """One node.
 
     Attributes:
-        instance_types: EC2 types, in order of preference. spot: spare capacity, which AWS may take
-        back with two minutes' notice. gpu: the NVIDIA image, label `paddle-aws/gpu=true` and taint
-        `nvidia.com/gpu=true:NoSchedule`; Kubernetes sees the
-            GPUs once NVIDIA's device plugin runs (docs/aws.md).
-        volume_gib: size of the encrypted root volume, GiB. labels: Kubernetes labels. taints:
-        Kubernetes taints. placement_group: places the nodes close together in one zone. efa: an
-        Elastic Fabric Adapter on each network card that takes one, and label `paddle-aws/efa=true`.
+        instance_types: EC2 types, in order of preference.
+        spot: spare capacity, which AWS may take back with two minutes' notice.
+        gpu: the NVIDIA image, label `paddle-aws/gpu=true` and taint
+            `nvidia.com/gpu=true:NoSchedule`; Kubernetes sees the GPUs once NVIDIA's device plugin
+            runs (docs/aws.md).
+        volume_gib: size of the encrypted root volume, GiB.
+        labels: Kubernetes labels.
+        taints: Kubernetes taints.
+        placement_group: places the nodes close together in one zone.
+        efa: an Elastic Fabric Adapter on each network card that takes one, and label
+            `paddle-aws/efa=true`.
         capacity_reservation: id of the reservation, On-Demand or Capacity Block, that supplies the
-        nodes. capacity_block: whether that reservation is a Capacity Block. mount_file_system:
-        folder where the node mounts the group's file system before its kubelet starts, and label
-        `paddle-aws/file-system`; None: it mounts none. key_pair: EC2 key pair for SSH; None:
-        Session Manager only. ssh_from: CIDRs that may connect to port 22.
+            nodes.
+        capacity_block: whether that reservation is a Capacity Block.
+        mount_file_system: folder where the node mounts the group's file system before its kubelet
+            starts, and label `paddle-aws/file-system`; None: it mounts none.
+        key_pair: EC2 key pair for SSH; None: Session Manager only.
+        ssh_from: CIDRs that may connect to port 22.
     """
 
     instance_types: Sequence[str] = ("m5.large",)
@@ -72,6 +82,11 @@ class NodeShape:
         if self.mount_file_system:
             ours[MOUNT_LABEL] = self.mount_file_system.strip("/").replace("/", ".")
         return {**self.labels, **{label: value for label, value in ours.items() if value}}
+
+    @property
+    def joining_labels(self) -> dict[str, str]:
+        """`all_labels`, and the capacity's, for a node that joins without EKS's help."""
+        return {**self.all_labels, CAPACITY_LABEL: "SPOT" if self.spot else "ON_DEMAND"}
 
     @property
     def all_taints(self) -> tuple[NodeTaint, ...]:

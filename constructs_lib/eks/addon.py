@@ -86,10 +86,11 @@ class ClusterAddon(Construct):
     """An add-on of an EKS cluster.
 
     Args:
-        addon_name: EKS's name for it, such as coredns. version: such as v1.2.3-eksbuild.1; None:
-        EKS's default for the cluster's version. configuration: the add-on's own settings. roles:
-        service account: IAM role of its pods, which must trust EKS Pod Identity
-        (`pod_identity_principal`).
+        addon_name: EKS's name for it, such as coredns.
+        version: such as v1.2.3-eksbuild.1; None: EKS's default for the cluster's version.
+        configuration: the add-on's own settings.
+        roles: service account: IAM role of its pods, which must trust EKS Pod Identity
+            (`pod_identity_principal`).
     """
 
     def __init__(

@@ -19,13 +19,14 @@ class AutoModeNodes(Construct):
     """Placement groups, and the security group for EFA.
 
     Args:
-        shapes: what a node is, by node group. role: the nodes' role, which is the cluster's
-        `auto_mode_role`. security_groups: security groups besides the cluster's own, such as a file
-        system's `client_security_group`.
+        shapes: what a node is, by node group.
+        role: the nodes' role, which is the cluster's `auto_mode_role`.
+        security_groups: security groups besides the cluster's own, such as a file system's
+            `client_security_group`.
 
     Attributes:
         machines: what charts make NodeClasses from, as JSON: role, subnets, security groups;
-        placement groups by node group.
+            placement groups by node group.
     """
 
     def __init__(

@@ -3,6 +3,7 @@ resource unless asked for.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from aws_cdk import Annotations
 from aws_cdk import aws_ec2 as ec2
@@ -43,26 +44,36 @@ class TrainingCluster(eks.Cluster):
     runs. `layer` has a kubectl of the cluster's version, such as KubectlV35Layer of PyPI's
     aws-cdk.lambda-layer-kubectl-v35::
 
-        options = eks.KubectlProviderOptions(kubectl_layer=layer) cluster = TrainingCluster(self,
-        "Cluster", vpc=vpc, cluster_name="train", kubectl_provider_options=options)
-        cluster.add_manifest("Namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata":
-        {"name": "jobs"}}) cluster.add_cdk8s_chart("Jobs", Jobs(cdk8s.App(), "jobs"))
+        options = eks.KubectlProviderOptions(kubectl_layer=layer)
+        cluster = TrainingCluster(
+            self, "Cluster", vpc=vpc, cluster_name="train", kubectl_provider_options=options
+        )
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "jobs"}}
+        cluster.add_manifest("Namespace", namespace)
+        cluster.add_cdk8s_chart("Jobs", Jobs(cdk8s.App(), "jobs"))
 
     Args:
-        vpc: its VPC; EKS requires subnets in at least two zones. cluster_name: name; it is part of
-        the log group's name, so it has to be given, not generated. version: Kubernetes version,
-        such as "1.35". vpc_subnets: where the control plane's interfaces are; None: the private
-        subnets. encryption_key: KMS key of secrets and logs; None: AWS's own. public_access_from:
-        CIDRs that may reach the endpoint from the internet; empty: it is private.
+        vpc: its VPC; EKS requires subnets in at least two zones.
+        cluster_name: name; it is part of the log group's name, so it has to be given, not
+            generated.
+        version: Kubernetes version, such as "1.36".
+        support: what EKS does when standard support of the version ends; standard: it upgrades the
+            control plane; extended: it keeps the version for twelve months, at a higher price.
+        vpc_subnets: where the control plane's interfaces are; None: the private subnets.
+        encryption_key: KMS key of secrets and logs; None: AWS's own.
+        public_access_from: CIDRs that may reach the endpoint from the internet; empty: it is
+            private.
         service_ipv4_cidr: addresses of Kubernetes services, outside the VPC's; self-managed nodes
-        need it too. log_days: how long control-plane logs are kept; 0: none are written.
+            need it too.
+        log_days: how long control-plane logs are kept; 0: none are written.
         addon_versions: add-on: version, for those of NODELESS_ADDONS that should not have EKS's
-        default version. auto_mode_role: EKS Auto Mode creates and terminates the nodes, with this
-        role (`auto_mode_role`), for NodePools that are
-            applied later; None: node groups add the nodes.
+            default version.
+        auto_mode_role: EKS Auto Mode creates and terminates the nodes, with this role
+            (`auto_mode_role`), for NodePools that are applied later; None: node groups add the
+            nodes.
         oidc_provider: also make an IAM OIDC provider (with CloudFormation only), for tools that use
-        roles for service accounts. kubectl_provider_options: the Lambda function that applies
-        manifests; None: there is none.
+            roles for service accounts.
+        kubectl_provider_options: the Lambda function that applies manifests; None: there is none.
     """
 
     def __init__(
@@ -72,7 +83,8 @@ class TrainingCluster(eks.Cluster):
         *,
         vpc: ec2.IVpc,
         cluster_name: str,
-        version: str = "1.35",
+        version: str = "1.36",
+        support: Literal["standard", "extended"] = "standard",
         vpc_subnets: ec2.SubnetSelection | None = None,
         encryption_key: kms.IKey | None = None,
         public_access_from: Sequence[str] = (),
@@ -126,6 +138,10 @@ class TrainingCluster(eks.Cluster):
             output_config_command=False,
             kubectl_provider_options=kubectl_provider_options,
         )
+        resource = self.node.default_child
+        assert isinstance(resource, eks.CfnCluster)
+        # EKS's own default bills extended support from the day standard support ends.
+        resource.upgrade_policy = eks.CfnCluster.UpgradePolicyProperty(support_type=support.upper())
         self.service_ipv4_cidr = service_ipv4_cidr
         # aws_eks_v2.ICluster has this property, its own Cluster does not: a type checker would not
         # accept it as an ICluster.
@@ -169,8 +185,6 @@ class TrainingCluster(eks.Cluster):
                 days=log_days,
                 encryption_key=encryption_key,
             )
-            resource = self.node.default_child
-            assert isinstance(resource, eks.CfnCluster)
             resource.node.add_dependency(logs)
         for name in () if auto_mode_role else NODELESS_ADDONS:
             ClusterAddon(

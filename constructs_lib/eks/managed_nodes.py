@@ -23,11 +23,11 @@ class ManagedNodes(NodeGroup):
     """An EKS managed node group on Amazon Linux 2023.
 
     Args:
-        auto_repair: EKS replaces nodes that fail. kubernetes_version: the cluster's, such as
-        "1.35"; None: that of the first deploy stays. release_version: of the image, such as
-        1.35.0-20261101; None: the newest whenever nodes are replaced. Changing either
-            version drains and replaces the nodes one at a time; CloudFormation refuses it with any
-            other change of the group.
+        auto_repair: EKS replaces nodes that fail.
+        kubernetes_version: the cluster's, such as "1.35"; None: that of the first deploy stays.
+        release_version: of the image, such as 1.35.0-20261101; None: the newest whenever nodes are
+            replaced. Changing either version drains and replaces the nodes one at a time;
+            CloudFormation refuses it with any other change of the group.
     """
 
     def __init__(

@@ -79,12 +79,8 @@ class SelfManagedNodes(NodeGroup):
 
 
 def _node_config(cluster: eks.ICluster, service_ipv4_cidr: str, shape: NodeShape) -> dict[str, Any]:
-    flags = []
-    if shape.all_labels:
-        flags.append(
-            "--node-labels="
-            + ",".join(f"{key}={value}" for key, value in sorted(shape.all_labels.items()))
-        )
+    labels = ",".join(f"{key}={value}" for key, value in sorted(shape.joining_labels.items()))
+    flags = [f"--node-labels={labels}"]
     if shape.all_taints:
         flags.append(
             "--register-with-taints="
@@ -96,4 +92,4 @@ def _node_config(cluster: eks.ICluster, service_ipv4_cidr: str, shape: NodeShape
         "certificateAuthority": cluster.cluster_certificate_authority_data,
         "cidr": service_ipv4_cidr,
     }
-    return {"cluster": joining, **({"kubelet": {"flags": flags}} if flags else {})}
+    return {"cluster": joining, "kubelet": {"flags": flags}}

@@ -42,9 +42,11 @@ class SnapshotPlace:
     """Where snapshots of a cluster's state go.
 
     Attributes:
-        encryption_key: the bucket's KMS key; None: one that AWS manages. prefix: where in the
-        bucket, without slashes at the ends; nobody else should have read access there. schedule:
-        five cron fields, UTC. keep: how many of the newest snapshots are kept.
+        encryption_key: the bucket's KMS key; None: one that AWS manages.
+        prefix: where in the bucket, without slashes at the ends; nobody else should have read
+            access there.
+        schedule: five cron fields, UTC.
+        keep: how many of the newest snapshots are kept.
     """
 
     bucket_name: str
@@ -60,29 +62,36 @@ class SelfManagedCluster(Construct):
     """A self-managed cluster without nodes; `K3sNodeGroup` adds them.
 
     Args:
-        cluster_name: name, which is part of the secrets' names and of tags. subnet: the control
-        plane's subnet; None: the first private one (public with `elastic_ip`). private_address: the
-        control plane's address in that subnet; None: AWS picks one, which then stays. elastic_ip:
-        adds a public address; the subnet must be a public one. names: further names for the
-        certificate, such as a zone's and `api.<zone>`. api_from: CIDRs that may reach the API,
-        besides the nodes; with none, the endpoint is the private address. ssh_from: CIDRs that may
-        reach SSH on the control plane; empty: closed. host_ports: TCP ports that nodes open to each
-        other, such as "7164-7167". key_name: EC2 key pair for SSH; None: none.
-        jobs_namespace: namespace of the jobs, created with the cluster. instance_type: EC2 type of
-        the control plane, a Nitro one. volume_gib: size of the state's volume, GiB.
-        volume_snapshot: EBS snapshot that the volume is created from. encryption_key: KMS key of
-        secrets and state (its policy must let the account use it); None: AWS's own. disk_key: KMS
-        key of the root disk; None: the account's default key for EBS. The key's policy must let
-        Auto Scaling use
-            it, as EncryptionKey's does.
+        cluster_name: name, which is part of the secrets' names and of tags.
+        subnet: the control plane's subnet; None: the first private one (public with `elastic_ip`).
+        private_address: the control plane's address in that subnet; None: AWS picks one, which then
+            stays.
+        elastic_ip: adds a public address; the subnet must be a public one.
+        names: further names for the certificate, such as a zone's and `api.<zone>`.
+        api_from: CIDRs that may reach the API, besides the nodes; with none, the endpoint is the
+            private address.
+        ssh_from: CIDRs that may reach SSH on the control plane; empty: closed.
+        host_ports: TCP ports that nodes open to each other, such as "7164-7167".
+        key_name: EC2 key pair for SSH; None: none.
+        jobs_namespace: namespace of the jobs, created with the cluster.
+        instance_type: EC2 type of the control plane, a Nitro one.
+        volume_gib: size of the state's volume, GiB.
+        volume_snapshot: EBS snapshot that the volume is created from.
+        encryption_key: KMS key of secrets and state (its policy must let the account use it); None:
+            AWS's own.
+        disk_key: KMS key of the root disk; None: the account's default key for EBS. The key's
+            policy must let Auto Scaling use it, as EncryptionKey's does.
         group_name: name of the control plane's Auto Scaling group; None: CloudFormation generates
-        one. removal_policy: of the state's volume; SNAPSHOT leaves a snapshot.
+            one.
+        removal_policy: of the state's volume; SNAPSHOT leaves a snapshot.
 
     Attributes:
         cluster_endpoint: https address of the API: the Elastic IP if `api_from` names anybody, else
-        the private address. server_url: https address of the API for nodes. private_address: the
-        control plane's address, which stays when its machine is replaced. public_address: its
-        Elastic IP; None: it has none. group: the control plane's Auto Scaling group, to depend on.
+            the private address.
+        server_url: https address of the API for nodes.
+        private_address: the control plane's address, which stays when its machine is replaced.
+        public_address: its Elastic IP; None: it has none.
+        group: the control plane's Auto Scaling group, to depend on.
     """
 
     def __init__(

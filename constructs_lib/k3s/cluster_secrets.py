@@ -20,11 +20,12 @@ class ClusterSecrets(Construct):
         encryption_key: KMS key; None: a key that AWS manages (aws/secretsmanager).
 
     Attributes:
-        server_token: ARN of the token with which a control plane opens its own state. node_token:
-        ARN of the token with which a node joins. ca_hash: ARN of the CA's hash, by which a node
-        verifies what it joins; empty until the control plane has started. kubeconfigs: team
-        (operator, trainer, reader): ARN of its kubeconfig; empty until the control plane has
-        started.
+        server_token: ARN of the token with which a control plane opens its own state.
+        node_token: ARN of the token with which a node joins.
+        ca_hash: ARN of the CA's hash, by which a node verifies what it joins; empty until the
+            control plane has started.
+        kubeconfigs: team (operator, trainer, reader): ARN of its kubeconfig; empty until the
+            control plane has started.
     """
 
     def __init__(

@@ -20,11 +20,6 @@ from constructs_lib.k3s.cluster import SelfManagedCluster
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.statements import OF_MACHINES, statements
 
-CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
-"""EKS's label for spot capacity, by which jobs choose nodes. It is used here too, so that the jobs'
-manifests stay the same.
-"""
-
 
 class TokenNodeRole(Construct):
     """The role of nodes that join with a token. One role serves many groups.
@@ -114,7 +109,7 @@ class K3sNodeGroup(NodeGroup):
                 )
         known = role or TokenNodeRole(self, "Joining", cluster=cluster, release=release)
         self.role = known.role
-        labels = {**shape.all_labels, CAPACITY_LABEL: "SPOT" if shape.spot else "ON_DEMAND"}
+        labels = shape.joining_labels
         # The template contains the group's logical id, and the group refers to the template: the id
         # is set before both.
         logical_id = Names.unique_id(self)

@@ -46,11 +46,11 @@ class EndpointTunnel(Construct):
     TAG holds the document's name.
 
     Args:
-        host: name or address of the endpoint, as the machine sees it. document_name: name of the
-        session document, unique in its account and region. vpc_subnets: where the machine runs;
-        None: the private subnets. encryption_key: KMS key of its disk; None: the account's default
-        key for EBS. An imported key's policy must let Auto
-            Scaling use it.
+        host: name or address of the endpoint, as the machine sees it.
+        document_name: name of the session document, unique in its account and region.
+        vpc_subnets: where the machine runs; None: the private subnets.
+        encryption_key: KMS key of its disk; None: the account's default key for EBS. An imported
+            key's policy must let Auto Scaling use it.
     """
 
     def __init__(

@@ -36,8 +36,9 @@ class ServiceEndpoints(Construct):
 
     Args:
         vpc_subnets: one interface is made in each of their zones; None: the private subnets.
-        client_cidr: who may connect; None: the VPC's own addresses. services: id: the service as
-        AWS writes it in endpoint names; None: those of an EKS cluster (`SERVICES`).
+        client_cidr: who may connect; None: the VPC's own addresses.
+        services: id: the service as AWS writes it in endpoint names; None: those of an EKS cluster
+            (`SERVICES`).
     """
 
     def __init__(
@@ -128,14 +129,16 @@ class TrainingNetwork(Construct):
     """A VPC with private subnets in each zone and, where there is a NAT gateway, public ones.
 
     Args:
-        availability_zones: names of zones, such as us-west-2a. cidr: address range, /16 to /24.
-        nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone. nat_at_the_end: a
-        NAT gateway gets the last address of its subnet instead of any free one.
+        availability_zones: names of zones, such as us-west-2a.
+        cidr: address range, /16 to /24.
+        nat_gateways: 0 (nothing reaches the internet), 1, or one for each zone.
+        nat_at_the_end: a NAT gateway gets the last address of its subnet instead of any free one.
         interface_endpoints: private addresses for AWS services; needed if nat_gateways is 0.
-        endpoint_services: which services; None: those of an EKS cluster. domain_name: the VPC gets
-        its own DHCP options with this domain name; None: the account's default options.
-        flow_log_days: how long the flow logs are kept; 0: none are written. encryption_key: KMS key
-        of the flow logs; None: AWS's own.
+        endpoint_services: which services; None: those of an EKS cluster.
+        domain_name: the VPC gets its own DHCP options with this domain name; None: the account's
+            default options.
+        flow_log_days: how long the flow logs are kept; 0: none are written.
+        encryption_key: KMS key of the flow logs; None: AWS's own.
 
     Attributes:
         private_subnets: where nodes, mount targets and endpoints belong.

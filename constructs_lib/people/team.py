@@ -13,8 +13,9 @@ class Team(Construct):
     """An IAM group and its role. Put users into the group, and name the role in their kubeconfig.
 
     Args:
-        task: what these people do, for the descriptions. may_take_role: a policy made elsewhere
-        that lets its holders assume the role; None: the team makes its own.
+        task: what these people do, for the descriptions.
+        may_take_role: a policy made elsewhere that lets its holders assume the role; None: the team
+            makes its own.
     """
 
     def __init__(

@@ -87,15 +87,17 @@ class SharedFileSystem(MountableFileSystem):
     Args:
         vpc_subnets: one mount target is made in each of their zones; None: the private subnets.
         encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).
-        throughput_mode: docs/file-system.md compares the modes. require_tls: refuse mounts without
-        TLS. False allows plain NFS: data then crosses the VPC unencrypted, and synth
-            warns about it.
+        throughput_mode: docs/file-system.md compares the modes.
+        require_tls: refuse mounts without TLS. False allows plain NFS: data then crosses the VPC
+            unencrypted, and synth warns about it.
         infrequent_access_after: files not read for this long move to the cheaper class until they
-        are read; None: never. automatic_backups: daily backups by AWS Backup; they outlive the file
-        system. posix_id: uid and gid that the access point gives to every client, whatever user its
-        container runs as. path: folder of the access point, made at the first mount, owned by
-        `posix_id`. removal_policy: RETAIN keeps the file system (without its mount targets);
-        DESTROY deletes it with all its data.
+            are read; None: never.
+        automatic_backups: daily backups by AWS Backup; they outlive the file system.
+        posix_id: uid and gid that the access point gives to every client, whatever user its
+            container runs as.
+        path: folder of the access point, made at the first mount, owned by `posix_id`.
+        removal_policy: RETAIN keeps the file system (without its mount targets); DESTROY deletes it
+            with all its data.
     """
 
     def __init__(

@@ -30,8 +30,9 @@ class EncryptionKey(kms.Key):
     """A customer-managed key, with everything that `kms.Key` has (`grant_*`, `from_key_arn`, ...).
 
     Args:
-        alias: name without `alias/`; None: no alias. removal_policy: DESTROY schedules the deletion
-        (in 30 days; until then it can be cancelled); RETAIN keeps the key.
+        alias: name without `alias/`; None: no alias.
+        removal_policy: DESTROY schedules the deletion (in 30 days; until then it can be cancelled);
+            RETAIN keeps the key.
     """
 
     def __init__(
@@ -88,8 +89,9 @@ class EndingLogGroup(logs.LogGroup):
 
     Args:
         days: how long each event is kept; one of the numbers that CloudWatch Logs takes.
-        log_group_name: name; None: CloudFormation generates one. encryption_key: KMS key; None:
-        AWS's own. An imported key's policy must already let CloudWatch Logs use it.
+        log_group_name: name; None: CloudFormation generates one.
+        encryption_key: KMS key; None: AWS's own. An imported key's policy must already let
+            CloudWatch Logs use it.
     """
 
     def __init__(

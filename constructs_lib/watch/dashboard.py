@@ -25,16 +25,17 @@ class ClusterDashboard(Construct):
     """A CloudWatch dashboard and its alarms.
 
     Args:
-        dashboard_name: name; None: CloudFormation generates one. min_nodes: an alarm fires if there
-        are fewer nodes, or if the agent stops counting them (create this after nodes and
-            agent: the agent is silent until it counts). 0: no such alarm, because no nodes and no
-            agent look alike.
+        dashboard_name: name; None: CloudFormation generates one.
+        min_nodes: an alarm fires if there are fewer nodes, or if the agent stops counting them
+            (create this after nodes and agent: the agent is silent until it counts). 0: no such
+            alarm, because no nodes and no agent look alike.
         bursting: the file system's throughput mode is bursting: watch its credits.
         container_insights: the CloudWatch agent runs (settings logs.days, budget): watch the
-        numbers of nodes and failed nodes. scaling_groups: Auto Scaling groups that report their
-        machines, and how many each should have: fewer raise an alarm. encryption_key: KMS key of
-        the topic; None: SNS's own encryption. An imported key's policy must let CloudWatch use the
-            key, as EncryptionKey's does.
+            numbers of nodes and failed nodes.
+        scaling_groups: Auto Scaling groups that report their machines, and how many each should
+            have: fewer raise an alarm.
+        encryption_key: KMS key of the topic; None: SNS's own encryption. An imported key's policy
+            must let CloudWatch use the key, as EncryptionKey's does.
     """
 
     def __init__(
@@ -173,9 +174,11 @@ class MonthlyBudget(Construct):
     it.
 
     Args:
-        budget_name: name; None: CloudFormation generates one. usd: US dollars a month. emails: 1 to
-        10 addresses that get the alarms. tag: (key, value) of the resources that count. AWS counts
-        by a tag only once it is activated as a cost allocation tag.
+        budget_name: name; None: CloudFormation generates one.
+        usd: US dollars a month.
+        emails: 1 to 10 addresses that get the alarms.
+        tag: (key, value) of the resources that count. AWS counts by a tag only once it is activated
+            as a cost allocation tag.
     """
 
     def __init__(

@@ -155,7 +155,13 @@ class TrainingJob(Settings):
     environment: dict[VariableName, Text] = Field(default_factory=dict)
     """More variables for the training program."""
     data: groups.Data | None = None
-    """What to train on; only controller paddlejob may leave it to the image."""
+    """What to train on. A command that makes or fetches its own data needs none; with controller
+    paddlejob the image may bring it.
+    """
+    inputs: dict[groups.InputName, groups.Input] = Field(default_factory=dict)
+    """With command: what it reads beside its data, at the path that {<name>} stands for: a local
+    file, s3://..., https://..., or {from_job: <an earlier job>}. A tar or zip is unpacked.
+    """
     volume: groups.Volume = Field(default_factory=groups.Volume)
     ports: groups.Ports = Field(default_factory=groups.Ports)
     resources: groups.TrainerResources = Field(default_factory=groups.TrainerResources)
@@ -316,6 +322,30 @@ class TrainingJob(Settings):
         return "" if self.chosen_paddle == "2.6" else self.chosen_paddle
 
     @property
+    def input_files(self) -> dict[str, Path]:
+        """The local files to upload among the inputs, by name, as `local_file`."""
+        return {
+            name: Path(given).expanduser()
+            for name, given in self.inputs.items()
+            if isinstance(given, str)
+            and "://" not in given
+            and not PurePosixPath(given).is_relative_to(self.volume.mount_path)
+        }
+
+    @property
+    def uploads_to_bucket(self) -> bool:
+        """Whether local files are uploaded to the deployed bucket, else to the job's volume."""
+        chosen = self.data.upload_to if self.data is not None else None
+        return (chosen or ("bucket" if self.volume.is_deployed else "volume")) == "bucket"
+
+    def place_of_input(self, name: str) -> PurePosixPath:
+        """Returns where an input's local file is uploaded to on the volume, below its mount path;
+        in the bucket, below `sources/`, it is the same without the volume's own folder.
+        """
+        file = self.input_files[name]
+        return PurePosixPath(self.name, contract.SOURCES, "inputs", name, file.name)
+
+    @property
     def source_on_volume(self) -> bool:
         """Whether the data's source is a path on the volume."""
         source = self.data.source if self.data is not None else None
@@ -342,14 +372,17 @@ class TrainingJob(Settings):
         local = self.local_file
         if local is None or self.data is None:
             return None
-        place = self.data.upload_to or ("bucket" if self.volume.is_deployed else "volume")
-        if place == "bucket":
+        if self.uploads_to_bucket:
             return None
         return PurePosixPath(self.name, contract.SOURCES, local.name)
 
     @property
     def reads_bucket(self) -> bool:
-        """Whether the data job reads its source from a bucket."""
+        """Whether the data job reads its source, or an input, from a bucket."""
+        if any(str(given).startswith("s3://") for given in self.inputs.values()) or (
+            self.input_files and self.uploads_to_bucket
+        ):
+            return True
         source = self.data.source if self.data is not None else None
         if self.local_file is not None:
             return self.uploaded is None
@@ -357,8 +390,10 @@ class TrainingJob(Settings):
 
     @property
     def splits(self) -> bool:
-        """Whether there is a data job."""
-        return self.data is not None and not self.data.prepared
+        """Whether there is a data job: it brings the program and the inputs, too."""
+        if self.data is None:
+            return self.controller == "job"
+        return not self.data.prepared
 
     def _faults(self) -> Iterator[Fault]:
         yield from rules.faults(self)
@@ -368,6 +403,17 @@ class TrainingJob(Settings):
         elif self.command is not None and self.controller == "job":
             yield from self._command_faults(self.command)
         yield from self._environment_faults()
+        for name, given in self.inputs.items():
+            if isinstance(given, groups.FromJob):
+                if given.from_job == self.name:
+                    yield (
+                        f"inputs.{name}.from_job is {given.from_job}: that is this job itself, "
+                        "which `resume` continues; another job's name is allowed"
+                    )
+            elif fault := groups.address_fault(given):
+                yield f"inputs.{name} {fault}"
+            elif ".." in PurePosixPath(given).parts and name not in self.input_files:
+                yield f"inputs.{name} is {given}: a path on the volume without .. is allowed"
         zone = self.scheduling.node_selector.get(
             "topology.kubernetes.io/zone", self.scheduling.zone
         )
@@ -422,13 +468,17 @@ class TrainingJob(Settings):
         ]
         texts += [(f"environment.{name}", text) for name, text in self.environment.items()]
         texts += [("progress", self.progress or ""), ("success", self.success or "")]
+        known = dict.fromkeys([*command_line.PLACEHOLDERS, *self.inputs], "")
+        if self.data is None:
+            del known["data"]
         for setting, text in texts:
             try:
-                command_line.fill(
-                    text, command_line.PLACEHOLDERS, "newest" if setting == "resume" else None
-                )
+                command_line.fill(text, known, "newest" if setting == "resume" else None)
             except ValueError as error:
-                yield f"{setting} has {error}"
+                if self.data is None and str(error).startswith("{data}"):
+                    yield f"{setting} has {{data}} and data is missing: give its source"
+                else:
+                    yield f"{setting} has {error}"
         for name, pattern in self.metrics.items():
             if fault := command_line.pattern_fault(pattern):
                 yield f"metrics.{name} is {pattern}: {fault}"

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-import yaml
 from paddle_node import command_line
 from pydantic import Field
 
@@ -256,11 +255,6 @@ def load(path: Path) -> Recipe:
 def shipped() -> Mapping[str, Recipe]:
     """Returns this release's recipes by name."""
     return {path.stem: load(path) for path in sorted(RECIPES.glob("*.yaml"))}
-
-
-def schema() -> str:
-    """Returns the JSON Schema of recipes, as YAML."""
-    return yaml.safe_dump(Recipe.model_json_schema())
 
 
 def apply(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +21,12 @@ from operations.account.aws import client, every
 from operations.errors import OperationError, translated
 from stacks.cluster_spec import TUNNEL_TYPE, ClusterSpec
 
+EXTENDED_PRICE = "extended support costs $0.60 an hour instead of $0.10"
+"""AWS's announcement of its price, 2024 (AWS Containers Blog, "Amazon EKS extended support for
+Kubernetes versions pricing").
+"""
+SUPPORT_WARNING = 90
+"""Days before the end of standard support from which on it is a warning."""
 LEAST_BOOTSTRAP = 6
 """The oldest bootstrap version with which cdk can deploy what this app synthesizes."""
 NO_EKS_ZONES = ("use1-az3", "usw1-az2", "cac1-az3")
@@ -83,8 +91,9 @@ def machines(spec: ClusterSpec) -> Iterator[Machines]:
 class AccountChecks:
     """The checks of one cluster's settings."""
 
-    def __init__(self, spec: ClusterSpec) -> None:
-        self.spec = spec
+    def __init__(self, spec: ClusterSpec, *, fix: bool = False) -> None:
+        """`fix`: delete what a cluster of this name has left in the next deploy's way."""
+        self.spec, self._fix = spec, fix
         self.client = cache(partial(client, region=spec.region))
         """Returns a service's client in the cluster's region, made once."""
 
@@ -100,6 +109,8 @@ class AccountChecks:
             ("bootstrap", self.bootstrap),
             ("permissions", self.permissions),
             ("stacks", self.stacks),
+            *([("support", self.support)] if self.makes_cluster else []),
+            *([("log group", self.log_group)] if self._makes_log_group else []),
             *self.existing(),
         ]
 
@@ -133,6 +144,34 @@ class AccountChecks:
         return {stack.removesuffix("-storage") for stack in found if stack.endswith("-storage")} - {
             self.spec.name
         }
+
+    def other_regions(self) -> list[str]:
+        """Returns the other regions in which this cluster's storage stack is deployed, of those
+        that the account lets us ask.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.session import get_session
+
+        session = get_session()
+        partition = session.get_partition_for_region(self.spec.region)
+        regions = session.get_available_regions("cloudformation", partition)
+
+        def has_stack(region: str) -> bool:
+            try:
+                client("cloudformation", region).describe_stacks(
+                    StackName=f"{self.spec.name}-storage"
+                )
+            except (ClientError, BotoCoreError):
+                return False  # It has none, or the account has not opted in to this region.
+            return True
+
+        others = sorted(set(regions) - {self.spec.region})
+        with ThreadPoolExecutor(8) as pool:
+            return [
+                region
+                for region, has in zip(others, pool.map(has_stack, others), strict=True)
+                if has
+            ]
 
     def credentials(self) -> Found:
         try:
@@ -312,7 +351,7 @@ class AccountChecks:
         )
         has = self.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
         names = [one["PolicyName"] for one in has]
-        if f"{self.spec.name}-deploy-1" in names:
+        if f"{self.spec.policy_prefix}-deploy-1" in names:
             return "ok", f"CloudFormation deploys by {', '.join(names)}"
         found = f"deployer is restricted, and {role} has {', '.join(names) or 'no policy'}"
         return "problem", f"{found}: an administrator runs `paddle-aws bootstrap`"
@@ -367,6 +406,81 @@ class AccountChecks:
                 yield "warning", f"{name} is {status}: wait until that is over"
             else:
                 yield "ok", f"{name} is {status}"
+
+    @property
+    def makes_cluster(self) -> bool:
+        """Whether the settings ask for a new EKS cluster."""
+        return not (self.spec.cluster.self_managed or self.spec.cluster.existing)
+
+    @property
+    def _makes_log_group(self) -> bool:
+        return self.makes_cluster and self.spec.cluster.log_days > 0
+
+    def support(self) -> Found:
+        """Asks EKS until when it supports the Kubernetes version of the settings."""
+        cluster = self.spec.cluster
+        named = f"Kubernetes {cluster.version}"
+        versions = self.client("eks").describe_cluster_versions(includeAll=True)["clusterVersions"]
+        ends = {
+            version["clusterVersion"]: version["endOfStandardSupportDate"]
+            for version in versions
+            if "endOfStandardSupportDate" in version
+        }
+        if cluster.version not in ends:
+            newest = ", ".join(sorted(ends)[-3:]) or "none"
+            yield (
+                "problem",
+                f"EKS in {self.spec.region} has no {named}; its newest are {newest}: set "
+                "cluster.version to one of them",
+            )
+            return
+        end = ends[cluster.version]
+        left, day = (end - datetime.now(UTC)).days, f"{end:%Y-%m-%d}"
+        upgrade = f"upgrade before (docs/aws.md), {EXTENDED_PRICE}"
+        if cluster.support == "standard":
+            upgrade = (
+                "EKS upgrades the control plane by itself soon after, and the nodes and add-ons "
+                "stay behind: upgrade before (docs/aws.md)"
+            )
+        if left < 0 and cluster.support == "standard":
+            yield (
+                "problem",
+                f"standard support of {named} ended on {day}: set a newer cluster.version, or "
+                f"cluster.support extended ({EXTENDED_PRICE})",
+            )
+        elif left < 0:
+            yield "warning", f"standard support of {named} ended on {day}: {EXTENDED_PRICE}"
+        elif left < SUPPORT_WARNING:
+            yield "warning", f"standard support of {named} ends on {day}: {upgrade}"
+        else:
+            yield "ok", f"standard support of {named} ends on {day}"
+
+    def log_group(self) -> Found:
+        """Looks for the control plane's log group, which EKS makes again while a cluster ends
+        (terraform-aws-modules/terraform-aws-eks#2763): CloudFormation creates none of a name that
+        is taken.
+        """
+        name, logs = f"/aws/eks/{self.spec.cluster_name}/cluster", self.client("logs")
+        groups = every(logs, "describe_log_groups", "logGroups[]", logGroupNamePrefix=name)
+        if not any(group["logGroupName"] == name for group in groups):
+            yield "ok", f"no log group is named {name}: the name is free"
+        elif any(stack["StackName"].endswith("-cluster") for stack in self.deployed_stacks):
+            yield "ok", f"{name} is the deployed cluster's"
+        elif self.spec.cluster_name in self.client("eks").list_clusters()["clusters"]:
+            yield (
+                "problem",
+                f"EKS has a cluster {self.spec.cluster_name} that none of these stacks made: take "
+                "another name in cluster.yaml",
+            )
+        elif self._fix:
+            logs.delete_log_group(logGroupName=name)
+            yield "ok", f"{name}, which an ended cluster left, is deleted"
+        else:
+            yield (
+                "problem",
+                f"{name} is left of an ended cluster, and the deploy would stop at it: keep what "
+                "you need of it, then `paddle-aws doctor --fix` deletes it",
+            )
 
     def existing(self) -> list[Check]:
         """Returns a check for each part in account_checks.yaml that the settings name."""

@@ -58,7 +58,7 @@ class DeployedChecks:
     """The checks of one deployed cluster."""
 
     def __init__(self, spec: ClusterSpec, account: AccountChecks, *, fix: bool = False) -> None:
-        """`fix`: activate the tag that the budget counts by; nothing else ever changes."""
+        """`fix`: activate the tag that the budget counts by."""
         self.spec, self._account, self._client, self._fix = spec, account, account.client, fix
         self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}]
 

@@ -33,6 +33,7 @@ from operations.jobs.job_objects import (
     selector,
     template,
 )
+from operations.jobs.job_source import JobSource
 from operations.jobs.submission import Submission
 
 PORT = 8080
@@ -193,7 +194,7 @@ def _read(job: str, namespace: str, file: Path) -> Submission:
             f"{gone}, and there is no job.yaml here that describes its volume: name its job file "
             "instead"
         )
-    found = Submission.load(file, Path("outputs.json"), Path("image.json"))
+    found = Submission.load(JobSource(file), Path("outputs.json"), Path("image.json"))
     if (found.job.name, found.job.namespace) != (job, namespace):
         raise BadInput(
             f"{gone}, and {file} describes another one ({found.job.name}): name its job file "

@@ -39,7 +39,7 @@ def bootstrap(
         own = f"arn:{partition}:iam::{account}:policy{POLICY_PATH}"
         for name, document in policies.items():
             _make(client("iam", spec.region), own, name, document)
-        names = [name for name in policies if name.startswith(f"{spec.name}-deploy-")]
+        names = [name for name in policies if name.startswith(f"{spec.policy_prefix}-deploy-")]
         given = (
             ",".join(own + name for name in names)
             or f"arn:{partition}:iam::aws:policy/AdministratorAccess"

@@ -12,7 +12,7 @@ from operations.account.account_checks import AccountChecks
 from operations.account.version_checks import refused_step
 from operations.commands.bootstrap import cdk
 from operations.commands.protect import HOLDS_DATA, IN_USE, SET_BACK
-from operations.errors import BadInput, Failed, cli_errors
+from operations.errors import BadInput, Failed, OperationError, cli_errors, translated
 from operations.screen import CLUSTER, Config, Json, as_json, say, show
 from stacks.cluster_spec import ClusterSpec
 
@@ -80,11 +80,22 @@ def diff(
             if others := sorted(account.other_clusters()):
                 named = f"{spec.region} has another cluster: {', '.join(others)}"
                 say(f"{named}. A new `name` is a new cluster; the old one stays, and is billed")
+            for region in account.other_regions():
+                say(
+                    f"cluster {spec.name} is deployed in {region}: it stays there, with its data, "
+                    f"and is billed, until `cdk destroy --all` with region {region}"
+                )
             if json:
                 as_json([])
             return
         if refused := refused_step(spec, account.outputs):
             raise BadInput(refused)
+        if account.makes_cluster:
+            # Whether EKS may be asked is `doctor`'s affair.
+            with suppress(OperationError), translated():
+                for state, text in account.support():
+                    if state != "ok":
+                        say(text)
         api, watch = account.client("cloudformation"), f"{spec.name}-watch"
         losses = []
         if not spec.budget and watch in deployed:

@@ -20,7 +20,12 @@ def doctor(
         bool, typer.Option("--destroy", help="What would keep `cdk destroy` from ending.")
     ] = False,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Activate the tag that the budget counts by.")
+        bool,
+        typer.Option(
+            "--fix",
+            help="Activate the tag that the budget counts by, and delete the log group that an "
+            "ended cluster left in the next deploy's way.",
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -35,12 +40,9 @@ def doctor(
     """
     with cli_errors():
         spec = ClusterSpec.load(config)
-        if fix and (destroy or not spec.budget or not spec.budget.monthly_usd):
-            raise BadInput(
-                "--fix activates the tag that budget.monthly_usd counts by: set that, and leave "
-                "out --destroy"
-            )
-        account = AccountChecks(spec)
+        if fix and destroy:
+            raise BadInput("--fix prepares a deploy: leave out --destroy")
+        account = AccountChecks(spec, fix=fix)
         deployed = DeployedChecks(spec, account, fix=fix)
         ready = deployed.ready() if deployed.deployed else []
         checks = deployed.destroy() if destroy else [*account.all(), *ready]

@@ -49,9 +49,11 @@ def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
     Example: paddle-aws lock add-ons && cdk diff
     """
     with cli_errors():
-        region = ClusterSpec.load(config).region
+        spec = ClusterSpec.load(config)
+        region, own = spec.region, {spec.cluster.version} if not spec.cluster.self_managed else {}
         eks, ssm = client("eks", region), client("ssm", region)
-        read = {version: defaults(eks, version, ADDONS) for version in KUBERNETES_VERSIONS}
+        versions = sorted({*KUBERNETES_VERSIONS, *own})
+        read = {version: defaults(eks, version, ADDONS) for version in versions}
         if not any(read.values()):
             raise Failed(
                 f"EKS in {region} names no default version of any add-on: {out} stays as it is"

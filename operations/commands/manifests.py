@@ -13,13 +13,25 @@ from operations.jobs.early_checks import (
     check_data,
     check_deployed,
     check_host_path,
+    check_inputs,
     tell_recipe,
 )
-from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, ImageFile, JobFile, Outputs, say
+from operations.jobs.job_source import JobSource
+from operations.screen import (
+    IMAGE_FILE,
+    JOB_FILE,
+    OUTPUTS,
+    ImageFile,
+    JobFile,
+    Outputs,
+    Overrides,
+    say,
+)
 
 
 def manifests(
     job_file: JobFile = JOB_FILE,
+    settings: Overrides = None,
     outputs: Outputs = OUTPUTS,
     image_file: ImageFile = IMAGE_FILE,
     out: Annotated[Path, typer.Option(help="Folder for the manifests, one file a step.")] = Path(
@@ -46,13 +58,13 @@ def manifests(
         from k8s_charts import documents
         from k8s_charts.kinds import data_job
 
-        job = TrainingJob.load(job_file)
+        job = JobSource.of(job_file, settings).load()
         tell_recipe(job, say)
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)
         if not for_rehearsal:
             check_host_path(job, deployed.outputs)
-        local = check_data(job, job_file, say)
+        local, inputs = check_data(job, job_file, say), check_inputs(job, job_file)
         if diff:
             _show_difference(job, deployed, out)
             return
@@ -69,6 +81,12 @@ def manifests(
                 f"`paddle-aws upload {local}{' --volume' * (job.uploaded is not None)} --job "
                 f"{job_file}`"
             )
+        if inputs and not deployed.missing:
+            places = (
+                f"{file} has to be at {data_job.input_source(job, name, deployed.outputs)}"
+                for name, file in inputs.items()
+            )
+            say(f"before the data job starts, {', '.join(places)}: `submit` brings it there")
 
 
 def _show_difference(job: TrainingJob, deployed: Deployed, out: Path) -> None:

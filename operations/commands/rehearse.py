@@ -10,11 +10,13 @@ import typer
 from operations.commands.trial import NoTry
 from operations.errors import cli_errors
 from operations.jobs import rehearsal_run
-from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, ImageFile, JobFile, Outputs
+from operations.jobs.job_source import JobSource
+from operations.screen import IMAGE_FILE, JOB_FILE, OUTPUTS, ImageFile, JobFile, Outputs, Overrides
 
 
 def rehearse(
     job_file: JobFile = JOB_FILE,
+    settings: Overrides = None,
     volume: Annotated[
         Literal["new", "keep"],
         typer.Option(
@@ -45,10 +47,12 @@ def rehearse(
     Example: paddle-aws rehearse job.yaml
 
     Example: paddle-aws rehearse job.yaml --volume keep
+
+    Example: paddle-aws rehearse --set trainers=4 --set 'command+=--lr 0.01'
     """
     with cli_errors():
         words = rehearsal_run.command(
-            job_file,
+            JobSource.of(job_file, settings),
             volume=volume,
             data=data,
             no_try=no_try,

@@ -18,6 +18,7 @@ from operations.commands.results import chosen_pass, saved_passes
 from operations.commands.submit import Follow, Verbose, Wait, finish
 from operations.errors import BadInput, cli_errors
 from operations.jobs.job_objects import condition, ended, variable
+from operations.jobs.job_source import JobSource
 from operations.jobs.run import Run, bring_program, split, train
 from operations.jobs.submission import Submission
 from operations.screen import (
@@ -28,12 +29,14 @@ from operations.screen import (
     ImageFile,
     JobFile,
     Outputs,
+    Overrides,
     say,
 )
 
 
 def resume(
     job_file: JobFile = JOB_FILE,
+    settings: Overrides = None,
     from_pass: Annotated[
         int | None,
         typer.Option(
@@ -59,7 +62,7 @@ def resume(
     with cli_errors(
         "interrupted: what runs on the cluster keeps running; `paddle-aws cancel` ends it"
     ):
-        submission = Submission.load(job_file, outputs, image_file)
+        submission = Submission.load(JobSource.of(job_file, settings), outputs, image_file)
         cluster = Cluster(context, say)
         submission.check(cluster, again=True)
         if from_pass is not None:
@@ -69,7 +72,7 @@ def resume(
                     f"(passes in {job_file})"
                 )
             _set_aside(cluster, submission, from_pass)
-        run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
+        run = Run(cluster, submission.job.name, submission.job.namespace, submission.described)
         bring_program(cluster, submission)
         _bring_data(submission, run.follower)
         submission.forget(cluster, data=False)

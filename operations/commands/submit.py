@@ -7,7 +7,8 @@ import typer
 from operations.cluster import log_stream, waiting
 from operations.commands.trial import NoTry
 from operations.errors import cli_errors
-from operations.jobs.early_checks import check_data, tell_recipe
+from operations.jobs.early_checks import check_data, check_inputs, tell_recipe
+from operations.jobs.job_source import JobSource
 from operations.jobs.job_view import JobView
 from operations.jobs.run import Run, send
 from operations.jobs.submission import Submission
@@ -20,6 +21,7 @@ from operations.screen import (
     ImageFile,
     JobFile,
     Outputs,
+    Overrides,
     console,
     of_job,
     say,
@@ -43,6 +45,7 @@ Verbose = Annotated[
 
 def submit(
     job_file: JobFile = JOB_FILE,
+    settings: Overrides = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")
     ] = False,
@@ -62,12 +65,14 @@ def submit(
     is there; submit again to continue.
 
     Example: paddle-aws submit job.yaml --follow
+
+    Example: paddle-aws submit --set name=slower --set 'command+=--lr 0.01'
     """
     with cli_errors(
         "interrupted: what is on the cluster keeps running; run `paddle-aws submit` again to "
         "continue, or `paddle-aws cancel` to end it"
     ):
-        submission = Submission.load(job_file, outputs, image_file)
+        submission = Submission.load(JobSource.of(job_file, settings), outputs, image_file)
         tell_recipe(submission.job, say)
         if dry_run:
             _print(submission)
@@ -91,6 +96,8 @@ def _print(submission: Submission) -> None:
         place = submission.job.uploaded
         where = f" to the volume: {place}" if place is not None else ""
         say(f"before that, {submission.local_file} would be uploaded{where}")
+    for name, file in check_inputs(submission.job, submission.file).items():
+        say(f"before that, {file} would be uploaded as the input {name}")
     if (archive := submission.job.program.archive) is not None:
         say(
             f"before that, {archive.root} would be uploaded: {len(archive.names)} files, "

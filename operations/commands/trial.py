@@ -9,21 +9,26 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import paddle_node
 import typer
+from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import ProgramArchive
-from operations.errors import BadInput, Unreachable, cli_errors
+from operations.errors import BadInput, Unreachable, cli_errors, translated
 from operations.images import interpreter
 from operations.jobs.early_checks import check_data, tell_recipe
-from operations.screen import JOB_FILE, JobFile, on_a_terminal, say
+from operations.jobs.job_source import JobSource
+from operations.screen import JOB_FILE, JobFile, Overrides, on_a_terminal, say
 
 SECONDS = 300.0
 NoTry = Annotated[
@@ -33,6 +38,7 @@ NoTry = Annotated[
 
 def trial(
     job_file: JobFile = JOB_FILE,
+    settings: Overrides = None,
     data: Annotated[
         Path | None, typer.Option(help="A file to try instead of the job's source.")
     ] = None,
@@ -42,16 +48,34 @@ def trial(
             "--install", help="Make the environment with the job's Paddle where it is missing."
         ),
     ] = False,
+    run: Annotated[
+        bool,
+        typer.Option("--run", help="Run the job's command for a few steps in one pod's processes."),
+    ] = False,
+    steps: Annotated[
+        int, typer.Option(help="With --run: steps to see, by the patterns of `metrics`.")
+    ] = 5,
+    time_limit: Annotated[
+        float, typer.Option(help="With --run: seconds after which the command is stopped.")
+    ] = 60.0,
 ) -> None:
     """Try a job's program on a hundred records: no cluster, one process, seconds.
 
     It shows what each input gets and whether the loss falls; a fault is shown with the program's
-    own line (exit code 2). Of a `command` only the script's syntax and imports are checked.
+    own line (exit code 2). Of a `command` the script's syntax and imports are checked; what cannot
+    be checked is named. --run runs it for a few steps, shows its output and says which patterns of
+    `metrics` match its lines. Its data is --data, or the job's local source.
+
+    Example: paddle-aws try --run --time-limit 60
 
     Example: paddle-aws try job.yaml
+
+    Example: paddle-aws try --set data.source=other.tsv
     """
     with cli_errors("interrupted: nothing was changed"):
-        job = TrainingJob.load(job_file, fetch=True)
+        if time_limit <= 0 or steps < 1:
+            raise BadInput("--time-limit and --steps must be more than 0")
+        job = JobSource.of(job_file, settings).load(fetch=True)
         tell_recipe(job, say)
         program, source = (
             _program(job, job_file),
@@ -60,7 +84,35 @@ def trial(
         python = interpreter.folder(job, say=_say_how_far) if install else interpreter.found(job)
         if python is None:
             raise BadInput(_missing(job))
-        _run(job, program, source, python)
+        if run and job.chosen_runtime != "launch":
+            raise BadInput(
+                f"--run is given and runtime is {job.chosen_runtime}: it runs a command of runtime "
+                "launch; `paddle-aws try` tries a train.py, and a rehearsal runs any"
+            )
+        if run:
+            place = data.resolve() if data is not None else _local_source(job, job_file)
+            _run_command(job, program, place, python, steps, time_limit)
+        else:
+            _run(job, program, source, python)
+
+
+@translated()
+def try_(
+    job: str | Path | Mapping[str, Any] = "job.yaml", *, data: str | Path | None = None
+) -> str:
+    """Tries a job's program as `paddle-aws try` does, and returns what the command prints.
+
+    `job` is a job file, or its settings, whose local paths are relative to the current folder.
+    Raises BadInput for a fault of the program, Unreachable if its source is.
+    """
+    source = JobSource.of(job)
+    loaded = source.load(fetch=True)
+    python = interpreter.found(loaded)
+    if python is None:
+        raise BadInput(_missing(loaded))
+    program = _program(loaded, source.file)
+    records = Path(data).resolve() if data is not None else _source(loaded, source.file)
+    return _run(loaded, program, records, python, quiet=True)
 
 
 def _say_how_far(text: str) -> None:
@@ -141,6 +193,7 @@ def _run(
         "PATH": f"{python}:{os.environ.get('PATH', '')}",
         "PYTHONWARNINGS": "ignore",
         Variable.RUNTIME: job.chosen_runtime,
+        Variable.TRIED_IMAGE: job.image or "",
         Variable.SEED: str(job.seed),
         Variable.DATA_SOURCE: str(source),
         Variable.DATA_FORMAT: job.data.format if job.data is not None else "lines",
@@ -155,8 +208,12 @@ def _run(
         # Only paddle_node: that Python must not see what is beside it here.
         (scratch / "path").mkdir()
         (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
-        environment["PYTHONPATH"] = str(scratch / "path")
+        # As in a pod: the program's own path first.
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, (job.environment.get("PYTHONPATH"), str(scratch / "path")))
+        )
         trial: list[str | Path] = [
+            "-P",  # A script's path does not begin with the folder where it is started.
             "-m",
             "paddle_node.training.trial",
             scratch / "program" / "train.py",
@@ -167,7 +224,7 @@ def _run(
             done = subprocess.run(
                 words,
                 env=environment,
-                cwd=home,
+                cwd=home if job.command is None else scratch / "program",
                 text=True,
                 stdout=out,
                 stderr=subprocess.PIPE,
@@ -199,3 +256,91 @@ def _run(
     if said and not quiet:
         say(said)
     return done.stdout or ""
+
+
+def _run_command(
+    job: TrainingJob,
+    program: ProgramArchive,
+    source: Path | None,
+    python: Path,
+    steps: int,
+    seconds: float,
+) -> None:
+    """Runs the job's command in one pod's processes, and shows its output. `source`: the folder or
+    the file with its data; None: it gets none. Raises BadInput if it fails.
+    """
+    from k8s_charts.kinds import training_job
+
+    with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as free:
+        scratch = Path(name).resolve()
+        folder = scratch / str(job.volume.mount_path).lstrip("/") / job.name
+        unpacked = contract.path(contract.UNPACKED, {"PADDLE_NODE_ROOT": str(scratch)})
+        unpacked.parent.mkdir(parents=True)
+        program.write(scratch / "program.tar")
+        shutil.unpack_archive(scratch / "program.tar", unpacked)
+        if not (unpacked / "output").exists():
+            (unpacked / "output").symlink_to(
+                contract.path(contract.ATTEMPT, {"PADDLE_NODE_ROOT": str(scratch)}) / "output"
+            )
+        (scratch / "path").mkdir()
+        (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
+        _lay_data(job, source, folder, unpacked)
+        environment = {
+            **os.environ,
+            **training_job.settings(job),
+            "PATH": f"{python}:{os.environ.get('PATH', '')}",
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, (job.environment.get("PYTHONPATH"), str(scratch / "path")))
+            ),
+            "PADDLE_NODE_ROOT": str(scratch),
+            Variable.JOB_NAME: job.name,
+            Variable.JOB_PATH: str(job.volume.mount_path),
+            Variable.TRAIN_CONFIG_DIR: "program",
+            Variable.TRAINERS: "1",
+            Variable.COMPLETION_INDEX: "0",
+            Variable.RUN_ID: "trial",
+            Variable.POD_IP: "127.0.0.1",
+            Variable.PORT: str(free.getsockname()[1]),
+        }
+        words = [str(python / "python"), "-P", "-m", "paddle_node.training.command_trial"]
+        done = subprocess.run(
+            [*words, str(steps), str(seconds)],
+            env=environment,
+            cwd=unpacked,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        raise BadInput(done.stderr.strip().rpartition("\n")[2] or f"ended with {done.returncode}")
+
+
+def _local_source(job: TrainingJob, job_file: Path) -> Path | None:
+    """Returns the local file with the job's data; None if the job has none. Raises BadInput."""
+    file = check_data(job, job_file, lambda doubt: None)
+    return file.resolve() if file is not None else None
+
+
+def _lay_data(job: TrainingJob, source: Path | None, folder: Path, program: Path) -> None:
+    """Puts the data where the command looks for it: a folder as it is, or a file as the data job
+    would lay it. Raises BadInput.
+    """
+    shard = folder / "0" / "data"
+    shard.parent.mkdir(parents=True)
+    if source is not None and source.is_file():
+        shared = job.data is not None and job.data.shared
+        environment = {
+            **os.environ,
+            "OUT_DIR": str(folder),
+            "SPLIT_COUNT": "1",
+            "DATA_SOURCE": str(source),
+            "DATA_FORMAT": "files" if shared or job.data is None else job.data.format,
+            "SHUFFLE_SEED": "0",
+            "PROGRAM_FROM": str(program),
+        }
+        words = [sys.executable, str(interpreter.PROJECT / "trainer_image" / "split_data.py")]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BadInput(f"the data cannot be split: {done.stderr.strip().splitlines()[-1]}")
+    elif source is not None:
+        shard.symlink_to(source)

@@ -16,6 +16,7 @@ from operations.cluster.cluster import Cluster
 from operations.cluster.volume_access import mounted
 from operations.errors import BadInput, cli_errors
 from operations.jobs.job_argument import DEFAULT, Named, named
+from operations.jobs.job_source import JobSource
 from operations.jobs.run import bring_program
 from operations.jobs.submission import Submission
 from operations.screen import OUTPUTS, Context, Namespace, Outputs, say
@@ -94,7 +95,7 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
     """Uploads the program before kubectl applies manifests that `manifests` wrote; `submit` does
     this on its own.
     """
-    submission = Submission.load(job_file, outputs, outputs.with_name("image.json"))
+    submission = Submission.load(JobSource.of(job_file), outputs, outputs.with_name("image.json"))
     if submission.job.program.archive is None:
         raise BadInput(
             f"program.from is {submission.job.program.origin}: --program uploads one `from: "

@@ -58,6 +58,12 @@ def sentence(output: str, paddle: str) -> str:
             # What Paddle itself says is wide: it is no party where others are two.
             hard = [demand for demand in limits if not demand.release]
             parties = others + (hard or ([] if len(others) > 1 else limits))
+            strictest = parties[0].versions
+            if all(re.fullmatch(r"<=?[^,]+", party.versions) for party in parties):
+                return (
+                    f"program.requirements has {package}{strictest}: pip finds no such package "
+                    "for the image's Python"
+                )
             sides = " and ".join(_describe(demand, package, paddle, roots) for demand in parties)
             return f"program.requirements do not fit together: {sides}; {_remedy(parties, package)}"
     return ""

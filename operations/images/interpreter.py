@@ -127,7 +127,10 @@ def _made(
                 freeze = _run([*pip, below / "bin" / "python", "list", "--format=freeze"])
                 # With Paddle among them, its own requirements count, too.
                 paddle = [line for line in freeze.split() if line.startswith("paddlepaddle")]
-                limits = ["--constraint", str(lock.with_suffix(".in"))]
+                # Of what Paddle needs, wheels alone: pip would build an old numpy for minutes, in
+                # vain.
+                limits = ["--only-binary=numpy,protobuf,pillow"]
+                limits += ["--constraint", str(lock.with_suffix(".in"))]
                 wanted = [*paddle, *limits, *wanted]
             _check(*install.run([*install_here, *wanted], say), lock)
             packages = _run([*pip, made / "bin" / "python", "list", "--format=freeze"])

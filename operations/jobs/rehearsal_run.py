@@ -2,18 +2,19 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from operations.errors import BadInput, Exit, Failed, translated
 from operations.jobs import rehearsal_backend
+from operations.jobs.job_source import JobSource
 from operations.jobs.rehearsal_backend import RehearsalBackend
 from operations.jobs.run import log
 
 
 def command(
-    job_file: Path,
+    job: JobSource,
     *,
     volume: Literal["new", "keep"],
     data: Path | None,
@@ -24,7 +25,8 @@ def command(
 ) -> list[str]:
     """Returns the command line of a rehearsal without a deploy."""
     # -P: nothing in the user's folder may take the place of this project's modules.
-    words = [sys.executable, "-P", "-m", "rehearsal", "--local", "--job", str(job_file)]
+    words = [sys.executable, "-P", "-m", "rehearsal", "--local", "--job", str(job.file)]
+    words += job.words()
     words += ["--volume", volume, "--outputs", str(outputs), "--image-file", str(image_file)]
     words += ["--data", str(data)] if data is not None else []
     return words + ["--no-try"] * no_try + ["--verbose"] * verbose
@@ -32,7 +34,7 @@ def command(
 
 @translated()
 def rehearse(
-    job_file: str | Path = "job.yaml",
+    job: str | Path | Mapping[str, Any] = "job.yaml",
     *,
     volume: Literal["new", "keep"] = "new",
     data: str | Path | None = None,
@@ -44,13 +46,14 @@ def rehearse(
     """Runs a job to its end on this machine, as `paddle-aws rehearse` does, in the current folder;
     returns it, with its results, its model and its logs.
 
+    `job` is a job file, or its settings, whose local paths are relative to the current folder.
     `say` gets each line that the command would print. Raises BadInput for a job or machine that
     cannot be rehearsed; Failed if the job fails.
     """
     if volume not in ("new", "keep"):
         raise BadInput(f"volume is {volume!r}: new or keep is allowed")
     words = command(
-        Path(job_file),
+        JobSource.of(job),
         volume=volume,
         data=None if data is None else Path(data),
         no_try=no_try,

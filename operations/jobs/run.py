@@ -6,11 +6,11 @@ an `OperationError`.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import Any, Self
 
 from k8s_charts.spec import TrainingJob
 from operations.account.aws import client
@@ -28,6 +28,7 @@ from operations.errors import Failed, TimedOut, translated
 from operations.jobs import rehearsal_backend, removal
 from operations.jobs.backend import Volume
 from operations.jobs.job_argument import DEFAULT, named
+from operations.jobs.job_source import JobSource
 from operations.jobs.job_view import JobView, view
 from operations.jobs.saved_results import SavedResults
 from operations.jobs.submission import Submission
@@ -117,7 +118,7 @@ class Run(SavedResults):
 
 @translated()
 def submit(
-    job_file: str | Path = "job.yaml",
+    job: str | Path | Mapping[str, Any] = "job.yaml",
     *,
     context: str | None = None,
     outputs: str | Path = "outputs.json",
@@ -127,11 +128,12 @@ def submit(
     """Uploads the job's program and local data, splits the data, and starts the training; returns
     once that is on the cluster.
 
+    `job` is a job file, or its settings, whose local paths are relative to the current folder.
     `outputs` and `image_file` are the files that `cdk deploy --outputs-file` and `make push` wrote,
     if the job needs them. Raises BadInput for a job that cannot run, or runs already; Failed if the
     split fails; Unreachable.
     """
-    return send(Submission.load(Path(job_file), Path(outputs), Path(image_file)), context, say)
+    return send(Submission.load(JobSource.of(job), Path(outputs), Path(image_file)), context, say)
 
 
 def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
@@ -140,7 +142,7 @@ def send(submission: Submission, context: str | None, say: Say, *, no_try: bool 
     submission.check(cluster)
     if not no_try:
         cluster.say(trial.before(submission.job, submission.file))
-    run = Run(cluster, submission.job.name, submission.job.namespace, submission.file)
+    run = Run(cluster, submission.job.name, submission.job.namespace, submission.described)
     bring_program(cluster, submission)
     split(submission, run.follower)
     train(cluster, submission)
@@ -193,6 +195,37 @@ def bring_data(cluster: Cluster, submission: Submission) -> None:
     )
 
 
+def bring_inputs(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the job's local input files to where its data job reads them, as `bring_data`."""
+    from k8s_charts.kinds import data_job
+
+    job, files = submission.job, submission.input_files
+    if not files:
+        return
+    if job.uploads_to_bucket:
+        for name, file in files.items():
+            address = data_job.input_source(job, name, submission.deployed.outputs)
+            upload_files(client("s3"), file, address)
+        return
+    with mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume:
+        for name, file in files.items():
+            with bar(file.name, file.stat().st_size) as progress:
+                put_input(volume, job, name, file, progress)
+    cluster.say(f"the inputs {', '.join(files)} are on the volume")
+
+
+def put_input(
+    volume: Volume,
+    job: TrainingJob,
+    name: str,
+    file: Path,
+    progress: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Puts an input's local file into the job's folder on its volume, as `put_data`."""
+    place = job.place_of_input(name).relative_to(job.name)
+    upload(volume, [(file, place.name)], str(place.parent), progress)
+
+
 def put_data(
     volume: Volume, job: TrainingJob, file: Path, progress: Callable[[int], None] = lambda _: None
 ) -> bool:
@@ -210,6 +243,7 @@ def split(submission: Submission, follower: Follower) -> None:
     job, cluster = submission.job, follower.cluster
     submission.apply(cluster, submission.preparation())
     bring_data(cluster, submission)
+    bring_inputs(cluster, submission)
     # Only the data job knows whether its source has changed: it runs again, and ends at once if the
     # source has not changed.
     submission.forget(cluster, data=True)
@@ -221,7 +255,8 @@ def split(submission: Submission, follower: Follower) -> None:
             f"job {job.name}: the data split failed: {pod.failure if pod else found.data.reason}; "
             f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
         )
-    cluster.say(f"the data is split: {submission.data_job['metadata']['name']} is done")
+    what = "the data is split" if job.data is not None else "what the program reads is there"
+    cluster.say(f"{what}: {submission.data_job['metadata']['name']} is done")
 
 
 def train(cluster: Cluster, submission: Submission) -> None:

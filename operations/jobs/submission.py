@@ -14,8 +14,9 @@ from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.cluster.cluster import Cluster, NotInstalled, Object
 from operations.errors import BadInput, Failed
-from operations.jobs.early_checks import check_data, check_deployed, check_host_path
+from operations.jobs.early_checks import check_data, check_deployed, check_host_path, check_inputs
 from operations.jobs.job_objects import component, created, ended, path, runs, selector
+from operations.jobs.job_source import JobSource
 from operations.jobs.removal import remove
 from operations.screen import age, of_job
 
@@ -28,25 +29,35 @@ class Submission:
     """A job to submit, with its documents."""
 
     job: TrainingJob
-    file: Path
+    source: JobSource
     deployed: Deployed
     documents: tuple[Object, ...]
 
     @classmethod
-    def load(cls, file: Path, outputs_file: Path, image_file: Path) -> Self:
-        """Loads the job file and what deploy and push wrote. Raises SettingError with one
+    def load(cls, source: JobSource, outputs_file: Path, image_file: Path) -> Self:
+        """Loads the job and what deploy and push wrote. Raises SettingError with one
         sentence.
         """
         # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
         from k8s_charts import documents
 
-        job = TrainingJob.load(file, fetch=True)
+        job = source.load(fetch=True)
         deployed = Deployed.load(job, outputs_file, image_file)
         check_deployed(job, outputs_file)
         check_host_path(job, deployed.outputs)
         return cls(
-            job, file, deployed, tuple(documents.documents(job, deployed.outputs, deployed.image))
+            job, source, deployed, tuple(documents.documents(job, deployed.outputs, deployed.image))
         )
+
+    @property
+    def file(self) -> Path:
+        """The job file, or what stands for it in the folder of its local paths."""
+        return self.source.file
+
+    @property
+    def described(self) -> Path | None:
+        """The job file, if it describes the job's volume as it is."""
+        return None if self.source.overrides else self.source.file
 
     @property
     def data_job(self) -> Object | None:
@@ -65,6 +76,11 @@ class Submission:
         """The local data file to upload first, if there is one."""
         local = self.job.local_file
         return self.file.parent / local if local is not None else None
+
+    @property
+    def input_files(self) -> dict[str, Path]:
+        """The local files among the inputs, by name."""
+        return {name: self.file.parent / file for name, file in self.job.input_files.items()}
 
     def preparation(self) -> list[Object]:
         """Returns the documents to apply before the data Job, in order; none if there is no data
@@ -91,6 +107,7 @@ class Submission:
                 "(docs/jobs.md)"
             )
         check_data(self.job, self.file, cluster.say)
+        check_inputs(self.job, self.file)
         defined = {
             d["spec"]["names"]["kind"]
             for d in self.documents

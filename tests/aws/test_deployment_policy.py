@@ -224,7 +224,7 @@ def test_no_way_leads_to_more() -> None:
 
 def test_a_role_with_any_policy_stays_within_its_boundary() -> None:
     """The two-step detour: a role that anybody may assume, with a policy that allows everything."""
-    limit = restricted("shipped").files["paddle-boundary"]["Statement"]
+    limit = restricted("shipped").files["paddle-us-west-2-boundary"]["Statement"]
     assert set(found := answers(ASKED["beyond"], EVERYTHING, boundary=limit)) == {
         REFUSED,
         DENIED,
@@ -236,7 +236,7 @@ def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
     """The boundary allows each action of each role's own policies on the resource that the policy
     names.
     """
-    limit = each.files[f"{each.spec.name}-boundary"]["Statement"]
+    limit = each.files[f"{each.spec.policy_prefix}-boundary"]["Statement"]
     asked = [
         (action, each.resolved(stack, on))
         for stack in each.templates
@@ -260,7 +260,7 @@ def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
     for kind in ("AWS::IAM::Role", "AWS::IAM::User"):
         for role in each.resources(kind):
             assert json.dumps(role["PermissionsBoundary"]).endswith(
-                f':policy/deployment/{each.spec.name}-boundary"]]}}'
+                f':policy/deployment/{each.spec.policy_prefix}-boundary"]]}}'
             )
 
 
@@ -277,7 +277,7 @@ def test_the_bootstrap_changes_no_stack_of_others(part: str, role: str, decision
     """CloudFormation uses the role that a stack was last given: changing another's stack would
     confer that role's rights.
     """
-    limit = restricted("shipped").files["paddle-bootstrap"]["Statement"]
+    limit = restricted("shipped").files["paddle-us-west-2-bootstrap"]["Statement"]
     principal = IAM + f"role/cdk-paddle-{role}-role-000000000000-us-west-2"
     assert list(found := answers(ASKED[part], EVERYTHING, principal, boundary=limit)) == [
         decision
@@ -290,7 +290,7 @@ def test_a_group_lets_its_members_take_their_role_and_holds_nothing_else(each: R
     """
     name = each.spec.name
     for team in ("Operator", "Trainer", "Reader"):
-        held = each.files[f"{name}-{team.lower()}"]["Statement"]
+        held = each.files[f"{each.spec.policy_prefix}-{team.lower()}"]["Statement"]
         roles = {
             one: IAM + f"role/{name}-access-People{one}RoleCD19D991-x"
             for one in ("Operator", "Trainer", "Reader")
@@ -300,7 +300,7 @@ def test_a_group_lets_its_members_take_their_role_and_holds_nothing_else(each: R
         [group] = [
             one for key, one in each.whole("AWS::IAM::Group", "access").items() if team in key
         ]
-        assert f":policy/deployment/{name}-{team.lower()}" in json.dumps(
+        assert f":policy/deployment/{each.spec.policy_prefix}-{team.lower()}" in json.dumps(
             group["Properties"]["ManagedPolicyArns"]
         )
     assert not any(one.get("Groups") for one in each.resources("AWS::IAM::ManagedPolicy"))

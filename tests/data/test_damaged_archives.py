@@ -162,6 +162,16 @@ def test_what_a_tar_holds_beside_files_is_refused_and_links_are_packed_as_the_se
         assert read(tmp_path / "in") == [("a", b"1\n"), ("b", b"1\n")]
 
 
+def extended(record: bytes, content: bytes) -> bytes:
+    """A tar of a file with this record in its extended header."""
+    header = tarfile.TarInfo("header")
+    header.type, header.size = tarfile.XHDTYPE, len(record)
+    file = tarfile.TarInfo("a")
+    file.size = len(content)
+    parts = header.tobuf(), record.ljust(512, b"\0"), file.tobuf(), content.ljust(512, b"\0")
+    return b"".join(parts) + bytes(1024)
+
+
 ENDS = len(tar(FILES).rstrip(b"\0"))
 UNPADDED = tar(FILES)[: ENDS + -ENDS % 512 + 1024]
 LINK = zipfile.ZipInfo("b")
@@ -213,6 +223,13 @@ PACKED_TWICE = r"a is compressed: one layer of \.gz, \.zip, \.tar or \.tar\.gz i
                 (b"131 path", b"130 path"),
             )
         ),
+        # Where both sizes fit, a header's own has a checksum.
+        (
+            "in.tar",
+            extended(b"9 size=2\n", b"1234"),
+            DAMAGED + "an extended header's size is not that of its",
+        ),
+        ("in.tar", extended(b"12 size=1_0\n", b"1" * 20), DAMAGED),
         ("in", zipped([(LINK, b"a")]), "in holds b, a link: pack what it leads to instead"),
         ("in", zipped([("folder/", b"1\n")]), DAMAGED + "a folder has content"),
         # A zip's directory is at its end, so the directory of the first zip would be ignored.

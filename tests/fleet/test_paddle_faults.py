@@ -109,8 +109,7 @@ def test_kill_9(training_job, undisturbed, victim: str, moment: str) -> None:
     for value, (found, near) in zip(result(job), undisturbed, strict=False):
         assert fits(value, found, near), f"{value} is not within {found}"
     first, _ = job.attempts()
-    assert (
-        role == "pod"
-        or first["cause"] == f"{role} {index} ended with 137 (SIGKILL), in job-{index}.job"
-    )
+    # What the silent ones waited for may follow.
+    ended = f"{role} {index} ended with 137 (SIGKILL), in job-{index}.job"
+    assert role == "pod" or first["cause"].startswith(ended)
     assert ("pass 1 was not complete and is removed" in job.log(0)) == (moment == "save")

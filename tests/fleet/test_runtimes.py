@@ -155,3 +155,21 @@ def test_a_launcher_is_recognized_however_it_is_named(case: dict, tmp_path: Path
     assert said == [
         f"{flags} in the command: the job's own settings win" for flags in case.get("overrides", [])
     ]
+
+
+def test_a_program_that_the_pods_user_may_not_reach_is_one_sentence(tmp_path):
+    """As in an image whose conda lies in /root."""
+    root, closed = os.geteuid() == 0, tmp_path / "closed"
+    closed.mkdir(mode=0)
+    if root:
+        os.seteuid(1234)
+    try:
+        with pytest.raises(SettingError, match=rf"begins with '{closed}/python', which user \d+, "):
+            runtimes.by_name("launch").processes(
+                node(PADDLE_NODE_COMMAND=json.dumps([f"{closed}/python", "train.py"])),
+                ADDRESSES,
+                Attempt(1),
+            )
+    finally:
+        if root:
+            os.seteuid(0)

@@ -12,6 +12,7 @@ from k8s_charts.spec import TrainingJob
 from operations.account.bucket_upload import object_of
 from operations.account.download import content
 from operations.errors import BadInput
+from operations.jobs.job_source import JobSource
 from rehearsal.deployed_account import DeployedAccount
 from rehearsal.rehearse import Rehearsal
 from settings.addresses import without_secrets
@@ -55,7 +56,7 @@ def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
             folder,
             loaded,
             job_file,
-            DeployedAccount(folder, folder / "cluster.yaml", job_file, loaded),
+            DeployedAccount(folder, folder / "cluster.yaml", JobSource(job_file), loaded),
         )
     except (SettingError, BadInput) as error:
         return str(error)

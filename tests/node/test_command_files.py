@@ -260,6 +260,22 @@ wait("released")
     assert digests(pods.folder.output).keys() == {"model"}
 
 
+def test_a_pod_0_killed_as_it_publishes_is_made_up_for_by_its_replacement(command):
+    program = """
+for number in range(10_000):
+    (output / f"file-{number}").touch()
+"""
+    pods = command(program)
+    pods.start()
+    record = pods.folder.run_state / "attempts.json"
+    pods.wait_until(lambda: record.exists() and '"outcomes": {}' not in record.read_text())
+    pods.kill(0)
+    pods.start(0)
+    assert pods.codes() == [0], pods.logs()
+    assert len(digests(pods.folder.output)) == 10_000
+    assert not any(path.is_symlink() for path in pods.folder.output.iterdir())
+
+
 SUCCESS = """
 done = output / "done"
 if attempt == 1:

@@ -90,7 +90,13 @@ TWO = "and the job's world is 2: 2 pods with 1 process each"
 @pytest.mark.parametrize(
     ("words", "line", "settings", "says"),
     [
-        (SCRIPT, f"{PYTHON} launcher.py --standalone train.py", {}, f"has WORLD_SIZE=1, {TWO}"),
+        (SCRIPT, f"{PYTHON} launcher.py --standalone train.py", {}, f"has --standalone, {TWO}"),
+        (
+            SCRIPT,
+            f"env -u PET_NNODES {PYTHON} launcher.py train.py",
+            {},
+            f"has WORLD_SIZE=1, {TWO}",
+        ),
         (SCRIPT, f"PADDLE_TRAINERS_NUM=6 {PYTHON} alone.py 60", {}, f"{TWO}; set processes: 3"),
         (
             [PYTHON, "alone.py", "0"],
@@ -100,7 +106,7 @@ TWO = "and the job's world is 2: 2 pods with 1 process each"
         ),
         ([PYTHON, "own_group.py"], "", {}, "reports world_size 1, and the job's world is 2"),
     ],
-    ids=["a launcher", "too many", "its lines", "its report"],
+    ids=["standalone", "a launcher", "too many", "its lines", "its report"],
 )
 def test_another_world_ends_the_job(command, words, line, settings, says) -> None:
     job = command(words, line, **settings)

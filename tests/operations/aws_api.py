@@ -59,6 +59,8 @@ class AwsApi:
                 ) from None
             shapes = model.operation_model(operation)
             for shape, value in ((shapes.input_shape, given), (shapes.output_shape, found)):
+                if shape is None:  # An operation that answers nothing.
+                    continue
                 report = ParamValidator().validate(value, shape)
                 self.wrong += [f"{operation}: {report.generate_report()}"] * report.has_errors()
             return found

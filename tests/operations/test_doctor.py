@@ -5,6 +5,7 @@ emulated account.
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,11 @@ OWN = VARIANTS / "self-managed-cluster.yaml"
 USER = "arn:aws:iam::000000000000:user/me"
 NOBODY = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
 TABLES = yaml.safe_load(
-    Path(__file__).with_name("doctor.yaml").read_text().replace("BOTOCORE", botocore.__version__)
+    Path(__file__)
+    .with_name("doctor.yaml")
+    .read_text()
+    .replace("BOTOCORE", botocore.__version__)
+    .replace("SOON", f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}")
 )
 CASES = TABLES["cases"]
 
@@ -68,6 +73,9 @@ def test_what_a_check_says(
     wanted = [{"CostAllocationTagsStatus": [{"TagKey": "cluster", "Status": "Active"}]}]
     changes = "ce UpdateCostAllocationTagsStatus" in case["answers"]
     assert aws_api.asked("UpdateCostAllocationTagsStatus") == (wanted if changes else [])
+    deletes = "logs DeleteLogGroup" in case["answers"]
+    group = {"logGroupName": "/aws/eks/paddle/cluster"}
+    assert aws_api.asked("DeleteLogGroup") == ([group] if deletes else [])
 
 
 @pytest.mark.parametrize(("driver", "cuda", "says"), TABLES["drivers"])
@@ -213,8 +221,8 @@ def test_an_empty_account(run: Run, aws: Cloud) -> None:
     done = run("doctor", str(CONFIG))
     assert done.code == 1 and "run `paddle-aws bootstrap" in done.out
     assert "not checked: AWS refused DescribeInstanceTypeOfferings" in done.out
-    done = run("doctor", str(CONFIG), "--fix")
-    assert done.code == 2 and "budget.monthly_usd" in done.err
+    done = run("doctor", str(CONFIG), "--fix", "--destroy")
+    assert done.code == 2 and "leave out --destroy" in done.err
 
 
 @pytest.fixture(scope="module")
@@ -295,6 +303,10 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
         and "us-west-2 has another cluster: paddle. A new `name` is a new cluster"
         in " ".join(done.err.split())
     )
+    # The cluster that a changed region leaves behind is named.
+    other.write_text("retain: false\nregion: eu-west-1\n")
+    done = run("diff", str(other))
+    assert done.code == 0 and "cluster paddle is deployed in us-west-2: it stays" in done.err
     for stack in ("paddle-storage", "paddle-nodes"):
         sets = deployed.client("cloudformation").list_change_sets(StackName=stack)["Summaries"]
         assert "AVAILABLE" not in {each["ExecutionStatus"] for each in sets}

@@ -116,6 +116,87 @@ def test_whole_files_and_a_reader_of_the_programs_are_read(
     assert "district (`fleet.ids` wants a list of ints): [1], [2], [3]" in capfd.readouterr().out
 
 
+PACKAGES = {
+    "train.py": "import os, sys\nsys.path.append('lib')\nimport inside, deep\nfrom pack import x\n",
+    "lib/inside.py": "",
+    "src/deep/__init__.py": "",
+    "pyproject.toml": "[project]\nname = 'pack'\n",
+}
+
+
+def lay(folder: Path, files: dict[str, str], **job: object) -> None:
+    """Writes ./mine with the files, and a job file with its command."""
+    for name, text in files.items():
+        (folder / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "mine" / name).write_text(text)
+    settings = {
+        "name": "mine",
+        "trainers": 2,
+        "program": {"folder": "./mine"},
+        "data": {"prepared": True},
+    }
+    (folder / "job.yaml").write_text(yaml.safe_dump(settings | job))
+
+
+def test_what_a_command_finds_by_itself_is_named_and_not_refused(
+    run: Run, folder: Path, capfd
+) -> None:
+    """`try` refused PaddleClas and PaddleOCR, whose scripts set their own path."""
+    lay(folder, PACKAGES, command="python train.py", paddle="2.6")
+    assert run("try").code == 0
+    said = capfd.readouterr().out
+    assert "train.py:3: inside was not checked: it is lib/inside.py of the program's folder" in said
+    assert "train.py:3: deep was not checked: it is src/deep/ of the program's folder" in said
+    assert "train.py:4: pack was not checked: pyproject.toml names it, which installs" in said
+    lay(
+        folder,
+        {"train.py": "import inside\n"},
+        command="python train.py",
+        paddle="2.6",
+        environment={"PYTHONPATH": "lib"},
+    )
+    assert run("try").code == 0
+    assert "not checked" not in capfd.readouterr().out
+
+
+PRINTS = """
+import os, sys, time
+print("reads", sorted(os.listdir(sys.argv[1])))
+for step in range(10**9):
+    print(f"step {step} loss={1 / (step + 1):.3f}", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_a_command_runs_for_a_few_steps_and_its_patterns_are_counted(
+    run: Run, folder: Path, capfd
+) -> None:
+    (folder / "data").mkdir()
+    (folder / "data" / "a.txt").touch()
+    command = "python train.py {data}"
+    metrics = {"step": r"step (\d+)", "loss": "loss: ([0-9.]+)", "lr": "lr ([0-9.]+)"}
+    lay(folder, {"train.py": PRINTS}, command=command, paddle="2.6", metrics=metrics)
+    done = run("try", "--run", "--data", "data", "--steps", "3")
+    said = capfd.readouterr().out
+    assert done.code == 0, done.err
+    assert "reads ['a.txt']" in said and "stopped: 3 steps were seen" in said
+    assert "metrics.step: step (\\d+) matched 3 of 4 lines" in said
+    assert (
+        "metrics.loss: loss: ([0-9.]+) matched 0 of 4 lines; these look like loss: step 0 loss="
+        in said
+    )
+    assert "metrics.lr: lr ([0-9.]+) matched 0 of 4 lines; none has lr and a number" in said
+    lay(folder, {"train.py": PRINTS}, command=command, paddle="2.6")
+    assert run("try", "--run", "--data", "data", "--time-limit", "1").code == 0
+    said = capfd.readouterr().out
+    assert (
+        "the 1 s are over" in said and "metrics is not set; these lines look like steps: " in said
+    )
+    lay(folder, {"train.py": "raise SystemExit(3)\n"}, command=command, paddle="2.6")
+    done = run("try", "--run", "--data", "data")
+    assert done.code == 2 and "the command ended with 3" in done.err
+
+
 def test_by_hand_a_program_says_how_it_is_run() -> None:
     environment = {"PYTHONPATH": str(PROJECT / "trainer_image")}
     words = [

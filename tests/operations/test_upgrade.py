@@ -135,7 +135,7 @@ def project(tmp_path: Path) -> Path:
 
 def settings(version: str) -> str:
     return (
-        (PROJECT / "cluster.yaml").read_text().replace('version: "1.35"', f'version: "{version}"')
+        (PROJECT / "cluster.yaml").read_text().replace('version: "1.36"', f'version: "{version}"')
     )
 
 

@@ -64,6 +64,16 @@ class ForeignJob(TrainingJob):
         for other in others:
             shutil.copytree(first, other)
 
+    def try_(self) -> None:
+        """Tries the program as a user does first: its imports, then a few steps of it."""
+        file = HERE / self.job.name / "job.yaml"
+        folder = f"program.path={self.job.program.archive.root}"
+        words = [Path(sys.executable).with_name("paddle-aws"), "try", file, "--set", folder]
+        runs = ["--run", "--time-limit", "120", "--steps", "1", "--data", self.folder.shard(0)]
+        for more in [[], runs][: 1 + (self.job.chosen_runtime == "launch")]:
+            done = subprocess.run([*words, *more], capture_output=True, text=True, timeout=400)
+            assert done.returncode == 0, done.stdout[-5000:] + done.stderr
+
     def environment(self, index: int, **more: str) -> dict[str, str]:
         own = {
             "HOME": str(self.home),
@@ -94,6 +104,8 @@ def test_it_trains_to_its_end_also_where_a_trainer_is_killed(
     foreign: tuple[ForeignJob, dict], killed: bool
 ) -> None:
     job, expected = foreign
+    if not killed:
+        job.try_()
     job.start()
     if killed:
         glob = job.job.progress or next(

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-PADDLEFORMERS = PROJECT / "examples" / "paddleformers"
+PADDLEFORMERS = PROJECT / "examples" / "llama"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif("PROGRAMS" not in os.environ, reason="make test-programs runs these"),

@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 import yaml
@@ -50,12 +52,14 @@ class Terminal:
         self.settings["command"] = re.sub(r"--epochs \d+", f"--epochs {epochs}", command)
         self.job_file.write_text(yaml.safe_dump(self.settings))
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
+    def start(
+        self, *words: str, stdout: IO[str] | int = subprocess.PIPE
+    ) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [*PADDLE_AWS, *words],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
@@ -94,8 +98,14 @@ def terminal(tmp_path: Path) -> Terminal:
 def test_a_second_terminal_sees_and_ends_it_and_a_kept_volume_trains_on(
     terminal: Terminal,
 ) -> None:
-    rehearsal = terminal.start("rehearse", "--no-try")
+    shown = terminal.folder / "shown"
+    with shown.open("w") as stdout:
+        rehearsal = terminal.start("rehearse", "--no-try", stdout=stdout)
     terminal.wait_for(lambda: terminal.steps() >= 3, rehearsal)
+    # Its own terminal shows how far each attempt is, and why the first ended.
+    terminal.wait_for(
+        lambda: re.search(r"attempt 1, step \d+, loss 0\.\d+", shown.read_text()), rehearsal
+    )
     following = terminal.start("logs", "--follow", "--rank", "0")
     status = json.loads(terminal.run("status", "--json").partition("\n")[2])
     assert (status["state"], status["training"]["active"]) == ("running", 2)
@@ -103,12 +113,12 @@ def test_a_second_terminal_sees_and_ends_it_and_a_kept_volume_trains_on(
     os.kill(terminal.process_of("0.1"), signal.SIGKILL)
     attempts = terminal.volume.run_state / "attempts.json"
     terminal.wait_for(lambda: attempts.read_text().count('"number"') == 2, rehearsal)
+    terminal.wait_for(lambda: "attempt 2: all 2 pods" in shown.read_text(), rehearsal)
     ended = terminal.run("cancel")
     assert re.search(r"job launch is ended \(Job launch-", ended)
-    output, _ = rehearsal.communicate()
+    rehearsal.wait()
+    output = shown.read_text()
     assert rehearsal.returncode == 1 and "was cancelled: volume, logs and record stay" in output
-    # Its own terminal showed the attempts, why the first ended, and how far each was.
-    assert re.search(r"attempt 1, step \d+, loss 0\.\d+", output)
     sentences = " ".join(output.split())
     assert "attempt 1 ends: trainer 0.1 ended with 137 (SIGKILL)" in sentences
     assert "attempt 2: all 2 pods are here, training starts from output/epoch-" in sentences
@@ -255,8 +265,13 @@ def test_a_folder_that_somebody_else_prepared_loses_nothing_and_stops_nobody(
 
 @pytest.fixture
 def stranger() -> Iterator[None]:
-    """A process that listens on the usual ports, on every address."""
-    listening = [socket.create_server(("", port)) for port in (7163, 7180)]
+    """A process that listens on the usual ports, on every address; where another test's pods hold
+    one of them, they are the strangers there.
+    """
+    listening = []
+    for port in (7163, 7180):
+        with suppress(OSError):
+            listening.append(socket.create_server(("", port)))
     yield
     for each in listening:
         each.close()

@@ -6,8 +6,10 @@ import pytest
 from rich.console import Console
 
 from k8s_charts.spec import TrainingJob
-from operations.errors import BadInput
+from operations.errors import BadInput, Failed
+from operations.jobs.training_metrics import Pass, TrainerPass
 from rehearsal.__main__ import main
+from rehearsal.rehearse import check_records
 from rehearsal.state import State
 from rehearsal.summary import Results, summary
 
@@ -89,3 +91,13 @@ def test_a_model_that_learned_nothing_is_not_all_green(better, said, colour):
     console.print(summary(Results(job, {}, better), [], 1.0))
     frame = next(line for line in console.file.getvalue().splitlines() if said in line)
     assert frame.startswith(colour)
+
+
+def test_lines_that_the_program_leaves_out_are_read_and_none_may_be_missing():
+    """A header, for which `parse` returns None, counts among what a trainer read."""
+    shards = {"shards": [{"files": [{"records": 1801}]}, {"files": [{"records": 1800}]}]}
+    trainers = [TrainerPass(0, 0.5, 1801, 1.0, 2.0, skipped=1), TrainerPass(1, 0.5, 1800, 1.0, 2.0)]
+    check_records([Pass(0, 1, tuple(trainers))], shards)
+    short = TrainerPass(1, 0.5, 1799, 1.0, 2.0)
+    with pytest.raises(Failed, match=r"^pass 1 read \(1801, 1799\) records by trainer, and the sh"):
+        check_records([Pass(1, 1, (trainers[0], short))], shards)

@@ -239,7 +239,7 @@ def test_a_users_own_corpus_and_a_program_from_a_folder_with_its_requirement(
     code, said = second_clone.run(*asked)
     assert code == 2 and "bootstrap" not in said
     assert (
-        "program.requirements has numpy<1.20, which does not fit the image's own packages"
+        "program.requirements has numpy<1.20: pip finds no such package for the image's Python"
         in " ".join(said.split())
     )
 

@@ -7,7 +7,7 @@ PaddlePaddle on AWS tutorials (2016-17); ours are marked as such.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from pathlib import Path, PurePosixPath
 
@@ -59,6 +59,11 @@ class Variable(StrEnum):
     SHARED = "PADDLE_NODE_SHARED"
     """Folder below the volume for the one unsplit copy that jobs with this source share; empty: the
     data is split.
+    """
+    INPUTS = "PADDLE_NODE_INPUTS"
+    """JSON object from the inputs' names to where the data job finds them: an address as of
+    DATA_SOURCE, or job:<name>[/<path below its output>]. Set without DATA_SOURCE: the job has no
+    data.
     """
     SPLIT_PODS = "SPLIT_PODS"
     """Pods that share one split (an Indexed data job's completions); empty: 1."""
@@ -188,6 +193,8 @@ class Variable(StrEnum):
     """Folder with this pod's data: its shard, or the copy that all share."""
     STEPS = "PADDLE_NODE_STEPS"
     """File for this process's metrics by step; empty: none."""
+    TRIED_IMAGE = "PADDLE_NODE_TRIED_IMAGE"
+    """Set only by a trial: the image of the job's own, whose packages the trial does not have."""
     WORLD = "PADDLE_NODE_WORLD"
     """How many ranks the job has, for a command on several pods; 0: any number."""
     RANK = "RANK"
@@ -358,6 +365,8 @@ DATA_MANIFEST = "data-manifest.json"
 """In the job's folder, written last by the split: its presence means that the split is complete
 (ours).
 """
+INPUTS = "shared/inputs"
+"""On the volume: one copy of each content that jobs have as an input, under its digest (ours)."""
 SOURCES = "sources"
 """In the job's folder: data files that the user's machine uploads there (ours)."""
 RECORD_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
@@ -388,6 +397,8 @@ class JobFolder:
     """The data manifest of the run, once it is known; None: the newest one of the job's folder."""
     data: Path | None = None
     """The folder with this pod's data, once it is verified."""
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    """The file or folder of each input, once it is verified."""
 
     def shard(self, index: int) -> Path:
         """Shard `<i>/data`: 0-based, one per trainer id."""

@@ -199,11 +199,17 @@ def walk(folder: Path) -> Iterator[Path]:
     """Yields everything below a folder, each folder before what lies in it; does not follow links.
     Raises OSError.
     """
-    for entry in entries(folder):
-        path = folder / entry.name
+    # No recursion: a program that went wrong may have made a thousand folders in each other.
+    listings = [(folder, iter(entries(folder)))]
+    while listings:
+        place, listing = listings[-1]
+        if (entry := next(listing, None)) is None:
+            listings.pop()
+            continue
+        path = place / entry.name
         yield path
         if entry.is_dir(follow_symlinks=False):
-            yield from walk(path)
+            listings.append((path, iter(entries(path))))
 
 
 def stat(path: Path) -> os.stat_result:

@@ -26,7 +26,7 @@ from paddle_node.failure import Failure
 from paddle_node.rendezvous import attempts
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.discovery import Discovery
-from paddle_node.rendezvous.server import Server
+from paddle_node.rendezvous.server import Server, publish
 from paddle_node.retry import REMIND
 from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import POLL
@@ -142,10 +142,12 @@ class Agent:
     async def _end_with(self, run_id: str) -> None:
         """Ends this pod with the outcome of run `run_id`, if that run has ended."""
         node = self._node
-        known = await background.ask(
-            lambda: attempts.Record(node.folder, run_id).outcome, node, self._say
-        )
-        if known is not None:
+        record = await background.ask(lambda: attempts.Record(node.folder, run_id), node, self._say)
+        if (known := record.outcome) is not None:
+            if node.index == 0 and record.last.run == run_id:
+                # The pod that recorded the outcome may have died before it published the results.
+                progress = self._runtime.progress(node, self._say)
+                await background.ask(lambda: publish(record, progress, self._say), node, self._say)
             raise Failure(known.code, known.sentence)
 
     async def _prepare(self, pause: float = 0.0) -> None:

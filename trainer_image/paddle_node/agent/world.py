@@ -48,14 +48,14 @@ def find_other(
     known |= {process.environ.get(name, "") for process in processes for name in SIZES}
     for pid in pids:
         with contextlib.suppress(OSError):
-            environ = _read(pid, "environ")
-            for text in environ:
+            line = " ".join(words := _read(pid, "cmdline"))[:_LONGEST]
+            who = f"process {pid} of the command ({line})"
+            if "--standalone" in words:  # torchrun, which would wait for its peers in this pod.
+                return describe(node, 0, f"{who} has --standalone")
+            for text in _read(pid, "environ"):
                 name, _, value = text.partition("=")
                 if name in SIZES and value.isdecimal() and value not in known:
-                    line = " ".join(_read(pid, "cmdline"))[:_LONGEST]
-                    return describe(
-                        node, int(value), f"process {pid} of the command ({line}) has {text}"
-                    )
+                    return describe(node, int(value), f"{who} has {text}")
     return None
 
 

@@ -150,11 +150,11 @@ class Volume:
         if lasting(outcome):
             try:
                 self._record.finish(outcome)
-                if self._record.identity is not None and self._record.last.gone:
-                    self._progress.publish()
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 self._say(f"the outcome cannot be recorded: {where}{error.strerror or error}")
+            else:
+                publish(self._record, self._progress, self._say)
         return lambda rendezvous, now: rendezvous.outcome_recorded(outcome)
 
     def _end(self, loss: Loss) -> None:
@@ -173,6 +173,22 @@ class Volume:
                 )
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
+
+
+def publish(record: Record, progress: Progress, say: Callable[[str], None]) -> None:
+    """Puts the results of a run that has ended where people look, unless a process of it may be
+    left. Blocking. Does nothing the second time.
+    """
+    if record.identity is None or not record.last.gone:
+        return
+    try:
+        progress.publish()
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        say(
+            f"some of the results stay in the attempt's folder in output/attempts: "
+            f"{where}{error.strerror or error}"
+        )
 
 
 def _finishes(failure: Failure) -> Answer:

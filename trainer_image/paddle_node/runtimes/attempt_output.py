@@ -6,19 +6,24 @@ reach; docs/pod.md has the reasons. Only the holder of the lease calls this. A c
 short is made up for by the next one.
 """
 
+from __future__ import annotations
+
 import contextlib
+import errno
 import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from paddle_node import contract, durable
 from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import SettingError
 from paddle_node.training import passes
 from paddle_node.training.passes import Identity
 
@@ -34,6 +39,10 @@ SMALL = 64 << 20
 """Bytes up to which a file is copied that a lost pod has not changed, but may have open."""
 COPIES = 8
 """Files that are copied at once."""
+DEEPEST = 500
+"""Parts of a path up to which a lost pod's files are copied."""
+LISTINGS = 5
+"""How often a lost pod's files are listed: if it still runs, it may replace what was listed."""
 LINKS = 1000
 """Names in `output/` that get a link while a run goes on."""
 
@@ -88,13 +97,12 @@ class AttemptOutput:
             self._take(earlier, gone or not began["whole"])
             if began["whole"]:
                 # What older ones still hold came too late, from processes of ended attempts.
-                mine = self._folder.attempt(self._node.run_id, passes.attempt_number(earlier.name))
-                facts, continued = began if earlier == mine else {}, True
+                facts, continued = began if earlier == self._of_run(earlier) else {}, True
                 break
         for name in self._published():
             continued = True
             _remove(root / OUTPUT / name)  # Only a person can have put one of that name there.
-            (self._folder.output / name).replace(root / OUTPUT / name)
+            _move(self._folder.output / name, root / OUTPUT / name)
         _lead(root / OUTPUT, self._folder.output, root / OUTPUT)
         own_aside = [] if continued else [self._aside(own)]
         for aside in filter(_exists, self.of_others() if self._any else own_aside):
@@ -132,7 +140,8 @@ class AttemptOutput:
             return
         here = self._folder.output
         durable.link(self._folder.attempts / NEWEST, self.root.name)
-        names = [entry.name for entry in durable.entries(self.root / OUTPUT)][:LINKS]
+        names = [entry.name for entry in durable.entries(self.root / OUTPUT)]
+        names = [name for name in names if not OURS.fullmatch(name)][:LINKS]
         self._hide(names)
         there = {entry.name for entry in durable.entries(here)}
         for name in names:
@@ -141,14 +150,15 @@ class AttemptOutput:
                     (here / name).symlink_to(_view(name))
 
     def publish(self) -> None:
-        """Moves what the last attempt left to `output/` itself. Call when no process of it is
-        left.
+        """Moves what this run's last attempt left to `output/` itself. Call when no process of it
+        is left. Does nothing if that is done, or if another run has begun; two may do it at once.
         """
         root, began = next(self._attempts(), (None, {"whole": False}))
-        if root is None or not began["whole"]:
+        if root is None or not began["whole"] or root != self._of_run(root):
             return
         here = self._folder.output
         self._hide()
+        _straighten(root)
         if self._success and not _exists(root / self._success):
             # The run has ended without one, so the earlier one still says what it said.
             kept = root / BEFORE / self._success.partition("/")[2]
@@ -156,11 +166,20 @@ class AttemptOutput:
                 (root / self._success).parent.mkdir(parents=True, exist_ok=True)
                 kept.replace(root / self._success)
         _lead(root / OUTPUT, root / OUTPUT, here)
+        there = {entry.name for entry in durable.entries(here)}
         for entry in durable.entries(root / OUTPUT):
             if OURS.fullmatch(entry.name):
                 self._say(f"output/{entry.name} of the program stays in {root / OUTPUT}")
-            else:
-                os.replace(entry.path, here / entry.name)  # noqa: PTH105 (there may be very many)
+                continue
+            if entry.name in there:
+                aside = self._folder.set_aside / root.name
+                self._say(
+                    f"output/{entry.name}, which somebody has put there meanwhile, is in {aside} "
+                    "now"
+                )
+                _merge(here / entry.name, aside / entry.name)
+            with contextlib.suppress(FileNotFoundError):
+                _move(root / OUTPUT / entry.name, here / entry.name)
         if not durable.entries(root / OUTPUT):
             _forget(root)
             (self._folder.attempts / NEWEST).unlink(missing_ok=True)
@@ -184,6 +203,10 @@ class AttemptOutput:
         for attempt in attempts:
             if (began := _began(attempt)) is not None:
                 yield attempt, began
+
+    def _of_run(self, attempt: Path) -> Path:
+        """Returns the folder of the same attempt, were it one of this run."""
+        return self._folder.attempt(self._node.run_id, passes.attempt_number(attempt.name))
 
     def _published(self) -> list[str]:
         """Returns the names in `output/` itself that programs or people have put there."""
@@ -230,23 +253,34 @@ class AttemptOutput:
         assert self.root is not None
         # The volume's own clock, which no program sets.
         since = None if gone else (earlier / BEGAN).stat().st_ctime_ns
-        copies: list[tuple[Path, Path]] = []
-        for part in (OUTPUT, BEFORE):
-            _take(earlier / part, self.root / part, since, copies)
-        if copies:
-            size = sum(source.lstat().st_size for source, _ in copies)
-            self._say(
-                f"a pod of attempt {passes.attempt_number(earlier.name)} was lost and may only be "
-                f"frozen: {len(copies)} files that it may have open are copied, "
-                f"{size / 1e6:,.1f} MB"
-            )
-            drafts = repeat(self.root / COPYING)
-            with ThreadPoolExecutor(COPIES) as pool:
-                # Raises what a copy raised.
-                list(pool.map(_copy, *zip(*copies, strict=True), drafts))
-            for folder in {target.parent for _, target in copies}:
-                durable.sync(folder)
+        _straighten(earlier)
+        modes: dict[Path, int] = {}
+        for _ in range(LISTINGS):
+            copies: list[_Copy] = []
+            for part in (OUTPUT, BEFORE):
+                _take(earlier / part, self.root / part, since, copies, modes)
+            if self._copy(copies, passes.attempt_number(earlier.name)):
+                break
+        for folder, mode in reversed(modes.items()):
+            folder.chmod(mode)
         _lead(self.root / OUTPUT, earlier / OUTPUT, self.root / OUTPUT)
+
+    def _copy(self, copies: Collection[_Copy], attempt: int) -> bool:
+        """Copies files of an attempt. Returns False if one was gone."""
+        assert self.root is not None
+        if not copies:
+            return True
+        self._say(
+            f"a pod of attempt {attempt} was lost and may only be frozen: {len(copies)} files that "
+            f"it may have open are copied, {sum(copy.size for copy in copies) / 1e6:,.1f} MB"
+        )
+        drafts = repeat(self.root / COPYING)
+        with ThreadPoolExecutor(COPIES) as pool:
+            # Raises what a copy raised.
+            whole = all(list(pool.map(_copy, copies, drafts)))
+        for folder in {copy.target.parent for copy in copies}:
+            durable.sync(folder)
+        return whole
 
     def _take_shipped(self, left_out: Callable[[Path], Collection[Path]]) -> None:
         """Copies what the program's own folder has in `output`."""
@@ -269,30 +303,84 @@ class AttemptOutput:
             )
 
 
-def _take(source: Path, target: Path, since: int | None, copies: list[tuple[Path, Path]]) -> None:
+class _Copy(NamedTuple):
+    """A file to be copied, and its bytes when it was listed."""
+
+    source: Path
+    target: Path
+    size: int
+
+
+def _take(
+    source: Path, target: Path, since: int | None, copies: list[_Copy], modes: dict[Path, int]
+) -> None:
     """Moves what `target` lacks, and lists what has to be copied instead: what changed after
-    `since`, and small files; None: nothing.
+    `since`, and small files; None: nothing. `modes` gets those of folders, which can be set only
+    once they are full: a program may make its checkpoint read-only.
     """
     if since is None and not durable.entries(target):
         with contextlib.suppress(FileNotFoundError):
-            source.replace(target)  # One rename, however much there is.
+            _move(source, target)  # One rename, however much there is.
         return
     for entry in durable.entries(source):
         here, there = source / entry.name, target / entry.name
         # Who may still write there may also remove it.
         with contextlib.suppress(FileNotFoundError):
             if entry.is_dir(follow_symlinks=False) and (since is not None or _exists(there)):
+                if len(there.parts) > DEEPEST:
+                    raise SettingError(
+                        f"{here} lies too deep to be copied: remove the folders that the program "
+                        "has made in each other by mistake"
+                    )
                 there.mkdir(exist_ok=True)
-                shutil.copymode(here, there)
-                _take(here, there, since, copies)
+                modes.setdefault(there, _unlock(here))
+                _unlock(there)
+                _take(here, there, since, copies, modes)
             elif _exists(there):
                 continue  # A call that was cut short got as far as this.
             elif since is None or not entry.is_file(follow_symlinks=False):
-                here.replace(there)
+                _move(here, there)
             elif (state := here.lstat()).st_ctime_ns >= since or state.st_size <= SMALL:
-                copies.append((here, there))
+                copies.append(_Copy(here, there, state.st_size))
             else:
-                here.replace(there)
+                _move(here, there)
+
+
+def _straighten(attempt: Path) -> None:
+    """Makes sure that what an attempt left lies in a folder from which it can be taken: a program
+    may have put a link or a file in the place of its output folder, which then lies in it.
+    """
+    output = attempt / OUTPUT
+    if output.is_dir() and not output.is_symlink():
+        _unlock(output)
+    elif _exists(output):
+        aside = attempt / COPYING / OUTPUT
+        aside.parent.mkdir(exist_ok=True)
+        output.replace(aside)
+        output.mkdir()
+        aside.replace(output / OUTPUT)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Renames a file or a folder, also one that its program has made read-only: a folder that gets
+    another parent is written to.
+    """
+    try:
+        source.replace(target)
+    except PermissionError:
+        if source.is_symlink() or not source.is_dir():
+            raise
+        mode = _unlock(source)
+        source.replace(target)
+        target.chmod(mode)
+
+
+def _unlock(folder: Path) -> int:
+    """Lets this user change what a folder holds. Returns the folder's mode before."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        folder.chmod(mode | stat.S_IRWXU)
+    return mode
 
 
 def _lead(folder: Path, earlier: Path, now: Path) -> None:
@@ -309,20 +397,32 @@ def _lead(folder: Path, earlier: Path, now: Path) -> None:
 
 
 def _links(folder: Path) -> Iterator[Path]:
-    for entry in durable.entries(folder):
-        if entry.is_symlink():
-            yield folder / entry.name
-        elif entry.is_dir(follow_symlinks=False):
-            yield from _links(folder / entry.name)
+    waiting = [folder]
+    while waiting:
+        place = waiting.pop()
+        try:
+            entries = durable.entries(place)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # No path leads there: it came by `chdir`.
+                continue
+            raise
+        for entry in entries:
+            if entry.is_symlink():
+                yield place / entry.name
+            elif entry.is_dir(follow_symlinks=False):
+                waiting.append(place / entry.name)
 
 
-def _copy(source: Path, target: Path, drafts: Path) -> None:
-    """Copies a file; under its name it is whole, and on the disk."""
+def _copy(copy: _Copy, drafts: Path) -> bool:
+    """Copies a file; under its name it is whole, and on the disk. Returns False if it is gone."""
     draft = drafts / os.urandom(8).hex()
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copy2(source, draft)
+    try:
+        shutil.copy2(copy.source, draft)
         durable.sync(draft)
-        draft.replace(target)
+        draft.replace(copy.target)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _merge(source: Path, target: Path) -> None:
@@ -333,20 +433,32 @@ def _merge(source: Path, target: Path) -> None:
     elif _exists(source):
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove(target)
-        source.replace(target)
+        _move(source, target)
 
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
+        _remove_folder(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _remove_folder(folder: Path) -> None:
+    """Removes a folder as far as possible: a program may have made it read-only, or too deep."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError, RecursionError):
+        if _exists(folder):
+            for path in (folder, *durable.walk(folder)):
+                if path.is_dir() and not path.is_symlink():
+                    _unlock(path)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _forget(attempt: Path) -> None:
     """Removes a command's part of an attempt's folder; passes of another runtime stay."""
     for part in (OUTPUT, BEFORE, COPYING):
-        shutil.rmtree(attempt / part, ignore_errors=True)
+        _remove_folder(attempt / part)
     with contextlib.suppress(OSError):
         (attempt / BEGAN).unlink(missing_ok=True)
         attempt.rmdir()

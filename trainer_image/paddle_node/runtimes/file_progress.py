@@ -69,6 +69,8 @@ class FileProgress:
         self._facts: Facts = {}
         """What that attempt began with."""
         self._known = ""
+        self._led_out = False
+        """The program is known to have led `output` to somewhere else."""
 
     def begin(self, identity: Identity, history: History) -> Resumption:
         if history.first:
@@ -265,11 +267,27 @@ class FileProgress:
 
     def _refuse_own_folder(self) -> None:
         output = contract.path(contract.UNPACKED, self._node.environ) / OUTPUT
-        if output.is_dir() and not output.is_symlink():
-            raise SettingError(
-                "the program has replaced `output`, which leads to the volume, by a folder of its "
-                "own, whose files would be gone with the pod: let it empty the folder (`rm -rf "
-                "output/*`), or write to {output}"
+        replaced, place = "`output`, which leads to the volume,", self._root / OUTPUT
+        if place.is_symlink() or place.is_file():
+            replaced = "{output}, its folder on the volume,"
+        elif not output.is_dir() or output.is_symlink():
+            if output.is_dir() and not self._led_out:
+                self._warn_of_link(os.path.realpath(output))
+            return
+        raise SettingError(
+            f"the program has replaced {replaced} by a folder, a file or a link of its own, whose "
+            "files would be gone with the pod: let it empty the folder (`rm -rf output/*`), or "
+            "write to {output}"
+        )
+
+    def _warn_of_link(self, to: str) -> None:
+        volume = os.path.realpath(self._folder.root)
+        if not f"{to}/".startswith(f"{volume}/"):
+            self._led_out = True
+            self._say(
+                f"warning: the program has led `output` to {to}, which is not this job's folder on "
+                "the volume: nothing there is resumed from or kept, unless it is a volume of its "
+                "own"
             )
 
     def _tell_of_others(self) -> None:

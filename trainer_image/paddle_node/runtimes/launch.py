@@ -5,6 +5,7 @@ rank as its own process. A script that starts a launcher itself, as paddleformer
 once per pod, with an environment that overrides the flags of Paddle's launcher.
 """
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -46,7 +47,7 @@ def processes(
     elif line.launcher is command_line.TORCH:
         own = [rank | _torch(node, attempt, rank) for rank in own]
     program, beside = line.program, str(PurePosixPath(line.folder, "python"))
-    if not (node.program / beside).is_file():
+    if not os.path.isfile(node.program / beside):  # noqa: PTH113 (it may lie out of reach)
         program = tuple("python" if word == beside else word for word in program)
     several = len(own) > 1
     return tuple(process(node, program, attempt, {**cluster, **rank}, several) for rank in own)
@@ -69,6 +70,7 @@ def process(
         "rank": more["RANK"],
         "trainers": str(node.trainers),
         "shard": str(node.trainer_id),
+        **{name: str(path) for name, path in node.folder.inputs.items()},
     }
     newest = attempt.resume.get("newest")
     resumed_from = str(here / newest) if newest else None
@@ -206,7 +208,14 @@ def _cluster(
 
 def _look_for(program: str, node: NodeEnvironment, path: str | None) -> None:
     found = node.program / program if "/" in program else shutil.which(program, path=path)
-    if found is None or not Path(found).is_file():
+    try:
+        there = found is not None and Path(found).is_file()
+    except PermissionError:
+        raise SettingError(
+            f"{Variable.COMMAND} begins with {program!r}, which user {os.geteuid()}, as whom the "
+            "pods run, may not reach: let the image have it in a folder that everybody may read"
+        ) from None
+    if not there:
         raise SettingError(
             f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no "
             "such program"

@@ -9,8 +9,10 @@ looked up. The trial writes only to the working directory, the caller's scratch 
 """
 
 import ast
+import contextlib
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,8 +25,11 @@ from paddle_node.training.program import run
 
 def _command(words: Sequence[str], folder: Path) -> None:
     script = command_line.script(words)
-    if not script:
-        print(f"{words[0]} names no Python file, so nothing was tried: a rehearsal runs it")
+    if not script or not (folder / script).is_file():
+        print(
+            f"{' '.join(words[:3])} names no Python file of the program, so nothing was checked: "
+            "`paddle-aws try --run` runs it"
+        )
         return
     tree = ast.parse((folder / script).read_bytes(), str(folder / script))
     sys.path.insert(0, str((folder / script).parent))
@@ -39,17 +44,53 @@ def _command(words: Sequence[str], folder: Path) -> None:
         for one in tree.body
         if isinstance(one, ast.ImportFrom) and not one.level
     ]
+    unknown: dict[str, str] = {}
     for name, line in wanted:
         module = name.partition(".")[0]
-        if importlib.util.find_spec(module) is None:
+        if module in unknown or _exists(module):
+            continue
+        why = _place(module, folder) or _other_path((folder / script).read_text(errors="replace"))
+        if not why:
             raise SettingError(
                 f"{script}:{line}: there is no module {module}: name its package in "
                 "program.requirements"
             )
+        unknown[module] = f"{script}:{line}: {module} was not checked: {why}"
+    print(*unknown.values(), sep="\n", end="\n" * bool(unknown))
     print(
-        f"{script} has no syntax error, and all that it imports is there; a command is not run "
-        "here: a rehearsal runs it"
+        f"{script} has no syntax error, and all {'else ' if unknown else ''}that it imports is "
+        "there; `paddle-aws try --run` runs it for a few steps"
     )
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # A module that stands in for another.
+        return True
+
+
+def _place(module: str, folder: Path) -> str:
+    """Returns where the program's own folder has a module that Python's path does not lead to."""
+    for path in sorted(folder.rglob(f"{module}*"), key=lambda path: (len(path.parts), path)):
+        if path.name == module and path.is_dir():
+            where = f"{path.relative_to(folder)}/"
+            return f"it is {where} of the program's folder"
+        if path.stem.partition(".")[0] == module and path.suffix in (".py", ".so"):
+            return f"it is {path.relative_to(folder)} of the program's folder"
+    for name in ("setup.py", "setup.cfg", "pyproject.toml"):
+        with contextlib.suppress(OSError):
+            if re.search(rf"\b{re.escape(module)}\b", (folder / name).read_text(errors="replace")):
+                return f"{name} names it, which installs the program's folder"
+    return ""
+
+
+def _other_path(text: str) -> str:
+    """Returns how a script may find modules elsewhere; empty: it has no way that is known."""
+    if os.environ.get(Variable.TRIED_IMAGE):
+        return "the job has an image of its own, whose packages are not here"
+    way = re.search(r"sys\.(path|meta_path|modules)|addsitedir|importlib|\bpip\b|\bexec\(", text)
+    return f"the script may find it by `{way[0]}`" if way else ""
 
 
 def main() -> int:

@@ -18,6 +18,8 @@ END = 2 * BLOCK
 """Bytes of the end mark; a tar is then filled with zeros up to a whole record."""
 RECORD_BLOCKS = 20
 """The most blocks of a record, which is also what most tars use; more are for tapes."""
+LARGE = 8 << 30
+"""Bytes from which a member's size may be in an extended header alone."""
 LONGEST_EXTENSION = 1 << 20
 """Maximum bytes of an extended header; a longer one counts as damage."""
 SHORT_NAME = 100
@@ -75,6 +77,9 @@ def members(raw: BinaryIO) -> Iterator[Member]:
             size = 0
         elif not extension:
             size = int(own.get("size") or shared.get("size") or size)
+            # A header has room for eight GiB, and has a checksum.
+            if size != header.size and size < LARGE:
+                raise tarfile.ReadError("an extended header's size is not that of its member")
         if size < 0 or (extension and size > LONGEST_EXTENSION):
             raise tarfile.ReadError(f"a header has {size} bytes")
         at += BLOCK + size + -size % BLOCK

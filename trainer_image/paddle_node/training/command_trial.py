@@ -1,0 +1,160 @@
+"""Runs a command for a few steps in one pod's processes, shows its output, and says which of the
+job's patterns match its lines.
+
+    python -m paddle_node.training.command_trial <steps> <seconds>
+
+The environment is that of a pod of a job with one pod. Ends with 0 once enough steps were seen, the
+time is over, or the command has ended with 0; else with 2 and a sentence.
+"""
+
+import contextlib
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from paddle_node import command_line, contract, environment
+from paddle_node.contract import ExitCode
+from paddle_node.environment import Attempt
+from paddle_node.failure import Failure, leave
+from paddle_node.runtimes import launch
+
+SHOWN = 3
+"""Lines of a kind that are shown."""
+LONGEST = 160
+"""Characters of a shown line."""
+_NUMBER = r"\b{}\b\W{{0,4}}[-+]?\d"
+KINDS = ("loss", "step", "epoch", "lr", "ips")
+"""Metrics whose lines are sought where the job names none."""
+
+
+class Matches:
+    """How many lines each pattern has matched, and which lines look as if they should match."""
+
+    def __init__(self, patterns: Mapping[str, str]) -> None:
+        self._patterns = {
+            name: command_line.compiled(pattern) for name, pattern in patterns.items()
+        }
+        self._texts = dict(patterns)
+        self.lines = 0
+        self.matched = dict.fromkeys(patterns, 0)
+        self._alike: dict[str, list[str]] = {name: [] for name in patterns or KINDS}
+
+    @property
+    def steps(self) -> int:
+        """Steps that were seen: lines that tell one, else lines that tell anything."""
+        return self.matched.get("step") or max(self.matched.values(), default=0)
+
+    def read(self, line: str) -> None:
+        self.lines += 1
+        for name, pattern in self._patterns.items():
+            self.matched[name] += pattern.search(line) is not None
+        for name, lines in self._alike.items():
+            if len(lines) < SHOWN and re.search(_NUMBER.format(re.escape(name)), line, re.I):
+                lines.append(line.strip()[:LONGEST])
+
+    def describe(self) -> list[str]:
+        """Returns a sentence for each pattern."""
+        if not self._patterns:
+            alike = [line for name in KINDS for line in self._alike[name]]
+            alike = list(dict.fromkeys(alike))[:SHOWN]
+            return [f"metrics is not set; these lines look like steps: {_quoted(alike)}"] * bool(
+                alike
+            )
+        sentences = []
+        for name, text in self._texts.items():
+            sentence = f"metrics.{name}: {text} matched {self.matched[name]} of {self.lines} lines"
+            if not self.matched[name]:
+                alike = self._alike[name]
+                sentence += (
+                    f"; these look like {name}: {_quoted(alike)}"
+                    if alike
+                    else f"; none has {name} and a number"
+                )
+            sentences.append(sentence)
+        return sentences
+
+
+def _quoted(lines: list[str]) -> str:
+    return " | ".join(lines)
+
+
+def run(steps: int, seconds: float) -> None:
+    """Runs the command, and prints what it prints. Raises `Failure` if it fails."""
+    node = environment.parse()
+    node = replace(node, program=contract.path(contract.UNPACKED, node.environ))
+    attempt = Attempt(1)
+    processes = launch.processes(node, ["127.0.0.1"], attempt)
+    matches = Matches(node.own.metrics)
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    children = []
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        if process.link is not None:
+            (process.link[1] / "output").mkdir(parents=True, exist_ok=True)
+            process.link[0].parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                process.link[0].symlink_to(process.link[1])
+        child = subprocess.Popen(
+            process.argv,
+            env=dict(process.environ),
+            cwd=process.working_directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        )
+        children.append(child)
+        threading.Thread(target=_read, args=(child, lines), daemon=True).start()
+    ending, left = f"the {seconds:g} s are over", len(children)
+    try:
+        while left and (remaining := deadline - time.monotonic()) > 0:
+            try:
+                line = lines.get(timeout=remaining)
+            except queue.Empty:
+                break
+            if line is None:
+                left -= 1
+                continue
+            print(line, flush=True)
+            matches.read(line)
+            if matches.steps >= steps:
+                ending = f"{steps} steps were seen"
+                break
+        codes = [child.wait(timeout=5) for child in children] if not left else []
+    finally:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+    if any(codes):
+        raise Failure(ExitCode.BAD_SETTING, f"the command ended with {next(filter(None, codes))}")
+    print(f"---- {'the command ended with 0' if codes else f'stopped: {ending}'}")
+    print("\n".join(matches.describe()))
+
+
+def _read(child: subprocess.Popen[str], lines: "queue.SimpleQueue[str | None]") -> None:
+    for line in child.stdout or ():
+        lines.put(line.rstrip("\n"))
+    lines.put(None)
+
+
+def main() -> int:
+    """Returns the exit code."""
+    try:
+        run(int(sys.argv[1]), float(sys.argv[2]))
+    except Failure as failure:
+        print(failure.sentence, file=sys.stderr)
+        return failure.code
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    leave(main())
