@@ -4,7 +4,7 @@ after the first checkpoint.
 `make test-programs PROGRAMS=/path/to/clones` runs them; the folder has the clones that
 programs.yaml names. Each job.yaml says how its program starts; its packages come from PyPI, once.
 The agents, the archive and Paddle are real; only the data is put on the volume by hand: small, made
-here, the same for both pods. All eight took twenty minutes on two cores with a load of twenty.
+here, the same for both pods. All six took twenty minutes on two cores with a load of twenty.
 """
 
 import os
