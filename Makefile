@@ -112,8 +112,8 @@ paddle-python:
 	@$(PADDLE_PYTHON) -c '$(call FITS,13); import ensurepip, venv' 2>/dev/null || { echo "PADDLE_PYTHON is $(PADDLE_PYTHON) ($$($(PADDLE_PYTHON) --version 2>/dev/null || echo it does not run)): Python 3.11 or 3.12 with venv is needed" >&2; exit 2; }
 
 # Mostly waiting for downloads: side by side.
-environments: python paddle-python  ## the project's environment, and those that a rehearsal needs (2.7 GB)
-	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(IMAGE)/.ready $(EMULATOR)/.ready \
+environments: python paddle-python  ## the project's environment, and those that a rehearsal needs (3.6 GB)
+	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(VENV)/.paddle-3.3 $(IMAGE)/.ready $(EMULATOR)/.ready \
 		PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
@@ -128,10 +128,18 @@ $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | pyt
 	@ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk && ln -sf ../../node_modules/.bin/cdk8s $(BIN)/cdk8s
 	@touch $@
 
-$(IMAGE)/.ready: trainer_image/requirements.lock | paddle-python
+$(IMAGE)/.ready: trainer_image/requirements.lock trainer_image/requirements-agent.lock | paddle-python
 	@$(PADDLE_PYTHON) -m venv --clear $(IMAGE)
 	@$(IMAGE)/bin/python $(INSTALL) "the trainer image's environment (Paddle, about 600 MB)" \
 		$(IMAGE)/bin/python $(LOCKED) trainer_image/requirements.lock
+	@$(IMAGE)/bin/python $(INSTALL) "what its agent imports" \
+		$(IMAGE)/bin/python --target $(IMAGE)/agent $(LOCKED) trainer_image/requirements-agent.lock
+	@touch $@
+
+# In this machine's cache, which clones share; a rehearsal makes it anew if it is gone.
+$(VENV)/.paddle-3.3: $(VENV)/.ready $(IMAGE)/.ready trainer_image/requirements-collective.lock
+	@echo "setup: the environment with Paddle 3.3 (about 900 MB)"
+	@$(BIN)/python -m operations.images.interpreter 3.3
 	@touch $@
 
 $(EMULATOR)/.ready: rehearsal/emulator/requirements.lock | paddle-python

@@ -172,19 +172,16 @@ def check_namespace(job: TrainingJob, outputs: ClusterOutputs) -> None:
     """
     served = outputs.jobs_namespace or job.namespace
     if (
-        job.data is None
-        or not job.reads_bucket
+        not job.reads_bucket
         or outputs.data_job_credentials != "pod-identity"
         or served == job.namespace
     ):
         return
-    otherwise = (
-        "a source at https:// or on the volume"
-        if job.local_file is None
-        else "`data.upload_to: volume`"
-    )
+    local = job.input_files or job.local_file is not None
+    otherwise = "a source at https:// or on the volume" if not local else "`data.upload_to: volume`"
+    named = f"data.source is {job.data.source}" if job.data is not None else "inputs are given"
     raise SettingError(
-        f"namespace is {job.namespace} and data.source is {job.data.source}: the cluster lets data "
+        f"namespace is {job.namespace} and {named}: the cluster lets data "
         f"jobs read buckets in namespace {served} alone (jobs.namespace of cluster.yaml); use "
         f"`namespace: {served}`, or {otherwise}"
     )
@@ -208,7 +205,7 @@ def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
         what = (
             "program.requirements and packages are"
             if job.derived
-            else f"paddle is {job.paddle}, which is"
+            else f"paddle is {job.chosen_paddle}, which is"
         )
         raise SettingError(
             f"{what} in no image that was pushed ({image_file}): run `make image push JOB=<this "
@@ -285,6 +282,8 @@ class Deployed:
             "volume": volume.is_deployed,
             "data.source (a local file goes to the deployed bucket)": job.local_file is not None
             and job.uploaded is None,
+            "inputs (local files go to the deployed bucket)": bool(job.input_files)
+            and job.uploads_to_bucket,
         }
         if settings := [setting for setting, missing in needed.items() if missing]:
             return cls(

@@ -16,13 +16,14 @@ from typing import Any
 from paddle_node.contract import JobFolder, Variable
 
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.groups import FromJob
 from operations.cluster.volume_server import Folder
 from operations.commands import trial
 from operations.commands.evaluate import Evaluation
 from operations.errors import BadInput, Failed
 from operations.images import interpreter
-from operations.jobs.early_checks import check_data
-from operations.jobs.run import put_data
+from operations.jobs.early_checks import check_data, check_inputs, tell_recipe
+from operations.jobs.run import put_data, put_input
 from operations.jobs.training_metrics import Pass
 from rehearsal import interruption, paddle_job, prepared_volume
 from rehearsal.account import Account
@@ -82,6 +83,14 @@ class Rehearsal:
                 "paddlejob.intranet is Host: here each pod has an address of its own, PodIP or "
                 "Service is allowed"
             )
+        self._inputs = check_inputs(job, self.job_file)
+        for name, given in job.inputs.items():
+            if str(given).startswith("s3://"):
+                raise BadInput(
+                    f"inputs.{name} is {without_secrets(str(given))}: a rehearsal has no account "
+                    "to read it from; name a file here that stands for it: --set "
+                    f"inputs.{name}=PATH"
+                )
         source = job.data.source if job.data is not None and job.splits else None
         if data is None and source is not None and source.startswith("s3://"):
             raise BadInput(
@@ -117,7 +126,16 @@ class Rehearsal:
         Raises OperationError, CloudError, SettingError or KeyboardInterrupt.
         """
         self.screen, self._verbose, job = screen, verbose, self.job
+        earlier = {
+            name: given.from_job for name, given in job.inputs.items() if isinstance(given, FromJob)
+        }
+        for name, other in () if keep_volume else earlier.items():
+            raise BadInput(
+                f"inputs.{name} is job {other}, which lies on the volume of the last rehearsal: "
+                "rehearse with --volume keep, which keeps that"
+            )
         state.announce(job.name, job.namespace)
+        tell_recipe(job, screen.remark)
         self._prepare_python()
         if trial_first and job.controller == "job":
             with screen.phase("try") as phase:
@@ -155,9 +173,9 @@ class Rehearsal:
         if self._variant:
             with self.screen.phase("python") as phase:
                 self._interpreter = interpreter.folder(job, self.project, self.screen.now)
-                phase.result = (
-                    f"Paddle {job.paddle} with {len(job.program.requirements)} requirements of "
-                    "the program"
+                count = len(job.program.requirements)
+                phase.result = f"Paddle {job.chosen_paddle}" + (
+                    f" with {count} requirements of the program" if count else ""
                 )
         if job.program.packages:
             self.screen.remark(
@@ -202,11 +220,16 @@ class Rehearsal:
             counts = " + ".join(f"{_records(shard):,}" for shard in data["shards"])
             held_out = _records(data.get("held_out") or {})
             kept = f", {held_out:,} kept for the metric" if held_out else ""
+            copies = ", ".join(read["name"] for read in data.get("inputs", ()))
             phase.result = (
-                "one copy that all pods read"
+                f"no data; {f'a copy of {copies}' if copies else 'the program brings its own'}"
+                if self.job.data is None
+                else "one copy that all pods read"
                 if data.get("shared")
                 else f"{counts} records in {len(data['shards'])} shards{kept}"
             )
+            if copies and self.job.data is not None:
+                phase.result += f"; a copy of {copies}"
         return data
 
     def _train(self, job: Job, host: Host, addresses: AddressBlock) -> tuple[Pass, ...]:
@@ -345,8 +368,23 @@ class Rehearsal:
         )
         self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
 
+    def _bring_inputs(self, host: Host) -> None:
+        if not self._inputs:
+            return
+        with self.screen.phase("inputs") as phase:
+            data_job, names = host.manifests.jobs[0], ", ".join(self._inputs)
+            for name, file in self._inputs.items():
+                if self.job.uploads_to_bucket:
+                    self._account.upload(file, _input_addresses(data_job)[name])
+                else:
+                    put_input(Folder(_job_folder(data_job, host).root), self.job, name, file)
+            phase.result = f"{names} to where `submit` brings them"
+
     def _bring(self, host: Host) -> None:
-        """Puts the data file and the program's archive where `submit` puts them."""
+        """Puts the data file, the inputs' files and the program's archive where `submit` puts
+        them.
+        """
+        self._bring_inputs(host)
         if self._source is not None:
             with self.screen.phase("upload") as phase:
                 job, target = host.manifests.jobs[0], f"the volume: {self.job.uploaded}"
@@ -365,6 +403,12 @@ class Rehearsal:
             place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
             place.parent.mkdir(parents=True, exist_ok=True)
             archive.write(place)
+
+
+def _input_addresses(job: Job) -> dict[str, str]:
+    """Returns where the data job finds each input."""
+    addresses: dict[str, str] = json.loads(_variable(job, Variable.INPUTS))
+    return addresses
 
 
 def _fault_of_folder(folder: Path) -> str:

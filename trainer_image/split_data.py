@@ -3,6 +3,10 @@
 """
 
 import sys
+from pathlib import Path
+
+# Before all that a program's requirements brought: the agent's own versions (paddle_node/__init__).
+sys.path.insert(1, str(Path(sys.prefix, "agent")))
 
 from paddle_node.data.job import main
 

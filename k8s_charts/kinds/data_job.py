@@ -2,6 +2,7 @@
 volume.
 """
 
+import json
 from typing import Any
 
 from cdk8s import Chart
@@ -14,7 +15,7 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.pods import job_folder, network, pod
 from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.groups import Data
+from k8s_charts.spec.groups import Data, FromJob
 from k8s_charts.spec.job import DATA_ENDING
 
 
@@ -33,6 +34,22 @@ def source(job: TrainingJob, outputs: ClusterOutputs) -> str:
     return f"s3://{outputs.bucket_name}/sources/{job.name}/{literal(local.name)}"
 
 
+def input_source(job: TrainingJob, name: str, outputs: ClusterOutputs) -> str:
+    """Returns where the data job reads an input, as `contract.Variable.INPUTS` has it. A local file
+    is there by then.
+    """
+    given = job.inputs[name]
+    if isinstance(given, FromJob):
+        return f"job:{given.from_job}" + (f"/{given.path}" if given.path else "")
+    if name not in job.input_files:
+        return given
+    place = job.place_of_input(name)
+    if not job.uploads_to_bucket:
+        return f"{job.volume.mount_path}/{place}"
+    _, _, *below = place.parts
+    return f"s3://{outputs.bucket_name}/{'/'.join((contract.SOURCES, job.name, *below))}"
+
+
 def _program(job: TrainingJob) -> str | None:
     """Returns the container's folder that the data job copies to the volume; None if it copies
     none.
@@ -42,25 +59,28 @@ def _program(job: TrainingJob) -> str | None:
 
 
 def _environment(
-    job: TrainingJob, data: Data, outputs: ClusterOutputs, identity: str
+    job: TrainingJob, data: Data | None, outputs: ClusterOutputs, identity: str
 ) -> dict[Any, object]:
     # The pod identity agent supplies the region with the credentials; an instance profile does not.
+    inputs = {name: literal(input_source(job, name, outputs)) for name in job.inputs}
+    shared, form = (data.shared, data.format) if data is not None else (False, "")
     region = outputs.region if outputs.data_job_credentials == "instance-profile" else ""
     return {
         **pod.identity(job),
         Variable.POD_UID: pod.FieldPath("metadata.uid"),
         Variable.JOB_PATH: literal(job.volume.mount_path),
         Variable.OUT_DIR: literal(f"{job.volume.mount_path}/{job.name}"),
-        Variable.SPLIT_COUNT: 1 if data.shared else data.shards or job.trainers,
-        Variable.SPLIT_PODS: data.splitters,
-        Variable.DATA_SOURCE: source(job, outputs),
-        Variable.DATA_FORMAT: "files" if data.shared else literal(data.format),
+        Variable.SPLIT_COUNT: 1 if shared else (data and data.shards) or job.trainers,
+        Variable.SPLIT_PODS: data.splitters if data is not None else None,
+        Variable.DATA_SOURCE: source(job, outputs) if data is not None else None,
+        Variable.DATA_FORMAT: "files" if shared else literal(form) or None,
+        Variable.INPUTS: json.dumps(inputs) if inputs or data is None else None,
         Variable.SHARED: job_folder.shared(job),
-        **({} if data.shared else pod.told(data)),
+        **({} if shared or data is None else pod.told(data)),
         Variable.PROGRAM_FROM: _program(job),
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
         Variable.PROGRAM_ARCHIVE: job.program.archive.digest
-        if job.program.archive and ":" in data.format
+        if job.program.archive and ":" in form
         else None,
         Variable.DATA_JOB: identity or None,
         "AWS_REGION": region or None,
@@ -81,16 +101,15 @@ class DataChart(Chart):
         self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str
     ) -> None:
         super().__init__(scope, f"{job.name}{DATA_ENDING}")
-        if job.data is None:
-            raise ValueError("a job without data has no data job")
-        data, program = job.data, pod.config_map(self, job, "data", "program", job.program.files)
+        splitters = job.data.splitters if job.data is not None else 1
+        program = pod.config_map(self, job, "data", "program", job.program.files)
         network.data(self, job, outputs)
 
         def document(identity: str) -> pod.Object:
             container = {
                 "name": "data",
                 "command": [contract.DATA_ENTRY_POINT],
-                "env": pod.environment(_environment(job, data, outputs, identity)),
+                "env": pod.environment(_environment(job, job.data, outputs, identity)),
                 "workingDir": contract.HOME,
             }
             spec = {"serviceAccountName": names.DATA_ACCOUNT}
@@ -104,7 +123,7 @@ class DataChart(Chart):
                 program=program,
             )
             # A single pod counts its failures. If one of several indexes is lost, so is the split.
-            return pod.job_document(job, template, data.splitters, indexed=data.splitters > 1)
+            return pod.job_document(job, template, splitters, indexed=splitters > 1)
 
         self.identity = names.fingerprint(document(""))
         name = (

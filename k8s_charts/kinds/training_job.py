@@ -55,6 +55,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
             Variable.COMMAND: json.dumps(job.command),
             Variable.PROCESSES: job.chosen_processes,
             Variable.RESUME: json.dumps(job.resume) if job.resume else None,
+            **_recipe(job),
             Variable.METRICS: json.dumps(job.metrics) if job.metrics else None,
             Variable.TEMPLATES: ",".join(
                 name for name, text in job.environment.items() if "{" in text or "}" in text
@@ -64,6 +65,19 @@ def settings(job: TrainingJob) -> dict[str, str]:
     return {
         **{str(name): pod.text(value) for name, value in found.items() if value is not None},
         **job.environment,
+    }
+
+
+def _recipe(job: TrainingJob) -> dict[Any, object]:
+    """Returns what the pods get of the job's recipe."""
+    if (recipe := job.applied_recipe) is None:
+        return {}
+    return {
+        Variable.RECIPE: recipe.sentence,
+        Variable.RESUME_LINE: json.dumps(recipe.resume_line) if recipe.resume_line else None,
+        Variable.CHECKPOINT_FILES: json.dumps(recipe.files) if recipe.files else None,
+        Variable.CHECKPOINT_LAST: recipe.last or None,
+        Variable.MODEL: recipe.model or None,
     }
 
 

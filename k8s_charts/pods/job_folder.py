@@ -1,10 +1,10 @@
 """What a pod sees of the volume: its job's own folder, and who makes that folder before the pod's
 program starts.
 
-The data job also mounts, read-only, a source elsewhere on the volume. With `data.shared` all pods
-mount the copies of that source, which trainers only read. The kubelet makes a missing `subPath` as
-root, which is fine behind an EFS access point, where every client is user 1000. Elsewhere user 1000
-could not write there, so an init container makes the folder first.
+The data job also mounts, read-only, what it reads elsewhere on the volume. With `data.shared` and
+with inputs all pods mount the copies of those, which trainers only read. The kubelet makes a
+missing `subPath` as root, which is fine behind an EFS access point, where every client is user
+1000. Elsewhere user 1000 could not write there, so an init container makes the folder first.
 """
 
 import hashlib
@@ -12,7 +12,10 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Any
 
+from paddle_node import contract
+
 from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.groups import FromJob
 
 Object = dict[str, Any]
 VOLUME = "job"
@@ -22,22 +25,26 @@ MAKER = "job-folder"
 _NOT_PLAIN = frozenset("*?[:")
 """Characters of a pattern, and the one that no mount path may contain."""
 
-# $0: the volume's mount path, relative to the root, where the container starts. On the volume, $1:
-# the job's folder, $2: what the data job reads elsewhere, or empty, $3: the shared copies. A
-# permission error fails the job at once; others are retried.
+# $0: the volume's mount path, relative to the root, where the container starts. On the volume, the
+# folders to make up to `--`, then, in pairs, a setting and what it names elsewhere. A permission
+# error fails the job at once; others are retried.
 _SCRIPT = """\
 fail() { echo "user $(id -u) $2: make $folder there and chown it to 1000:1000" >&2; exit $1; }
 folder=$1
 cd "./$0" || fail 1 "cannot enter the volume"
-for folder in "$1" ${3+"$3"}; do
+while test "${1---}" != --; do
+folder=$1; shift
 said=$(mkdir -p -- "$folder" 2>&1) || case $said in
   *denied*|*Read-only*) fail 2 "may not make the job's folder on the volume (${said##*: })" ;;
   *) fail 1 "cannot make the job's folder on the volume (${said##*: })" ;;
 esac
 test -w "$folder" || fail 2 "may not write to the job's folder on the volume"
 done
-test -z "${2-}" || test -e "$2" || { \
-echo "data.source is not there: the volume has no $2" >&2; exit 2; }
+test $# = 0 || shift
+while test $# -gt 0; do
+test -e "$2" || { echo "$1 is not there: the volume has no $2" >&2; exit 2; }
+shift 2
+done
 """
 
 
@@ -46,10 +53,9 @@ def mounts(job: TrainingJob, role: str) -> list[Object]:
     of a source on the volume.
     """
     found = [_mount(job, PurePosixPath(job.name))]
-    if (copies := shared(job)) is not None:
-        found.append(_mount(job, copies, read_only=role != "data"))
-    elsewhere = _elsewhere(job, role)
-    return found if elsewhere is None else [*found, _mount(job, elsewhere, read_only=True)]
+    found += [_mount(job, copies, read_only=role != "data") for copies in _copies(job)]
+    elsewhere = dict.fromkeys(_elsewhere(job, role).values())
+    return [*found, *(_mount(job, path, read_only=True) for path in elsewhere)]
 
 
 def maker(job: TrainingJob, role: str, container: Object, resources: Object) -> list[Object]:
@@ -58,14 +64,16 @@ def maker(job: TrainingJob, role: str, container: Object, resources: Object) -> 
     Its requests equal its limits too, otherwise the pod would not be "Guaranteed".
     """
     elsewhere = _elsewhere(job, role)
-    if job.volume.kind == "efs" and elsewhere is None:
+    if job.volume.kind == "efs" and not elsewhere:
         return []
-    below = [
-        each and PurePosixPath(job.volume.folder or "", each)
-        for each in (PurePosixPath(job.name), elsewhere, shared(job))
-    ]
-    while below[-1] is None:
-        below.pop()
+
+    def below(path: PurePosixPath) -> str:
+        return str(PurePosixPath(job.volume.folder or "", path)).replace("$", "$$")
+
+    arguments = [below(path) for path in (PurePosixPath(job.name), *_copies(job))]
+    arguments += ["--"] if elsewhere else []
+    for setting, path in elsewhere.items():
+        arguments += [setting, below(path)]
     own = {
         field: container[field]
         for field in ("image", "imagePullPolicy", "terminationMessagePolicy", "securityContext")
@@ -80,7 +88,7 @@ def maker(job: TrainingJob, role: str, container: Object, resources: Object) -> 
                 _SCRIPT.replace("$(", "$$("),
                 job.volume.mount_path.lstrip("/"),
             ],
-            "args": [str(path or "").replace("$", "$$") for path in below],
+            "args": arguments,
             "workingDir": "/",
             "resources": resources,
             # The whole volume, because the folder may not exist yet. No user's program runs in this
@@ -101,6 +109,12 @@ def shared(job: TrainingJob) -> PurePosixPath | None:
     return PurePosixPath("shared", hashlib.sha256(str(address).encode()).hexdigest()[:16])
 
 
+def _copies(job: TrainingJob) -> list[PurePosixPath]:
+    """Returns the folders with copies that jobs share."""
+    inputs = PurePosixPath(contract.INPUTS) if job.inputs else None
+    return [path for path in (shared(job), inputs) if path is not None]
+
+
 def _mount(job: TrainingJob, below: PurePosixPath, *, read_only: bool = False) -> Object:
     inside = str(PurePosixPath(job.volume.folder or "", below))
     return {
@@ -111,12 +125,24 @@ def _mount(job: TrainingJob, below: PurePosixPath, *, read_only: bool = False) -
     }
 
 
-def _elsewhere(job: TrainingJob, role: str) -> PurePosixPath | None:
-    """Returns what the data job reads on the volume outside the job's folder: a file, a folder, or
-    a pattern's plain start.
+def _elsewhere(job: TrainingJob, role: str) -> dict[str, PurePosixPath]:
+    """Returns what the data job reads on the volume outside the job's folder, by the setting that
+    names it: a file, a folder, or a pattern's plain start; of an earlier job, its folder.
     """
-    if role != "data" or job.data is None or not job.source_on_volume:
-        return None
-    below = PurePosixPath(str(job.data.source)).relative_to(job.volume.mount_path)
-    found = PurePosixPath(*takewhile(lambda part: not _NOT_PLAIN.intersection(part), below.parts))
-    return None if found.is_relative_to(job.name) else found
+    if role != "data":
+        return {}
+    named: dict[str, PurePosixPath] = {}
+    if job.data is not None and job.source_on_volume:
+        named["data.source"] = PurePosixPath(str(job.data.source))
+    for name, given in job.inputs.items():
+        if isinstance(given, FromJob):
+            named[f"inputs.{name}.from_job"] = PurePosixPath(job.volume.mount_path, given.from_job)
+        elif PurePosixPath(given).is_relative_to(job.volume.mount_path):
+            named[f"inputs.{name}"] = PurePosixPath(given)
+    found = {}
+    for setting, path in named.items():
+        below = path.relative_to(job.volume.mount_path).parts
+        plain = PurePosixPath(*takewhile(lambda part: not _NOT_PLAIN.intersection(part), below))
+        if not plain.is_relative_to(job.name):
+            found[setting] = plain
+    return found

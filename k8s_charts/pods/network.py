@@ -84,14 +84,15 @@ def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
     """Lets the data job reach its source over HTTPS (or as its address says) and its credentials.
     Nothing reaches it.
     """
-    source = urlsplit(
-        job.data.source if job.data is not None and job.data.source is not None else ""
-    )
-    # HTTPS, which S3 and redirects use, plus HTTP or another port if the source's address names
-    # one.
-    ports = dict.fromkeys(
-        [443, *([80] if source.scheme == "http" else []), *([source.port] if source.port else [])]
-    )
+    addresses = [given for given in job.inputs.values() if isinstance(given, str)]
+    if job.data is not None and job.data.source is not None:
+        addresses.append(job.data.source)
+    # HTTPS, which S3 and redirects use, plus HTTP or another port if an address names one.
+    ports = [443]
+    for address in map(urlsplit, addresses):
+        ports += [80] if address.scheme == "http" else []
+        ports += [address.port] if address.port else []
+    ports = list(dict.fromkeys(ports))
     _policy(
         scope,
         job,

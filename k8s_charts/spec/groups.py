@@ -6,13 +6,15 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from paddle_node import contract
+from paddle_node import command_line, contract
 from paddle_node.contract import Variable
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -32,6 +34,7 @@ from k8s_charts.spec.value_types import (
     ObjectName,
     QueueName,
     Server,
+    ServiceName,
     Several,
     Text,
     Zone,
@@ -53,8 +56,19 @@ def _is_web_address(address: str) -> bool:
         return False
 
 
+def _not_taken(name: str) -> str:
+    taken = (*command_line.PLACEHOLDERS, *command_line.NEWEST)
+    if not re.fullmatch("[a-z][a-z0-9_]{0,40}", name) or name in taken:
+        raise ValueError(
+            "lower-case letters, digits and '_' are allowed, a letter first, but not "
+            + ", ".join(taken)
+        )
+    return name
+
+
 _ADDRESS = re.compile("(s3|https?):", re.IGNORECASE)
 """How an address begins, and no file: s3:/bucket is one with a slash too few."""
+_input_name = AfterValidator(_not_taken)
 _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
 """How the path of a user's own folder begins; the name of an image's folder has no slash."""
 
@@ -212,31 +226,66 @@ class Data(Settings):
     """
 
     def _faults(self) -> Iterator[Fault]:
-        if self.source is None:
-            return
-        scheme, separator, rest = self.source.partition("://")
-        if separator and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
-            yield (
-                "data.source has a user or a password: a manifest is no place for either, use "
-                "s3:// or a file"
-            )
-            return
-        file = (
-            not separator
-            and not _ADDRESS.match(self.source)
-            and PurePosixPath(self.source).name not in ("", "..", "~")
-            and not re.match("~[^/]", self.source)
-        )
-        if (
-            not file
-            and not (scheme == "s3" and rest.partition("/")[0].strip())
-            and not (scheme in ("http", "https") and _is_web_address(self.source))
+        if self.source is not None and (fault := address_fault(self.source)):
+            yield f"data.source {fault}"
+
+
+class FromJob(Settings):
+    """What an earlier job left on the volume."""
+
+    from_job: ServiceName
+    """The earlier job's name: its finished model, or, with `path`, a checkpoint of it."""
+    path: Text | None = Field(
+        default=None,
+        examples=["epoch_9.*", "best_model/model.pdparams", "pass-00003"],
+    )
+    """A file, a folder or a pattern below that job's output, also of a job that failed. Default:
+    all that a finished one left, or its model for inference.
+    """
+
+    def _faults(self) -> Iterator[Fault]:
+        if self.path is not None and (
+            self.path.startswith(("/", "output/"))
+            or not {"", ".."}.isdisjoint(self.path.rstrip("/").split("/"))
         ):
             yield (
-                f"data.source is {without_secrets(self.source)}: a local file, "
-                "s3://bucket/prefix, a path on the volume, or an http:// or https:// address in "
-                "ASCII, with a host and a port up to 65535, is allowed"
+                f"inputs has the path {self.path} of job {self.from_job}: a path below that "
+                "job's output, without output/ and .., is allowed, such as epoch_9.*"
             )
+
+
+InputName = Annotated[
+    str,
+    _input_name,
+    WithJsonSchema({"type": "string", "pattern": "^[a-z][a-z0-9_]{0,40}$"}),
+]
+Input = FromJob | Text
+
+
+def address_fault(address: str) -> str:
+    """Returns why no data job can read there; empty for a local file, a path on the volume,
+    s3://bucket/key or a web address.
+    """
+    scheme, separator, rest = address.partition("://")
+    if separator and "@" in re.split("[/?#]", rest, maxsplit=1)[0]:
+        return "has a user or a password: a manifest is no place for either, use s3:// or a file"
+    file = (
+        not separator
+        and not _ADDRESS.match(address)
+        and PurePosixPath(address).name not in ("", "..", "~")
+        and not re.match("~[^/]", address)
+    )
+    if (
+        file
+        or (scheme == "s3" and rest.partition("/")[0].strip())
+        or (scheme in ("http", "https") and _is_web_address(address))
+    ):
+        return ""
+    return (
+        f"is {without_secrets(address)}: a local file, s3://bucket/prefix, a path on the "
+        "volume, or an http:// or https:// address in ASCII, with a host and a port up to "
+        "65535, is allowed"
+    )
 
 
 class Resources(Settings):

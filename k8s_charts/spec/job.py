@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, Self
 
 from paddle_node import command_line, contract
 from paddle_node.contract import Variable
-from pydantic import AliasChoices, ConfigDict, Field, WithJsonSchema
+from pydantic import AliasChoices, ConfigDict, Field, PrivateAttr, WithJsonSchema
 
-from k8s_charts.spec import groups, rules
+from k8s_charts.spec import groups, recipe, rules
 from k8s_charts.spec.program import INLINE_LIMIT, json_size
+from k8s_charts.spec.recipe import Applied
 from k8s_charts.spec.value_types import (
     LABEL_LENGTH,
     NUMBER_AS_TEXT,
@@ -79,12 +80,12 @@ class TrainingJob(Settings):
     discovery: Literal["index", "pod-list"] = "index"
     """index: by name, without rights; pod-list: the tutorials' way, asking the API server."""
     paddle: Annotated[
-        Literal["2.6", "3.3"],
+        Literal["2.6", "3.3"] | None,
         NUMBER_AS_TEXT,
         WithJsonSchema({"enum": ["2.6", "3.3", 2.6, 3.3], "type": ["string", "number"]}),
-    ] = "2.6"
-    """Which Paddle: that of the image of `make image`, and of the rehearsal. 3.3 has no parameter
-    servers.
+    ] = None
+    """Which Paddle the image of `make image` and the rehearsal have. Default: 3.3; 2.6 with
+    parameter servers, which upstream has ended.
     """
     runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
     """What trains. Default: launch with a command, else the mode's."""
@@ -121,6 +122,11 @@ class TrainingJob(Settings):
     )
     processes: int | None = Field(default=None, ge=1, le=contract.MOST_PROCESSES)
     """With command: its processes in each pod. Default: one for each GPU, else 1."""
+    recipe: Text | None = Field(default=None, min_length=1, examples=["none", "./mine.yaml"])
+    """With command: what is known of its training stack, and fills in resume, progress, success and
+    metrics where these are not given: a recipe's name, or a file of yours (docs/recipes.md). none:
+    no recipe. Default: the one that knows the command.
+    """
     resume: CommandLine = ()
     """With command: words that follow it where something matches their {newest:<glob>} (or
     {newest_stem:<glob>}, the same without its suffix), such as --resume {newest:output/*.pdparams}.
@@ -149,7 +155,13 @@ class TrainingJob(Settings):
     environment: dict[VariableName, Text] = Field(default_factory=dict)
     """More variables for the training program."""
     data: groups.Data | None = None
-    """What to train on; only controller paddlejob may leave it to the image."""
+    """What to train on. A command that makes or fetches its own data needs none; with controller
+    paddlejob the image may bring it.
+    """
+    inputs: dict[groups.InputName, groups.Input] = Field(default_factory=dict)
+    """With command: what it reads beside its data, at the path that {<name>} stands for: a local
+    file, s3://..., https://..., or {from_job: <an earlier job>}. A tar or zip is unpacked.
+    """
     volume: groups.Volume = Field(default_factory=groups.Volume)
     ports: groups.Ports = Field(default_factory=groups.Ports)
     resources: groups.TrainerResources = Field(default_factory=groups.TrainerResources)
@@ -168,6 +180,8 @@ class TrainingJob(Settings):
     """A ceiling for all jobs of the namespace together."""
     paddlejob: groups.PaddleJobSettings | None = None
     """controller paddlejob: what only its operator knows."""
+
+    _recipe: Applied | None = PrivateAttr(default=None)
 
     @classmethod
     def load(cls, path: Path, *, fetch: bool = False) -> Self:
@@ -212,7 +226,33 @@ class TrainingJob(Settings):
             raise SettingError(
                 f"data.format names the module {module}: the program's folder has no {module}.py"
             )
-        return job.model_copy(update={"program": program})
+        return job.model_copy(update={"program": program})._with_recipe(folder)
+
+    @property
+    def applied_recipe(self) -> Applied | None:
+        """What the job has from a recipe, read with the job file; None: it has none."""
+        return self._recipe
+
+    def _with_recipe(self, folder: Path) -> Self:
+        """Returns the job with what its recipe fills in. Raises SettingError."""
+        if self.command is None or self.controller != "job" or self.chosen_runtime != "launch":
+            return self
+        archive = self.program.archive
+        applied = recipe.apply(
+            self.recipe,
+            self.command,
+            {name: getattr(self, name) for name in self.model_fields_set},
+            folder,
+            archive.root if archive is not None else None,
+            archive.names if archive is not None else tuple(self.program.files),
+        )
+        if applied is None:
+            return self
+        job = self.model_copy(update=dict(applied.settings))
+        if faults := [str(fault) for fault in job._command_faults(job.command or ())]:
+            raise SettingError("\n".join(faults))
+        job._recipe = applied
+        return job
 
     @property
     def operator(self) -> groups.PaddleJobSettings:
@@ -226,6 +266,16 @@ class TrainingJob(Settings):
         """
         default = "fleet-ps" if self.mode == "parameter-server" else "collective"
         return self.runtime or ("launch" if self.command is not None else default)
+
+    @property
+    def chosen_paddle(self) -> str:
+        """The image's Paddle: as asked for, else the newest release that has what trains."""
+        of_servers = (
+            self.mode == "parameter-server"
+            if self.controller == "paddlejob"
+            else self.chosen_runtime in ("fleet-ps", "paddle-0.x")
+        )
+        return self.paddle or ("2.6" if of_servers else "3.3")
 
     @property
     def reports_passes(self) -> bool:
@@ -267,8 +317,33 @@ class TrainingJob(Settings):
                 sorted(self.program.requirements),
                 sorted(self.program.packages),
             ]
-            return f"{self.paddle}-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:12]}"
-        return "" if self.paddle == "2.6" else self.paddle
+            digest = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
+            return f"{self.chosen_paddle}-{digest[:12]}"
+        return "" if self.chosen_paddle == "2.6" else self.chosen_paddle
+
+    @property
+    def input_files(self) -> dict[str, Path]:
+        """The local files to upload among the inputs, by name, as `local_file`."""
+        return {
+            name: Path(given).expanduser()
+            for name, given in self.inputs.items()
+            if isinstance(given, str)
+            and "://" not in given
+            and not PurePosixPath(given).is_relative_to(self.volume.mount_path)
+        }
+
+    @property
+    def uploads_to_bucket(self) -> bool:
+        """Whether local files are uploaded to the deployed bucket, else to the job's volume."""
+        chosen = self.data.upload_to if self.data is not None else None
+        return (chosen or ("bucket" if self.volume.is_deployed else "volume")) == "bucket"
+
+    def place_of_input(self, name: str) -> PurePosixPath:
+        """Returns where an input's local file is uploaded to on the volume, below its mount path;
+        in the bucket, below `sources/`, it is the same without the volume's own folder.
+        """
+        file = self.input_files[name]
+        return PurePosixPath(self.name, contract.SOURCES, "inputs", name, file.name)
 
     @property
     def source_on_volume(self) -> bool:
@@ -297,14 +372,17 @@ class TrainingJob(Settings):
         local = self.local_file
         if local is None or self.data is None:
             return None
-        place = self.data.upload_to or ("bucket" if self.volume.is_deployed else "volume")
-        if place == "bucket":
+        if self.uploads_to_bucket:
             return None
         return PurePosixPath(self.name, contract.SOURCES, local.name)
 
     @property
     def reads_bucket(self) -> bool:
-        """Whether the data job reads its source from a bucket."""
+        """Whether the data job reads its source, or an input, from a bucket."""
+        if any(str(given).startswith("s3://") for given in self.inputs.values()) or (
+            self.input_files and self.uploads_to_bucket
+        ):
+            return True
         source = self.data.source if self.data is not None else None
         if self.local_file is not None:
             return self.uploaded is None
@@ -312,8 +390,10 @@ class TrainingJob(Settings):
 
     @property
     def splits(self) -> bool:
-        """Whether there is a data job."""
-        return self.data is not None and not self.data.prepared
+        """Whether there is a data job: it brings the program and the inputs, too."""
+        if self.data is None:
+            return self.controller == "job"
+        return not self.data.prepared
 
     def _faults(self) -> Iterator[Fault]:
         yield from rules.faults(self)
@@ -323,6 +403,17 @@ class TrainingJob(Settings):
         elif self.command is not None and self.controller == "job":
             yield from self._command_faults(self.command)
         yield from self._environment_faults()
+        for name, given in self.inputs.items():
+            if isinstance(given, groups.FromJob):
+                if given.from_job == self.name:
+                    yield (
+                        f"inputs.{name}.from_job is {given.from_job}: that is this job itself, "
+                        "which `resume` continues; another job's name is allowed"
+                    )
+            elif fault := groups.address_fault(given):
+                yield f"inputs.{name} {fault}"
+            elif ".." in PurePosixPath(given).parts and name not in self.input_files:
+                yield f"inputs.{name} is {given}: a path on the volume without .. is allowed"
         zone = self.scheduling.node_selector.get(
             "topology.kubernetes.io/zone", self.scheduling.zone
         )
@@ -377,13 +468,17 @@ class TrainingJob(Settings):
         ]
         texts += [(f"environment.{name}", text) for name, text in self.environment.items()]
         texts += [("progress", self.progress or ""), ("success", self.success or "")]
+        known = dict.fromkeys([*command_line.PLACEHOLDERS, *self.inputs], "")
+        if self.data is None:
+            del known["data"]
         for setting, text in texts:
             try:
-                command_line.fill(
-                    text, command_line.PLACEHOLDERS, "newest" if setting == "resume" else None
-                )
+                command_line.fill(text, known, "newest" if setting == "resume" else None)
             except ValueError as error:
-                yield f"{setting} has {error}"
+                if self.data is None and str(error).startswith("{data}"):
+                    yield f"{setting} has {{data}} and data is missing: give its source"
+                else:
+                    yield f"{setting} has {error}"
         for name, pattern in self.metrics.items():
             if fault := command_line.pattern_fault(pattern):
                 yield f"metrics.{name} is {pattern}: {fault}"

@@ -9,7 +9,13 @@ import typer
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.errors import BadInput, Exit, cli_errors
-from operations.jobs.early_checks import check_data, check_deployed, check_host_path
+from operations.jobs.early_checks import (
+    check_data,
+    check_deployed,
+    check_host_path,
+    check_inputs,
+    tell_recipe,
+)
 from operations.jobs.job_source import JobSource
 from operations.screen import (
     IMAGE_FILE,
@@ -53,11 +59,12 @@ def manifests(
         from k8s_charts.kinds import data_job
 
         job = JobSource.of(job_file, settings).load()
+        tell_recipe(job, say)
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)
         if not for_rehearsal:
             check_host_path(job, deployed.outputs)
-        local = check_data(job, job_file, say)
+        local, inputs = check_data(job, job_file, say), check_inputs(job, job_file)
         if diff:
             _show_difference(job, deployed, out)
             return
@@ -74,6 +81,12 @@ def manifests(
                 f"`paddle-aws upload {local}{' --volume' * (job.uploaded is not None)} --job "
                 f"{job_file}`"
             )
+        if inputs and not deployed.missing:
+            places = (
+                f"{file} has to be at {data_job.input_source(job, name, deployed.outputs)}"
+                for name, file in inputs.items()
+            )
+            say(f"before the data job starts, {', '.join(places)}: `submit` brings it there")
 
 
 def _show_difference(job: TrainingJob, deployed: Deployed, out: Path) -> None:

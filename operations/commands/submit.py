@@ -7,7 +7,7 @@ import typer
 from operations.cluster import log_stream, waiting
 from operations.commands.trial import NoTry
 from operations.errors import cli_errors
-from operations.jobs.early_checks import check_data
+from operations.jobs.early_checks import check_data, check_inputs, tell_recipe
 from operations.jobs.job_source import JobSource
 from operations.jobs.job_view import JobView
 from operations.jobs.run import Run, send
@@ -73,6 +73,7 @@ def submit(
         "continue, or `paddle-aws cancel` to end it"
     ):
         submission = Submission.load(JobSource.of(job_file, settings), outputs, image_file)
+        tell_recipe(submission.job, say)
         if dry_run:
             _print(submission)
             return
@@ -95,6 +96,8 @@ def _print(submission: Submission) -> None:
         place = submission.job.uploaded
         where = f" to the volume: {place}" if place is not None else ""
         say(f"before that, {submission.local_file} would be uploaded{where}")
+    for name, file in check_inputs(submission.job, submission.file).items():
+        say(f"before that, {file} would be uploaded as the input {name}")
     if (archive := submission.job.program.archive) is not None:
         say(
             f"before that, {archive.root} would be uploaded: {len(archive.names)} files, "

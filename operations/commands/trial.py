@@ -26,7 +26,7 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import ProgramArchive
 from operations.errors import BadInput, Unreachable, cli_errors, translated
 from operations.images import interpreter
-from operations.jobs.early_checks import check_data
+from operations.jobs.early_checks import check_data, tell_recipe
 from operations.jobs.job_source import JobSource
 from operations.screen import JOB_FILE, JobFile, Overrides, on_a_terminal, say
 
@@ -76,6 +76,7 @@ def trial(
         if time_limit <= 0 or steps < 1:
             raise BadInput("--time-limit and --steps must be more than 0")
         job = JobSource.of(job_file, settings).load(fetch=True)
+        tell_recipe(job, say)
         program, source = (
             _program(job, job_file),
             data.resolve() if data is not None else _source(job, job_file),
@@ -141,7 +142,7 @@ def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
 def _missing(job: TrainingJob) -> str:
     packages = " and the program's requirements" if job.program.requirements else ""
     return (
-        f"no environment here has Paddle {job.paddle}{packages}: "
+        f"no environment here has Paddle {job.chosen_paddle}{packages}: "
         "`make environments` makes the one of 2.6, then `paddle-aws try --install` any other"
     )
 

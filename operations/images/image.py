@@ -21,6 +21,7 @@ from k8s_charts.spec.program import LOCKS
 from operations.account.aws import client
 from operations.cluster import reasons
 from operations.errors import BadInput, Failed, cli_errors
+from operations.images import conflicts
 from operations.images.container_runtime import ContainerRuntime
 from operations.screen import IMAGE_FILE, OUTPUTS, ImageFile, Outputs
 
@@ -52,7 +53,7 @@ def build(
     with cli_errors("interrupted: no image was made"):
         job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
         if job is not None and requirements == LOCKS["2.6"]:
-            requirements = LOCKS[job.paddle]
+            requirements = LOCKS[job.chosen_paddle]
         if not (PROJECT / requirements).is_file():
             raise BadInput(
                 f"{requirements} does not exist below {PROJECT}: name a file of locked requirements"
@@ -111,7 +112,7 @@ def local_name(job: TrainingJob | None = None) -> str:
     if job is not None and job.image is not None:
         return job.image
     return f"{NAME}:{VERSION}" + (
-        "" if job is None or job.paddle == "2.6" else f"-paddle{job.paddle}"
+        "" if job is None or job.chosen_paddle == "2.6" else f"-paddle{job.chosen_paddle}"
     )
 
 
@@ -136,7 +137,10 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
     try:
         runtime.build(PROJECT, DOCKERFILE.with_suffix(".program"), tag, arguments, said.append)
     except Failed:
-        if sentence := reasons.first("install", "".join(said), ""):
+        output = "".join(said)
+        if sentence := conflicts.sentence(output, job.chosen_paddle) or reasons.first(
+            "install", output, ""
+        ):
             raise BadInput(sentence) from None
         raise
     typer.echo(f"built {tag}: {base} with the program's requirements")

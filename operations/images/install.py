@@ -16,6 +16,8 @@ from pathlib import Path
 
 EVERY = 5.0
 """Seconds between two reports."""
+CONFLICT = "The conflict is caused by:"
+"""The line of pip's output that begins the list of who asks for what."""
 _COLLECTING = re.compile(r"Collecting ([^\s\[<>=!~;]+)")
 _DOWNLOADING = re.compile(r"(?:Downloading|Using cached) (\S+?)(?:-py|-cp|\.tar)\S* \((.+)\)")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-(\d[^-]*).*")
@@ -23,9 +25,10 @@ _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-(\d[^-]*).*")
 
 def run(command: Sequence[str | Path], say: Callable[[str], object]) -> tuple[int, str]:
     """Runs pip, without `--quiet`. `say` gets a report every few seconds. Returns pip's exit code
-    and what it wrote to stderr.
+    and what it wrote to stderr; in front of that, who asked for what if there is a conflict.
     """
     began, packages, doing = time.monotonic(), 0, "resolving"
+    told, conflicting = list[str](), False
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [*command, "--progress-bar", "off"],
@@ -45,6 +48,11 @@ def run(command: Sequence[str | Path], say: Callable[[str], object]) -> tuple[in
         reporter.start()
         try:
             for line in process.stdout or ():
+                if conflicting or line.startswith(CONFLICT):
+                    conflicting = True
+                    told.append(line)
+                elif "(from " in line:
+                    told.append(line)
                 if match := _COLLECTING.search(line):
                     packages, doing = packages + 1, f"collecting {match[1]}"
                 elif match := _DOWNLOADING.search(line):
@@ -62,7 +70,7 @@ def run(command: Sequence[str | Path], say: Callable[[str], object]) -> tuple[in
             process.wait()
         reporter.join()
         errors.seek(0)
-        return code, errors.read()
+        return code, "".join(told if conflicting else ()) + errors.read()
 
 
 def main() -> int:

@@ -1,8 +1,11 @@
 """The Python that runs a job's program here: `.venv-image`, or an environment with the job's Paddle
 and requirements.
 
-An environment is made once per content, in this machine's cache. The versions of the environment
-that it extends constrain its own, as the image's do in `make image`.
+An environment is made once per content, in this machine's cache. Of the environment that it extends
+it keeps Paddle and what the agent imports; all else is the program's to change, within the limits
+of the image's Paddle, as in `make image`.
+
+    python -m operations.images.interpreter 3.3     makes the environment with that Paddle
 """
 
 import fcntl
@@ -15,14 +18,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import paddle_node
+
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import LOCKS
 from operations.cluster import reasons
 from operations.errors import BadInput, Failed
-from operations.images import install
+from operations.images import conflicts, install
 from settings.file import place
 
 PROJECT = Path(__file__).parents[2]
+AGENT = paddle_node.AGENT_PACKAGES.name
+"""The folder of an environment with what the agent imports."""
+_AGENT = "requirements-agent.lock"
+LOCKED = ("--require-hashes", "--no-deps", "--requirement")
 
 
 def folder(
@@ -46,7 +55,7 @@ def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
     ):
         return made
     try:
-        fits = importlib.metadata.version("paddlepaddle").startswith(f"{job.paddle}.")
+        fits = importlib.metadata.version("paddlepaddle").startswith(f"{job.chosen_paddle}.")
     except importlib.metadata.PackageNotFoundError:
         return None
     return Path(sys.executable).parent if fits and not job.program.requirements else None
@@ -55,20 +64,31 @@ def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
 def _folder(
     job: TrainingJob, project: Path, made: Callable[[Path, Path, Path | None, list[str]], Path]
 ) -> Path:
-    image, lock = project / ".venv-image", project / LOCKS[job.paddle]
-    python, wanted = image / "bin" / "python", list(job.program.requirements)
-    if job.paddle != "2.6":
-        image = made(
-            python, lock, None, ["--require-hashes", "--no-deps", "--requirement", str(lock)]
-        )
+    wanted = list(job.program.requirements)
+    image = _image(job.chosen_paddle, project, made)
+    lock = project / LOCKS[job.chosen_paddle]
+    python = project / ".venv-image" / "bin" / "python"
     return (made(python, lock, image, wanted) if wanted else image) / "bin"
 
 
+def _image(
+    paddle: str, project: Path, made: Callable[[Path, Path, Path | None, list[str]], Path]
+) -> Path:
+    """Returns the environment with a Paddle and nothing of a program."""
+    image, lock = project / ".venv-image", project / LOCKS[paddle]
+    if paddle == "2.6":
+        return image
+    return made(image / "bin" / "python", lock, None, [*LOCKED, str(lock)])
+
+
 def _place(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Path:
+    # Of an environment below, its Paddle and the limits count; of one with Paddle, also what the
+    # agent imports.
+    files = [lock, lock.with_suffix(".in"), *([] if below else [lock.parent / _AGENT])]
     return place(
         "environments",
         python.resolve(),
-        lock.read_text() if lock.exists() else "",
+        *(file.read_text() if file.exists() else "" for file in files),
         below,
         *sorted(wanted),
     )
@@ -81,39 +101,58 @@ def _made(
     wanted: list[str],
     say: Callable[[str], object] = lambda text: None,
 ) -> Path:
-    """Makes a separate environment, or one that also sees the packages of `below`. `python` has
-    pip.
+    """Makes a separate environment, or one that also sees the packages of `below`. `python` is of
+    the version that the environment gets.
     """
     made = _place(python, lock, below, wanted)
-    pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--python"]
+    # This project's own pip, whose release is locked.
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python"]
     made.parent.mkdir(parents=True, exist_ok=True)
     with made.with_suffix(".lock").open("w") as lock_file:
         fcntl.flock(lock_file, fcntl.LOCK_EX)
         if not (made / ".complete").exists():
             shutil.rmtree(made, ignore_errors=True)
             _run([python, "-m", "venv", "--without-pip", made])
-            if below is not None:
-                constraints = made / "constraints.txt"
-                constraints.write_text(
-                    _run([*pip, below / "bin" / "python", "list", "--format=freeze"])
-                )
-                wanted = ["--constraint", str(constraints), *wanted]
-                (packages,), (own,) = (
-                    list(env.glob("lib/python3*/site-packages")) for env in (below, made)
-                )
-                (own / "below.pth").write_text(f"{packages}\n")
-                for script in filter(
-                    Path.is_file, (below / "bin").iterdir()
-                ):  # Paddle's launcher has to start this Python.
-                    head, _, rest = script.read_bytes().partition(b"\n")
-                    if head.startswith(b"#!") and b"python" in head and not script.is_symlink():
-                        (made / "bin" / script.name).write_bytes(
-                            b"#!" + os.fsencode(made / "bin" / "python") + b"\n" + rest
-                        )
-                        (made / "bin" / script.name).chmod(0o755)
-            _check(*install.run([*pip, made / "bin" / "python", "install", *wanted], say))
+            install_here: list[str | Path] = [*pip, made / "bin" / "python", "install"]
+            if below is None:
+                agent = [
+                    "--require-hashes",
+                    "--no-deps",
+                    "--requirement",
+                    str(lock.parent / _AGENT),
+                ]
+                _check(*install.run([*install_here, "--target", made / AGENT, *agent], say))
+            else:
+                _extend(made, below)
+                freeze = _run([*pip, below / "bin" / "python", "list", "--format=freeze"])
+                # With Paddle among them, its own requirements count, too.
+                paddle = [line for line in freeze.split() if line.startswith("paddlepaddle")]
+                limits = ["--constraint", str(lock.with_suffix(".in"))]
+                wanted = [*paddle, *limits, *wanted]
+            _check(*install.run([*install_here, *wanted], say), lock)
+            packages = _run([*pip, made / "bin" / "python", "list", "--format=freeze"])
+            if below is not None and "\nnumpy==1." in packages:
+                limits = ["--constraint", str(lock.parent / "requirements-numpy1.in")]
+                _check(*install.run([*install_here, *wanted, *limits], say), lock)
             (made / ".complete").touch()
     return made
+
+
+def _extend(made: Path, below: Path) -> None:
+    """Lets an environment see the packages, the programs and the agent's packages of another."""
+    (packages,), (own,) = (list(env.glob("lib/python3*/site-packages")) for env in (below, made))
+    (own / "below.pth").write_text(f"{packages}\n")
+    if (below / AGENT).is_dir():
+        (made / AGENT).symlink_to(below / AGENT)
+    for script in filter(
+        Path.is_file, (below / "bin").iterdir()
+    ):  # Paddle's launcher has to start this Python.
+        head, _, rest = script.read_bytes().partition(b"\n")
+        if head.startswith(b"#!") and b"python" in head and not script.is_symlink():
+            (made / "bin" / script.name).write_bytes(
+                b"#!" + os.fsencode(made / "bin" / "python") + b"\n" + rest
+            )
+            (made / "bin" / script.name).chmod(0o755)
 
 
 def _run(command: Sequence[str | Path]) -> str:
@@ -122,12 +161,21 @@ def _run(command: Sequence[str | Path]) -> str:
     return done.stdout
 
 
-def _check(code: int, errors: str) -> None:
-    """Raises BadInput or Failed for a command that failed."""
+def _check(code: int, errors: str, lock: Path | None = None) -> None:
+    """Raises BadInput or Failed for a command that failed; `lock`: it installed what a program
+    requires.
+    """
     if code == 0:
         return
-    if sentence := reasons.first("install", errors, ""):
+    paddle = next(
+        (paddle for paddle, name in LOCKS.items() if lock and name.endswith(lock.name)), ""
+    )
+    if sentence := conflicts.sentence(errors, paddle) or reasons.first("install", errors, ""):
         raise BadInput(sentence)
     raise Failed(
         f"the program's requirements could not be installed: pip says {errors.strip()[-1000:]}"
     )
+
+
+if __name__ == "__main__":
+    _image(sys.argv[1], PROJECT, _made)

@@ -61,6 +61,24 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
     return file
 
 
+def check_inputs(job: TrainingJob, job_file: Path) -> dict[str, Path]:
+    """Returns the local files among the inputs, by name. Raises BadInput for a missing one."""
+    files = {name: job_file.parent / file for name, file in job.input_files.items()}
+    for name, file in files.items():
+        if not file.is_file():
+            raise BadInput(
+                f"inputs.{name} is {job.inputs[name]}: there is no file {file}; give a file (a "
+                "folder as a .tar), s3:// or https://"
+            )
+    return files
+
+
+def tell_recipe(job: TrainingJob, say: Callable[[str], None]) -> None:
+    """Says which recipe the job's settings are from, and why, if there is one."""
+    if job.applied_recipe is not None:
+        say(job.applied_recipe.sentence)
+
+
 def check_cluster(job: TrainingJob, cluster: ClusterSpec) -> None:
     """Raises BadInput or SettingError for a job that the cluster of these settings cannot run, as
     far as they tell.
@@ -111,7 +129,8 @@ def check_deployed(job: TrainingJob, outputs_file: Path) -> None:
     takes its file system or its bucket.
     """
     cluster_file = outputs_file.with_name("cluster.yaml")
-    takes = job.volume.kind == "efs" or (job.reads_bucket and job.local_file is not None)
+    uploads = job.local_file is not None or job.input_files
+    takes = job.volume.kind == "efs" or bool(job.reads_bucket and uploads)
     if not cluster_file.exists():
         return
     if outputs_file.exists():

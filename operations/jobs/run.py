@@ -195,6 +195,37 @@ def bring_data(cluster: Cluster, submission: Submission) -> None:
     )
 
 
+def bring_inputs(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the job's local input files to where its data job reads them, as `bring_data`."""
+    from k8s_charts.kinds import data_job
+
+    job, files = submission.job, submission.input_files
+    if not files:
+        return
+    if job.uploads_to_bucket:
+        for name, file in files.items():
+            address = data_job.input_source(job, name, submission.deployed.outputs)
+            upload_files(client("s3"), file, address)
+        return
+    with mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume:
+        for name, file in files.items():
+            with bar(file.name, file.stat().st_size) as progress:
+                put_input(volume, job, name, file, progress)
+    cluster.say(f"the inputs {', '.join(files)} are on the volume")
+
+
+def put_input(
+    volume: Volume,
+    job: TrainingJob,
+    name: str,
+    file: Path,
+    progress: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Puts an input's local file into the job's folder on its volume, as `put_data`."""
+    place = job.place_of_input(name).relative_to(job.name)
+    upload(volume, [(file, place.name)], str(place.parent), progress)
+
+
 def put_data(
     volume: Volume, job: TrainingJob, file: Path, progress: Callable[[int], None] = lambda _: None
 ) -> bool:
@@ -212,6 +243,7 @@ def split(submission: Submission, follower: Follower) -> None:
     job, cluster = submission.job, follower.cluster
     submission.apply(cluster, submission.preparation())
     bring_data(cluster, submission)
+    bring_inputs(cluster, submission)
     # Only the data job knows whether its source has changed: it runs again, and ends at once if the
     # source has not changed.
     submission.forget(cluster, data=True)
@@ -223,7 +255,8 @@ def split(submission: Submission, follower: Follower) -> None:
             f"job {job.name}: the data split failed: {pod.failure if pod else found.data.reason}; "
             f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
         )
-    cluster.say(f"the data is split: {submission.data_job['metadata']['name']} is done")
+    what = "the data is split" if job.data is not None else "what the program reads is there"
+    cluster.say(f"{what}: {submission.data_job['metadata']['name']} is done")
 
 
 def train(cluster: Cluster, submission: Submission) -> None:

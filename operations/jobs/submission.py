@@ -14,7 +14,7 @@ from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from operations.cluster.cluster import Cluster, NotInstalled, Object
 from operations.errors import BadInput, Failed
-from operations.jobs.early_checks import check_data, check_deployed, check_host_path
+from operations.jobs.early_checks import check_data, check_deployed, check_host_path, check_inputs
 from operations.jobs.job_objects import component, created, ended, path, runs, selector
 from operations.jobs.job_source import JobSource
 from operations.jobs.removal import remove
@@ -77,6 +77,11 @@ class Submission:
         local = self.job.local_file
         return self.file.parent / local if local is not None else None
 
+    @property
+    def input_files(self) -> dict[str, Path]:
+        """The local files among the inputs, by name."""
+        return {name: self.file.parent / file for name, file in self.job.input_files.items()}
+
     def preparation(self) -> list[Object]:
         """Returns the documents to apply before the data Job, in order; none if there is no data
         Job.
@@ -102,6 +107,7 @@ class Submission:
                 "(docs/jobs.md)"
             )
         check_data(self.job, self.file, cluster.say)
+        check_inputs(self.job, self.file)
         defined = {
             d["spec"]["names"]["kind"]
             for d in self.documents

@@ -77,7 +77,11 @@ def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
         seen = [
             [mount["mountPath"], mount.get("subPath"), mount.get("readOnly")] for mount in mounts
         ]
-        makers = [maker["args"] for maker in pod.get("initContainers", [])]
+        # Before `--` the folders to make, behind it pairs: a setting, and what it names.
+        makers = [
+            [word for word in maker["args"] if word not in ("--", "data.source")]
+            for maker in pod.get("initContainers", [])
+        ]
         if component == "data":
             assert (seen, makers) == (mounted, [made] if made else [])
         else:
@@ -102,7 +106,7 @@ def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(
         (mount,) = [
             m for m in container["volumeMounts"] if m.get("subPath", "").startswith("shared/")
         ]
-        assert [maker["args"][2] for maker in pod.get("initContainers", [])] == (
+        assert [maker["args"][1] for maker in pod.get("initContainers", [])] == (
             [mount["subPath"]] if volume else []
         )
         return (
@@ -140,7 +144,8 @@ def test_who_makes_the_jobs_folder_says_why_it_cannot(
         volume.mkdir(exist_ok=True)
         root.chmod(0o755)
         volume.chmod(mode)
-        command = [word.replace("$$", "$") for word in (*maker["command"], "team/words", "raw")]
+        command = [word.replace("$$", "$") for word in (*maker["command"], "team/words")]
+        command += ["--", "data.source", "raw"]
         done = subprocess.run(
             command,
             cwd=root,

@@ -42,7 +42,8 @@ def the_clients_work(podman: Podman, image: str) -> None:
     for pod-list discovery.
     """
     program = """
-import boto3, paddle_node.rendezvous.pod_list
+import paddle_node.rendezvous.pod_list
+import boto3, pip
 for service in ("s3", "sts"):
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
     client = boto3.client(service, region_name="eu-central-1", **keys)
@@ -116,10 +117,11 @@ def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(
         )
         return podman.build("--tag", IMAGE, "--job", file, code=code)
 
-    done = build(["tabulate>=0.9", "numpy>=1.20"], ["tree"])
+    # Paddle 2.6.2 works with numpy 1.x only, and pyarrow 26 does not.
+    done = build(["pyarrow", "numpy>=1.20"], ["tree"])
     image = done.stdout.splitlines()[-1].removeprefix("built ").partition(": ")[0]
     try:
-        program = "import tabulate, paddle, numpy; print(paddle.__version__, numpy.__version__)"
+        program = "import pyarrow, paddle, numpy; print(paddle.__version__, numpy.__version__)"
         assert inside(podman, "python3", "-c", program, image=image).stdout.split() == [
             "2.6.2",
             "1.26.4",
@@ -135,7 +137,8 @@ def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(
         podman.run("rmi", image, check=False)
     refused = build(["protobuf>=7"], [], code=2)
     assert refused.stderr.splitlines()[-1].startswith(
-        "program.requirements has protobuf>=7, which does not fit the image's own"
+        "program.requirements do not fit together: program.requirements needs protobuf>=7 and the "
+        "image (Paddle 2.6) needs protobuf<7,>=5; "
     )
 
 

@@ -387,6 +387,43 @@ def test_without_aws_a_local_file_is_on_the_volume_before_the_data_job_is(
     assert not [path for method, path in api.requests if method == "PUT"]
 
 
+def test_a_local_input_is_on_the_volume_before_the_data_job_of_a_command_without_data(
+    run: Run, api: JobController, own_volume: Path
+) -> None:
+    settings = yaml.safe_load(Path("job.yaml").read_text())
+    del settings["data"]
+    inputs = {"chars": "mine/words.tsv", "base": {"from_job": "earlier", "path": "epoch_9.*"}}
+    settings |= {"mode": "collective", "command": "train {chars} {base}", "inputs": inputs}
+    Path("job.yaml").write_text(yaml.safe_dump(settings))
+    place = "/home/jobpath/words/sources/inputs/chars/words.tsv"
+    assert f"mine/words.tsv has to be at {place}: `submit` brings it" in run("manifests").err
+    assert "mine/words.tsv would be uploaded as the input chars" in run("submit", "--dry-run").err
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    assert (own_volume / "sources/inputs/chars/words.tsv").read_bytes() == RECORDS
+    (job,) = api.of("data")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    assert "DATA_SOURCE" not in variables and json.loads(variables["PADDLE_NODE_INPUTS"]) == {
+        "chars": place,
+        "base": "job:earlier/epoch_9.*",
+    }
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    assert mounts["/home/jobpath/earlier"]["readOnly"]
+    (trainer,) = api.of("trainer")[0]["spec"]["template"]["spec"]["containers"]
+    mounts = {mount["mountPath"]: mount for mount in trainer["volumeMounts"]}
+    assert mounts["/home/jobpath/shared/inputs"]["readOnly"]
+    assert "/home/jobpath/earlier" not in mounts
+
+    (own_volume.parents[1] / "mine/words.tsv").unlink()
+    refused = run("submit")
+    assert (refused.code, refused.err) == (
+        2,
+        "inputs.chars is mine/words.tsv: there is no file mine/words.tsv; give a file (a folder as "
+        "a .tar), s3:// or https://\n",
+    )
+
+
 def test_what_upload_prints_is_a_source_for_job_yaml(
     run: Run, api: JobController, own_volume: Path
 ) -> None:

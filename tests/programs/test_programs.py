@@ -44,9 +44,7 @@ class ForeignJob(TrainingJob):
     """
 
     def __init__(self, place: Path, job: Job) -> None:
-        python = (
-            interpreter.folder(job, PROJECT) if job.derived else PROJECT / ".venv-image" / "bin"
-        )
+        python = interpreter.folder(job, PROJECT)
         super().__init__(place, job.program.name, job.trainers, binaries=python)
         self.job = job
         archive = self.folder.archive(job.program.archive.digest)

@@ -5,6 +5,16 @@ Imports nothing of CDK or cdk8s. Only the child processes import Paddle, so a po
 milliseconds.
 """
 
+import sys as _sys
+from pathlib import Path as _Path
+
+AGENT_PACKAGES = _Path(_sys.prefix, "agent")
+"""The few packages that this one imports, apart from the program's world. The agent and the data
+job have them first on their path; in a program's process they come last, behind its own versions.
+"""
+if str(AGENT_PACKAGES) not in _sys.path:
+    _sys.path.append(str(AGENT_PACKAGES))
+
 
 def report(step: int | None = None, **metrics: float) -> None:
     """Reports the metrics of a step to `paddle-aws board`: `paddle_node.report(loss=0.3)`. Outside

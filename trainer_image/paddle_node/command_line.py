@@ -110,7 +110,7 @@ def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str
         if glob and newest is not None and name in NEWEST:
             return newest if name == "newest" else str(PurePosixPath(newest).with_suffix(""))
         if found[0][:1] != "{" or glob or name not in values:
-            allowed = [f"{{{each}}}" for each in PLACEHOLDERS]
+            allowed = [f"{{{each}}}" for each in values]
             allowed += [f"{{{each}:<glob>}}" for each in NEWEST] if newest is not None else []
             raise ValueError(
                 f"{found[0]}, not a placeholder: {', '.join(allowed)} are, and {{{{ and }}}} "

@@ -7,7 +7,7 @@ PaddlePaddle on AWS tutorials (2016-17); ours are marked as such.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from pathlib import Path, PurePosixPath
 
@@ -60,6 +60,11 @@ class Variable(StrEnum):
     """Folder below the volume for the one unsplit copy that jobs with this source share; empty: the
     data is split.
     """
+    INPUTS = "PADDLE_NODE_INPUTS"
+    """JSON object from the inputs' names to where the data job finds them: an address as of
+    DATA_SOURCE, or job:<name>[/<path below its output>]. Set without DATA_SOURCE: the job has no
+    data.
+    """
     SPLIT_PODS = "SPLIT_PODS"
     """Pods that share one split (an Indexed data job's completions); empty: 1."""
 
@@ -107,6 +112,22 @@ class Variable(StrEnum):
     """File below the job's folder that an attempt of the command writes when it is done; empty:
     only its exit codes say so.
     """
+    RESUME_LINE = "PADDLE_NODE_RESUME_LINE"
+    """JSON list of words: the whole command, with its arguments, that runs instead if there is
+    something to resume from; of a recipe.
+    """
+    CHECKPOINT_FILES = "PADDLE_NODE_CHECKPOINT_FILES"
+    """JSON list of the files that a whole checkpoint of the command has, by name or glob: in its
+    folder or, with {stem}, beside its file; with {rank}: one for each rank.
+    """
+    CHECKPOINT_LAST = "PADDLE_NODE_CHECKPOINT_LAST"
+    """The one of `CHECKPOINT_FILES` that is written last; empty: unknown."""
+    MODEL = "PADDLE_NODE_MODEL"
+    """Glob below the job's folder for the command's final model, without which it is not done;
+    empty: unknown.
+    """
+    RECIPE = "PADDLE_NODE_RECIPE"
+    """Which recipe the job's settings are from, and why, for people."""
     METRICS = "PADDLE_NODE_METRICS"
     """JSON object from metric names to the patterns that find the metrics of a step in the
     command's lines.
@@ -344,6 +365,8 @@ DATA_MANIFEST = "data-manifest.json"
 """In the job's folder, written last by the split: its presence means that the split is complete
 (ours).
 """
+INPUTS = "shared/inputs"
+"""On the volume: one copy of each content that jobs have as an input, under its digest (ours)."""
 SOURCES = "sources"
 """In the job's folder: data files that the user's machine uploads there (ours)."""
 RECORD_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
@@ -374,6 +397,8 @@ class JobFolder:
     """The data manifest of the run, once it is known; None: the newest one of the job's folder."""
     data: Path | None = None
     """The folder with this pod's data, once it is verified."""
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    """The file or folder of each input, once it is verified."""
 
     def shard(self, index: int) -> Path:
         """Shard `<i>/data`: 0-based, one per trainer id."""

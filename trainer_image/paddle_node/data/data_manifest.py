@@ -69,6 +69,23 @@ class DataFile:
 
 
 @dataclass(frozen=True)
+class Input:
+    """An input of the job, beside its data."""
+
+    name: str
+    digest: str
+    """SHA-256 of the listing of its copy, and the name of the copy's folder."""
+    path: str
+    """What it is below that folder: `files`, or one file there."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[0-9a-f]{64}", self.digest) or not re.fullmatch(
+            r"files(/(?!\.\.?$)[^/\0]+)?", self.path
+        ):
+            raise ManifestError(f"the input {self.name[:80]!r} has no digest, or no file of it")
+
+
+@dataclass(frozen=True)
 class Shard:
     """The records of trainer `index`."""
 
@@ -106,6 +123,8 @@ class DataManifest:
     """Folder on the volume with the single copy that all trainers read; empty: the shards are in
     the job's folder.
     """
+    inputs: tuple[Input, ...] = ()
+    """What the job reads beside its data."""
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -145,7 +164,10 @@ class DataManifest:
         """Returns whether both are splits of the same source with the same settings."""
 
         def settings(one: Self) -> tuple[object, ...]:
-            return one.source, one.format, one.seed, one.hold_out, len(one.shards), one.shared
+            shards = len(one.shards)
+            return (
+                one.source, one.format, one.seed, one.hold_out, shards, one.shared, one.inputs
+            )  # fmt: skip
 
         return settings(self) == settings(other)
 
@@ -153,7 +175,7 @@ class DataManifest:
         document = {
             name: value
             for name, value in vars(self).items()
-            if value or name not in ("job", "shared")
+            if value or name not in ("job", "shared", "inputs")
         }
         document["held_out"] = {"files": self.held_out}
         # `dumps` would hold every number and bracket of a million files as a separate string.

@@ -21,8 +21,17 @@ from types import FrameType
 
 from paddle_node import contract, durable
 from paddle_node.contract import ExitCode, JobFolder
-from paddle_node.data import commit, data_manifest, doubts, lanes, parts, records, whole_files
-from paddle_node.data.data_manifest import DataManifest, Shard
+from paddle_node.data import (
+    commit,
+    data_manifest,
+    doubts,
+    inputs,
+    lanes,
+    parts,
+    records,
+    whole_files,
+)
+from paddle_node.data.data_manifest import DataManifest, Input, Shard
 from paddle_node.data.deal import HELD_OUT, Deal
 from paddle_node.data.lanes import Advance, Dealt, Files
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
@@ -68,7 +77,6 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     Raises `Failure`, OSError.
     """
     folder = settings.folder
-    source = registry.open_source(settings.source, environ)
     commit.refuse_foreign(folder)
     folder.root.mkdir(parents=True, exist_ok=True)
     if settings.program_from:
@@ -82,10 +90,14 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
         retry(
             lambda: program_archive.unpack(folder, settings.archive, settings.reader_folder), _say
         )
+    brought = inputs.bring(settings.inputs, folder.root.parent, settings.pod, environ, _say)
+    if not settings.source:
+        return _without_data(settings, brought)
+    source = registry.open_source(settings.source, environ)
     objects = source.objects()
     if isinstance(source, LocalSource):
         refuse_own(folder, map(source.path, objects), settings.source)
-    wanted = _wanted(settings, source, objects)
+    wanted = replace(_wanted(settings, source, objects), inputs=brought)
     if settings.shared is not None:
         return _share(settings, settings.shared, source, objects, wanted)
     retry(lambda: commit.sweep(folder, settings.run), _say)
@@ -143,12 +155,16 @@ def _share(
                 f"{failure.sentence}; once no job reads {folder.root}, remove it first",
             ) from None
     while manifest is None:
-        if found := _split(replace(settings, folder=folder), source, objects, wanted):
+        copy = replace(wanted, inputs=())
+        if found := _split(replace(settings, folder=folder), source, objects, copy):
             # Another data job may have been first: then the manifest is that job's.
             manifest = commit.create(found, folder.data_manifest)
     retry(lambda: commit.sweep(folder, manifest.split), _say)
     own = replace(
-        manifest, job=settings.job, shared=folder.root.relative_to(shared.parents[1]).as_posix()
+        manifest,
+        job=settings.job,
+        shared=folder.root.relative_to(shared.parents[1]).as_posix(),
+        inputs=wanted.inputs,
     )
     # A pod that joins a run later finds the split's own manifest, whatever the job's newest one
     # says by then.
@@ -159,6 +175,29 @@ def _share(
         durable.write(place, own.as_json())
     commit.sweep(settings.folder, own.split)
     return own
+
+
+def _without_data(settings: SplitSettings, brought: tuple[Input, ...]) -> DataManifest:
+    """Says that the shards are empty: the program makes or fetches its own data."""
+    manifest = DataManifest(
+        source=data_manifest.Source("", 0, "none"),
+        format="none",
+        seed=None,
+        hold_out=0.0,
+        shards=tuple(Shard(index, ()) for index in range(settings.shards)),
+        held_out=(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        records=0,
+        job=settings.job,
+        inputs=brought,
+    )
+    for place in (
+        settings.folder.splits / settings.run / commit.MANIFEST,
+        settings.folder.data_manifest,
+    ):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        durable.write(place, manifest.as_json())
+    return manifest
 
 
 def _verify(folder: JobFolder, manifest: DataManifest) -> None:

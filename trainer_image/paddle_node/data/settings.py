@@ -36,7 +36,9 @@ class SplitSettings:
     folder: JobFolder
     shards: int = setting(Reader.whole, Variable.SPLIT_COUNT, None, 1, 10_000)
     source: str = setting(Reader.raw, Variable.DATA_SOURCE)
-    """As the user wrote it: a container path, s3://, https:// or http://."""
+    """As the user wrote it: a container path, s3://, https:// or http://. Empty: no data."""
+    inputs: Mapping[str, str] = setting(Reader.texts, Variable.INPUTS)
+    """Where each input is: an address, or `job:<name>[/<path>]`."""
     format: str = setting(
         Reader.matching,
         Variable.DATA_FORMAT,
@@ -80,8 +82,9 @@ class SplitSettings:
         found = read_settings(cls, read)
         program_from = read.absolute(Variable.PROGRAM_FROM, "").rstrip("/")
         folder = JobFolder(contract.path(read.absolute(Variable.OUT_DIR, None), environ))
-        registry.check(found["source"])
-        if "://" not in found["source"]:
+        if found["source"] or not read.raw(Variable.INPUTS):
+            registry.check(found["source"])
+        if found["source"] and "://" not in found["source"]:
             refuse_own(folder, [contract.path(found["source"], environ)], found["source"])
         program = program_from.rpartition("/")[2] or read.text(Variable.TRAIN_CONFIG_DIR, "")
         if program in _OURS or program.isdigit():

@@ -376,6 +376,14 @@ class Record:
         durable.write(self._path, json.dumps(document, indent=1))
 
 
+def last_run(folder: JobFolder) -> tuple[bool, Outcome | None]:
+    """Returns whether any run began in the folder, and how the last one ended; None: it has not, or
+    nobody could record it. Blocking.
+    """
+    began, outcomes = _read(folder.run_state / "attempts.json")
+    return bool(began), outcomes.get(began[-1].run) if began else None
+
+
 def begun(folder: JobFolder, run_id: str) -> bool:
     """Whether the run has begun an attempt and has not ended. Blocking."""
     record = Record(folder, run_id)

@@ -8,7 +8,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from paddle_node import command_line, contract, durable
@@ -17,6 +17,7 @@ from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import History, Resumption, program_files
 from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
+from paddle_node.runtimes.checkpoint import Checkpoint, Judge, members
 from paddle_node.runtimes.series import Number, Series
 from paddle_node.training.passes import Identity
 
@@ -31,6 +32,8 @@ PLAIN = 100
 """The most files without a number in their names whose contents are compared."""
 CONTENTS = 300
 """Contents that are remembered."""
+TORN = "not-whole"
+"""Folder in the output for checkpoints that are passed over because they are not whole."""
 
 
 class FileProgress:
@@ -50,8 +53,16 @@ class FileProgress:
             "data": "data",
         }
         self._success = command_line.fill(node.own.success, values)
-        self._resume = "".join(command_line.globs(node.own.resume))
+        self._resume = "".join(command_line.globs(node.own.resume or node.own.resume_line))
         self._progress = command_line.fill(node.own.progress, values) or self._resume
+        self._model = node.own.model
+        anybody = node.resume_from == "any"  # Another number of ranks may have saved.
+        ranks = 0 if anybody else node.trainers * node.own.processes
+        self._judge = (
+            Judge(Checkpoint(node.own.checkpoint_files, node.own.checkpoint_last, ranks))
+            if node.own.checkpoint_files
+            else None
+        )
         self._output = AttemptOutput(node, self._success, say)
         self._root = self._folder.root
         """The folder of the attempt that runs, or has just ended."""
@@ -63,14 +74,17 @@ class FileProgress:
 
     def begin(self, identity: Identity, history: History) -> Resumption:
         if history.first:
+            if self._node.own.recipe:
+                self._say(self._node.own.recipe)
             self._tell_flags()
             self._warn_of_samplers()
         earlier = self._output.begin(history.number, identity, history.gone, self._checkpoints)
         self._root = self._folder.attempt(self._node.run_id, history.number)
+        torn = self._set_torn_aside(history.number)
         self._facts = self._began(earlier)
         self._output.complete(self._facts)
         self._known = self._state()
-        passed_over: list[str] = []
+        passed_over = torn
         newest: dict[str, str] = {}
         for name, _ in self._newest(self._resume):
             candidate = {"newest": name, "content": _content(self._root / name)}
@@ -106,6 +120,10 @@ class FileProgress:
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         self._refuse_own_folder()
+        if self._model and not any(
+            self._changed(name) is not None for name in self._names(self._model)
+        ):
+            return f"{self._model}, the command's final model, was not written"
         if not self._success:
             return (
                 "the command was told to stop, and nothing else says that it is done"
@@ -173,7 +191,8 @@ class FileProgress:
     def _state(self) -> str:
         names = self._names(self._progress)
         newest = next(self._newest(self._progress, names), ("", 0))
-        return f"{len(names)} {newest}"
+        # Of checkpoints, one that is not whole yet is no change.
+        return f"{0 if self._judge else len(names)} {newest}"
 
     def _names(self, pattern: str) -> list[str]:
         return durable.names(self._root, pattern) if pattern else []
@@ -210,8 +229,36 @@ class FileProgress:
                 states.append(durable.stat(file))
             except FileNotFoundError:  # Just removed.
                 continue
-        full = any(state.st_size for state in states)
-        return max(state.st_mtime_ns for state in states) if full else None
+        if not any(state.st_size for state in states) or self._fault(name):
+            return None
+        return max(state.st_mtime_ns for state in states)
+
+    def _fault(self, name: str) -> str:
+        """Returns why a checkpoint is not whole; empty: it is, or nobody says what whole is."""
+        if self._judge is None or not PurePosixPath(name).match(self._resume):
+            return ""
+        return self._judge.fault(self._root / name)
+
+    def _set_torn_aside(self, number: int) -> list[str]:
+        """Moves the checkpoints that are not whole to a folder beside them, and returns their
+        names: a program may take the newest one by itself, or write into what another attempt
+        began.
+        """
+        torn = []
+        for name in self._names(self._resume) if self._judge is not None else ():
+            if not (fault := self._fault(name)):
+                continue
+            path = self._root / name
+            below = PurePosixPath(name).relative_to(OUTPUT)
+            place = self._root / OUTPUT / TORN / f"attempt-{number}" / below
+            self._say(
+                f"{name} is passed over: {fault}; it is in {place.relative_to(self._root)} now"
+            )
+            torn.append(name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            for file in [path] if path.is_dir() else members(path):
+                file.replace(place.with_name(file.name))
+        return torn
 
     def _checkpoints(self, shipped: Path) -> Collection[Path]:
         """Returns what of a program's own folder would count as this job's."""

@@ -31,7 +31,9 @@ def processes(
         raise SettingError(
             f"{Variable.COMMAND} is missing: runtime launch needs the command that trains"
         )
-    line = command_line.read(node.own.words)
+    # A recipe says the whole line that resumes.
+    resumed = attempt.resume.get("newest") and node.own.resume_line
+    line = command_line.read(resumed or node.own.words)
     cluster = _cluster(node, addresses, attempt, line.starts_ranks)
     own = ranks(node, addresses, node.own.processes)
     if line.starts_ranks and node.own.processes > 1:
@@ -68,8 +70,10 @@ def process(
         "rank": more["RANK"],
         "trainers": str(node.trainers),
         "shard": str(node.trainer_id),
+        **{name: str(path) for name, path in node.folder.inputs.items()},
     }
-    newest = attempt.resume.get("newest", "")
+    newest = attempt.resume.get("newest")
+    resumed_from = str(here / newest) if newest else None
     # Of one pod there cannot be two worlds, however many ranks a script starts in it.
     world = node.trainers * node.own.processes if node.trainers > 1 else 0
     handed_on = {
@@ -89,13 +93,10 @@ def process(
         **more,
     }
     try:
-        words = [command_line.fill(word, values) for word in program]
+        words = [command_line.fill(word, values, resumed_from) for word in program]
         words += node.arguments
-        words += [
-            command_line.fill(word, values, str(here / newest))
-            for word in node.own.resume
-            if newest
-        ]
+        if resumed_from:
+            words += [command_line.fill(word, values, resumed_from) for word in node.own.resume]
         handed_on |= {
             name: command_line.fill(handed_on.get(name, ""), values)
             for name in node.own.templates.split(",")

@@ -49,15 +49,26 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
         lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk),
         report,
     )
+    brought = retry(lambda: _inputs(folder), report)
     program, digest = retry(lambda: _program(node, None if run is None else run.program), report)
     if node.own.words:
         program = retry(lambda: _work_in(program, node), report)
     return replace(
         node,
-        folder=replace(folder, data=place.resolve()),
+        folder=replace(folder, data=place.resolve(), inputs=brought),
         program=program,
         identity=Identity(data, digest),
     )
+
+
+def _inputs(folder: JobFolder) -> dict[str, Path]:
+    """Returns the verified inputs by name."""
+    manifest = data_manifest.read(folder.data_manifest)
+    if manifest is None or not manifest.inputs:
+        return {}
+    from paddle_node.data import inputs  # Imports the checksum library.
+
+    return inputs.verified(manifest.inputs, folder.root.parent)
 
 
 def _work_in(program: Path, node: NodeEnvironment) -> Path:

@@ -1,0 +1,410 @@
+"""Recipes: what a job need not say about a training stack that is known.
+
+One YAML file a stack in k8s_charts/recipes/, or a file of the user's: by what its command line is
+known, how it resumes, what a whole checkpoint is, and what its lines tell. `apply` fills in what
+job.yaml leaves open; the pods get the result as data and know no stack.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import yaml
+from paddle_node import command_line
+from pydantic import Field
+
+from k8s_charts.spec.value_types import Several, Text, VariableName
+from settings import model
+from settings.errors import SettingError
+from settings.model import Fault, Settings
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+NONE = "none"
+_OUTPUT = "output"
+_MARKS = ("{folder}", "{checkpoint}", "{checkpoint_stem}")
+_SHELL = re.compile(r"(\S*/)?(ba|da|z)?sh -\w*c ")
+
+
+class Source(Settings):
+    """Where the recipe was read, and is true."""
+
+    name: Text
+    """The stack and its version, for people."""
+    repository: Text
+    """Its repository, or the package that was read."""
+    commit: Text
+    """The commit, or the package's version."""
+    files: Several[Text] = Field(min_length=1)
+    """What was read there."""
+
+
+class Marks(Settings):
+    """By what the stack is known. All that is given has to hold."""
+
+    command: Text
+    """A regular expression for the command's words, joined by blanks. The stack's options stand
+    behind what it matches.
+    """
+    files: Several[Text] = ()
+    """Files that the program's folder has."""
+    script: Text | None = None
+    """A regular expression for the text of the Python file that the command names."""
+
+
+class Options(Settings):
+    """How the stack's command line says an option."""
+
+    style: Literal["word", "flag", "group", "repeated"]
+    """word: `key=value`; flag: `--key value` or `--key=value`; group: `key=value` words behind
+    `flag`, of which the stack reads the last group alone; repeated: `flag` before each `key=value`.
+    """
+    flag: Several[Text] = ()
+    """group and repeated: the names of that flag, such as -o."""
+
+    def _faults(self) -> Iterator[Fault]:
+        if bool(self.flag) != (self.style in ("group", "repeated")):
+            yield f"options.style is {self.style}: flag belongs to group and repeated, give both"
+
+
+class Output(Settings):
+    """The option that leads the stack's output to output/."""
+
+    option: Text
+    default: Text = Field(default=_OUTPUT, pattern="^output(/[^/.][^/]*)*$")
+    """Added if the command does not have the option."""
+
+
+class Resume(Settings):
+    """What the command gets to resume. An option that it has already gets the new value."""
+
+    set: dict[Text, Text] = Field(min_length=1)
+    """Options and their values: {checkpoint} is the newest whole checkpoint, {checkpoint_stem} the
+    same without its last suffix.
+    """
+    drop: Several[Text] = ()
+    """Options that a resumed command must not have."""
+
+
+class Checkpoint(Settings):
+    """What the stack saves, and when that is whole."""
+
+    path: Text = Field(pattern=r"^\{folder\}/.+$", examples=["{folder}/checkpoint-*"])
+    """A glob below {folder}, for folders, or for one file of each checkpoint."""
+    files: Several[Text] = ()
+    """What a whole checkpoint has, by name or glob. Of a folder: in it; of a file: beside it, with
+    {stem} for its name without the last suffix. {rank}: one for each rank; `a | b`: either.
+    """
+    last: Text | None = None
+    """The one of `files` that the stack writes last, so it must not be older than the others
+    without {rank}. For checkpoints that are overwritten in place.
+    """
+
+    def _faults(self) -> Iterator[Fault]:
+        if "**" in self.path:
+            yield f"checkpoint.path is {self.path}: a glob without ** is needed"
+        if self.last is not None and self.last not in self.files:
+            yield f"checkpoint.last is {self.last}: one of checkpoint.files is allowed"
+
+
+class Recipe(Settings):
+    """What a recipe's file says."""
+
+    source: Source
+    marks: Marks
+    options: Options
+    output: Output | None = None
+    resume: Resume
+    checkpoint: Checkpoint
+    progress: Text | None = None
+    """As in job.yaml, below {folder}; default: checkpoints that are whole."""
+    success: Text | None = None
+    """As in job.yaml, below {folder}."""
+    model: Text | None = None
+    """A glob below {folder} for the final model: without one, the job is not done."""
+    metrics: dict[VariableName, Text] = Field(default_factory=dict)
+    """As in job.yaml. `step` is the step's number."""
+
+    def _faults(self) -> Iterator[Fault]:
+        for setting, pattern in [
+            ("marks.command", self.marks.command),
+            ("marks.script", self.marks.script or ""),
+        ]:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                yield f"{setting} is {pattern}: no regular expression of Python's: {error}"
+        for name, pattern in self.metrics.items():
+            if fault := command_line.pattern_fault(pattern):
+                yield f"metrics.{name} is {pattern}: {fault}"
+        if not any(mark in text for text in self.resume.set.values() for mark in _MARKS[1:]):
+            yield f"resume.set names no checkpoint: {_MARKS[1]} or {_MARKS[2]} is needed"
+        for setting, path in [
+            ("progress", self.progress),
+            ("success", self.success),
+            ("model", self.model),
+        ]:
+            if path is not None and not path.startswith("{folder}/"):
+                yield f"{setting} is {path}: a path below {{folder}}/ is needed"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A recipe in one job: what the job takes from it."""
+
+    sentence: str
+    """Which recipe, and why, for the first lines that people read."""
+    settings: Mapping[str, Any]
+    """Settings of job.yaml that it fills in."""
+    resume_line: tuple[str, ...] = ()
+    """The whole line that resumes, with its {newest:<glob>}; empty: the job says how itself."""
+    files: tuple[str, ...] = ()
+    """See `Checkpoint.files`."""
+    last: str = ""
+    model: str = ""
+
+
+class Line:
+    """A command line whose options one can read and change. Raises no errors: what it does not know
+    stays.
+    """
+
+    def __init__(self, words: Sequence[str], begin: int, options: Options) -> None:
+        """The stack's options stand in `words[begin:]`."""
+        self._program, self._words = list(words[:begin]), list(words[begin:])
+        self._options = options
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (*self._program, *self._words)
+
+    def value(self, key: str) -> str | None:
+        """Returns the value that counts; None: the line does not have the option."""
+        places = list(self._places(key))
+        if not places:
+            return None
+        begin, end = places[-1]
+        word = self._words[end - 1]
+        return word if end - begin == 2 and self._options.style == "flag" else word.split("=", 1)[1]
+
+    def drop(self, key: str) -> None:
+        """Removes the option, wherever it stands."""
+        for begin, end in reversed(list(self._places(key, every=True))):
+            del self._words[begin:end]
+
+    def set(self, key: str, value: str) -> None:
+        """Sets the option, once."""
+        self.drop(key)
+        style, word = self._options.style, f"{key}={value}"
+        if style == "word":
+            self._words.append(word)
+        elif style == "flag":
+            self._words += [f"--{key}", value]
+        elif style == "repeated":
+            self._words += [self._options.flag[0], word]
+        elif groups := list(self._groups()):
+            self._words.insert(groups[-1][1], word)
+        else:
+            self._words += [self._options.flag[0], word]
+
+    def _groups(self) -> Iterator[tuple[int, int]]:
+        """Yields where the words behind each flag of groups begin and end."""
+        for number, word in enumerate(self._words):
+            if word in self._options.flag:
+                rest = self._words[number + 1 :]
+                length = next((i for i, one in enumerate(rest) if one.startswith("-")), len(rest))
+                yield number + 1, number + 1 + length
+
+    def _places(self, key: str, every: bool = False) -> Iterator[tuple[int, int]]:
+        """Yields where the option stands; of groups only in the last one, which counts, or in
+        `every` one.
+        """
+        style, words = self._options.style, self._words
+        if style == "flag":
+            for number, word in enumerate(words):
+                if word == f"--{key}":
+                    has_value = words[number + 1 : number + 2] and not re.match(
+                        r"--?[A-Za-z]", words[number + 1]
+                    )
+                    yield number, number + (2 if has_value else 1)
+                elif word.startswith(f"--{key}="):
+                    yield number, number + 1
+        elif style == "word":
+            for number, word in enumerate(words):
+                if word.startswith(f"{key}="):
+                    yield number, number + 1
+        elif style == "repeated":
+            for number, word in enumerate(words[1:], start=1):
+                if words[number - 1] in self._options.flag and word.startswith(f"{key}="):
+                    yield number - 1, number + 1
+        else:
+            groups = list(self._groups())
+            for begin, end in groups if every else groups[-1:]:
+                for number in range(begin, end):
+                    if words[number].startswith(f"{key}="):
+                        yield number, number + 1
+
+
+def load(path: Path) -> Recipe:
+    """Reads a recipe's file. Raises SettingError."""
+    return model.read(Recipe, path)
+
+
+@cache
+def shipped() -> Mapping[str, Recipe]:
+    """Returns this release's recipes by name."""
+    return {path.stem: load(path) for path in sorted(RECIPES.glob("*.yaml"))}
+
+
+def schema() -> str:
+    """Returns the JSON Schema of recipes, as YAML."""
+    return yaml.safe_dump(Recipe.model_json_schema())
+
+
+def apply(
+    recipe: str | None,
+    command: Sequence[str],
+    own: Mapping[str, Any],
+    folder: Path,
+    program: Path | None,
+    names: Sequence[str],
+) -> Applied | None:
+    """Returns what the job takes from its recipe; None: it has none.
+
+    `recipe`: its name, a file's path relative to `folder`, `none`, or None to find it. `own`: the
+    settings that job.yaml itself gives. `program` and `names`: the program's folder on this machine
+    and its files. Raises SettingError.
+    """
+    if recipe == NONE:
+        return None
+    text = " ".join(command)
+    if recipe is not None:
+        name = recipe
+        taken = _named(recipe, folder)
+        why = "job.yaml names it"
+    else:
+        if "resume" in own or _SHELL.match(text):
+            return None
+        known = [
+            (name, one)
+            for name, one in shipped().items()
+            if _knows(one.marks, text, command, program, names)
+        ]
+        if len(known) != 1:
+            if not known:
+                return None
+            both = " and ".join(name for name, _ in known)
+            return Applied(f"no recipe: {both} know this command, name one of them as recipe", {})
+        ((name, taken),) = known
+        found = re.search(taken.marks.command, text)
+        why = f"the command has {found[0].strip()!r}" if found else ""
+        if taken.marks.files:
+            why += f", the program's folder {', '.join(taken.marks.files)}"
+        if taken.marks.script:
+            why += f", {command_line.script(command)} what it looks for"
+    return _applied(name, taken, why, command, own)
+
+
+def _named(recipe: str, folder: Path) -> Recipe:
+    if "/" in recipe or recipe.endswith((".yaml", ".yml")):
+        return load(folder / Path(recipe).expanduser())
+    if recipe not in shipped():
+        raise SettingError(
+            f"recipe is {recipe}: {NONE}, {', '.join(shipped())}, or a file such as ./mine.yaml "
+            "is allowed"
+        )
+    return shipped()[recipe]
+
+
+def _knows(
+    marks: Marks, text: str, command: Sequence[str], program: Path | None, names: Sequence[str]
+) -> bool:
+    if not re.search(marks.command, text) or not set(marks.files) <= set(names):
+        return False
+    if marks.script is None:
+        return True
+    try:
+        script = command_line.script(command)
+        return bool(
+            script
+            and program is not None
+            and re.search(marks.script, (program / script).read_text(errors="replace"))
+        )
+    except (OSError, ValueError):
+        return False
+
+
+def _applied(
+    name: str, recipe: Recipe, why: str, command: Sequence[str], own: Mapping[str, Any]
+) -> Applied:
+    text = " ".join(command)
+    found = re.search(recipe.marks.command, text)
+    # `arguments` are handed on as they are: braces in them are no placeholders.
+    arguments = [word.replace("{", "{{").replace("}", "}}") for word in own.get("arguments", ())]
+    begin = _behind(command, found) if found else 1
+    line = Line([*command, *arguments], begin, recipe.options)
+    said = [f"recipe {name} ({recipe.source.name}): {why}"]
+    folder = _OUTPUT
+    if recipe.output is not None:
+        folder, led = _led(name, recipe.output, line.value(recipe.output.option))
+        if led:
+            line.set(recipe.output.option, folder)
+            said.append(led)
+    settings: dict[str, Any] = {"command": line.words, "arguments": ()}
+    for setting in ("progress", "success"):
+        path = getattr(recipe, setting)
+        if setting not in own and path is not None:
+            settings[setting] = path.replace(_MARKS[0], folder)
+    settings["metrics"] = {**recipe.metrics, **own.get("metrics", {})}
+    given = [setting for setting in ("progress", "success", "metrics") if setting in own]
+    model = "" if recipe.model is None or "success" in own else recipe.model
+    model = model.replace(_MARKS[0], folder)
+    if "resume" in own:
+        said.append("job.yaml's own: " + ", ".join(["resume", *given]))
+        return Applied("; ".join(said), settings, model=model)
+    glob = recipe.checkpoint.path.replace(_MARKS[0], folder)
+    for key in recipe.resume.drop:
+        line.drop(key)
+    for key, value in recipe.resume.set.items():
+        value = value.replace(_MARKS[1], f"{{newest:{glob}}}")
+        line.set(key, value.replace(_MARKS[2], f"{{newest_stem:{glob}}}"))
+    said.append(f"resumes the newest whole {glob} by {', '.join(recipe.resume.set)}")
+    if given:
+        said.append("job.yaml's own: " + ", ".join(given))
+    return Applied(
+        "; ".join(said),
+        settings,
+        line.words,
+        tuple(recipe.checkpoint.files),
+        recipe.checkpoint.last or "",
+        model,
+    )
+
+
+def _behind(command: Sequence[str], found: re.Match[str]) -> int:
+    """Returns where the words begin that stand behind those that the command's mark matches."""
+    end, length = len(found.string[: found.end()].rstrip()), 0
+    for number, word in enumerate(command, start=1):
+        length += len(word)
+        if length >= end:
+            return number
+        length += 1
+    return len(command)
+
+
+def _led(name: str, output: Output, given: str | None) -> tuple[str, str]:
+    """Returns the output folder, and what to say if the command's own option has to change."""
+    if given is None:
+        return output.default, f"{output.option} is {output.default}"
+    path = PurePosixPath(given.replace("{output}", _OUTPUT))
+    if path.is_absolute() or ".." in path.parts:
+        raise SettingError(
+            f"command has {output.option}={given}: what lies outside of output/ is lost with the "
+            f"pod; a path below output/ is allowed, or recipe: {NONE} ({name} was taken)"
+        )
+    if path.parts[:1] == (_OUTPUT,):
+        return str(path), ""
+    led = str(PurePosixPath(_OUTPUT, path))
+    return led, f"{output.option}={given} is led to {led}"

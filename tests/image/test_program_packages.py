@@ -1,0 +1,136 @@
+"""What a program requires, resolved for real by pip against an environment with Paddle: packages of
+a few hundred bytes stand in for the real ones, and no index is asked.
+"""
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k8s_charts.spec import TrainingJob
+from operations.errors import BadInput
+from operations.images import interpreter
+
+pytestmark = pytest.mark.slow
+
+
+def wheel(folder: Path, name: str, version: str, *needs: str) -> None:
+    module, info = name.replace("-", "_"), f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    with zipfile.ZipFile(folder / f"{module}-{version}-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{module}.py", f'__version__ = "{version}"\n')
+        archive.writestr(
+            f"{info}/METADATA", metadata + "".join(f"Requires-Dist: {need}\n" for need in needs)
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+
+
+class Project:
+    """A project whose environment has a small Paddle that needs numpy, and its agent's xxhash."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.wheels = folder, folder / "wheels"
+        self.wheels.mkdir()
+        wheel(self.wheels, "paddlepaddle", "2.6.2", "numpy>=1.13")
+        for version in ("1.26.4", "2.4.0"):
+            wheel(self.wheels, "numpy", version)
+        for version in ("3.0.0", "4.0.0"):
+            wheel(self.wheels, "xxhash", version)
+        wheel(self.wheels, "pyarrow", "25.0.0")
+        wheel(self.wheels, "pyarrow", "26.0.0")
+        wheel(self.wheels, "fast-index", "0.1.2", "numpy<=1.26.4")
+        wheel(self.wheels, "formers", "1.2.0", "fast-index")
+        wheel(self.wheels, "newest", "3.0", "numpy>=2")
+        for version in ("1.0", "2.0"):
+            wheel(self.wheels, "dill", version)
+        wheel(self.wheels, "datasets", "4.5", "dill<2")
+        wheel(self.wheels, "trainer", "1.0", "datasets")
+        wheel(self.wheels, "strict", "3.0", "dill>=2")
+        (folder / "trainer_image").symlink_to(interpreter.PROJECT / "trainer_image")
+        image = folder / ".venv-image"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", image], check=True)
+        pip = [sys.executable, "-m", "pip", "--python", str(image / "bin/python"), "install", "-q"]
+        subprocess.run([*pip, "paddlepaddle", "numpy<2"], check=True)
+        subprocess.run([*pip, "--target", str(image / "agent"), "xxhash==4.0.0"], check=True)
+
+    def python_with(self, *requirements: str) -> Path:
+        settings = {
+            "name": "a",
+            "trainers": 1,
+            "paddle": "2.6",
+            "command": "python train.py",
+            "program": {"requirements": list(requirements)},
+            "data": {"source": "s3://a/b"},
+        }
+        return interpreter.folder(TrainingJob.parse(settings), self.folder) / "python"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "XDG_CACHE_HOME": folder / "cache",
+            "PIP_CONFIG_FILE": "/dev/null",
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": folder / "wheels",
+        }.items():
+            patch.setenv(name, str(value))
+        yield Project(folder)
+
+
+def run(python: Path, program: str) -> str:
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_program_gets_its_own_versions_and_the_agent_keeps_its(project: Project) -> None:
+    python = project.python_with("xxhash==3.0.0", "pyarrow", "numpy<2")
+    program = (
+        "import numpy, pyarrow, xxhash; print(*(m.__version__ for m in (numpy, pyarrow, xxhash)))"
+    )
+    # pyarrow 26 does not say that it needs numpy 2: 25 is the newest that works.
+    assert run(python, program) == "1.26.4 25.0.0 3.0.0"
+    path = f"import sys; sys.path.insert(0, {str(interpreter.PROJECT / 'trainer_image')!r}); "
+    assert run(python, f"{path}import paddle_node, xxhash; print(xxhash.__version__)") == "3.0.0"
+    # The agent's entry point, up to where it would begin.
+    entry = (interpreter.PROJECT / "trainer_image/start_paddle.py").read_text()
+    begun = entry.replace("runpy.run_module(", "__import__('xxhash'), (lambda *a, **b: 0)(")
+    assert run(python, f"{begun}\nprint(sys.modules['xxhash'].__version__)") == "4.0.0"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "says"),
+    [
+        (
+            ["trainer", "strict"],
+            "program.requirements do not fit together: strict 3.0 needs dill>=2 and datasets 4.5 "
+            "(for trainer) needs dill<2; ask for other versions of these in program.requirements",
+        ),
+        (
+            ["newest"],
+            "program.requirements do not fit together: newest 3.0 needs numpy>=2 and the image "
+            "(Paddle 2.6) needs numpy<2; ask for another version of newest, or set another "
+            '`paddle`: "2.6", "3.3"',
+        ),
+        (
+            ["formers", "numpy==2.4.0"],
+            "program.requirements do not fit together: program.requirements needs numpy==2.4.0 and",
+        ),
+        (["absent"], "program.requirements has absent: pip finds no such package"),
+    ],
+    ids=lambda row: " ".join(row) if isinstance(row, list) else "",
+)
+def test_a_conflict_names_both_sides_and_the_remedy(
+    project: Project, requirements: list[str], says: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        project.python_with(*requirements)
+    assert str(refused.value).startswith(says)
