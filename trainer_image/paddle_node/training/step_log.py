@@ -167,7 +167,8 @@ class Spent:
 
 class LineMetrics:
     """Metrics in a program's log lines: each pattern's first group is the metric of that name;
-    `step` is the step's number.
+    `step` is the step's number. The groups `epoch`, `iteration` and `iterations` together tell the
+    number of a program that counts iterations anew in each epoch.
     """
 
     def __init__(self, log: StepLog, patterns: Mapping[str, str]) -> None:
@@ -219,11 +220,21 @@ class LineMetrics:
         for name, pattern in self._patterns.items():
             if match := pattern.search(line[:LONGEST]):
                 with contextlib.suppress(TypeError, ValueError):
-                    found[name] = float(match[1])
+                    found[name] = _number_in(match)
                     self.unseen.pop(name, None)
         step = found.pop("step", math.nan)
         if found:
             self.log.add(found, int(step) if math.isfinite(step) else None)
+
+
+def _number_in(match: Any) -> float:
+    """Returns the number that a line tells: the first group; or, of epochs from 1 and iterations
+    within them, how many iterations there were. Raises TypeError or ValueError.
+    """
+    parts = match.groupdict()
+    if set(parts) != {"epoch", "iteration", "iterations"}:
+        return float(match[1])
+    return (float(parts["epoch"]) - 1) * float(parts["iterations"]) + float(parts["iteration"])
 
 
 def report(metrics: Mapping[str, Any], step: Any) -> None:
