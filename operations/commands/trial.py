@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,7 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import ProgramArchive
 from operations.errors import BadInput, Unreachable, cli_errors, translated
 from operations.images import interpreter
-from operations.jobs.early_checks import check_data, tell_recipe
+from operations.jobs.early_checks import check_data, check_inputs, tell_recipe
 from operations.jobs.job_source import JobSource
 from operations.screen import JOB_FILE, JobFile, Overrides, on_a_terminal, say
 
@@ -91,7 +92,13 @@ def trial(
             )
         if run:
             place = data.resolve() if data is not None else _local_source(job, job_file)
-            _run_command(job, program, place, python, steps, time_limit)
+            inputs = check_inputs(job, job_file)
+            if away := next((name for name in job.inputs if name not in inputs), None):
+                raise BadInput(
+                    f"inputs.{away} is {job.inputs[away]}: --run reads local files alone; `--set "
+                    f"inputs.{away}=PATH` names one"
+                )
+            _run_command(job, program, inputs, place, python, steps, time_limit)
         else:
             _run(job, program, source, python)
 
@@ -261,6 +268,7 @@ def _run(
 def _run_command(
     job: TrainingJob,
     program: ProgramArchive,
+    inputs: Mapping[str, Path],
     source: Path | None,
     python: Path,
     steps: int,
@@ -285,6 +293,11 @@ def _run_command(
         (scratch / "path").mkdir()
         (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
         _lay_data(job, source, folder, unpacked)
+        brought = {name: file.resolve() for name, file in inputs.items()}
+        for name, file in inputs.items():
+            if tarfile.is_tarfile(file) or file.suffix == ".zip":
+                brought[name] = scratch / "inputs" / name
+                shutil.unpack_archive(file, brought[name], filter="data")
         environment = {
             **os.environ,
             **training_job.settings(job),
@@ -293,6 +306,7 @@ def _run_command(
                 filter(None, (job.environment.get("PYTHONPATH"), str(scratch / "path")))
             ),
             "PADDLE_NODE_ROOT": str(scratch),
+            Variable.TRIED_INPUTS: json.dumps(brought, default=str),
             Variable.JOB_NAME: job.name,
             Variable.JOB_PATH: str(job.volume.mount_path),
             Variable.TRAIN_CONFIG_DIR: "program",

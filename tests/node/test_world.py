@@ -65,7 +65,13 @@ import paddle_node
 paddle_node.report(loss=1.0)
 time.sleep(60)
 """
-FILES = {"train.py": TRAIN, "launcher.py": LAUNCHER, "alone.py": ALONE, "own_group.py": OWN_GROUP}
+FILES = {
+    "train.py": TRAIN,
+    "torchrun": LAUNCHER,
+    "launcher.py": LAUNCHER,
+    "alone.py": ALONE,
+    "own_group.py": OWN_GROUP,
+}
 
 
 @pytest.fixture
@@ -90,13 +96,9 @@ TWO = "and the job's world is 2: 2 pods with 1 process each"
 @pytest.mark.parametrize(
     ("words", "line", "settings", "says"),
     [
-        (SCRIPT, f"{PYTHON} launcher.py --standalone train.py", {}, f"has --standalone, {TWO}"),
-        (
-            SCRIPT,
-            f"env -u PET_NNODES {PYTHON} launcher.py train.py",
-            {},
-            f"has WORLD_SIZE=1, {TWO}",
-        ),
+        (SCRIPT, f"{PYTHON} torchrun --standalone train.py", {}, f"has --standalone, {TWO}"),
+        (SCRIPT, f"{PYTHON} torchrun --nnodes=1 train.py", {}, f"has --nnodes 1, {TWO}"),
+        (SCRIPT, f"env -u PET_NNODES {PYTHON} launcher.py train.py", {}, "WORLD_SIZE=1, and"),
         (SCRIPT, f"PADDLE_TRAINERS_NUM=6 {PYTHON} alone.py 60", {}, f"{TWO}; set processes: 3"),
         (
             [PYTHON, "alone.py", "0"],
@@ -106,7 +108,7 @@ TWO = "and the job's world is 2: 2 pods with 1 process each"
         ),
         ([PYTHON, "own_group.py"], "", {}, "reports world_size 1, and the job's world is 2"),
     ],
-    ids=["standalone", "a launcher", "too many", "its lines", "its report"],
+    ids=["standalone", "one node", "a launcher", "too many", "its lines", "its report"],
 )
 def test_another_world_ends_the_job(command, words, line, settings, says) -> None:
     job = command(words, line, **settings)
@@ -116,7 +118,7 @@ def test_another_world_ends_the_job(command, words, line, settings, says) -> Non
 
 
 def test_a_script_that_starts_torchrun_trains_in_one_world(command) -> None:
-    job = command(SCRIPT, f"{PYTHON} launcher.py train.py", PROCESSES="2")
+    job = command(SCRIPT, f"{PYTHON} torchrun train.py", PROCESSES="2")
     job.start()
     said = job.end_with()
     assert all(f"rank {rank} of 4" in said for rank in range(4)), said

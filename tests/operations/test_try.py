@@ -133,7 +133,7 @@ def lay(folder: Path, files: dict[str, str], **job: object) -> None:
         "name": "mine",
         "trainers": 2,
         "program": {"folder": "./mine"},
-        "data": {"prepared": True},
+        "data": {"source": "s3://a/b", "shared": True},
     }
     (folder / "job.yaml").write_text(yaml.safe_dump(settings | job))
 
@@ -161,7 +161,7 @@ def test_what_a_command_finds_by_itself_is_named_and_not_refused(
 
 PRINTS = """
 import os, sys, time
-print("reads", sorted(os.listdir(sys.argv[1])))
+print("reads", sorted(os.listdir(sys.argv[1])), open(sys.argv[2]).read())
 for step in range(10**9):
     print(f"step {step} loss={1 / (step + 1):.3f}", flush=True)
     time.sleep(0.05)
@@ -173,26 +173,27 @@ def test_a_command_runs_for_a_few_steps_and_its_patterns_are_counted(
 ) -> None:
     (folder / "data").mkdir()
     (folder / "data" / "a.txt").touch()
-    command = "python train.py {data}"
+    (folder / "chars.txt").write_text("abc")
+    command, inputs = "python train.py {data} {chars}", {"chars": "./chars.txt"}
     metrics = {"step": r"step (\d+)", "loss": "loss: ([0-9.]+)", "lr": "lr ([0-9.]+)"}
-    lay(folder, {"train.py": PRINTS}, command=command, paddle="2.6", metrics=metrics)
+    lay(folder, {"train.py": PRINTS}, command=command, inputs=inputs, paddle="2.6", metrics=metrics)
     done = run("try", "--run", "--data", "data", "--steps", "3")
     said = capfd.readouterr().out
     assert done.code == 0, done.err
-    assert "reads ['a.txt']" in said and "stopped: 3 steps were seen" in said
+    assert "reads ['a.txt'] abc" in said and "stopped: 3 steps were seen" in said
     assert "metrics.step: step (\\d+) matched 3 of 4 lines" in said
     assert (
         "metrics.loss: loss: ([0-9.]+) matched 0 of 4 lines; these look like loss: step 0 loss="
         in said
     )
     assert "metrics.lr: lr ([0-9.]+) matched 0 of 4 lines; none has lr and a number" in said
-    lay(folder, {"train.py": PRINTS}, command=command, paddle="2.6")
+    lay(folder, {"train.py": PRINTS}, command=command, inputs=inputs, paddle="2.6")
     assert run("try", "--run", "--data", "data", "--time-limit", "1").code == 0
     said = capfd.readouterr().out
     assert (
         "the 1 s are over" in said and "metrics is not set; these lines look like steps: " in said
     )
-    lay(folder, {"train.py": "raise SystemExit(3)\n"}, command=command, paddle="2.6")
+    lay(folder, {"train.py": "raise SystemExit(3)\n"}, command=command, inputs=inputs, paddle="2.6")
     done = run("try", "--run", "--data", "data")
     assert done.code == 2 and "the command ended with 3" in done.err
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from paddle_node import command_line
 from paddle_node.environment import NodeEnvironment
 from paddle_node.runtimes import Process
 
@@ -50,13 +51,30 @@ def find_other(
         with contextlib.suppress(OSError):
             line = " ".join(words := _read(pid, "cmdline"))[:_LONGEST]
             who = f"process {pid} of the command ({line})"
-            if "--standalone" in words:  # torchrun, which would wait for its peers in this pod.
-                return describe(node, 0, f"{who} has --standalone")
+            if flag := _own_rendezvous(words, node.trainers):
+                return describe(node, 0, f"{who} has {flag}")
             for text in _read(pid, "environ"):
                 name, _, value = text.partition("=")
                 if name in SIZES and value.isdecimal() and value not in known:
                     return describe(node, int(value), f"{who} has {text}")
     return None
+
+
+def _own_rendezvous(words: list[str], pods: int) -> str:
+    """Returns the flag by which torchrun would wait for its peers in this pod alone, in vain or
+    for ten minutes; empty: the words have none.
+    """
+    try:
+        line = command_line.read(words)
+    except ValueError:
+        return ""
+    if line.launcher is not command_line.TORCH:
+        return ""
+    if "standalone" in line.flags:
+        return "--standalone"
+    if line.flags.get("nnodes") in ("1", "1:1"):
+        return "--nnodes 1"
+    return command_line.contradiction(line.flags, pods) or ""
 
 
 def _read(pid: int, name: str) -> list[str]:

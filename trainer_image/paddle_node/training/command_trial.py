@@ -18,9 +18,10 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from paddle_node import command_line, contract, environment
-from paddle_node.contract import ExitCode
+from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import Attempt
 from paddle_node.failure import Failure, leave
 from paddle_node.runtimes import launch
@@ -88,7 +89,12 @@ def _quoted(lines: list[str]) -> str:
 def run(steps: int, seconds: float) -> None:
     """Runs the command, and prints what it prints. Raises `Failure` if it fails."""
     node = environment.parse()
-    node = replace(node, program=contract.path(contract.UNPACKED, node.environ))
+    inputs = environment.Reader().texts(Variable.TRIED_INPUTS)
+    node = replace(
+        node,
+        program=contract.path(contract.UNPACKED, node.environ),
+        folder=replace(node.folder, inputs={name: Path(path) for name, path in inputs.items()}),
+    )
     attempt = Attempt(1)
     processes = launch.processes(node, ["127.0.0.1"], attempt)
     matches = Matches(node.own.metrics)
