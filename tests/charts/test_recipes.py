@@ -7,7 +7,7 @@ import yaml
 
 from k8s_charts.kinds import training_job
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.recipe import Line, Options
+from k8s_charts.spec.recipe import Line, Options, shipped
 from settings.errors import SettingError
 
 COMMAND = "paddleformers-cli train x.yaml a=b"
@@ -159,3 +159,44 @@ def test_an_unknown_recipe_is_refused(folder: Path) -> None:
         SettingError, match=r"recipe is paddlformers: none, .*paddleformers.*, or a"
     ):
         job(folder, COMMAND, recipe="paddlformers")
+
+
+@pytest.mark.parametrize(
+    "recipe, command, resumed",
+    [
+        (
+            "paddleclas",
+            "python tools/train.py -c c.yaml -o Global.epochs=2",
+            "-c c.yaml -o Global.epochs=2 -o Global.output_dir=output"
+            " -o Global.checkpoints={newest_stem:output/*.pdstates}",
+        ),
+        (
+            "paddleocr",
+            "python tools/train.py -c c.yml -o Global.epoch_num=2 Global.checkpoints=mine",
+            "-c c.yml -o Global.epoch_num=2 Global.save_model_dir=output"
+            " Global.checkpoints={newest_stem:output/[il][at]*.states}",
+        ),
+        (
+            "paddleseg",
+            "python tools/train.py --config c.yml --save_dir output/a --resume_model mine",
+            "--config c.yml --save_dir output/a --resume_model {newest:output/a/iter_*}",
+        ),
+        (
+            "paddlenlp",
+            "python tools/train.py --output_dir=output/a",
+            "--output_dir=output/a --resume_from_checkpoint {newest:output/a/checkpoint-*}",
+        ),
+    ],
+)
+def test_a_stack_is_known_by_its_files_and_resumes_by_its_own_option(
+    folder: Path, recipe: str, command: str, resumed: str
+) -> None:
+    marks = shipped()[recipe].marks
+    for name in ("tools/train.py", *marks.files):
+        file = folder / "program" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        script = "from paddlenlp.trainer import Trainer\nresume_from_checkpoint = None\n"
+        file.write_text(script if marks.script else "")
+    applied = job(folder, command).applied_recipe
+    assert applied is not None and applied.sentence.startswith(f"recipe {recipe} (")
+    assert " ".join(applied.resume_line) == f"python tools/train.py {resumed}"

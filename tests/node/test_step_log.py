@@ -142,3 +142,14 @@ def test_metrics_of_a_program_that_prints_faster_than_anybody_reads_are_a_sample
     assert 199_000 <= points[-1]["step"] < 200_000
     assert 0 < points[-1]["metrics"]["loss"] <= 1
     assert took["with"] < 2 * took["without"]
+
+
+def test_a_step_is_told_by_epoch_and_iteration(tmp_path):
+    """PaddleClas counts iterations anew in each epoch: every epoch was the steps 0 to 3 again."""
+    steps = StepLog(tmp_path / "steps-0.jsonl", 1)
+    step = r"Epoch (?P<epoch>\d+)/\d+\]\[Iter: (?P<iteration>\d+)/(?P<iterations>\d+)\]"
+    metrics = LineMetrics(steps, {"loss": "loss: ([0-9.]+)", "step": step})
+    metrics.read(["[Train][Epoch 3/10][Iter: 2/4]lr(Cosine): 0.01, loss: 0.25"])
+    steps.flush()
+    last = json.loads((tmp_path / "steps-0.jsonl").read_text().splitlines()[-1])
+    assert (last["step"], last["metrics"]) == (10, {"loss": 0.25})
