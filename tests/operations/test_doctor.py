@@ -304,7 +304,8 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
         in " ".join(done.err.split())
     )
     # The cluster that a changed region leaves behind is named.
-    other.write_text("retain: false\nregion: eu-west-1\n")
+    zones = "network: {availability_zones: [eu-west-1a, eu-west-1b]}"
+    other.write_text(f"retain: false\nregion: eu-west-1\n{zones}\n")
     done = run("diff", str(other))
     assert done.code == 0 and "cluster paddle is deployed in us-west-2: it stays" in done.err
     for stack in ("paddle-storage", "paddle-nodes"):

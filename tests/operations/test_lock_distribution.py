@@ -20,7 +20,7 @@ from http_server import FileServer
 from settings.errors import SettingError
 from stacks.distribution_lock import FILES, DistributionLock
 
-VERSION = "v1.35.2+k3s1"
+VERSION = "v1.36.2+k3s1"
 CONTENT = {"k3s": b"a binary" * 4000, "k3s-airgap-images-amd64.tar.zst": b"images" * 9000}
 SUMS = {name: hashlib.sha256(text).hexdigest() for name, text in CONTENT.items()}
 DATA = yaml.safe_load(Path(__file__).with_name("lock_distribution.yaml").read_text())
@@ -65,7 +65,7 @@ class Publisher(FileServer):
         self.files["/charts/index.yaml"] = yaml.safe_dump(
             {"entries": {"aws-efs-csi-driver": entries}}
         ).encode()
-        self.redirects = {"/channels/v1.35": f"/tag/{VERSION.replace('+', '%2B')}"}
+        self.redirects = {"/channels/v1.36": f"/tag/{VERSION.replace('+', '%2B')}"}
         self.files |= {path: text.encode() for path, text in faults.get("files", {}).items()}
         self.redirects |= faults.get("redirects", {})
         self.statuses, self.cuts = faults.get("statuses", {}), faults.get("cuts", {})
@@ -87,7 +87,7 @@ def config(tmp_path: Path) -> Path:
         "lock": str(tmp_path / "locks/distribution.json"),
         "files": str(tmp_path / "cache"),
     }
-    cluster = {"kind": "self-managed", "version": "1.35", "distribution": distribution}
+    cluster = {"kind": "self-managed", "version": "1.36", "distribution": distribution}
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump({"retain": False, "cluster": cluster}))
     return tmp_path / "cluster.yaml"
 
@@ -111,12 +111,12 @@ def test_newest_release_of_the_cluster_s_version(config: Path, run: Run) -> None
         assert done.code == 0, done.err
         lock = DistributionLock.load(lock_of(config))
         assert (
-            lock.version == VERSION and lock.kubernetes == "1.35" and lock.images == DATA["images"]
+            lock.version == VERSION and lock.kubernetes == "1.36" and lock.images == DATA["images"]
         )
         assert {name: file.sha256 for name, file in lock.files.items()} == SUMS
         assert [name for name, _, _ in lock.cached(config.parent / "cache")] == list(FILES)
         assert all(
-            part in lock.source for part in ("/channels/v1.35", "sha256sum-amd64.txt", "chart.tgz")
+            part in lock.source for part in ("/channels/v1.36", "sha256sum-amd64.txt", "chart.tgz")
         )
         assert kept(config) == CONTENT
 
@@ -137,7 +137,7 @@ def test_newest_release_of_the_cluster_s_version(config: Path, run: Run) -> None
 def test_cut_and_passing_faults_are_overcome(config: Path, run: Run) -> None:
     statuses = {
         f"{RELEASES}/sha256sum-amd64.txt": [503],
-        "/channels/v1.35": [500],
+        "/channels/v1.36": [500],
         f"{RELEASES}/k3s": [502],
     }
     with Publisher(

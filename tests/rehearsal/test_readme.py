@@ -187,4 +187,4 @@ def test_those_for_aws(on_aws: Shell) -> None:
         and "it waits for its deletion" in said
     )
     assert "USD in a run of 3 h" in on_aws.run(costs)
-    assert "k3s v1.35" in on_aws.run(without_eks)
+    assert "k3s v1.36" in on_aws.run(without_eks)
