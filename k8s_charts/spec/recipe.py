@@ -213,7 +213,7 @@ class Line:
         for number, word in enumerate(self._words):
             if word in self._options.flag:
                 rest = self._words[number + 1 :]
-                length = next((i for i, one in enumerate(rest) if one.startswith("-")), len(rest))
+                length = next((i for i, word in enumerate(rest) if word.startswith("-")), len(rest))
                 yield number + 1, number + 1 + length
 
     def _places(self, key: str, every: bool = False) -> Iterator[tuple[int, int]]:
@@ -281,19 +281,19 @@ def apply(
     else:
         if "resume" in own or _SHELL.match(text):
             return None
-        known = [
-            (name, one)
-            for name, one in shipped().items()
-            if _knows(one.marks, text, command, program, names)
+        fitting = [
+            (name, recipe)
+            for name, recipe in shipped().items()
+            if _knows(recipe.marks, text, command, program, names)
         ]
-        if len(known) != 1:
-            if not known:
+        if len(fitting) != 1:
+            if not fitting:
                 return None
-            both = " and ".join(name for name, _ in known)
+            both = " and ".join(name for name, _ in fitting)
             return Applied(f"no recipe: {both} know this command, name one of them as recipe", {})
-        ((name, taken),) = known
-        found = re.search(taken.marks.command, text)
-        why = f"the command has {found[0].strip()!r}" if found else ""
+        ((name, taken),) = fitting
+        mark = re.search(taken.marks.command, text)
+        why = f"the command has {mark[0].strip()!r}" if mark else ""
         if taken.marks.files:
             why += f", the program's folder {', '.join(taken.marks.files)}"
         if taken.marks.script:
@@ -334,10 +334,10 @@ def _applied(
     name: str, recipe: Recipe, why: str, command: Sequence[str], own: Mapping[str, Any]
 ) -> Applied:
     text = " ".join(command)
-    found = re.search(recipe.marks.command, text)
+    mark = re.search(recipe.marks.command, text)
     # `arguments` are handed on as they are: braces in them are no placeholders.
     arguments = [word.replace("{", "{{").replace("}", "}}") for word in own.get("arguments", ())]
-    begin = _behind(command, found) if found else 1
+    begin = _behind(command, mark) if mark else 1
     line = Line([*command, *arguments], begin, recipe.options)
     said = [f"recipe {name} ({recipe.source.name}): {why}"]
     folder = _OUTPUT
@@ -377,9 +377,9 @@ def _applied(
     )
 
 
-def _behind(command: Sequence[str], found: re.Match[str]) -> int:
+def _behind(command: Sequence[str], mark: re.Match[str]) -> int:
     """Returns where the words begin that stand behind those that the command's mark matches."""
-    end, length = len(found.string[: found.end()].rstrip()), 0
+    end, length = len(mark.string[: mark.end()].rstrip()), 0
     for number, word in enumerate(command, start=1):
         length += len(word)
         if length >= end:

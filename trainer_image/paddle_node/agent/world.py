@@ -45,8 +45,8 @@ def find_other(
     node: NodeEnvironment, processes: Collection[Process], pids: Iterable[int]
 ) -> str | None:
     """Returns what is wrong if a process was started with the size of another world."""
-    known = {str(process.world) for process in processes}
-    known |= {process.environ.get(name, "") for process in processes for name in SIZES}
+    sizes = {str(process.world) for process in processes}
+    sizes |= {process.environ.get(name, "") for process in processes for name in SIZES}
     for pid in pids:
         with contextlib.suppress(OSError):
             line = " ".join(words := _read(pid, "cmdline"))[:_LONGEST]
@@ -55,7 +55,7 @@ def find_other(
                 return describe(node, 0, f"{who} has {flag}")
             for text in _read(pid, "environ"):
                 name, _, value = text.partition("=")
-                if name in SIZES and value.isdecimal() and value not in known:
+                if name in SIZES and value.isdecimal() and value not in sizes:
                     return describe(node, int(value), f"{who} has {text}")
     return None
 

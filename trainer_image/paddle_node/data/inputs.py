@@ -51,15 +51,15 @@ def bring(
     if wanted:
         place.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(place)
-    found = []
+    brought = []
     for name, address in sorted(wanted.items()):
         try:
-            found.append(_bring(name, address, place, pod, environ, say))
+            brought.append(_bring(name, address, place, pod, environ, say))
         except Failure as failure:
             sentence = failure.sentence.replace(Variable.DATA_SOURCE, f"inputs.{name}")
             named = sentence if f"inputs.{name}" in sentence else f"inputs.{name}: {sentence}"
             raise Failure(failure.code, named) from None
-    return tuple(found)
+    return tuple(brought)
 
 
 def verified(brought: tuple[Input, ...], volume: Path) -> dict[str, Path]:
@@ -67,7 +67,9 @@ def verified(brought: tuple[Input, ...], volume: Path) -> dict[str, Path]:
     digest, and every file has its size. The data job has read every byte. Raises BadData.
     """
     try:
-        return {one.name: _verified(one, volume / contract.INPUTS, whole=False) for one in brought}
+        return {
+            copy.name: _verified(copy, volume / contract.INPUTS, whole=False) for copy in brought
+        }
     except FileNotFoundError as error:
         raise BadData(
             f"{error.filename} is not there any more, an input of this job: submit the job again"
@@ -84,8 +86,8 @@ def _bring(
 ) -> Input:
     source, objects = _source(name, address, environ)
     mark = registry.summary(source, objects).etag.rpartition(":")[2]
-    known = place / "sources" / f"{mark}.json"
-    if mark and (brought := _known(known, name)) is not None:
+    record = place / "sources" / f"{mark}.json"
+    if mark and (brought := _known(record, name)) is not None:
         with contextlib.suppress(FileNotFoundError):  # A person has removed the copy.
             _verified(brought, place, whole=True)
             say(f"{name}: its copy {brought.digest[:12]} is there and verified")
@@ -108,8 +110,8 @@ def _bring(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     if mark:
-        known.parent.mkdir(exist_ok=True)
-        durable.write(known, json.dumps({"digest": digest, "path": brought.path}))
+        record.parent.mkdir(exist_ok=True)
+        durable.write(record, json.dumps({"digest": digest, "path": brought.path}))
     size = sum(int(file["bytes"]) for file in listing)
     say(
         f"{name}: {len(listing)} file{'s' * (len(listing) != 1)}, {size:,} bytes from "
@@ -208,14 +210,14 @@ def _source(name: str, address: str, environ: Mapping[str, str]) -> tuple[Source
     source = LocalSource(f"{output}/{path}" if path else output, environ)
     files = source.objects()
     if not path:
-        files = [one for one in files if not OURS.fullmatch(one.name.partition("/")[0])]
+        files = [file for file in files if not OURS.fullmatch(file.name.partition("/")[0])]
     if not files:
         raise SettingError(f"inputs.{name} is job {job}: it left nothing in {output}")
     root = os.path.realpath(folder.root)
-    for one in files:
+    for file in files:
         # Its program may have left any link, and this pod sees more than a trainer does.
-        if not Path(os.path.realpath(source.path(one))).is_relative_to(root):
-            raise BadData(f"inputs.{name} is job {job}: its {one.name} leads out of its folder")
+        if not Path(os.path.realpath(source.path(file))).is_relative_to(root):
+            raise BadData(f"inputs.{name} is job {job}: its {file.name} leads out of its folder")
     return source, files
 
 
