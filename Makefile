@@ -21,7 +21,7 @@ PYTHON ?= $(call first,15,python3 python3.13 python3.12 python3.11 python3.14)
 # Paddle 2.6.2 has wheels for 3.11 and 3.12 alone; the emulator and checkov are locked for them as
 # well.
 PADDLE_PYTHON ?= $(call first,13,$(PYTHON) python3.12 python3.11 $$(uv python find 3.12 2>/dev/null))
-INSTALL = operations/images/install.py
+INSTALL = paddle_aws/operations/images/install.py
 LOCKED  = --require-hashes --no-deps -r
 
 CONFIG ?= cluster.yaml
@@ -38,7 +38,7 @@ help:  ## what each target does
 setup: $(VENV)/.ready $(SAMPLES)  ## the project's environment with Node and the CDK command line, all pinned
 
 rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alone: deploy, split, train, measure, destroy
-	@$(RUN) $(BIN)/python -m rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
+	@$(RUN) $(BIN)/python -m paddle_aws.rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
 test: machine environments $(CHECKOV)/.ready lint quick  ## everything: lint, the quick tests, then the slow ones side by side
 	@$(PYTEST) -m "slow or container" -n 2 --dist worksteal
@@ -68,10 +68,10 @@ manifests: setup examples/quick_start/sample.tsv  ## the review copy of the job'
 # requirements.
 FOR_JOB = $(if $(filter command environment,$(firstword $(origin JOB))),--job $(JOB))
 image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS=, TAG= and JOB= as in docs/data.md)
-	@$(RUN) $(BIN)/python -m operations.images.image build $(FOR_JOB) $(if $(BASE),--base $(BASE)) $(if $(REQUIREMENTS),--requirements $(REQUIREMENTS)) $(if $(TAG),--tag $(TAG))
+	@$(RUN) $(BIN)/python -m paddle_aws.operations.images.image build $(FOR_JOB) $(if $(BASE),--base $(BASE)) $(if $(REQUIREMENTS),--requirements $(REQUIREMENTS)) $(if $(TAG),--tag $(TAG))
 
 push: setup  ## push it to the deployed repository, and write its digest to image.json
-	@$(RUN) $(BIN)/python -m operations.images.image push $(FOR_JOB) $(if $(TAG),--tag $(TAG))
+	@$(RUN) $(BIN)/python -m paddle_aws.operations.images.image push $(FOR_JOB) $(if $(TAG),--tag $(TAG))
 
 bench: environments  ## every benchmark: ratios, each measured in one run
 	@for b in benchmarks/*.py; do echo "== $$b"; $(RUN) $(BIN)/python $$b || exit 1; done
@@ -91,7 +91,7 @@ lock: setup  ## resolve the lock files anew, from the ranges, and EC2's list of 
 	@$(COMPILE) -o trainer_image/requirements-collective.lock trainer_image/requirements-collective.in
 	@$(COMPILE) -o trainer_image/requirements-gpu.lock trainer_image/requirements-gpu.in
 	@$(COMPILE) -o trainer_image/requirements-agent.lock trainer_image/requirements-agent.in
-	@$(COMPILE) -o rehearsal/emulator/requirements.lock rehearsal/emulator/requirements.in
+	@$(COMPILE) -o paddle_aws/rehearsal/emulator/requirements.lock paddle_aws/rehearsal/emulator/requirements.in
 	@$(COMPILE) -o requirements/checkov.lock requirements/checkov.in
 	@rm -rf .cache/moto && $(BIN)/python -m pip download -qq --no-deps --dest .cache/moto moto
 	@$(BIN)/python tests/aws/instance_types.py .cache/moto/*.whl > constructs_lib/ec2/instance_types.json
@@ -139,13 +139,13 @@ $(IMAGE)/.ready: trainer_image/requirements.lock trainer_image/requirements-agen
 # In this machine's cache, which clones share; a rehearsal makes it anew if it is gone.
 $(VENV)/.paddle-3.3: $(VENV)/.ready $(IMAGE)/.ready trainer_image/requirements-collective.lock
 	@echo "setup: the environment with Paddle 3.3 (about 900 MB)"
-	@$(BIN)/python -m operations.images.interpreter 3.3
+	@$(BIN)/python -m paddle_aws.operations.images.interpreter 3.3
 	@touch $@
 
-$(EMULATOR)/.ready: rehearsal/emulator/requirements.lock | paddle-python
+$(EMULATOR)/.ready: paddle_aws/rehearsal/emulator/requirements.lock | paddle-python
 	@$(PADDLE_PYTHON) -m venv --clear $(EMULATOR)
 	@$(EMULATOR)/bin/python $(INSTALL) "the AWS emulator's environment" \
-		$(EMULATOR)/bin/python $(LOCKED) rehearsal/emulator/requirements.lock
+		$(EMULATOR)/bin/python $(LOCKED) paddle_aws/rehearsal/emulator/requirements.lock
 	@touch $@
 
 $(CHECKOV)/.ready: requirements/checkov.lock | paddle-python

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from aws_cdk import App
 
-from settings.errors import SettingError
-from stacks.build import build
-from stacks.cluster_spec import ClusterSpec
-from stacks.part import removal_summary
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.build import build
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.part import removal_summary
 
 HERE = Path(__file__).parent
 

@@ -23,8 +23,8 @@ from paddle_node.contract import JobFolder
 PROJECT = Path(__file__).resolve().parents[1]
 JOB = PROJECT / "examples" / "launch" / "job.yaml"
 LANES = {
-    "paddle-aws rehearse": ("-P", "-m", "operations.main", "rehearse", str(JOB)),
-    "make rehearse": ("-m", "rehearsal", "--job", str(JOB)),
+    "paddle-aws rehearse": ("-P", "-m", "paddle_aws.operations.main", "rehearse", str(JOB)),
+    "make rehearse": ("-m", "paddle_aws.rehearsal", "--job", str(JOB)),
 }
 
 

@@ -25,7 +25,7 @@ EMPTY = "from aws_cdk import App; App().synth()"
 IMPORTS = """
 from aws_cdk import App, aws_ec2, aws_ecr, aws_efs, aws_eks_v2, aws_iam, aws_kms, aws_lambda
 from aws_cdk import aws_logs, aws_route53, aws_s3
-import stacks.cluster_spec
+import paddle_aws.stacks.cluster_spec
 CLASSES = aws_ec2.Vpc, aws_efs.FileSystem, aws_eks_v2.Cluster, aws_s3.Bucket, aws_lambda.Function
 [module.__name__ for module in CLASSES]
 App().synth()
@@ -85,8 +85,8 @@ def shipped(out: str) -> None:
     """Writes the templates of the shipped cluster.yaml to the folder `out`."""
     from aws_cdk import App
 
-    from stacks.build import build
-    from stacks.cluster_spec import ClusterSpec
+    from paddle_aws.stacks.build import build
+    from paddle_aws.stacks.cluster_spec import ClusterSpec
 
     app = App(
         context=json.loads((PROJECT / "cdk.json").read_text())["context"],
@@ -101,8 +101,8 @@ def warm(groups: int, repeat: int) -> list[float]:
     """Returns the seconds of each further synth in this process, with `groups` node groups."""
     from aws_cdk import App
 
-    from stacks.build import build
-    from stacks.cluster_spec import ClusterSpec
+    from paddle_aws.stacks.build import build
+    from paddle_aws.stacks.cluster_spec import ClusterSpec
 
     context = json.loads((PROJECT / "cdk.json").read_text())["context"]
     nodes = {f"group-{number}": {"max": 3} for number in range(groups)}

@@ -19,7 +19,7 @@ from k8s_charts.kinds.paddle_job import OperatorChart, PaddleJobChart
 from k8s_charts.kinds.training_job import TrainingChart
 from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.spec import TrainingJob
-from settings.errors import SettingError
+from paddle_aws.settings.errors import SettingError
 
 OPERATORS_PORTS = range(36_000, 56_020)
 """Ports of pods on their nodes' network: the operator (v0.3.5, paddlejob_helper.go) draws the first

@@ -11,20 +11,22 @@ Every failure raises an `Error`; progress messages go to the logger `paddle_aws`
 `paddle_aws.try_("job.yaml")` tries its program. Each takes a job file or a mapping of settings.
 """
 
-from operations.cluster.pod_words import PodState
-from operations.commands.trial import try_
-from operations.errors import BadInput, Failed, JobFailed, TimedOut, Unreachable
-from operations.errors import OperationError as Error
-from operations.jobs.job_objects import JobState
-from operations.jobs.job_view import JobView
-from operations.jobs.rehearsal_backend import RehearsalBackend as Rehearsal
-from operations.jobs.rehearsal_run import rehearse
-from operations.jobs.run import Run, submit
-from operations.jobs.step_progress import StepProgress
-from operations.jobs.training_metrics import Pass, TrainerPass
-from operations.jobs.training_progress import TrainingProgress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-find = Run.find
+if TYPE_CHECKING:
+    from paddle_aws.operations.cluster.pod_words import PodState
+    from paddle_aws.operations.commands.trial import try_
+    from paddle_aws.operations.errors import BadInput, Failed, JobFailed, TimedOut, Unreachable
+    from paddle_aws.operations.errors import OperationError as Error
+    from paddle_aws.operations.jobs.job_objects import JobState
+    from paddle_aws.operations.jobs.job_view import JobView
+    from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend as Rehearsal
+    from paddle_aws.operations.jobs.rehearsal_run import rehearse
+    from paddle_aws.operations.jobs.run import Run, find, submit
+    from paddle_aws.operations.jobs.step_progress import StepProgress
+    from paddle_aws.operations.jobs.training_metrics import Pass, TrainerPass
+    from paddle_aws.operations.jobs.training_progress import TrainingProgress
 
 __all__ = [
     "JobState",
@@ -39,3 +41,35 @@ __all__ = [
 ]
 __all__ += ["Rehearsal", "StepProgress", "rehearse", "try_"]
 __all__ += ["BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"]
+
+_HOMES = {
+    "cluster.pod_words": ("PodState",),
+    "commands.trial": ("try_",),
+    "errors": ("BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"),
+    "jobs.job_objects": ("JobState",),
+    "jobs.job_view": ("JobView",),
+    "jobs.rehearsal_backend": ("Rehearsal",),
+    "jobs.rehearsal_run": ("rehearse",),
+    "jobs.run": ("Run", "find", "submit"),
+    "jobs.step_progress": ("StepProgress",),
+    "jobs.training_metrics": ("Pass", "TrainerPass"),
+    "jobs.training_progress": ("TrainingProgress",),
+}
+_ORIGINALS = {"Error": "OperationError", "Rehearsal": "RehearsalBackend"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used: a CDK app that reads only the settings waits
+    for no Kubernetes client.
+    """
+    for module, names in _HOMES.items():
+        if name in names:
+            home = import_module(f"paddle_aws.operations.{module}")
+            value = getattr(home, _ORIGINALS.get(name, name))
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -19,11 +19,11 @@ from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.people.team import Team
 from constructs_lib.statements import statements
 from constructs_lib.storage.key import EncryptionKey
-from stacks.cluster_spec import ClusterSpec
-from stacks.part import ClusterPart
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.part import ClusterPart
 
 if TYPE_CHECKING:
-    from stacks.storage import StorageStack
+    from paddle_aws.stacks.storage import StorageStack
 
 RIGHTS = Path(__file__).with_name("people.json")
 WHY: dict[str, str] = {

@@ -8,13 +8,13 @@ from pathlib import Path
 from aws_cdk import Stack
 from constructs import Construct
 
-from settings.errors import SettingError
-from stacks.access import AccessStack
-from stacks.cluster import ClusterStack
-from stacks.cluster_spec import ClusterSpec
-from stacks.network import NetworkStack
-from stacks.nodes import NodesStack
-from stacks.storage import StorageStack
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.access import AccessStack
+from paddle_aws.stacks.cluster import ClusterStack
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.network import NetworkStack
+from paddle_aws.stacks.nodes import NodesStack
+from paddle_aws.stacks.storage import StorageStack
 
 NAME = "add-ons.json"
 """File that `paddle-aws lock add-ons` writes: the versions that it read from AWS, for stacks that
@@ -51,7 +51,7 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
     if spec.cluster.self_managed:
         # Imported here: these services' modules, like the budget's, would cost everybody else synth
         # time.
-        from stacks.k3s_cluster import K3sClusterStack, K3sNodesStack, release
+        from paddle_aws.stacks.k3s_cluster import K3sClusterStack, K3sNodesStack, release
 
         # Read first: without a lock there is one sentence and no template.
         runs = release(spec)
@@ -63,7 +63,7 @@ def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> 
     if spec.budget:
         # Imported here: most clusters have no budget, and these services' modules cost a tenth of a
         # second.
-        from stacks.watch import WatchStack
+        from paddle_aws.stacks.watch import WatchStack
 
         watch = WatchStack(scope, spec, storage, spec.budget)
         if spec.node_metrics:

@@ -16,12 +16,12 @@ from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
 from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
 from constructs_lib.statements import statements
-from stacks.access import RIGHTS, AccessStack, grant_work
-from stacks.cluster_spec import DATA_ACCOUNT, KUBERNETES_VERSIONS, ClusterSpec
-from stacks.control_plane_settings import minor
-from stacks.network import NetworkStack
-from stacks.part import ClusterPart
-from stacks.storage import StorageStack
+from paddle_aws.stacks.access import RIGHTS, AccessStack, grant_work
+from paddle_aws.stacks.cluster_spec import DATA_ACCOUNT, KUBERNETES_VERSIONS, ClusterSpec
+from paddle_aws.stacks.control_plane_settings import minor
+from paddle_aws.stacks.network import NetworkStack
+from paddle_aws.stacks.part import ClusterPart
+from paddle_aws.stacks.storage import StorageStack
 
 
 class ClusterStack(ClusterPart):

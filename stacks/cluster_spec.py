@@ -17,17 +17,17 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from settings.model import Fault, Refused, Settings, read
-from stacks.control_plane_settings import (
+from paddle_aws.settings.model import Fault, Refused, Settings, read
+from paddle_aws.stacks.control_plane_settings import (
     ADDONS,
     KUBERNETES_VERSIONS,
     NODE_IMAGES,
     TUNNEL_TYPE,
     ControlPlane,
 )
-from stacks.network_settings import LogDays, Network, Zone, ip_network, once
-from stacks.node_settings import XEN_TYPE, NodeGroup, most_vcpus
-from stacks.storage_settings import Bucket, FileSystem, Images, Key
+from paddle_aws.stacks.network_settings import LogDays, Network, Zone, ip_network, once
+from paddle_aws.stacks.node_settings import XEN_TYPE, NodeGroup, most_vcpus
+from paddle_aws.stacks.storage_settings import Bucket, FileSystem, Images, Key
 
 # Tools import this module only, none of those below it.
 __all__ = [

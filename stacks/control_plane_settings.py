@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from settings.model import Fault, Refused, Settings
-from stacks.network_settings import (
+from paddle_aws.settings.model import Fault, Refused, Settings
+from paddle_aws.stacks.network_settings import (
     SHARED,
     LogDays,
     SshRanges,
@@ -19,9 +19,9 @@ from stacks.network_settings import (
     once,
     private_range,
 )
-from stacks.node_settings import ARM_TYPE, XEN_TYPE
+from paddle_aws.stacks.node_settings import ARM_TYPE, XEN_TYPE
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).resolve().parents[1]
 
 
 class Distribution(Settings):

@@ -5,7 +5,7 @@ They are derived from the templates of this cluster.yaml. deployment_actions.jso
 (except its part `reviewed`): which actions each resource's handler calls, and on what.
 deployment_policies.json says under which conditions.
 
-    python -m stacks.deployment_policy --config cluster.yaml --out dist/policies
+    python -m paddle_aws.stacks.deployment_policy --config cluster.yaml --out dist/policies
 
 writes them to files, for review; `paddle-aws bootstrap` makes them and bootstraps with them.
 """
@@ -22,8 +22,8 @@ from typing import Annotated, Any
 import typer
 
 from constructs_lib.statements import filled
-from settings.errors import SettingError
-from stacks.cluster_spec import PARTS, POLICY_PATH, ClusterSpec
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.cluster_spec import PARTS, POLICY_PATH, ClusterSpec
 
 LIMIT = 6144
 """IAM's limit for a managed policy, in characters without white space."""
@@ -428,9 +428,9 @@ def synthesized(spec: ClusterSpec) -> Templates:
     os.environ["CDK_VALIDATION"] = "false"
     from aws_cdk import App
 
-    from stacks.build import build
+    from paddle_aws.stacks.build import build
 
-    project = Path(__file__).parents[1]
+    project = Path(__file__).resolve().parents[1]
     app = App(
         analytics_reporting=False,
         context=json.loads((project / "cdk.json").read_text(encoding="utf-8"))["context"],

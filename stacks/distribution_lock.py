@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from settings.model import SettingError, Settings, read
+from paddle_aws.settings.model import SettingError, Settings, read
 
 COMMAND = "paddle-aws lock distribution"
 

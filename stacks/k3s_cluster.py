@@ -12,15 +12,15 @@ from constructs import Construct
 from constructs_lib.k3s.cluster import API_PORT, SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.node_group import K3sNodeGroup, TokenNodeRole
 from constructs_lib.k3s.release import MachineFile, Release
-from settings.errors import SettingError
-from stacks.access import grant_work
-from stacks.cluster import make_public_name, make_tunnel
-from stacks.cluster_spec import ClusterSpec
-from stacks.distribution_lock import DistributionLock
-from stacks.node_settings import NodeGroup
-from stacks.nodes import output_mounts, props_of
-from stacks.part import ClusterPart
-from stacks.storage import StorageStack
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.access import grant_work
+from paddle_aws.stacks.cluster import make_public_name, make_tunnel
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.distribution_lock import DistributionLock
+from paddle_aws.stacks.node_settings import NodeGroup
+from paddle_aws.stacks.nodes import output_mounts, props_of
+from paddle_aws.stacks.part import ClusterPart
+from paddle_aws.stacks.storage import StorageStack
 
 
 def release(spec: ClusterSpec) -> Release:

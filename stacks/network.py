@@ -11,10 +11,10 @@ from constructs_lib.network.network import (
     ServiceEndpoints,
     TrainingNetwork,
 )
-from stacks.access import AccessStack
-from stacks.cluster_spec import ClusterSpec
-from stacks.network_settings import ExistingVpc
-from stacks.part import ClusterPart
+from paddle_aws.stacks.access import AccessStack
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.network_settings import ExistingVpc
+from paddle_aws.stacks.part import ClusterPart
 
 
 class NetworkStack(ClusterPart):

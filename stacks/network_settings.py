@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from constructs_lib.network.addresses import everybody
-from settings.model import Fault, Refused, Settings
+from paddle_aws.settings.model import Fault, Refused, Settings
 
 
 def ip_network(value: str) -> ipaddress.IPv4Network:

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from constructs_lib.ec2.node_shape import INSTANCE_TYPES, NodeShape, efa_cards
-from settings.model import Fault, Refused, Settings
-from stacks.network_settings import SshRanges, ZoneNames, once
+from paddle_aws.settings.model import Fault, Refused, Settings
+from paddle_aws.stacks.network_settings import SshRanges, ZoneNames, once
 
 GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+)?)\.[a-z0-9-]+")
 """NVIDIA machines that the Amazon Linux 2023 NVIDIA image supports (EKS user guide); g4ad is AMD's,

@@ -16,10 +16,10 @@ from constructs_lib.eks.auto_mode import AutoModeNodes
 from constructs_lib.eks.managed_nodes import AMI_TYPES, ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManagedNodes
 from constructs_lib.storage.file_system import MountableFileSystem
-from stacks.cluster import ClusterStack
-from stacks.cluster_spec import ClusterSpec
-from stacks.node_settings import NodeGroup
-from stacks.part import ClusterPart
+from paddle_aws.stacks.cluster import ClusterStack
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.node_settings import NodeGroup
+from paddle_aws.stacks.part import ClusterPart
 
 METRIC_DAYS = 7
 """Retention of the log events that carry metrics; CloudWatch keeps the metrics themselves for

@@ -5,7 +5,7 @@ a destroy (`retain`).
 from aws_cdk import Environment, PermissionsBoundary, RemovalPolicy, Stack, Tags
 from constructs import Construct
 
-from stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 
 class ClusterPart(Stack):

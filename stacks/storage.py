@@ -11,9 +11,9 @@ from constructs import Construct
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
-from stacks.cluster_spec import ClusterSpec
-from stacks.network import NetworkStack
-from stacks.part import ClusterPart
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.network import NetworkStack
+from paddle_aws.stacks.part import ClusterPart
 
 
 class StorageStack(ClusterPart):

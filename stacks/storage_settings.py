@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from settings.model import Fault, Refused, Settings
-from stacks.network_settings import instead_of_new
+from paddle_aws.settings.model import Fault, Refused, Settings
+from paddle_aws.stacks.network_settings import instead_of_new
 
 _KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]+$"
 _KEY_EXAMPLE = "arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"

@@ -4,9 +4,9 @@ from aws_cdk import CfnOutput
 from constructs import Construct
 
 from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
-from stacks.cluster_spec import Budget, ClusterSpec
-from stacks.part import ClusterPart
-from stacks.storage import StorageStack
+from paddle_aws.stacks.cluster_spec import Budget, ClusterSpec
+from paddle_aws.stacks.part import ClusterPart
+from paddle_aws.stacks.storage import StorageStack
 
 
 class WatchStack(ClusterPart):

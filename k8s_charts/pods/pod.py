@@ -14,7 +14,7 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.pods import job_folder, scheduling
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.groups import TrainerResources
-from settings.model import Settings
+from paddle_aws.settings.model import Settings
 
 Object = dict[str, Any]
 INLINE_PROGRAMS = "/opt/paddle/own"

@@ -40,8 +40,8 @@ from k8s_charts.spec.value_types import (
     Zone,
     amount,
 )
-from settings.addresses import without_secrets
-from settings.model import Fault, Settings
+from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.model import Fault, Settings
 
 
 def _is_web_address(address: str) -> bool:

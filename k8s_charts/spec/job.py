@@ -32,10 +32,10 @@ from k8s_charts.spec.value_types import (
     VariableName,
     amount,
 )
-from settings import file as settings_file
-from settings import model
-from settings.errors import SettingError
-from settings.model import Fault, Settings
+from paddle_aws.settings import file as settings_file
+from paddle_aws.settings import model
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.settings.model import Fault, Settings
 
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""

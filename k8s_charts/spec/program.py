@@ -21,9 +21,9 @@ from typing import Any, Self
 
 from paddle_node import contract
 
-from settings.addresses import without_secrets
-from settings.errors import SettingError
-from settings.file import place
+from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.settings.file import place
 
 LEFT_BEHIND = {".git", ".rehearsal", "__pycache__"}
 """Names of what is no part of a program: history, a rehearsal of it, compiled code."""

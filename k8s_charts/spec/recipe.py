@@ -16,9 +16,9 @@ from paddle_node import command_line
 from pydantic import Field
 
 from k8s_charts.spec.value_types import Several, Text, VariableName
-from settings import model
-from settings.errors import SettingError
-from settings.model import Fault, Settings
+from paddle_aws.settings import model
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.settings.model import Fault, Settings
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 NONE = "none"

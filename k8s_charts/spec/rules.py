@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from settings.model import Settings, shown
+from paddle_aws.settings.model import Settings, shown
 
 
 @cache

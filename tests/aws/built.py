@@ -19,8 +19,8 @@ if _NODE.is_dir():
 
 from aws_cdk import App
 
-from stacks.build import build
-from stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.build import build
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
 ACCOUNT, HERE = "000000000000", "us-west-2:000000000000"

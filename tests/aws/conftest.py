@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 from .built import PROJECT, Built
 

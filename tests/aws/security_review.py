@@ -17,8 +17,8 @@ from aws_cdk import App, Validations
 from constructs import IConstruct
 
 from constructs_lib import acknowledged
-from stacks.build import build
-from stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.build import build
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 from tests.aws.built import CONTEXT
 from tests.aws.conftest import FILES
 

@@ -17,10 +17,10 @@ import yaml
 from aws_cdk import CfnResource, Stack
 from constructs import IConstruct
 
-import stacks.k3s_cluster
-import stacks.watch  # noqa: F401
+import paddle_aws.stacks.k3s_cluster
+import paddle_aws.stacks.watch  # noqa: F401
 from constructs_lib import acknowledged
-from stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 from .built import PROJECT, Built, by_type, listed
 from .conftest import FILES

@@ -30,7 +30,7 @@ from constructs_lib.eks.cluster_access import AccessLevel
 from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.release import MachineFile, Release
 from constructs_lib.storage.file_system import SharedFileSystem
-from stacks.distribution_lock import IMAGES
+from paddle_aws.stacks.distribution_lock import IMAGES
 
 pytestmark = pytest.mark.slow
 

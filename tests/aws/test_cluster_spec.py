@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from settings.errors import SettingError
-from stacks.cluster_spec import ClusterSpec
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 from .built import PROJECT
 

@@ -15,7 +15,7 @@ from constructs_lib.ec2.node_shape import EFA_LABEL, GPU_LABEL, GPU_TAINT
 from constructs_lib.eks.cluster_access import AccessLevel
 from constructs_lib.k3s.release import BOOTSTRAP
 from k8s_charts import yaml_documents
-from operations.jobs.removal import NAMESPACED
+from paddle_aws.operations.jobs.removal import NAMESPACED
 
 from .built import PROJECT
 from .rights import cluster_rights

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from operations.main import app
+from paddle_aws.operations.main import app
 
 from .built import NAMES, PROJECT, Built, listed
 from .rights import COMMANDS, TABLE, TEAMS, cluster_rights, row

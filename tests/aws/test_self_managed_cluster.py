@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from settings.errors import SettingError
-from stacks.build import build
-from stacks.cluster_spec import ClusterSpec
-from stacks.k3s_cluster import release
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.build import build
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.k3s_cluster import release
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from operations.account.account_checks import used_services
-from stacks.cluster_spec import ClusterSpec
-from stacks.part import removal_summary
+from paddle_aws.operations.account.account_checks import used_services
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.part import removal_summary
 
 from .conftest import CFNLINT, built
 

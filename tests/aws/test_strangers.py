@@ -21,7 +21,7 @@ from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.node_group import K3sNodeGroup
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import SharedFileSystem
-from stacks.k3s_cluster import release
+from paddle_aws.stacks.k3s_cluster import release
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import jmespath
 import pytest
 
 from constructs_lib.network.endpoint_tunnel import DISK_GIB
-from operations.account.account_checks import TUNNEL_DISK
-from stacks.cluster_spec import TUNNEL_TYPE
+from paddle_aws.operations.account.account_checks import TUNNEL_DISK
+from paddle_aws.stacks.cluster_spec import TUNNEL_TYPE
 
 from .built import PROJECT, by_type
 from .conftest import FILES, TABLE

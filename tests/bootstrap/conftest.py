@@ -30,7 +30,7 @@ from machine import (
     sha256,
 )
 
-from stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 SETTINGS = yaml.safe_load(Path(__file__).with_name("cluster.yaml").read_text())
 

@@ -18,7 +18,7 @@ import pytest
 from built import PROJECT, Built
 from machine import missing
 
-from stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 pytestmark = pytest.mark.slow
 

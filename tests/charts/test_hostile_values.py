@@ -16,8 +16,8 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import write
 from k8s_charts.spec import TrainingJob
 from k8s_charts.yaml_documents import dump
-from rehearsal.pods.environment import PodFacts, environment, expand
-from rehearsal.pods.manifests import load, read
+from paddle_aws.rehearsal.pods.environment import PodFacts, environment, expand
+from paddle_aws.rehearsal.pods.manifests import load, read
 
 pytestmark = pytest.mark.slow
 

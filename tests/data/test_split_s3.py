@@ -13,7 +13,7 @@ from job_folder import Job, table
 from paddle_node.data.sources.s3_source import S3Source
 from paddle_node.failure import Failure
 
-from rehearsal.cloud import Cloud
+from paddle_aws.rehearsal.cloud import Cloud
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cloud import Cloud
+from paddle_aws.rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
 PARTS = [Path(__file__).parent / "parts" / "refusals.py"]

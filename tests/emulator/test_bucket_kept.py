@@ -12,7 +12,7 @@ from aws_cdk import App, DefaultStackSynthesizer, RemovalPolicy, Stack
 from aws_cdk import aws_ssm as ssm
 
 from constructs_lib.storage.bucket import DataBucket
-from rehearsal.cloud import Cloud
+from paddle_aws.rehearsal.cloud import Cloud
 
 from .conftest import Deploy, settled
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.cloud import Cloud, CloudError
+from paddle_aws.rehearsal.cloud import Cloud, CloudError
 
 PROJECT = Path(__file__).parents[2]
 

@@ -35,7 +35,9 @@ app.synth()
 
 
 def test_a_foreign_app_is_deployed_and_destroyed(tmp_path: Path) -> None:
-    folder = shutil.copytree(PROJECT / "rehearsal" / "emulator", tmp_path / "emulator")
+    folder = shutil.copytree(
+        PROJECT / "paddle_aws" / "rehearsal" / "emulator", tmp_path / "emulator"
+    )
     (tmp_path / "app.py").write_text(APP)
     interpreter = PROJECT / ".venv-emulator" / "bin" / "python"
     command = [

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 
-from rehearsal.cloud import Cloud
+from paddle_aws.rehearsal.cloud import Cloud
 
 from .conftest import Deploy
 

@@ -19,9 +19,9 @@ import jmespath
 import pytest
 import yaml
 
-from rehearsal.cloud import ACCOUNT, Cloud, CloudError
-from rehearsal.deployed_account import record_image
-from rehearsal.inventory import Inventory
+from paddle_aws.rehearsal.cloud import ACCOUNT, Cloud, CloudError
+from paddle_aws.rehearsal.deployed_account import record_image
+from paddle_aws.rehearsal.inventory import Inventory
 
 from .conftest import PARTS, settled
 

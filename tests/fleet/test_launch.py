@@ -12,7 +12,7 @@ import pytest
 from training_job import PROJECT
 
 from k8s_charts.spec import TrainingJob
-from operations.images import interpreter
+from paddle_aws.operations.images import interpreter
 
 pytestmark = pytest.mark.slow
 TYPED = "python -m paddle.distributed.launch --nnodes 1 --devices 0,1 train.py --epochs 12 --data"

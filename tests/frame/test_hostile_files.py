@@ -15,10 +15,10 @@ import yaml
 
 from k8s_charts.deployed import ClusterOutputs, choose
 from k8s_charts.spec import TrainingJob
-from operations.cluster.kubeconfig_file import Entry, merge
-from operations.errors import BadInput
-from settings.errors import SettingError
-from stacks.cluster_spec import ClusterSpec
+from paddle_aws.operations.cluster.kubeconfig_file import Entry, merge
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 ROOT = Path(__file__).parents[2]
 ROWS = list(pairwise("abcdefghijklmnopqrstuvwxyz"))
@@ -97,7 +97,7 @@ def test_a_byte_order_mark_is_no_fault(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", [("app.py", "cluster.yaml"), ("-m operations.main manifests", "job.yaml")]
+    "command", [("app.py", "cluster.yaml"), ("-m paddle_aws.operations.main manifests", "job.yaml")]
 )
 def test_a_hostile_file_ends_a_command_with_code_2(
     command: tuple[str, str], tmp_path: Path

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from operations.main import app
+from paddle_aws.operations.main import app
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(

@@ -9,14 +9,14 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from operations.account.bucket_upload import object_of
-from operations.account.download import content
-from operations.errors import BadInput
-from operations.jobs.job_source import JobSource
-from rehearsal.deployed_account import DeployedAccount
-from rehearsal.rehearse import Rehearsal
-from settings.addresses import without_secrets
-from settings.errors import SettingError
+from paddle_aws.operations.account.bucket_upload import object_of
+from paddle_aws.operations.account.download import content
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.rehearsal.deployed_account import DeployedAccount
+from paddle_aws.rehearsal.rehearse import Rehearsal
+from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.errors import SettingError
 
 TABLE = yaml.safe_load(Path(__file__).with_name("secrets.yaml").read_text())
 

@@ -29,7 +29,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in subprocess.run(
         listing, cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.split():
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_symlink():
+            (source / name).symlink_to((ROOT / name).readlink())
+        elif (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
     built = source / "dist"
@@ -118,6 +120,7 @@ def test_everything_python_is_in_the_wheel(wheel: Path) -> None:
     wanted = {
         str(file.relative_to(folder.parent)) for folder in folders for file in folder.rglob("*.py")
     }
+    wanted |= {f"paddle_aws/stacks/{file.name}" for file in (ROOT / "stacks").glob("*.py")}
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in inside if name.endswith(".py")} == wanted
     assert {name for name in inside if name.endswith("py.typed")} == {

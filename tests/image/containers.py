@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from rehearsal.pods.environment import PodFacts, environment
-from rehearsal.pods.manifests import PodTemplate
+from paddle_aws.rehearsal.pods.environment import PodFacts, environment
+from paddle_aws.rehearsal.pods.manifests import PodTemplate
 
 PROJECT = Path(__file__).parents[2]
 IMAGE = "localhost/paddle-aws-trainer:test"
@@ -66,7 +66,7 @@ class Podman:
         """Runs what `make image` runs; uses podman even where docker is installed without its
         daemon.
         """
-        command = [sys.executable, "-m", "operations.images.image", "build", *arguments]
+        command = [sys.executable, "-m", "paddle_aws.operations.images.image", "build", *arguments]
         done = subprocess.run(
             command, cwd=PROJECT, env=self.environ, capture_output=True, text=True, check=False
         )

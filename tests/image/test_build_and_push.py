@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 from k8s_charts import deployed as chosen
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
-from operations.images import image
-from settings.errors import SettingError
+from paddle_aws.operations.images import image
+from paddle_aws.settings.errors import SettingError
 
 PROJECT = Path(__file__).parents[2]
 JOB = Path(__file__).with_name("job.yaml").read_text()
@@ -174,7 +174,7 @@ class TestAgainstAnEmulatedRegistry:
 
     @pytest.fixture
     def deployed(self, machine: Machine, tmp_path: Path):
-        from rehearsal.cloud import Cloud
+        from paddle_aws.rehearsal.cloud import Cloud
 
         machine.install("docker")
         (machine.folder / "outputs.json").write_text(WRITTEN["deployed"])

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from k8s_charts.spec import TrainingJob
-from operations.errors import BadInput
-from operations.images import interpreter
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.operations.images import interpreter
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from typing import ClassVar
 from paddle_node import contract, durable
 from paddle_node.contract import JobFolder
 
-from rehearsal.pods.addresses import AddressBlock
+from paddle_aws.rehearsal.pods.addresses import AddressBlock
 
 PROJECT = Path(__file__).resolve().parents[2]
 IMAGE = PROJECT / "trainer_image"

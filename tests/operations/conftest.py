@@ -21,7 +21,7 @@ from job_controller import JobController
 from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
-from rehearsal.cloud import Cloud
+from paddle_aws.rehearsal.cloud import Cloud
 
 PROJECT = Path(__file__).parents[2]
 # Only `make test-cluster` collects it, so that these tests never surprise a user on the cluster of
@@ -81,7 +81,7 @@ def aws_api(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsApi]:
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests of `submit` have no program, so this machine appears to have no Paddle."""
-    from operations.images import interpreter
+    from paddle_aws.operations.images import interpreter
 
     monkeypatch.setattr(interpreter, "found", lambda job: None)
 
@@ -94,8 +94,8 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
     Fails if the command asks AWS or the cluster for more than its users (tests/aws/commands.yaml)
     are granted.
     """
-    from operations.cluster import cluster, waiting
-    from operations.main import app
+    from paddle_aws.operations.cluster import cluster, waiting
+    from paddle_aws.operations.main import app
 
     monkeypatch.setattr(cluster, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(waiting, "GLANCE", 0.05)

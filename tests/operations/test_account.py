@@ -18,7 +18,7 @@ from job_controller import JobController
 from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
-from rehearsal.cloud import Cloud
+from paddle_aws.rehearsal.cloud import Cloud
 
 pytestmark = pytest.mark.slow
 

@@ -108,7 +108,7 @@ def address(job: JobFolder, folder: Path) -> Iterator[str]:
     (job.output / "node_8" / os.fsdecode(b"tfevents\xff")).touch()
     (job.output / "log").mkdir()
     (job.output / "log/vdlrecords.1.log").write_bytes(struct.pack("<Q", len(VISUALDL)) + VISUALDL)
-    command = [sys.executable, "-m", "operations.main", "board", "--no-browser"]
+    command = [sys.executable, "-m", "paddle_aws.operations.main", "board", "--no-browser"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as board:
         assert board.stderr is not None
         yield next(found[0] for line in board.stderr if (found := re.search(r"http://\S+", line)))

@@ -17,7 +17,7 @@ from aws_api import AwsApi, Parameters
 from commands import Done, Run
 from kubernetes_api import KubernetesApi
 
-from rehearsal.cloud import Cloud, CloudError
+from paddle_aws.rehearsal.cloud import Cloud, CloudError
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault
 
-from operations.jobs import removal
+from paddle_aws.operations.jobs import removal
 
 pytestmark = pytest.mark.slow
 
@@ -142,6 +142,6 @@ def test_a_reader_that_has_had_enough_is_no_error(
 ) -> None:
     api.scripts["trainer"] = Script(lines=("a line",) * 5000)
     run("submit", "--wait")
-    command = f"{sys.executable} -m operations.main logs | head -1"
+    command = f"{sys.executable} -m paddle_aws.operations.main logs | head -1"
     done = subprocess.run(command, shell=True, text=True, capture_output=True)
     assert (done.stdout, done.stderr) == ("trainer 0 | a line\n", "")

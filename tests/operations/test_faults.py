@@ -128,7 +128,7 @@ def on_a_terminal(*command: str, **environment: str) -> str:
         for name, value in os.environ.items()
         if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
     }
-    program = shlex.join([sys.executable, "-m", "operations.main", *command])
+    program = shlex.join([sys.executable, "-m", "paddle_aws.operations.main", *command])
     terminal = ["script", "--quiet", "--return", "--command", program, os.devnull]
     done = subprocess.run(
         terminal,

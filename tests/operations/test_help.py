@@ -12,8 +12,8 @@ import pytest
 import typer.main
 from commands import Run
 
-from operations.errors import Exit
-from operations.main import app
+from paddle_aws.operations.errors import Exit
+from paddle_aws.operations.main import app
 
 pytestmark = pytest.mark.slow
 

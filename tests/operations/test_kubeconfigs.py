@@ -10,7 +10,7 @@ from commands import Run
 from job_controller import JobController
 from kubernetes_api import Fault, kubeconfig
 
-from operations.errors import cli_errors
+from paddle_aws.operations.errors import cli_errors
 
 pytestmark = pytest.mark.slow
 

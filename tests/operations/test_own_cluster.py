@@ -23,8 +23,8 @@ from aws_api import AwsApi, Parameters, Refused
 from commands import Run
 from kubernetes_api import kubeconfig
 
-from operations.cluster.cluster import Cluster
-from operations.main import app
+from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.main import app
 
 pytestmark = pytest.mark.slow
 

@@ -31,9 +31,9 @@ from job_controller import ended_status
 from kubernetes_api import kubeconfig
 
 from k8s_charts import yaml_documents
-from operations.cluster.cluster import ApiError, Cluster, NotInstalled, Object
-from operations.commands import submit
-from operations.errors import BadInput, Unreachable
+from paddle_aws.operations.cluster.cluster import ApiError, Cluster, NotInstalled, Object
+from paddle_aws.operations.commands import submit
+from paddle_aws.operations.errors import BadInput, Unreachable
 
 pytestmark = pytest.mark.cluster
 
@@ -216,7 +216,7 @@ def end(cluster: Cluster, namespace: str, component: str, code: int) -> None:
 
 
 def submission(*options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "operations.main", "submit", *options]
+    command = [sys.executable, "-m", "paddle_aws.operations.main", "submit", *options]
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     return subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment

@@ -10,9 +10,9 @@ from job_controller import JobController
 from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
-from operations.cluster.pod_words import PodState
-from operations.jobs.job_view import JobView
-from operations.jobs.rehearsal_backend import Record
+from paddle_aws.operations.cluster.pod_words import PodState
+from paddle_aws.operations.jobs.job_view import JobView
+from paddle_aws.operations.jobs.rehearsal_backend import Record
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from commands import JOB, Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault
 
-from operations.cluster import volume_transfer
+from paddle_aws.operations.cluster import volume_transfer
 
 pytestmark = pytest.mark.slow
 
@@ -168,7 +168,7 @@ def interrupted_once_it_says(words: str, *command: str) -> str:
     """
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     with subprocess.Popen(
-        [sys.executable, "-m", "operations.main", *command], text=True, **pipes
+        [sys.executable, "-m", "paddle_aws.operations.main", *command], text=True, **pipes
     ) as process:
         found = ""
         while words not in found:

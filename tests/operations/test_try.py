@@ -13,7 +13,7 @@ import yaml
 from commands import Run
 from kubernetes_api import KubernetesApi
 
-from operations.images import interpreter
+from paddle_aws.operations.images import interpreter
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[2]

@@ -16,10 +16,10 @@ import pytest
 from aws_api import AwsApi, Parameters
 from commands import Run
 
-from rehearsal.cloud import Cloud, CloudError
-from settings.errors import SettingError
-from stacks.build import locked_versions
-from stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES
+from paddle_aws.rehearsal.cloud import Cloud, CloudError
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.build import locked_versions
+from paddle_aws.stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES
 
 PROJECT = Path(__file__).parents[2]
 VERSIONS = ("version", "add-on versions", "node images")

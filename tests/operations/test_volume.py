@@ -21,12 +21,12 @@ from saved_pass import save_model, save_pass
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from operations.cluster import volume_access, volume_transfer
-from operations.cluster.cluster import Cluster
-from operations.cluster.volume_access import Missing
-from operations.cluster.volume_server import Folder
-from operations.commands.results import model_words
-from operations.errors import Failed
+from paddle_aws.operations.cluster import volume_access, volume_transfer
+from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.volume_access import Missing
+from paddle_aws.operations.cluster.volume_server import Folder
+from paddle_aws.operations.commands.results import model_words
+from paddle_aws.operations.errors import Failed
 
 pytestmark = pytest.mark.slow
 TABLES = yaml.safe_load(Path(__file__).with_name("volume.yaml").read_text())

@@ -21,7 +21,7 @@ import yaml
 
 from k8s_charts.kinds import training_job
 from k8s_charts.spec import TrainingJob as Job
-from operations.images import interpreter
+from paddle_aws.operations.images import interpreter
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from k8s_charts.spec import TrainingJob
-from operations.errors import BadInput
-from operations.images import interpreter
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.operations.images import interpreter
 
 pytestmark = [
     pytest.mark.slow,

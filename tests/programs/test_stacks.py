@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from k8s_charts.spec import TrainingJob
-from operations.images import interpreter
+from paddle_aws.operations.images import interpreter
 
 sys.path.insert(0, str(Path(__file__).parent))
 from rehearsed import Rehearsal

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.pods import manifests
-from rehearsal.pods.addresses import AddressBlock
-from rehearsal.pods.job import run_job
-from rehearsal.pods.paddle_job import run_paddle_job
-from rehearsal.state import State
+from paddle_aws.rehearsal.pods import manifests
+from paddle_aws.rehearsal.pods.addresses import AddressBlock
+from paddle_aws.rehearsal.pods.job import run_job
+from paddle_aws.rehearsal.pods.paddle_job import run_paddle_job
+from paddle_aws.rehearsal.state import State
 
 ROOT = Path(__file__).parents[2]
 # Under `make test`, a make that a test starts would be part of that make, and print which folder it
@@ -86,7 +86,11 @@ class Clone:
 
     def start(self, *arguments: str, command: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         """Starts a rehearsal as the leader of its own process group, as a shell does."""
-        argv = command or (str(self.folder / ".venv" / "bin" / "python"), "-m", "rehearsal")
+        argv = command or (
+            str(self.folder / ".venv" / "bin" / "python"),
+            "-m",
+            "paddle_aws.rehearsal",
+        )
         return subprocess.Popen(
             [*argv, *arguments],
             cwd=self.folder,

@@ -11,11 +11,11 @@ from typing import Any
 
 from job_controller import JobController, Script
 
-from rehearsal.pods import manifests
-from rehearsal.pods.addresses import AddressBlock
-from rehearsal.pods.job import run_job
-from rehearsal.pods.pod import Identity
-from rehearsal.state import State
+from paddle_aws.rehearsal.pods import manifests
+from paddle_aws.rehearsal.pods.addresses import AddressBlock
+from paddle_aws.rehearsal.pods.job import run_job
+from paddle_aws.rehearsal.pods.pod import Identity
+from paddle_aws.rehearsal.state import State
 
 Object = dict[str, Any]
 OF_THE_API = {"uid", "creationTimestamp", "resourceVersion"}

@@ -84,7 +84,7 @@ def test_attempts_lost_steps_goodput_and_the_slow_rank(make_clone) -> None:
     }
     assert busy[2][-1] > 1.5 * busy[0][-1] and mean["slowest"] > 5
 
-    paddle_aws = [sys.executable, "-m", "operations.main"]
+    paddle_aws = [sys.executable, "-m", "paddle_aws.operations.main"]
     environment = os.environ | {"PYTHONPATH": f"{clone.folder}:{clone.folder}/trainer_image"}
     results = subprocess.run(
         [*paddle_aws, "results", "--json"],

@@ -18,7 +18,7 @@ PREPARED = "examples/recommendation stands in for them"
 
 
 def rehearse(file: Path, folder: Path) -> str:
-    command = [sys.executable, "-P", "-m", "operations.main", "rehearse", str(file)]
+    command = [sys.executable, "-P", "-m", "paddle_aws.operations.main", "rehearse", str(file)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return " ".join(done.stdout.split())
@@ -61,7 +61,7 @@ def test_a_paddle_job_of_the_guide_runs_to_its_end(tmp_path: Path, file: Path) -
 def test_a_volume_that_nothing_stands_in_for_is_one_sentence(tmp_path: Path) -> None:
     job = (PROJECT / "examples/tutorials/aws-recommendation.yaml").read_text()
     (tmp_path / "job.yaml").write_text(job.replace("folder: recommendation", "folder: mine"))
-    command = [sys.executable, "-P", "-m", "operations.main", "rehearse", "job.yaml"]
+    command = [sys.executable, "-P", "-m", "paddle_aws.operations.main", "rehearse", "job.yaml"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert "nothing here stands in for them: put them into" in done.stderr

@@ -16,7 +16,15 @@ PROJECT = Path(__file__).parents[2]
 
 
 def rehearse(folder: Path, *words: str, code: int = 0) -> str:
-    command = [sys.executable, "-P", "-m", "operations.main", "rehearse", "--no-try", *words]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "paddle_aws.operations.main",
+        "rehearse",
+        "--no-try",
+        *words,
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return " ".join((done.stdout + done.stderr).split())

@@ -26,7 +26,7 @@ import paddle_aws
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
-PADDLE_AWS = (sys.executable, "-P", "-m", "operations.main")
+PADDLE_AWS = (sys.executable, "-P", "-m", "paddle_aws.operations.main")
 
 
 class Terminal:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operations.errors import BadInput
-from rehearsal.pods import manifests
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.rehearsal.pods import manifests
 
 pytestmark = pytest.mark.slow
 

@@ -6,12 +6,12 @@ import pytest
 from rich.console import Console
 
 from k8s_charts.spec import TrainingJob
-from operations.errors import BadInput, Failed
-from operations.jobs.training_metrics import Pass, TrainerPass
-from rehearsal.__main__ import main
-from rehearsal.rehearse import check_records
-from rehearsal.state import State
-from rehearsal.summary import Results, summary
+from paddle_aws.operations.errors import BadInput, Failed
+from paddle_aws.operations.jobs.training_metrics import Pass, TrainerPass
+from paddle_aws.rehearsal.__main__ import main
+from paddle_aws.rehearsal.rehearse import check_records
+from paddle_aws.rehearsal.state import State
+from paddle_aws.rehearsal.summary import Results, summary
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_machine_or_a_clone_that_cannot_rehearse(
         (tmp_path / clone / environment / "bin/python").touch()
     (tmp_path / clone / "trainer_image").mkdir()
     (tmp_path / clone / "trainer_image/Dockerfile").touch()
-    monkeypatch.setattr("rehearsal.__main__._PROJECT", tmp_path / clone)
+    monkeypatch.setattr("paddle_aws.rehearsal.__main__._PROJECT", tmp_path / clone)
     monkeypatch.setattr("sys.argv", ["rehearsal"])
     with pytest.raises(SystemExit, match="2"):
         main()

@@ -1,9 +1,9 @@
 """A PaddleJob's pods as real processes get their variables, a failing pod fails the job, no process
 is left, and examples train.
 
-Limits: those of rehearsal/paddle_job.py: no operator, no containers, no GPU, and programs of
-examples/paddlejob/programs in place of the guide's images, which are not available here. Of
-examples that give their pods the same settings, only one runs.
+Limits: those of paddle_aws/rehearsal/paddle_job.py: no operator, no containers, no GPU, and
+programs of examples/paddlejob/programs in place of the guide's images, which are not available
+here. Of examples that give their pods the same settings, only one runs.
 """
 
 import json
@@ -15,8 +15,8 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from rehearsal import paddle_job
-from rehearsal.pods import manifests
+from paddle_aws.rehearsal import paddle_job
+from paddle_aws.rehearsal.pods import manifests
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents as charts
 from k8s_charts.spec import TrainingJob
-from rehearsal.pods import job
-from rehearsal.pods.addresses import AddressBlock
+from paddle_aws.rehearsal.pods import job
+from paddle_aws.rehearsal.pods.addresses import AddressBlock
 
 pytestmark = pytest.mark.slow
 WRITTEN = yaml.safe_load(Path(__file__).with_name("pods.yaml").read_text())
@@ -35,7 +35,7 @@ def documents(
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch):
-    monkeypatch.setattr("rehearsal.pods.pod.BACK_OFF_SHARE", 0.001)
+    monkeypatch.setattr("paddle_aws.rehearsal.pods.pod.BACK_OFF_SHARE", 0.001)
 
 
 def test_command_arguments_and_environment_are_the_kubelets(machine):

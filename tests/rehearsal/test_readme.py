@@ -28,9 +28,9 @@ from test_cost import DATA, SERVICES, PriceFiles
 from test_lock_distribution import DATA as K3S
 from test_lock_distribution import Publisher
 
-from rehearsal.cloud import Cloud
-from rehearsal.deployed_account import pod_identity
-from rehearsal.state import State
+from paddle_aws.rehearsal.cloud import Cloud
+from paddle_aws.rehearsal.deployed_account import pod_identity
+from paddle_aws.rehearsal.state import State
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,169 @@
+"""Finds everything in an account that belongs to one cluster, by its tags and by the names that AWS
+and Kubernetes give.
+
+Promises: asks AWS's tagging service for what it knows, and the services one by one for the rest (or
+for what carries no tag of ours); lists each thing once. `cdk destroy` removes what an existing
+stack owns, and no other command is given for that: without an answer about the stacks nothing is
+listed. What `retain` keeps, and a key that awaits its deletion, is expected.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
+
+from paddle_aws.operations.account.account_checks import BROKEN
+from paddle_aws.operations.account.aws import client, every
+from paddle_aws.operations.errors import Unreachable, translated
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+
+
+@dataclass(frozen=True)
+class Left:
+    """One thing that belongs to the cluster."""
+
+    service: str
+    id: str
+    command: str
+    """The command that removes it; empty if it goes away on its own, or if a stack owns it and
+    `retain` keeps it.
+    """
+    expected: str = ""
+    """Why it may exist; empty if it should not."""
+    problem: str = ""
+    """Its stack and that stack's state, if the stack stopped half-way."""
+
+
+OWN = (
+    "StackResourceSummaries[?ResourceStatus != 'DELETE_COMPLETE' && ResourceStatus != "
+    "'DELETE_SKIPPED'].PhysicalResourceId"
+)
+
+
+def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
+    """Returns what was found, in order, and the names of the searches that failed, by reason."""
+    asked = _Search(spec)
+    found = {(left.service, left.id): left for left in asked.stacks}
+    unasked: dict[str, list[str]] = {}
+    for row in asked.rows():
+        try:
+            with translated():
+                for left in asked.look(**row):
+                    found.setdefault((left.service, left.id), left)
+        except Unreachable as error:
+            unasked.setdefault(str(error), []).append(row["what"])
+    return sorted(
+        found.values(), key=lambda left: (bool(left.expected), left.service, left.id)
+    ), unasked
+
+
+class _Search:
+    def __init__(self, spec: ClusterSpec) -> None:
+        """Reads which stacks exist, and what they own. Raises botocore's errors."""
+        self.spec = spec
+        self._client = cache(partial(client, region=spec.region))
+        text = Template(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+        names = {
+            "name": spec.name,
+            "cluster": spec.cluster_name,
+            "bucket": spec.bucket.existing_name or "",
+        }
+        self._data = yaml.safe_load(text.substitute(names))
+        self._states: dict[str, str] = {}
+        """States of the stacks that exist, by name."""
+        self._owners: dict[str, str] = {}
+        """The owning stack, by a resource's AWS id, name or ARN."""
+        cloudformation = self._client("cloudformation")
+        for name, state in every(
+            cloudformation, "describe_stacks", "Stacks[].[StackName, StackStatus]"
+        ):
+            if name in self.spec.stack_names and state != "DELETE_COMPLETE":
+                self._states[name] = state
+                ids = every(cloudformation, "list_stack_resources", OWN, StackName=name)
+                self._owners |= dict.fromkeys((name, *filter(None, ids)), name)
+        self.stacks = [self._left("cloudformation", "stack", name) for name in self._states]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns the searches in account_search.yaml that this cluster needs."""
+        cluster = self.spec.cluster
+        holds = {None, "existing" if cluster.existing else cluster.kind}
+        if cluster.ssh is not None and cluster.ssh.key_pair is None:
+            holds.add("own key pair")
+        return [row for row in self._data["searches"] if row.get("only") in holds]
+
+    def look(
+        self, *, service: str, call: str, find: str, kind: str | None = None, **more: Any
+    ) -> Iterator[Left]:
+        """Runs one search; without a `kind` it finds ARNs."""
+        for arguments in more.get("with", [{}]):
+            for found in every(self._client(service), call, find, **arguments):
+                id, owners = found if isinstance(found, list) else (found, None)
+                if kind is None:
+                    yield from self._tagged(id, owners or [])
+                else:
+                    yield self._left(more.get("arn", service), kind, id, "", *owners or ())
+
+    def _left(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Left:
+        """`more`: what else may identify the owner, such as AWS's own tags, or the machine with
+        which the thing is deleted.
+        """
+        owner = next((self._owners[one] for one in (id, arn, *more) if one in self._owners), None)
+        type = f"{service} {kind}".strip()
+        kept = self.spec.retain and type in self._data["kept"]
+        what = f"{kind} {id}".strip()
+        if (
+            type == "kms key"
+            and self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
+            == "PendingDeletion"
+        ):
+            # Nobody has to remove it: it goes away on its own.
+            return Left(service, what, "", "it waits for its deletion")
+        if owner is not None:
+            # What depends on it, such as a machine's disk, has the same owner.
+            self._owners[id] = owner
+            state = self._states[owner]
+            if state in BROKEN:
+                return Left(service, what, f"cdk destroy {owner}", "", f"{owner} is {state}")
+            why = state if state.endswith("_IN_PROGRESS") else "deployed"
+            return Left(
+                service,
+                what,
+                "" if kept else f"cdk destroy {owner}",
+                f"{why}, retain is true" if kept else why,
+            )
+        unknown = "find it in the console, it is of a kind that is not known here: {arn}"
+        template = self._data["commands"].get(type, unknown)
+        region = (
+            f" --region {self.spec.region}"
+            if template.startswith("aws ") and service not in ("iam", "route53")
+            else ""
+        )
+        command = template.format(id=id, arn=arn or id, part=id.split("/"))
+        return Left(service, what, command + region, "retain is true" if kept else "")
+
+    def _tagged(self, arn: str, values: list[str]) -> Iterator[Left]:
+        _, _, service, _, _, resource = arn.split(":", 5)
+        # `vpc/vpc-1`, `log-group:/aws/eks/x`; for a bucket only its name.
+        match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
+        kind, id = (
+            (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
+        )
+        if (service, kind) == ("cloudformation", "stack"):
+            id = id.split("/")[0]
+        if (service, kind) == ("secretsmanager", "secret"):
+            # AWS appends six letters of its own to the name.
+            id = id[:-7]
+        if (service, kind) == ("ssm", "parameter") and "/" in id:
+            id = f"/{id}"
+        if kind == "loadbalancer" and "/" not in id:
+            kind = "classic loadbalancer"
+        # The tagging service also lists terminated instances; the running ones were found before.
+        if (service, kind) != ("ec2", "instance"):
+            # In services other than EKS, a part that a stack has released still carries the stack's
+            # tag.
+            yield self._left(service, kind, id, arn, *(values if service == "eks" else ()))

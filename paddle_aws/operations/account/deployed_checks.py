@@ -1,0 +1,356 @@
+"""Checks whether a deployed cluster is ready for jobs, and what would block its destruction.
+
+Reads only, unless told to fix. CloudFormation cannot delete a network that something of Kubernetes
+or of a person still uses.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from paddle_aws.operations.account import tunnel
+from paddle_aws.operations.account.account_checks import AccountChecks, Check, Found, State
+from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.version_checks import VersionChecks, refused_step
+from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.commands import setup
+from paddle_aws.operations.commands.protect import KEPT
+from paddle_aws.operations.errors import BadInput, Failed
+from paddle_aws.operations.screen import IMAGE_FILE
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+
+ACTIVATE = (
+    "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status "
+    "TagKey=cluster,Status=Active"
+)
+TAG: dict[str, tuple[State, str]] = {
+    "Active": ("ok", "the budget counts by tag cluster"),
+    "activated": (
+        "ok",
+        "tag cluster is activated for cost allocation: the budget counts from now on, in up to "
+        "24 hours",
+    ),
+    "Inactive": (
+        "warning",
+        "the budget counts nothing: tag cluster is not activated, `paddle-aws doctor --fix` does "
+        "it",
+    ),
+    "": (
+        "warning",
+        "the budget counts nothing: AWS lists tag cluster up to 24 hours after the first deploy, "
+        "ask again then",
+    ),
+}
+"""Findings by the status of the tag that a budget counts by; the status is empty if AWS does not
+know the tag.
+"""
+DRIVER, DRIVERS = "nvidia.com/cuda.driver-version.major", {11: 450, 12: 525, 13: 580}
+"""GPU feature discovery's node label, and the oldest driver for each CUDA version, from NVIDIA's
+compatibility page.
+"""
+
+
+class DeployedChecks:
+    """The checks of one deployed cluster."""
+
+    def __init__(self, spec: ClusterSpec, account: AccountChecks, *, fix: bool = False) -> None:
+        """`fix`: activate the tag that the budget counts by."""
+        self.spec, self._account, self._client, self._fix = spec, account, account.client, fix
+        self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}]
+
+    def ready(self) -> list[Check]:
+        """Returns the checks of whether jobs can run."""
+        both: list[Check] = [
+            ("mount targets", self.mount_targets),
+            ("kubectl", self.kubernetes),
+            ("setup", self.setup),
+            ("stack policy", self.kept),
+        ]
+        if any(group.gpu for group in self.spec.nodes.values()):
+            both.append(("GPU driver", self.driver))
+        if self.spec.budget and self.spec.budget.monthly_usd:
+            both.append(("budget", self.budget))
+        if self.spec.cluster.has_tunnel:
+            both.append(("tunnel", self.tunnel))
+        own_groups = self.spec.cluster.self_managed or any(
+            group.kind == "self-managed" for group in self.spec.nodes.values()
+        )
+        groups: list[Check] = [("groups", self.groups)] if own_groups else []
+        if self.spec.cluster.self_managed:
+            return [("version", self.version), *groups, *both]
+        asked = VersionChecks(self.spec, self._client)
+        named: list[Check] = [
+            ("cluster", lambda: [_health(asked.cluster["name"], asked.cluster)]),
+            ("add-ons", lambda: [_health(*one) for one in asked.addons.items()]),
+            ("node groups", lambda: [_health(*one) for one in asked.node_groups.items()]),
+        ]
+        return [*named, *asked.all(), *groups, *both]
+
+    def destroy(self) -> list[Check]:
+        """Returns the checks of what would block `cdk destroy`."""
+        if self.deployed is False:
+            nothing: State = "ok"
+            return [
+                (
+                    "stacks",
+                    lambda: [
+                        (
+                            nothing,
+                            f"no stack of cluster {self.spec.name} is deployed: nothing to destroy",
+                        )
+                    ],
+                )
+            ]
+        in_vpc = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+        problems: list[Check] = [
+            ("protection", partial(_each, self.protection, "no stack is protected from deletion")),
+            *(
+                (one["name"], partial(_each, partial(self.in_vpc, one), one["none"]))
+                for one in in_vpc
+            ),
+            (
+                "mount targets",
+                partial(_each, self.foreign_mount_targets, "no other file system uses the VPC"),
+            ),
+        ]
+        return [("credentials", self._account.credentials), *problems]
+
+    @property
+    def deployed(self) -> bool | None:
+        """Whether any stack of the cluster exists; None if AWS cannot be asked."""
+        try:
+            return bool(self._account.deployed_stacks)
+        except Exception:
+            return None
+
+    def _output(self, key: str) -> str:
+        if key not in self._account.outputs:
+            raise BadInput(f"the deployed stacks have no output {key}: deploy all of them")
+        return self._account.outputs[key]
+
+    # Ready.
+
+    def mount_targets(self) -> Found:
+        system = self._output("FileSystemId")
+        targets = self._client("efs").describe_mount_targets(FileSystemId=system)["MountTargets"]
+        states = {target["AvailabilityZoneName"]: target["LifeCycleState"] for target in targets}
+        wanted = {
+            zone
+            for group in self.spec.nodes.values()
+            for zone in (group.availability_zones or self.spec.network.zones)
+        }
+        for zone in sorted(wanted):
+            state = states.get(zone, "missing")
+            text = f"the mount target of {system} in {zone} is {state}"
+            yield (
+                ("ok", text)
+                if state == "available"
+                else ("problem", f"{text}: pods there cannot mount it")
+            )
+
+    def tunnel(self) -> Found:
+        name = self.spec.tunnel_document
+        document = self._client("ssm").describe_document(Name=name)["Document"]["Status"]
+        running = tunnel.machines(self._client("ec2"), name)
+        says = f"document {name} is {document}, " + (
+            f"{running[0]} runs" if running else "no machine runs"
+        )
+        yield ("ok" if running and document == "Active" else "problem"), says
+
+    def kept(self) -> Found:
+        api = self._client("cloudformation")
+        names = [stack["StackName"] for stack in self._account.deployed_stacks]
+        told = {name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names}
+        if bare := [
+            name for name, policy in told.items() if not policy or json.loads(policy) != KEPT
+        ]:
+            yield (
+                "warning",
+                f"a deploy may replace or remove data of {', '.join(bare)}: `paddle-aws protect` "
+                "refuses that",
+            )
+        else:
+            yield "ok", "no deploy may replace or remove what holds data"
+
+    def budget(self) -> Found:
+        from botocore.exceptions import ClientError
+
+        api, key = self._client("ce"), "cluster"
+        try:
+            found = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")[
+                "CostAllocationTags"
+            ]
+            status = next((tag["Status"] for tag in found if tag["TagKey"] == key), "")
+            if status == "Inactive" and self._fix:
+                status, wanted = "activated", [{"TagKey": key, "Status": "Active"}]
+                for refused in api.update_cost_allocation_tags_status(
+                    CostAllocationTagsStatus=wanted
+                ).get("Errors", ()):
+                    raise Failed(
+                        f"AWS did not activate tag {key}, so the budget counts nothing: "
+                        f"{refused['Message']}"
+                    )
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code not in ("AccessDeniedException", "ValidationException"):
+                raise
+            says = f"whether the budget counts this account may not ask ({code})"
+            yield (
+                "warning",
+                f"{says}: an administrator of the one that pays can, and run `{ACTIVATE}`",
+            )
+            return
+        yield TAG[status]
+
+    def kubernetes(self) -> Found:
+        cluster = Cluster()
+        version = cluster.get("/version")
+        if self._account.outputs.get("ClusterEndpoint", cluster.server).rstrip(
+            "/"
+        ) != cluster.server.rstrip("/"):
+            yield (
+                "warning",
+                f"the current context is {cluster.server}, not this cluster: `paddle-aws "
+                "kubeconfig` changes that",
+            )
+        yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
+
+    def setup(self) -> Found:
+        cluster = Cluster()
+        wanted = setup.documents(self.spec, self._account.outputs.get("AutoMode", ""))
+        missing = [
+            f"{one['kind']} {one['metadata']['name']}"
+            for one in wanted
+            if cluster.find(cluster.path(one)) is None
+        ]
+        if missing:
+            # An administrator's jobs do not need the deployers' rights.
+            needed = any(one.startswith(("DaemonSet", "Node")) for one in missing)
+            yield (
+                "problem" if needed else "warning",
+                f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it",
+            )
+        else:
+            yield "ok", "all that `paddle-aws setup` applies is there"
+
+    def driver(self) -> Found:
+        """Compares the current nodes' drivers with the CUDA of the image that was pushed last."""
+        # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
+        from k8s_charts import deployed as chosen
+        from k8s_charts.pods.scheduling import GPU
+
+        cuda, later = chosen.cuda(IMAGE_FILE), "each pod's own check tells before its attempt"
+        nodes = [
+            one
+            for one in Cluster().items("/api/v1/nodes")
+            if GPU in one["status"].get("capacity", ())
+        ]
+        if not nodes:
+            yield "ok", f"no GPU node is there now: {later}"
+        for driver in sorted({one["metadata"].get("labels", {}).get(DRIVER, "") for one in nodes}):
+            says = (
+                f"GPU nodes have driver {driver or 'unknown'}, the image CUDA {cuda or 'unknown'}"
+            )
+            least = DRIVERS.get(int(cuda.partition(".")[0] or 0), 0)
+            if not (driver.isdigit() and least):
+                yield "warning", f"{says}: {later}"
+            elif int(driver) < least:
+                yield (
+                    "problem",
+                    f"{says}: take nodes with driver {least} or newer, or an image with an older "
+                    "CUDA",
+                )
+            else:
+                yield "ok", says
+
+    # Ready, for a self-managed control plane or self-managed node groups.
+
+    def version(self) -> Found:
+        fault = refused_step(self.spec, self._account.outputs)
+        yield (
+            ("problem", fault)
+            if fault
+            else ("ok", f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
+        )
+
+    def groups(self) -> Found:
+        autoscaling = self._client("autoscaling")
+        for group in every(
+            autoscaling, "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=self._ours
+        ):
+            states = [
+                (one["LifecycleState"], one["HealthStatus"]) for one in group.get("Instances", ())
+            ]
+            ready, wanted = states.count(("InService", "Healthy")), group["DesiredCapacity"]
+            name, why = (
+                group["AutoScalingGroupName"],
+                "`aws autoscaling describe-scaling-activities` says why not more",
+            )
+            text = f"{name} has {ready} of {wanted} machines in service"
+            yield ("ok", text) if ready >= wanted else ("problem", f"{text}: {why}")
+
+    # Destroy.
+
+    def protection(self) -> Iterator[str]:
+        unlock = (
+            "aws cloudformation update-termination-protection --no-enable-termination-protection "
+            "--stack-name"
+        )
+        for stack in self._account.deployed_stacks:
+            if stack.get("EnableTerminationProtection"):
+                yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
+
+    def in_vpc(self, wanted: dict[str, Any]) -> Iterator[str]:
+        """Yields the things of one kind in deployed_checks.yaml."""
+        vpc = self._output("VpcId")
+        for look in wanted["looks"]:
+            which = (
+                {"Filters": [{"Name": "vpc-id", "Values": [vpc]}]}
+                if look["service"] == "ec2"
+                else {}
+            )
+            for found in every(
+                self._client(look["service"]),
+                look["call"],
+                look["find"].replace("${vpc}", vpc),
+                **which,
+            ):
+                yield wanted["says"].format(*found)
+
+    def foreign_mount_targets(self) -> Iterator[str]:
+        efs, vpc = self._client("efs"), self._output("VpcId")
+        systems = set(every(efs, "describe_file_systems", "FileSystems[].FileSystemId"))
+        for system in sorted(systems - {self._account.outputs.get("FileSystemId")}):
+            for target in every(
+                efs, "describe_mount_targets", "MountTargets[]", FileSystemId=system
+            ):
+                if target.get("VpcId") == vpc:
+                    id = target["MountTargetId"]
+                    yield (
+                        f"{id} of {system} uses the VPC: aws efs delete-mount-target "
+                        f"--mount-target-id {id}"
+                    )
+
+
+def _each(look: Callable[[], Iterator[str]], none: str) -> Found:
+    """Reports every obstacle as a problem; `none` is the text if there is no obstacle."""
+    found = list(look())
+    yield from (("problem", text) for text in found)
+    if not found:
+        yield "ok", none
+
+
+def _health(name: str, part: dict[str, Any]) -> tuple[State, str]:
+    """Returns the health of a cluster, an add-on or a node group, as EKS reports it."""
+    issues = "; ".join(
+        str(issue.get("message", issue.get("code", "")))
+        for issue in part.get("health", {}).get("issues", ())
+    )
+    good = part["status"] == "ACTIVE" and not issues
+    return ("ok" if good else "problem"), f"{name} is {part['status']}" + (
+        f": {issues}" if issues else ""
+    )

@@ -1,0 +1,131 @@
+"""Finds outdated parts of a deployed EKS cluster: compares control plane, nodes and add-ons with
+the settings and with AWS.
+
+Promises: reads only; every outdated part is upgraded in the one way of docs/aws.md, which each line
+names.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from paddle_aws.operations.account.account_checks import Check, Found
+from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.commands.lock import defaults, releases
+from paddle_aws.stacks.cluster_spec import ADDONS, ClusterSpec
+from paddle_aws.stacks.distribution_lock import DistributionLock
+
+UPGRADE = "run `paddle-aws lock add-ons` and `cdk deploy --all`"
+
+
+def refused_step(spec: ClusterSpec, outputs: Mapping[str, str]) -> str | None:
+    """Returns why the control plane of `outputs` cannot take the settings' version; None if it can.
+    SettingError: no lock.
+    """
+    has, setting, wanted = outputs.get("KubernetesVersion"), "cluster.version", spec.cluster.version
+    if has and spec.cluster.self_managed:
+        setting = spec.cluster.distribution.lock
+        wanted = DistributionLock.load(spec.cluster.distribution.lock_path).kubernetes
+    (major, old), (_, new) = _numbers(has or wanted), _numbers(wanted)
+    if new in (old, old + 1):
+        return None
+    takes = (
+        f"no older version, set {has}"
+        if new < old
+        else f"one minor version at a time, deploy {major}.{old + 1} first"
+    )
+    return f"{setting} is {wanted} and the control plane runs Kubernetes {has}: it takes {takes}"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
+class VersionChecks:
+    """The checks of one cluster, and its parts as EKS describes them."""
+
+    def __init__(self, spec: ClusterSpec, client: Callable[[str], Any]) -> None:
+        self.spec, self._client, self._eks = spec, client, client("eks")
+
+    def all(self) -> list[Check]:
+        """Returns the checks in the order of an upgrade."""
+        return [
+            ("version", self.version),
+            ("add-on versions", self.addon_versions),
+            ("node images", self.node_images),
+        ]
+
+    @cached_property
+    def cluster(self) -> dict[str, Any]:
+        return dict(self._eks.describe_cluster(name=self.spec.cluster_name)["cluster"])
+
+    @cached_property
+    def addons(self) -> dict[str, dict[str, Any]]:
+        return self._parts("addon")
+
+    @cached_property
+    def node_groups(self) -> dict[str, dict[str, Any]]:
+        return self._parts("nodegroup")
+
+    def _parts(self, kind: str) -> dict[str, dict[str, Any]]:
+        where, describe = (
+            {"clusterName": self.spec.cluster_name},
+            getattr(self._eks, f"describe_{kind}"),
+        )
+        names = every(self._eks, f"list_{kind}s", f"{kind}s[]", **where)
+        return {name: describe(**where, **{f"{kind}Name": name})[kind] for name in names}
+
+    def version(self) -> Found:
+        has, wanted = str(self.cluster["version"]), self.spec.cluster.version
+        differ = f"the control plane runs Kubernetes {has} and cluster.version is {wanted}"
+        if has == wanted:
+            yield "ok", f"the control plane runs Kubernetes {has}, as cluster.version says"
+        elif self.spec.cluster.existing:
+            yield "warning", f"{differ}: set {has}"
+        else:
+            fault = refused_step(self.spec, {"KubernetesVersion": has})
+            yield ("problem", fault) if fault else ("warning", f"{differ}: {UPGRADE}")
+        for name, group in self.node_groups.items():
+            if group["version"] != has:
+                yield (
+                    "warning",
+                    f"{name} runs Kubernetes {group['version']} and the control plane {has}: "
+                    f"{UPGRADE}",
+                )
+
+    def addon_versions(self) -> Found:
+        # The daemons, the first three add-ons, come with the cluster: in an existing cluster they
+        # are somebody else's.
+        ours = [
+            name for name in ADDONS[3 * bool(self.spec.cluster.existing) :] if name in self.addons
+        ]
+        newest = defaults(self._eks, str(self.cluster["version"]), tuple(ours))
+        for name in ours:
+            pinned = (
+                "change cluster.addons and run `cdk deploy --all`"
+                if name in self.spec.cluster.addons
+                else UPGRADE
+            )
+            yield from _behind(name, self.addons[name]["addonVersion"], newest.get(name), pinned)
+
+    def node_images(self) -> Found:
+        for name, group in self.node_groups.items():
+            newest = releases(self._client("ssm"), group["version"]).get(group["amiType"])
+            yield from _behind(name, group["releaseVersion"], newest, UPGRADE)
+
+
+def _behind(name: str, has: str, newest: str | None, advice: str) -> Found:
+    if newest is None or not has:
+        yield (
+            "warning",
+            f"not checked: AWS names no version of {name} to compare {has or 'an unknown one'} "
+            "with",
+        )
+    elif _numbers(has) < _numbers(newest):
+        yield (
+            "warning",
+            f"{name} is {has}, AWS's default for this Kubernetes version is {newest}: {advice}",
+        )
+    else:
+        yield "ok", f"{name} is {has}"

@@ -1,0 +1,253 @@
+"""A job's folder on the shared volume, from anywhere, without SSH: the inspection pod mounts it,
+the API server proxies it.
+
+The pod runs the job's image as the job's user, mounts only that folder, is deleted at the end, and
+exits on its own if this program is killed. If the cluster has forgotten the job, its job file
+describes the volume.
+"""
+
+import copy
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import yaml
+from paddle_node.contract import DATA_MANIFEST
+
+from paddle_aws.operations.cluster.cluster import TRIES, ApiError, Cluster, Object
+from paddle_aws.operations.cluster.pod_words import states
+from paddle_aws.operations.cluster.volume_server import METHODS
+from paddle_aws.operations.errors import BadInput, Failed, OperationError, Unreachable
+from paddle_aws.operations.jobs.job_objects import (
+    INSTANCE,
+    PADDLE_JOB,
+    component,
+    created,
+    pods,
+    runs,
+    selector,
+    template,
+)
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.submission import Submission
+
+PORT = 8080
+READY = 300.0
+"""Seconds within which the pod has to answer, including the image pull."""
+BLOCK = 4 << 20
+"""Bytes per request."""
+VOLUME = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
+"""The kinds of objects that a pod needs to mount the volume."""
+
+
+class Missing(BadInput, FileNotFoundError):
+    """The volume has no such file."""
+
+
+class VolumeAccess:
+    """The methods of volume_server.Folder, for the folder that an inspection pod serves."""
+
+    def __init__(self, cluster: Cluster, job: str, namespace: str) -> None:
+        self._cluster, self._job = cluster, job
+        self.pod, self.token = (
+            f"{job[:40]}-volume-{secrets.token_hex(4)}",
+            secrets.token_urlsafe(24),
+        )
+        self.path = f"{pods(namespace)}/{self.pod}"
+        self.where = f"{cluster.server} {namespace}/{job}"
+        """Identifies the folder's job across all clusters."""
+        self.mount = ""
+        """Where the job's pods see the folder."""
+
+    def files(self, path: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.ask("files", path))
+        return found
+
+    def steps(self, path: str, most: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.ask("steps", path, most=most))
+        return found
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        return self.ask("read", path, offset=offset, size=size)
+
+    def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
+        found: list[str] = json.loads(
+            self.ask("sums", path, offset=offset, end=end, block=block, part=int(part))
+        )
+        return found
+
+    def write(self, path: str, body: bytes, offset: int) -> None:
+        self.ask("write", path, body, offset=offset)
+
+    def commit(self, path: str, size: int) -> None:
+        self.ask("commit", path, size=size)
+
+    def set_aside(self, path: str) -> str:
+        return str(json.loads(self.ask("set_aside", path)))
+
+    def ask(
+        self, action: str, path: str, body: bytes = b"", tries: int = TRIES, **numbers: int
+    ) -> bytes:
+        """Returns an answer of the pod's program. Raises Missing, or Failed if the file system
+        refuses.
+        """
+        # The address has a `?` in it: the API server passes the query on.
+        place = (
+            f"{self.path}:{PORT}/proxy/{self.token}/{action}?{urlencode({'path': path, **numbers})}"
+        )
+        headers = {"Content-Type": "application/octet-stream"}
+        try:
+            return self._cluster.request(
+                METHODS[action], place, headers=headers, body=body or None, tries=tries
+            ).data
+        except ApiError as error:
+            if error.status == 404:
+                raise Missing(f"{self._job}/{path} is not on the volume: {error.message}") from None
+            if error.status == 409:
+                raise Failed(f"the volume refuses {self._job}/{path}: {error.message}") from None
+            raise
+
+
+@contextmanager
+def mounted(
+    cluster: Cluster,
+    job: str,
+    namespace: str,
+    *,
+    write: bool,
+    described: Submission | Path | None = None,
+) -> Iterator[VolumeAccess]:
+    """Gives access to the job's folder on the volume.
+
+    `described`: a submission, whose volume it is whatever the cluster has of the job, or the job
+    file (default: job.yaml) that describes the volume of a job that the cluster does not know.
+    """
+    access, its = VolumeAccess(cluster, job, namespace), None
+    if not isinstance(described, Submission):
+        its = _template(cluster, job, namespace)
+    try:
+        if its is None:
+            if not isinstance(described, Submission):
+                described = _read(job, namespace, described or Path("job.yaml"))
+                cluster.say(
+                    f"the cluster has no Job of {job}: its volume is mounted as the job file says"
+                )
+            its = template(described.training)
+            for document in described.documents:
+                if document["kind"] in VOLUME and cluster.find(cluster.path(document)) is None:
+                    cluster.apply(document)
+        pod = inspection_pod(its, job, access.pod, access.token, write)
+        pod["metadata"]["namespace"] = namespace
+        access.mount = pod["spec"]["containers"][0]["args"][0]
+        cluster.apply(pod)
+        _until_ready(cluster, access, namespace)
+        yield access
+    finally:
+        try:
+            cluster.delete(access.path)
+        except OperationError:
+            cluster.say(
+                f"the inspection pod {access.pod} could not be deleted: it ends on its own "
+                "within two minutes"
+            )
+
+
+def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None:
+    deadline, told = time.monotonic() + READY, ""
+    while True:
+        pod = cluster.find(access.path)
+        if pod is None:
+            raise Failed(f"the inspection pod {access.pod} was deleted")
+        (state,), _ = states(cluster, namespace, [pod])
+        if state.phase == "running":
+            with suppress(Unreachable):  # The pod runs, and may not listen yet.
+                access.ask("files", DATA_MANIFEST, tries=1)
+                return
+        if state.phase in ("failed", "done"):
+            raise Failed(
+                "the inspection pod ended at once: "
+                f"{state.reason or 'see kubectl logs ' + access.pod}"
+            )
+        if state.phase == "waiting" and state.reason != told:
+            told = state.reason
+            cluster.say(f"the inspection pod waits: {told}")
+        if time.monotonic() > deadline:
+            raise Failed(
+                f"the inspection pod does not start within {READY:.0f} s"
+                + (f": {told}" if told else "")
+            )
+        time.sleep(0.3)
+
+
+def _read(job: str, namespace: str, file: Path) -> Submission:
+    """Loads a job that the cluster does not know. Raises BadInput if the file is missing, or is
+    another job's.
+    """
+    gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace}"
+    if not file.is_file():
+        raise BadInput(
+            f"{gone}, and there is no job.yaml here that describes its volume: name its job file "
+            "instead"
+        )
+    found = Submission.load(JobSource(file), Path("outputs.json"), Path("image.json"))
+    if (found.job.name, found.job.namespace) != (job, namespace):
+        raise BadInput(
+            f"{gone}, and {file} describes another one ({found.job.name}): name its job file "
+            "instead"
+        )
+    if found.deployed.missing:
+        raise BadInput(f"{gone}; {found.deployed.missing}")
+    return found
+
+
+def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
+    """Returns the pod template of the job's newest Job or PaddleJob on the cluster; None if none is
+    left.
+    """
+    found = [run for run in runs(cluster, namespace, selector(job)) if component(run) != "reader"]
+    return template(max(found, key=created)) if found else None
+
+
+def inspection_pod(its: Object, job: str, name: str, token: str, write: bool) -> Object:
+    """Returns the job's own pod, with our program instead of its own, and only its volume."""
+    spec = copy.deepcopy(its["spec"])
+    original = spec["containers"][0]
+    mount = next((m for m in original.get("volumeMounts", ()) if m["name"] == "job"), None)
+    if mount is None:
+        raise BadInput(f"job {job} has no volume: there is nothing to look at")
+    here = Path(__file__)
+    pod: Object = yaml.safe_load(here.with_name("inspection_pod.yaml").read_text(encoding="utf-8"))
+    pod["metadata"]["name"] = name
+    pod["metadata"]["labels"][INSTANCE] = job
+    container = pod["spec"]["containers"][0]
+    container |= {
+        "image": original["image"],
+        "imagePullPolicy": original.get("imagePullPolicy", "IfNotPresent"),
+        "command": [
+            "python3",
+            "-c",
+            here.with_name("volume_server.py").read_text(encoding="utf-8"),
+        ],
+        "args": [mount["mountPath"], token, str(PORT)],
+        "volumeMounts": [{**mount, "readOnly": not write}],
+    }
+    # This pod, too, may have to make the job's folder; where the data job's source is does not
+    # matter to it.
+    makers = [
+        {**maker, "args": maker["args"][:1], "resources": container["resources"]}
+        for maker in spec.get("initContainers", ())
+        if any(m["name"] == "job" for m in maker.get("volumeMounts", ()))
+    ]
+    kept = ("securityContext", "tolerations", "imagePullSecrets")
+    pod["spec"] |= {field: spec[field] for field in kept if field in spec}
+    pod["spec"]["volumes"] = [
+        volume for volume in spec.get("volumes", ()) if volume["name"] == "job"
+    ]
+    if makers:
+        pod["spec"]["initContainers"] = makers
+    return pod

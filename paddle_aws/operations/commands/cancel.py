@@ -1,0 +1,29 @@
+"""`paddle-aws cancel`: end a job's running pods."""
+
+from paddle_aws.operations.errors import cli_errors
+from paddle_aws.operations.jobs.backend import OfRehearsal, backend
+from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
+from paddle_aws.operations.screen import Context, Namespace, say
+
+
+def cancel(
+    job: JobArgument = DEFAULT,
+    rehearsal: OfRehearsal = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """End a job's pods now. Its data, program and passes stay on the volume.
+
+    The trainers get their grace period to save; `paddle-aws resume` continues from the newest
+    complete pass.
+
+    Example: paddle-aws cancel quick-start
+    """
+    with cli_errors("interrupted: the pods may still be ending"):
+        run = backend(job, namespace, context, rehearsal)
+        ended = run.cancel()
+        say(
+            f"job {run.name} is ended ({', '.join(ended)})"
+            if ended
+            else f"job {run.name} does not run: nothing to end"
+        )

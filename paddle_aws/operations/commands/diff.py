@@ -1,0 +1,190 @@
+"""`paddle-aws diff`: what a `cdk deploy` would replace or remove, and what would be lost with
+it.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from paddle_aws.operations.account.account_checks import AccountChecks
+from paddle_aws.operations.account.version_checks import refused_step
+from paddle_aws.operations.commands.bootstrap import cdk
+from paddle_aws.operations.commands.protect import HOLDS_DATA, IN_USE, SET_BACK
+from paddle_aws.operations.errors import BadInput, Failed, OperationError, cli_errors, translated
+from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+
+NAME = "paddle-aws-diff"
+REFUSED = "refused"
+VERSIONS = {"Version", "ReleaseVersion"}
+"""A node group's properties that EKS changes only on their own."""
+MIXED = (
+    "CloudFormation changes a node group's version alone: deploy its other changes first, then "
+    "the version"
+)
+FOR_GOOD = {
+    "AWS::EKS::Cluster": {
+        "KubernetesNetworkConfig": "cluster.service_cidr",
+        "EncryptionConfig": "key",
+    },
+    "AWS::ECR::Repository": {"EncryptionConfiguration": "key"},
+    "AWS::EC2::Volume": {
+        "AvailabilityZone": "cluster.availability_zone",
+        "KmsKeyId": "key",
+        "SnapshotId": "cluster.volume_snapshot",
+    },
+}
+"""Properties that CloudFormation refuses to change, and their settings: it replaces no resource
+with a fixed name, no volume.
+"""
+
+
+class Loss(NamedTuple):
+    """A resource that a change set replaces or removes.
+
+    `what` is what a user loses with it, if it holds data; if `change` is REFUSED, why
+    CloudFormation refuses the deploy.
+    """
+
+    stack: str
+    resource: str
+    type: str
+    change: str
+    what: str
+
+
+def diff(
+    config: Config = CLUSTER,
+    json: Json = False,
+) -> None:
+    """Name each resource that `cdk deploy` would replace or remove, and the data that would go with
+    it.
+
+    CloudFormation itself works it out, in change sets that are prepared, read and deleted: nothing
+    is changed. Exit code 1 if something that holds data would go, or CloudFormation would refuse
+    the deploy.
+
+    Example: paddle-aws diff && cdk deploy --all --outputs-file outputs.json
+    """
+    with cli_errors():
+        spec = ClusterSpec.load(config)
+        account = AccountChecks(spec)
+        deployed = [stack["StackName"] for stack in account.deployed_stacks]
+        if not deployed:
+            say(
+                f"no stack of cluster {spec.name} is deployed: `cdk deploy --all` makes it and "
+                "replaces nothing"
+            )
+            if others := sorted(account.other_clusters()):
+                named = f"{spec.region} has another cluster: {', '.join(others)}"
+                say(f"{named}. A new `name` is a new cluster; the old one stays, and is billed")
+            for region in account.other_regions():
+                say(
+                    f"cluster {spec.name} is deployed in {region}: it stays there, with its data, "
+                    f"and is billed, until `cdk destroy --all` with region {region}"
+                )
+            if json:
+                as_json([])
+            return
+        if refused := refused_step(spec, account.outputs):
+            raise BadInput(refused)
+        if account.makes_cluster:
+            # Whether EKS may be asked is `doctor`'s affair.
+            with suppress(OperationError), translated():
+                for state, text in account.support():
+                    if state != "ok":
+                        say(text)
+        api, watch = account.client("cloudformation"), f"{spec.name}-watch"
+        losses = []
+        if not spec.budget and watch in deployed:
+            losses.append(
+                Loss(watch, "the whole stack", "AWS::CloudFormation::Stack", "left behind", "")
+            )
+            deployed.remove(watch)
+            delete = f"aws cloudformation delete-stack --stack-name {watch} --region {spec.region}"
+            say(
+                f"cluster.yaml has no budget, and `cdk deploy` leaves {watch} and its alarms "
+                f"behind: run `{delete}` first"
+            )
+        if deployed:
+            _prepare(config, deployed)
+        try:
+            losses += [loss for stack in deployed for loss in _losses(api, stack)]
+        finally:
+            for stack in deployed:
+                with suppress(api.exceptions.ChangeSetNotFoundException):
+                    api.delete_change_set(StackName=stack, ChangeSetName=NAME)
+        if json:
+            as_json([loss._asdict() for loss in losses])
+        elif losses:
+            show(("STACK", "RESOURCE", "TYPE", "CHANGE", "WHAT THAT MEANS"), losses)
+        else:
+            say("nothing is replaced or removed")
+        ends = list(dict.fromkeys(loss.what for loss in losses if loss.change == REFUSED))
+        if any(loss.what and loss.change != REFUSED for loss in losses):
+            then = "`paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
+            ends.append(
+                "the deploy would lose what the last column names: keep the old settings; or "
+                f"copy it and run {then}"
+            )
+        if ends:
+            raise Failed("\n".join(ends))
+
+
+def _prepare(config: Path, stacks: list[str]) -> None:
+    """Prepares change sets of the deployed stacks with the cdk command, which knows the roles and
+    where templates go.
+    """
+    command = [
+        "deploy",
+        *stacks,
+        "--exclusively",
+        "--method",
+        "prepare-change-set",
+        "--change-set-name",
+        NAME,
+    ]
+    command += [
+        "--require-approval",
+        "never",
+        "--context",
+        f"config={config.resolve()}",
+        "--output",
+    ]
+    with tempfile.TemporaryDirectory() as assembly:
+        done = cdk([*command, assembly], capture_output=True)
+    if done.returncode:
+        last = [line for line in done.stderr.splitlines() if line.strip()][-5:]
+        raise Failed("cdk could not prepare the change sets:\n" + "\n".join(last))
+
+
+def _losses(api: Any, stack: str) -> Iterator[Loss]:
+    pages = api.get_paginator("describe_change_set").paginate(StackName=stack, ChangeSetName=NAME)
+    # cdk makes no change set for a stack that does not change.
+    with suppress(api.exceptions.ChangeSetNotFoundException):
+        for change in pages.search("Changes[].ResourceChange"):
+            kind = change["ResourceType"]
+            replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(
+                change.get("Replacement", "")
+            )
+            says = "removed" if change["Action"] == "Remove" else replaced
+            named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
+            if kind == "AWS::EKS::Cluster" and says == "perhaps replaced":
+                # Only the properties in FOR_GOOD replace a cluster.
+                says = None
+            settings = ", ".join(
+                sorted({FOR_GOOD.get(kind, {}).get(name, "") for name in named} - {""})
+            )
+            refused = IN_USE.get(kind) if says else None
+            if settings:
+                refused = (
+                    f"CloudFormation cannot change {settings} of a deployed cluster: {SET_BACK}"
+                )
+            elif kind == "AWS::EKS::Nodegroup" and named & VERSIONS and named - VERSIONS:
+                refused = MIXED
+            if refused:
+                yield Loss(stack, change["LogicalResourceId"], kind, REFUSED, refused)
+            elif says:
+                yield Loss(stack, change["LogicalResourceId"], kind, says, HOLDS_DATA.get(kind, ""))

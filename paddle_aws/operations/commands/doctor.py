@@ -1,0 +1,72 @@
+"""`paddle-aws doctor`: what is wrong, before it costs money or time."""
+
+from dataclasses import asdict
+from itertools import groupby
+from typing import Annotated
+
+import typer
+
+from paddle_aws.operations.account import account_checks
+from paddle_aws.operations.account.account_checks import AccountChecks, Finding
+from paddle_aws.operations.account.deployed_checks import DeployedChecks
+from paddle_aws.operations.errors import BadInput, Failed, Unreachable, cli_errors
+from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+
+
+def doctor(
+    config: Config = CLUSTER,
+    destroy: Annotated[
+        bool, typer.Option("--destroy", help="What would keep `cdk destroy` from ending.")
+    ] = False,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Activate the tag that the budget counts by, and delete the log group that an "
+            "ended cluster left in the next deploy's way.",
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check the account and, once it is deployed, the cluster. Changes nothing without --fix.
+
+    Each line is ok, a warning or a problem, and says what to do; all is checked even when something
+    fails. Exit code 1 if there is a problem, 3 if the account cannot be queried at all.
+
+    Example: paddle-aws doctor && cdk deploy --all --outputs-file outputs.json
+
+    Example: paddle-aws doctor --destroy && cdk destroy --all
+    """
+    with cli_errors():
+        spec = ClusterSpec.load(config)
+        if fix and destroy:
+            raise BadInput("--fix prepares a deploy: leave out --destroy")
+        account = AccountChecks(spec, fix=fix)
+        deployed = DeployedChecks(spec, account, fix=fix)
+        ready = deployed.ready() if deployed.deployed else []
+        checks = deployed.destroy() if destroy else [*account.all(), *ready]
+        found = account_checks.run(checks)
+        if json:
+            as_json([asdict(one) for one in found])
+        else:
+            groups = groupby(found, lambda one: (one.state, one.text))
+            show(("CHECK", "STATE", "WHAT"), [_row(list(alike)) for _, alike in groups])
+        problems = sum(one.state == "problem" for one in found)
+        unsure = sum(one.state == "warning" for one in found)
+        if any((one.check, one.state) == ("credentials", "problem") for one in found):
+            raise Unreachable("the account cannot be queried: see the credentials line")
+        if problems:
+            raise Failed(
+                f"{problems} problem{'s' * (problems > 1)}, {unsure} warning{'s' * (unsure != 1)}"
+            )
+        say(f"no problem, {unsure} warning{'s' * (unsure != 1)}")
+
+
+def _row(alike: list[Finding]) -> tuple[str, str, str]:
+    """Returns the line of one finding, or of several that say the same, as without credentials."""
+    names = list(dict.fromkeys(one.check for one in alike))
+    check, about = (
+        (names[0], "") if len(names) == 1 else (f"{len(names)} checks", f" ({', '.join(names)})")
+    )
+    return check, alike[0].state, alike[0].text + about

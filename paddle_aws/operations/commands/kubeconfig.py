@@ -1,0 +1,113 @@
+"""`paddle-aws kubeconfig`: the deployed cluster's entry for kubectl and for these commands."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from paddle_aws.operations.account import eks
+from paddle_aws.operations.account import tunnel as tunnels
+from paddle_aws.operations.cluster import cluster, kubeconfig_file
+from paddle_aws.operations.cluster.kubeconfig_file import Entry, Team
+from paddle_aws.operations.errors import BadInput, cli_errors
+from paddle_aws.operations.screen import CLUSTER, Config, say
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+
+
+def kubeconfig(
+    config: Config = CLUSTER,
+    file: Annotated[
+        Path | None, typer.Option(help="Default: $KUBECONFIG's first file, else ~/.kube/config.")
+    ] = None,
+    alias: Annotated[
+        str | None,
+        typer.Option(help="The context's name. Default: the cluster's ARN, or its name."),
+    ] = None,
+    team: Annotated[
+        Team | None,
+        typer.Option(help="Self-managed cluster: as whom. Default: operator."),
+    ] = None,
+    tunnel: Annotated[
+        bool,
+        typer.Option(
+            "--tunnel",
+            help="Hold a tunnel open (Session Manager), and let the entry lead through it.",
+        ),
+    ] = False,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="The tunnel's port on this machine.")
+    ] = 8443,
+) -> None:
+    """Write the deployed cluster into the kubeconfig, as `aws eks update-kubeconfig` does, and make
+    it the current one.
+
+    Other entries stay. For EKS no credential is written: the aws CLI gives a token for each use. A
+    self-managed cluster's comes from Secrets Manager; only you can read the file.
+
+    A private endpoint is reached with --tunnel, which stays open until Ctrl-C; work in another
+    terminal.
+
+    Example: paddle-aws kubeconfig --alias paddle
+
+    Example: paddle-aws kubeconfig --tunnel
+    """
+    with cli_errors(
+        "the tunnel is closed" if tunnel else "interrupted: the kubeconfig is as it was"
+    ):
+        spec = ClusterSpec.load(config)
+        entry, public = _entry(spec, team)
+        path = file or Path(cluster.kubeconfig().split(":")[0])
+        if tunnel and not spec.cluster.has_tunnel:
+            whose = (
+                "its endpoint is public"
+                if public
+                else "its endpoint is private: set cluster.tunnel true and deploy"
+            )
+            raise BadInput(f"cluster {spec.name} has no tunnel: {whose}")
+        if not tunnel:
+            context = kubeconfig_file.merge(path, entry, alias)
+            say(f"{path} has the context {context}, and it is the current one")
+            if not public:
+                say(
+                    "its endpoint is private: reach it from its VPC, or with `paddle-aws "
+                    "kubeconfig --tunnel`"
+                )
+            return
+        _through_tunnel(spec, entry, path, alias, port)
+
+
+def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
+    """Returns the cluster's entry, and whether its endpoint is public."""
+    if spec.cluster.self_managed:
+        entry = kubeconfig_file.of_team(spec.name, spec.region, team or "operator")
+        return entry, bool(spec.cluster.public_access_from)
+    if team is not None:
+        raise BadInput(
+            f"--team is {team}: on EKS the role that you have taken decides; leave it out "
+            "(docs/people.md)"
+        )
+    if shutil.which("aws") is None:
+        say("the aws CLI is not on PATH, and gives kubectl and paddle-aws their tokens: install it")
+    return eks.entry(spec.cluster_name, spec.region)
+
+
+def _through_tunnel(
+    spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int
+) -> None:
+    target = entry.cluster | {"server": f"https://127.0.0.1:{port}"}
+    if not spec.cluster.self_managed:
+        # EKS's certificate is valid only for its own name; ours is also valid for 127.0.0.1.
+        target["tls-server-name"] = str(urlsplit(entry.cluster["server"]).hostname)
+
+    def ready() -> None:
+        context = kubeconfig_file.merge(path, replace(entry, cluster=target), alias)
+        say(
+            f"{path} has the context {context}, which leads through this tunnel "
+            f"(127.0.0.1:{port}); Ctrl-C closes it"
+        )
+
+    tunnels.hold(spec.tunnel_document, spec.region, port, ready)
+    say("the tunnel is closed")

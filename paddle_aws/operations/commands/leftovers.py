@@ -1,0 +1,58 @@
+"""`paddle-aws leftovers`: what the account still holds of a cluster, and how to remove it."""
+
+from dataclasses import asdict
+
+from paddle_aws.operations.account import account_search
+from paddle_aws.operations.errors import Failed, Unreachable, cli_errors
+from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+
+
+def leftovers(
+    config: Config = CLUSTER,
+    json: Json = False,
+) -> None:
+    """List everything in the account that carries this cluster's tags or names, with the command
+    that removes each.
+
+    What a stack owns is deployed, and `cdk destroy` removes it. Exit code 1 if anything else is
+    left that `retain` does not keep, 3 if nothing was found but not everything could be asked. It
+    removes nothing itself.
+
+    Example: cdk destroy --all && paddle-aws leftovers
+    """
+    with cli_errors():
+        spec = ClusterSpec.load(config)
+        found, unasked = account_search.search(spec)
+        if json:
+            as_json({"left": [asdict(one) for one in found], "not_asked": unasked})
+        elif found:
+            rows = [
+                (one.service, one.id, one.expected or one.problem or "unexpected", one.command)
+                for one in found
+            ]
+            show(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
+        for reason, names in unasked.items():
+            say(f"not checked ({reason}): {', '.join(names)}")
+        unexpected = [one for one in found if not one.expected]
+        if unexpected:
+            raise Failed(
+                f"cluster {spec.name} has left {len(unexpected)} in {spec.region}: remove what "
+                "is listed above"
+            )
+        if unasked:
+            many = sum(map(len, unasked.values()))
+            raise Unreachable(
+                f"nothing unexpected of cluster {spec.name} was found, but {many} checks could "
+                "not be completed"
+            )
+        if any(one.service == "cloudformation" for one in found):
+            say(
+                f"cluster {spec.name} is deployed in {spec.region}: `cdk destroy --all` removes "
+                "it, and nothing else is left"
+            )
+        else:
+            say(
+                f"nothing of cluster {spec.name} is left in {spec.region}"
+                + (" but what is kept on purpose" if found else "")
+            )

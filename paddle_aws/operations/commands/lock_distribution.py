@@ -1,0 +1,191 @@
+"""`paddle-aws lock distribution`: reads which files and images a self-managed cluster runs from
+their publishers' lists.
+
+Promises: locks/distribution.json changes only after everything that it names has been read, and
+each file downloaded with the SHA-256 of the release's own list; the files are in
+.cache/distribution/<version>/, ready for the bucket.
+"""
+
+import hashlib
+import io
+import re
+import tarfile
+from typing import Annotated, Any
+from urllib.parse import quote, unquote, urljoin
+
+import typer
+import yaml
+
+from paddle_aws.operations.commands.lock import write
+from paddle_aws.operations.errors import BadInput, Failed, cli_errors
+from paddle_aws.operations.screen import CLUSTER, Config, say
+from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.distribution_lock import FILES, VERSION, DistributionLock
+
+CHANNELS = "https://update.k3s.io/v1-release/channels"
+RELEASES = "https://github.com/k3s-io/k3s/releases/download"
+CHARTS = "https://kubernetes-sigs.github.io/aws-efs-csi-driver"
+CHART = "aws-efs-csi-driver"
+
+SUMS = "sha256sum-amd64.txt"
+# Where the chart's values name the images of the driver's node part (JMESPath).
+IMAGES = {
+    "efs-csi-driver": "image",
+    "node-driver-registrar": "sidecars.nodeDriverRegistrar.image",
+    "liveness-probe": "sidecars.livenessProbe.image",
+}
+
+
+def lock_distribution(
+    config: Config = CLUSTER,
+    version: Annotated[
+        str | None,
+        typer.Option(
+            help="A k3s release, such as v1.35.2+k3s1. Default: the newest of the cluster's "
+            "Kubernetes version."
+        ),
+    ] = None,
+    fetch_only: Annotated[
+        bool,
+        typer.Option(
+            "--fetch-only",
+            help="Download what an existing lock names, on another machine; the lock stays as it "
+            "is.",
+        ),
+    ] = False,
+    channels: Annotated[
+        str, typer.Option(help="Where k3s's release channels are, or a mirror.")
+    ] = CHANNELS,
+    releases: Annotated[
+        str, typer.Option(help="Where k3s's releases are, or a mirror.")
+    ] = RELEASES,
+    charts: Annotated[
+        str, typer.Option(help="The EFS driver's Helm repository, or a mirror.")
+    ] = CHARTS,
+) -> None:
+    """Read the files and images of a self-managed cluster's Kubernetes (k3s) at their source, and
+    download the files.
+
+    Needs no AWS credentials. Files that are there already are not downloaded again.
+
+    Example: paddle-aws lock distribution --version v1.35.2+k3s1
+    """
+    with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
+        from paddle_aws.operations.account.download import content, download, redirection
+
+        spec = ClusterSpec.load(config)
+        out, cache = spec.cluster.distribution.lock_path, spec.cluster.distribution.files_path
+        if fetch_only:
+            lock = DistributionLock.load(out)
+            for name in FILES:
+                file = lock.files[name]
+                download(file.url, lock.folder(cache) / name, file.sha256)
+            say(f"{', '.join(FILES)} of {lock.version} are in {lock.folder(cache)}")
+            return
+
+        for option, address in (("channels", channels), ("releases", releases), ("charts", charts)):
+            if (allowed := without_secrets(address)) != address:
+                raise BadInput(
+                    f"--{option} is {allowed}: no user, password or query is allowed, as the "
+                    "lock names the address"
+                )
+
+        kubernetes = spec.cluster.version
+        channel = f"{channels.rstrip('/')}/v{kubernetes}"
+        if version is None:
+            leads = redirection(channel)
+            version = unquote(leads.rstrip("/").rpartition("/")[2])
+            if not re.fullmatch(VERSION, version):
+                raise Failed(
+                    f"{channel} leads to {without_secrets(leads)}, which is not a k3s release: "
+                    "name one by --version"
+                )
+        elif not re.fullmatch(VERSION, version):
+            raise BadInput(
+                f"--version is {version}: a k3s release such as v{kubernetes}.2+k3s1 is allowed"
+            )
+        if "version" in spec.cluster.model_fields_set and not version.startswith(f"v{kubernetes}."):
+            raise BadInput(
+                f"--version {version} is not Kubernetes {kubernetes}, which {config} asks for: "
+                "change one of the two"
+            )
+
+        release = f"{releases.rstrip('/')}/{quote(version)}"
+        sums = _sums(content(f"{release}/{SUMS}").decode(), f"{release}/{SUMS}", FILES)
+        chart, images = _images(charts)
+        files: dict[str, dict[str, Any]] = {}
+        for name in FILES:
+            say(f"{release}/{name}")
+            target = cache / version / name
+            download(f"{release}/{name}", target, sums[name])
+            files[name] = {
+                "url": f"{release}/{name}",
+                "sha256": sums[name],
+                "size": target.stat().st_size,
+            }
+        source = f"{channel}; {release}/{SUMS}; {chart}"
+        write(
+            out,
+            source,
+            {"distribution": "k3s", "version": version, "files": files, "images": images},
+        )
+        # The stacks will read what was written: this checks that they can.
+        DistributionLock.load(out)
+        say(
+            f"k3s {version} and {len(images)} images of {chart} are in {out}; the files are in "
+            f"{cache / version}"
+        )
+
+
+def _sums(listing: str, url: str, wanted: tuple[str, ...]) -> dict[str, str]:
+    """Returns the SHA-256 by file name; sha256sum marks binary mode with a `*` before the name."""
+    found = {
+        name.lstrip("*"): digest
+        for digest, name in re.findall(r"^([0-9a-f]{64})\s+(\S+)$", listing, re.MULTILINE)
+    }
+    if absent := [name for name in wanted if name not in found]:
+        raise Failed(f"{url} lists no {', '.join(absent)}: choose another release by --version")
+    return found
+
+
+def _images(charts: str) -> tuple[str, dict[str, str]]:
+    """Returns the newest chart's address, and the images that its values name."""
+    from jmespath import search
+
+    from paddle_aws.operations.account.download import content
+
+    index = f"{charts.rstrip('/')}/index.yaml"
+    try:
+        entries = yaml.load(content(index), getattr(yaml, "CSafeLoader", yaml.SafeLoader))[
+            "entries"
+        ][CHART]
+        released = [
+            each for each in entries if re.fullmatch(r"\d+\.\d+\.\d+", str(each["version"]))
+        ]
+        newest = max(released, key=lambda each: tuple(map(int, each["version"].split("."))))
+        packed, url = (
+            content(urljoin(index, newest["urls"][0])),
+            without_secrets(urljoin(index, newest["urls"][0])),
+        )
+        if hashlib.sha256(packed).hexdigest() != newest["digest"]:
+            raise Failed(
+                f"{url} does not have the SHA-256 that {index} lists ({newest['digest']}): "
+                "nothing was changed"
+            )
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            values = yaml.safe_load(archive.extractfile(f"{CHART}/values.yaml"))  # type: ignore[arg-type]
+        parts = {name: search(f"{path}.[repository, tag]", values) for name, path in IMAGES.items()}
+        return url, {name: ":".join(part) for name, part in parts.items()}
+    except (
+        yaml.YAMLError,
+        tarfile.TarError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
+        raise Failed(
+            f"{index} offers no release of {CHART} whose images can be read: name another by "
+            "--charts"
+        ) from error

@@ -1,0 +1,150 @@
+"""`paddle-aws logs`: what all ranks of a job write."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import typer
+
+from paddle_aws.operations.cluster import log_stream
+from paddle_aws.operations.cluster.log_stream import Line, Wanted
+from paddle_aws.operations.cluster.volume_access import BLOCK
+from paddle_aws.operations.errors import BadInput, cli_errors
+from paddle_aws.operations.jobs.backend import Backend, OfRehearsal, Volume, backend
+from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
+from paddle_aws.operations.screen import Context, Namespace, of_job, say
+
+WIDER = 50
+"""Of so many lines that a pod wrote, --tail expects that at least one is the program's."""
+
+
+def logs(
+    job: JobArgument = DEFAULT,
+    rank: Annotated[
+        str, typer.Option("--rank", "-r", help="all, a trainer id, or several: 0-3, 0,2.")
+    ] = "all",
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow until the job ends.")
+    ] = False,
+    of: Annotated[
+        Literal["training", "data"], typer.Option(help="The training's pods, or the data job's.")
+    ] = "training",
+    volume: Annotated[
+        Literal["train", "server"] | None,
+        typer.Option(
+            help="Read train.log or server.log on the volume instead; they outlive the pods."
+        ),
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=0, help="Only this many last lines of each pod.")
+    ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Also what Paddle and brpc write about themselves, as --json does.",
+        ),
+    ] = False,
+    rehearsal: OfRehearsal = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="A JSON object a line: time, pod, rank, text.")
+    ] = False,
+) -> None:
+    """Show a job's logs, all ranks interleaved in order of time.
+
+    Lines that Paddle and brpc write about themselves are left out. With --follow lines come as
+    they are written, across lost connections and replaced pods, until the job ends. With --volume
+    they are read off the volume by a small pod, also when the job's pods are gone.
+
+    Example: paddle-aws logs quick-start --rank 0 --follow
+    """
+    with cli_errors("interrupted: the job keeps running"):
+        chosen = Wanted(log_stream.ranks(rank), of)
+        if volume is not None and (follow or of == "data"):
+            raise BadInput(
+                f"--volume is {volume}: it reads what is there; leave --follow and --of out"
+            )
+        where = backend(job, namespace, context, rehearsal)
+        show = log_stream.Printer(json, verbose)
+        if volume is not None:
+            _of_volume(where, volume, chosen.ranks, tail, show)
+            show.end()
+            return
+        # A mistyped name is refused at once.
+        where.status()
+        if follow:
+            last = where.follow(chosen, tail, show)
+            show.end()
+            if last.phase == "failed":
+                say(f"job {where.name} failed: {last.reason}")
+            return
+        for line in _past(where, chosen, tail, show):
+            show(line)
+        show.end()
+        if not show.shown and not show.left_out:
+            say(
+                "no pod has written anything yet: `paddle-aws status "
+                f"{of_job(where.name, where.namespace)}` says why"
+            )
+
+
+def _past(
+    where: Backend, chosen: Wanted, tail: int | None, show: log_stream.Printer
+) -> Iterator[Line]:
+    """Yields what the pods have written; `tail` counts the lines that are shown."""
+    if tail is None:
+        yield from where.logs(chosen, tail)
+        return
+    lines = [line for line in where.logs(chosen, tail * WIDER) if show.shows(line.text)]
+    number = Counter(line.who for line in lines)
+    for line in lines:
+        number[line.who] -= 1
+        if number[line.who] < tail:
+            yield line
+
+
+def _of_volume(
+    where: Backend,
+    log: str,
+    ranks: frozenset[int] | None,
+    tail: int | None,
+    show: log_stream.Printer,
+) -> None:
+    """Shows one rank after the other, as their lines have no common time."""
+    with where.volume() as volume:
+        files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
+        found = [
+            (rank, f"node_{rank}/{log}.log")
+            for rank in range(10_000)
+            if f"node_{rank}/{log}.log" in files
+        ]
+        if not found:
+            raise BadInput(
+                f"job {where.name} has no {log}.log on the volume: no pod of it has begun to "
+                "train yet"
+            )
+        for rank, name in found:
+            if ranks is not None and rank not in ranks:
+                continue
+            for text in _lines(volume, f"output/{name}", files[name], tail, show):
+                show(Line("", f"trainer {rank}", text, rank))
+
+
+def _lines(
+    volume: Volume, path: str, size: int, tail: int | None, show: log_stream.Printer
+) -> Iterator[str]:
+    if tail is not None:
+        # The last block of a longer log holds more lines than anybody asks for.
+        last = volume.read(path, -min(size, BLOCK) if size else 0).decode(errors="replace")
+        lines = [line for line in last.splitlines() if show.shows(line)]
+        yield from lines[-tail or size :]
+        return
+    rest = b""
+    for offset in range(0, size, BLOCK):
+        *whole, rest = (rest + volume.read(path, offset, min(BLOCK, size - offset))).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole)
+    if rest:
+        yield rest.decode(errors="replace")

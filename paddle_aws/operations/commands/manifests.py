@@ -1,0 +1,116 @@
+"""`paddle-aws manifests`: write what a cluster would get, for reading and for kubectl."""
+
+from difflib import unified_diff
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from k8s_charts.deployed import Deployed
+from k8s_charts.spec import TrainingJob
+from paddle_aws.operations.errors import BadInput, Exit, cli_errors
+from paddle_aws.operations.jobs.early_checks import (
+    check_data,
+    check_deployed,
+    check_host_path,
+    check_inputs,
+    tell_recipe,
+)
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.screen import (
+    IMAGE_FILE,
+    JOB_FILE,
+    OUTPUTS,
+    ImageFile,
+    JobFile,
+    Outputs,
+    Overrides,
+    say,
+)
+
+
+def manifests(
+    job_file: JobFile = JOB_FILE,
+    settings: Overrides = None,
+    outputs: Outputs = OUTPUTS,
+    image_file: ImageFile = IMAGE_FILE,
+    out: Annotated[Path, typer.Option(help="Folder for the manifests, one file a step.")] = Path(
+        "dist"
+    ),
+    diff: Annotated[
+        bool,
+        typer.Option(
+            "--diff",
+            help="Write nothing: show what differs from the folder's; exit code 1 if anything "
+            "does.",
+        ),
+    ] = False,
+    for_rehearsal: Annotated[bool, typer.Option("--for-rehearsal", hidden=True)] = False,
+) -> None:
+    """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`. No cluster is needed.
+
+    Example: paddle-aws manifests job.yaml --out dist && kubectl apply --server-side -f dist
+
+    Example: paddle-aws manifests --diff
+    """
+    with cli_errors("interrupted: the same command writes the rest"):
+        # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
+        from k8s_charts import documents
+        from k8s_charts.kinds import data_job
+
+        job = JobSource.of(job_file, settings).load()
+        tell_recipe(job, say)
+        deployed = Deployed.load(job, outputs, image_file)
+        check_deployed(job, outputs)
+        if not for_rehearsal:
+            check_host_path(job, deployed.outputs)
+        local, inputs = check_data(job, job_file, say), check_inputs(job, job_file)
+        if diff:
+            _show_difference(job, deployed, out)
+            return
+        if out.exists() and not out.is_dir():
+            raise BadInput(f"--out is {out}: that is a file, a folder is needed")
+        for path in documents.write(job, deployed.outputs, deployed.image, out):
+            typer.echo(path)
+        if deployed.missing:
+            typer.echo(f"{deployed.missing}: the manifests hold placeholders", err=True)
+        elif local is not None:
+            say(
+                f"before the data job starts, {local} has to be at "
+                f"{data_job.source(job, deployed.outputs)}: `submit` brings it there, and so does "
+                f"`paddle-aws upload {local}{' --volume' * (job.uploaded is not None)} --job "
+                f"{job_file}`"
+            )
+        if inputs and not deployed.missing:
+            places = (
+                f"{file} has to be at {data_job.input_source(job, name, deployed.outputs)}"
+                for name, file in inputs.items()
+            )
+            say(f"before the data job starts, {', '.join(places)}: `submit` brings it there")
+
+
+def _show_difference(job: TrainingJob, deployed: Deployed, out: Path) -> None:
+    from k8s_charts import documents
+
+    last = documents.written(out)
+    if not last:
+        raise BadInput(
+            f"{out} holds no manifests: write them once with `paddle-aws manifests`, then --diff "
+            "has what to compare with"
+        )
+    colours = {"+": typer.colors.GREEN, "-": typer.colors.RED, "@": typer.colors.CYAN}
+    differs = False
+    now = documents.files(job, deployed.outputs, deployed.image)
+    for name in sorted({*last, *now}):
+        before, after = last.get(name), now.get(name)
+        names = (
+            f"last/{name}" if before is not None else "/dev/null",
+            f"now/{name}" if after is not None else "/dev/null",
+        )
+        for line in unified_diff(
+            (before or "").splitlines(), (after or "").splitlines(), *names, lineterm=""
+        ):
+            differs = True
+            typer.secho(line, fg=colours.get(line[:1]))
+    if differs:
+        raise SystemExit(Exit.FAILED)

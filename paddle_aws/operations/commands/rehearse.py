@@ -1,0 +1,73 @@
+"""`paddle-aws rehearse`: a whole job on this machine, from its manifests, without an account."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from paddle_aws.operations.commands.trial import NoTry
+from paddle_aws.operations.errors import cli_errors
+from paddle_aws.operations.jobs import rehearsal_run
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.screen import (
+    IMAGE_FILE,
+    JOB_FILE,
+    OUTPUTS,
+    ImageFile,
+    JobFile,
+    Outputs,
+    Overrides,
+)
+
+
+def rehearse(
+    job_file: JobFile = JOB_FILE,
+    settings: Overrides = None,
+    volume: Annotated[
+        Literal["new", "keep"],
+        typer.Option(
+            help="keep: go on with what the last rehearsal here left on the volume: more passes, "
+            "changed data, a resume."
+        ),
+    ] = "new",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="A file or folder to read in place of the job's s3:// or local source."),
+    ] = None,
+    no_try: NoTry = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Name what of the manifests is without effect on one machine."
+        ),
+    ] = False,
+    outputs: Outputs = OUTPUTS,
+    image_file: ImageFile = IMAGE_FILE,
+) -> None:
+    """Run a job on this machine: its pods as processes, from the manifests that a cluster gets.
+
+    It deploys nothing; `make rehearse`, in the project's clone, does that as well. While it runs,
+    status, logs --follow, board and cancel work on it from another terminal in this folder; later
+    results and evaluate, too. Ctrl-C ends it and keeps its volume, logs and record.
+
+    Example: paddle-aws rehearse job.yaml
+
+    Example: paddle-aws rehearse job.yaml --volume keep
+
+    Example: paddle-aws rehearse --set trainers=4 --set 'command+=--lr 0.01'
+    """
+    with cli_errors():
+        words = rehearsal_run.command(
+            JobSource.of(job_file, settings),
+            volume=volume,
+            data=data,
+            no_try=no_try,
+            outputs=outputs,
+            image_file=image_file,
+            verbose=verbose,
+        )
+        sys.stdout.flush()
+        # In this process's place: the terminal's signals reach the rehearsal alone, and once.
+        os.execv(words[0], words)

@@ -1,0 +1,75 @@
+"""`paddle-aws status`: one job, its pods, and why any of them does not run."""
+
+from datetime import UTC, datetime
+
+import typer
+
+from paddle_aws.operations import screen
+from paddle_aws.operations.errors import cli_errors
+from paddle_aws.operations.jobs.backend import OfRehearsal, backend
+from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
+from paddle_aws.operations.jobs.job_objects import JobState
+from paddle_aws.operations.jobs.job_view import JobView
+from paddle_aws.operations.screen import Context, Json, Namespace, age, as_json, span
+
+
+def status(
+    job: JobArgument = DEFAULT,
+    rehearsal: OfRehearsal = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    json: Json = False,
+) -> None:
+    """Show a job: its state, how far its training is, its pods, and in plain words why one waits or
+    failed.
+
+    Example: paddle-aws status quick-start
+    """
+    with cli_errors():
+        found = backend(job, namespace, context, rehearsal).status()
+        if json:
+            as_json(found.as_json())
+        else:
+            show(found)
+
+
+def show(view: JobView) -> None:
+    """Prints the screen of `status`."""
+    is_ = view.phase if view.phase == "failed" else f"is {view.phase}"
+    screen.show(("",), [(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""),)])
+    parts = [
+        (word, _line(part))
+        for word, part in (("data", view.data), ("training", view.training))
+        if part is not None
+    ]
+    if view.progress is not None:
+        moment = f" ({age(view.progress.told)} ago)" if view.progress.told else ""
+        parts.append(("progress", f"{view.progress}{moment}"))
+    if view.goodput is not None:
+        parts.append(("goodput", str(view.goodput)))
+        parts += [("slow", view.goodput.slow)] if view.goodput.slow else []
+    if view.lost:
+        parts.append(
+            (
+                "lost pods",
+                f"{view.lost} so far"
+                + (f", attempt {view.progress.attempt}" if view.progress else ""),
+            )
+        )
+    screen.show(("", " "), [(f"  {word}", line) for word, line in parts])
+    if view.pods:
+        typer.echo()
+        rows = [(pod.who, pod.phase, pod.node, age(pod.created), pod.reason) for pod in view.pods]
+        screen.show(("POD", "STATE", "NODE", "AGE", "REASON"), rows)
+    elif not view.reason:
+        typer.echo("  no pods: they are not made yet, or were removed with their Job")
+
+
+def _line(job: JobState) -> str:
+    text = f"{job.phase}, {job.succeeded} of {job.wanted} pods done"
+    if job.failed:
+        text += f", {job.failed} failed"
+    seconds = job.seconds(datetime.now(UTC))
+    if seconds is not None:
+        text += f", {'ran' if job.ended else 'for'} {span(seconds)}"
+    return f"{text} ({job.object})"

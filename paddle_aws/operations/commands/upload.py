@@ -1,0 +1,120 @@
+"""`paddle-aws upload`: training data to the bucket, or a program to the job's folder on the
+volume.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from paddle_node.contract import SOURCES
+
+from k8s_charts.deployed import ClusterOutputs
+from paddle_aws.operations.account import bucket_upload
+from paddle_aws.operations.account.aws import client
+from paddle_aws.operations.cluster import volume_transfer
+from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.volume_access import mounted
+from paddle_aws.operations.errors import BadInput, cli_errors
+from paddle_aws.operations.jobs.job_argument import DEFAULT, Named, named
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.run import bring_program
+from paddle_aws.operations.jobs.submission import Submission
+from paddle_aws.operations.screen import OUTPUTS, Context, Namespace, Outputs, say
+
+
+def upload(
+    path: Annotated[
+        Path | None, typer.Argument(help="A file or a folder; --program needs none.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="s3://bucket/prefix. Default: the job's place in the deployed bucket."),
+    ] = None,
+    job: Annotated[
+        str, typer.Option(help="The job that it is for: its name, or its job file.")
+    ] = DEFAULT,
+    volume: Annotated[
+        bool,
+        typer.Option("--volume", help="To the job's folder on the volume, instead of the bucket."),
+    ] = False,
+    program: Annotated[
+        bool, typer.Option("--program", help="The job file's program, to the volume.")
+    ] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    outputs: Outputs = OUTPUTS,
+) -> None:
+    """Upload training data to the bucket, or with --volume data or a program folder to the volume.
+
+    Several files, or parts of a large one, go at once; files that are there already are not sent
+    again. The address is printed: put it into job.yaml as data.source. --volume needs no AWS and
+    nothing that was deployed: any cluster with the job's volume will do.
+
+    Example: paddle-aws upload corpus/
+
+    Example: paddle-aws upload corpus.tsv --volume --job job.yaml
+
+    Example: paddle-aws upload my_program --volume --job quick-start
+
+    Example: paddle-aws upload --program --job job.yaml
+    """
+    with cli_errors("interrupted: what was sent stays; run the same command again to continue"):
+        if program:
+            _program(Path(job), context, outputs)
+            return
+        if path is None:
+            raise BadInput("PATH is missing: give a file or a folder, or --program")
+        bucket_upload.files(path)
+        if volume:
+            if to is not None:
+                raise BadInput(
+                    f"--to is {to}: with --volume it goes to the job's folder, leave it out"
+                )
+            which = named(job, namespace)
+            _to_volume(path, which, context)
+            return
+        if to is None and not outputs.exists():
+            raise BadInput(
+                f"{outputs} does not exist, and names the bucket: deploy, name another place with "
+                "--to, or upload to the job's volume with --volume"
+            )
+        # The manifests look here for a job's local data file.
+        address = (
+            to
+            or f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/"
+            f"{named(job, namespace).name}"
+        )
+        typer.echo(
+            bucket_upload.upload_files(
+                client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"
+            )
+        )
+
+
+def _program(job_file: Path, context: str | None, outputs: Path) -> None:
+    """Uploads the program before kubectl applies manifests that `manifests` wrote; `submit` does
+    this on its own.
+    """
+    submission = Submission.load(JobSource.of(job_file), outputs, outputs.with_name("image.json"))
+    if submission.job.program.archive is None:
+        raise BadInput(
+            f"program.from is {submission.job.program.origin}: --program uploads one `from: "
+            "folder` or `from: git`"
+        )
+    bring_program(Cluster(context, say), submission)
+
+
+def _to_volume(path: Path, job: Named, context: str | None) -> None:
+    found = bucket_upload.files(path)
+    # The manifests look here for a job's local data file, too.
+    folder = SOURCES if path.is_file() else path.resolve().name
+    size = sum(file.stat().st_size for file, _ in found)
+    with (
+        mounted(
+            Cluster(context, say), job.name, job.namespace, write=True, described=job.file
+        ) as there,
+        bucket_upload.bar(path.name, size) as progress,
+    ):
+        sent = volume_transfer.upload(there, found, folder, progress)
+    say(f"{path} is on the volume: {sent} of {len(found)} file{'s' * (len(found) != 1)} sent")
+    typer.echo(f"{there.mount}/{folder}" + (f"/{path.name}" if path.is_file() else ""))

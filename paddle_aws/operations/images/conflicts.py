@@ -1,0 +1,91 @@
+"""Names the two sides of a conflict that pip's resolver has found, and what helps."""
+
+import re
+from dataclasses import dataclass
+
+from paddle_aws.operations.images.install import CONFLICT
+
+_REQUIREMENT = r"([A-Za-z0-9][\w.-]*)(?:\[[^\]\n]*\])?[ ]*([^;\n]*)[^\n]*"
+_CHAIN = re.compile(
+    r"^(?:Collecting ([\w.-]+)|Processing \S*/([\w.]+)-\d).*\(from (?:[^()]*->)?([^()>]+)\)$",
+    re.MULTILINE,
+)
+"""Which of the program's requirements brought a package along."""
+_BUILDER = re.compile(r"^#\d+ (\d+\.\d+ )?", re.MULTILINE)
+"""What docker puts before each line of a build."""
+_LINE = re.compile(
+    rf"^[ ]+(?:The user requested (\(constraint\) )?|(\S+) (\S+) depends on ){_REQUIREMENT}$",
+    re.MULTILINE,
+)
+MOST = 3
+"""Packages that one sentence names at most: pip lists each version that it tried."""
+
+
+@dataclass(frozen=True)
+class _Demand:
+    asker: str
+    """A package; empty: the user, or the image."""
+    release: str
+    versions: str
+    limit: bool
+    """Whether the image's Paddle asks: itself, or, without a release, a limit of the image."""
+
+
+def sentence(output: str, paddle: str) -> str:
+    """Returns who asks for which versions of the package that pip's `output` is about, and the
+    remedy; empty if it tells of no conflict. `paddle`: the image's Paddle.
+    """
+    said, separator, conflict = _BUILDER.sub("", output).partition(CONFLICT)
+    if not separator:
+        return ""
+    demands: dict[str, dict[str, _Demand]] = {}
+    for limit, asker, release, package, versions in _LINE.findall(
+        conflict.partition("\nERROR: ")[0]
+    ):
+        of_paddle = bool(limit) or asker.startswith("paddlepaddle")
+        demand = _Demand("" if of_paddle else asker, release, versions.replace(" ", ""), of_paddle)
+        if demand.versions and not package.startswith("paddlepaddle"):
+            # pip lists each version of an asker that it tried: the first is the newest.
+            by_asker = demands.setdefault(re.sub(r"[-_.]+", "-", package).lower(), {})
+            by_asker.setdefault("the image" if limit else asker, demand)
+    roots = {
+        (by_name or file).replace("_", "-"): root for by_name, file, root in _CHAIN.findall(said)
+    }
+    for package, by_asker in demands.items():
+        if len(by_asker) > 1:
+            others = [demand for demand in by_asker.values() if not demand.limit][:MOST]
+            limits = [demand for demand in by_asker.values() if demand.limit]
+            # What Paddle itself says is wide: it is no party where others are two.
+            hard = [demand for demand in limits if not demand.release]
+            parties = others + (hard or ([] if len(others) > 1 else limits))
+            strictest = parties[0].versions
+            if all(re.fullmatch(r"<=?[^,]+", party.versions) for party in parties):
+                return (
+                    f"program.requirements has {package}{strictest}: pip finds no such package "
+                    "for the image's Python"
+                )
+            sides = " and ".join(_describe(demand, package, paddle, roots) for demand in parties)
+            return f"program.requirements do not fit together: {sides}; {_remedy(parties, package)}"
+    return ""
+
+
+def _describe(demand: _Demand, package: str, paddle: str, roots: dict[str, str]) -> str:
+    if demand.limit:
+        who = f"the image (Paddle {paddle})"
+    elif demand.asker:
+        root = roots.get(demand.asker, "")
+        who = f"{demand.asker} {demand.release}" + (f" (for {root})" if root else "")
+    else:
+        who = "program.requirements"
+    return f"{who} needs {package}{demand.versions}"
+
+
+def _remedy(demands: list[_Demand], package: str) -> str:
+    asker = next((demand.asker for demand in demands if demand.asker), "")
+    if demands[-1].limit:
+        return (
+            f'ask for another version of {asker or package}, or set another `paddle`: "2.6", "3.3"'
+        )
+    if any(not demand.asker for demand in demands):
+        return f"change or leave out {package} in program.requirements"
+    return "ask for other versions of these in program.requirements"

@@ -1,0 +1,66 @@
+"""Where a job ran, for the commands that inspect it: on a cluster, or in the rehearsal that this
+folder's `.rehearsal` holds.
+
+By default the rehearsal is taken if it ran last in this folder, and the command says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.operations.jobs.job_argument import DEFAULT, named
+from paddle_aws.operations.screen import say
+
+if TYPE_CHECKING:
+    from paddle_aws.operations.cluster.volume_access import VolumeAccess
+    from paddle_aws.operations.cluster.volume_server import Folder
+    from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
+    from paddle_aws.operations.jobs.run import Run
+
+OfRehearsal = Annotated[
+    bool | None,
+    typer.Option(
+        "--rehearsal/--no-rehearsal",
+        help="The job of the last `make rehearse`. Default: if that is what ran last here.",
+        show_default=False,
+    ),
+]
+
+
+Backend: TypeAlias = "Run | RehearsalBackend"
+"""One job, where it ran: its status, its pods' logs, its folder, and the evaluation of its newest
+pass.
+"""
+Volume: TypeAlias = "VolumeAccess | Folder"
+"""A job's folder."""
+
+
+def backend(
+    argument: str, namespace: str | None, context: str | None, rehearsal: bool | None
+) -> Backend:
+    """Returns the backend for a command's JOB and options. Raises BadInput."""
+    from paddle_aws.operations.jobs import rehearsal_backend
+
+    if rehearsal and (namespace or context):
+        raise BadInput("--rehearsal has no cluster: leave --namespace and --context out")
+    if rehearsal or (
+        rehearsal is None and not namespace and not context and rehearsal_backend.ran_last()
+    ):
+        found = rehearsal_backend.load()
+        if argument == DEFAULT or named(argument, None).name == found.name:
+            say(
+                f"the rehearsal of {found.name}, {found.age}"
+                + ("" if rehearsal else "; --no-rehearsal asks the cluster")
+            )
+            return found
+        if rehearsal:
+            raise BadInput(
+                f"JOB is {argument}: the last rehearsal here was of {found.name}; leave JOB out, "
+                "or rehearse that"
+            )
+    from paddle_aws.operations.jobs.run import Run
+
+    return Run.find(argument, namespace=namespace, context=context, say=say)

@@ -1,0 +1,140 @@
+"""Finds a job's faults before anything is deployed, uploaded or sent: in its local data, its
+namespace and its nodes.
+"""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+from paddle_node.data import doubts
+from paddle_node.data.sources import unpack
+from paddle_node.data.sources.local_source import LocalSource
+from paddle_node.failure import Failure
+
+from k8s_charts.deployed import ClusterOutputs, check_namespace
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.value_types import amount
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.stacks.cluster_spec import ClusterSpec, most_vcpus
+
+HEAD = 1 << 20
+"""Bytes of the data to check."""
+
+
+def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> Path | None:
+    """Returns the local data file, after checking it; None if the job has none, as its data job
+    reads another place.
+
+    Raises BadInput. Reports what is merely doubtful about the first lines.
+    """
+    if job.data is None or job.local_file is None:
+        return None
+    file = job_file.parent / job.local_file
+    named = f"data.source is {without_secrets(str(job.data.source))}"
+    if not file.is_file():
+        raise BadInput(
+            f"{named}: there is no file {without_secrets(str(file))}; give a file, s3:// or "
+            "https://"
+        )
+    if job.data.format != "lines" or job.data.shared:
+        return file
+    try:
+        source = LocalSource(str(file.resolve()), {})
+        members = unpack.members(source, source.objects()[0], "lines")
+        head = next((content.read(HEAD) for _, content in members), b"")
+    except Failure as failure:
+        raise BadInput(f"{named}: {failure.sentence}") from None
+    if not head:
+        raise BadInput(f"{named}: it is empty")
+    if b"\0" in head:
+        raise BadInput(
+            f"{named} and data.format is lines: its first records are not text; use files, or "
+            "module:function"
+        )
+    if job.command is None:
+        # The last line may be cut off.
+        for doubt in doubts.of_lines(
+            io.BytesIO(head[: head.rfind(b"\n") + 1]).readlines(), file.name
+        ):
+            say(f"warning: {doubt}")
+    return file
+
+
+def check_inputs(job: TrainingJob, job_file: Path) -> dict[str, Path]:
+    """Returns the local files among the inputs, by name. Raises BadInput for a missing one."""
+    files = {name: job_file.parent / file for name, file in job.input_files.items()}
+    for name, file in files.items():
+        if not file.is_file():
+            raise BadInput(
+                f"inputs.{name} is {job.inputs[name]}: there is no file {file}; give a file (a "
+                "folder as a .tar), s3:// or https://"
+            )
+    return files
+
+
+def tell_recipe(job: TrainingJob, say: Callable[[str], None]) -> None:
+    """Says which recipe the job's settings are from, and why, if there is one."""
+    if job.applied_recipe is not None:
+        say(job.applied_recipe.sentence)
+
+
+def check_cluster(job: TrainingJob, cluster: ClusterSpec) -> None:
+    """Raises BadInput or SettingError for a job that the cluster of these settings cannot run, as
+    far as they tell.
+    """
+    if not cluster.cluster.self_managed:
+        known = {"jobs_namespace": cluster.jobs.namespace}
+        check_namespace(job, ClusterOutputs.placeholder().model_copy(update=known))
+    check_nodes(job, cluster)
+
+
+def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
+    """Raises BadInput for a pod that fits on no node of the cluster, as far as the names of machine
+    types tell.
+    """
+    types = [kind for group in cluster.nodes.values() for kind in group.instance_types]
+    vcpus = [most_vcpus(kind) for kind in types]
+    if cluster.cluster.existing or None in vcpus:
+        return
+    most = max(filter(None, vcpus))
+    for setting, resources in (
+        ("resources", job.resources),
+        ("data_resources", job.data_resources),
+    ):
+        if amount(resources.cpu) > most:
+            raise BadInput(
+                f"{setting}.cpu is {resources.cpu}: the nodes of {', '.join(types)} have at most "
+                f"{most} vCPUs"
+            )
+
+
+def check_host_path(job: TrainingJob, outputs: ClusterOutputs) -> None:
+    """Raises BadInput for a folder of the nodes where the deployed cluster's mount nothing: each
+    pod would see a folder of its own.
+    """
+    path, mounts = job.volume.path, outputs.file_system_mounts
+    if job.volume.kind != "host-path" or path is None or not mounts or outputs.mount_of(path):
+        return
+    elsewhere = "" if mounts == "none" else f" (but at {mounts.replace(',', ', ')})"
+    raise BadInput(
+        f"volume.path is {path}: no node of the deployed cluster mounts the file system there"
+        f"{elsewhere}; set nodes.<group>.mount_file_system to it in cluster.yaml and deploy, or "
+        "use volume.kind efs, or claim for a volume of yours"
+    )
+
+
+def check_deployed(job: TrainingJob, outputs_file: Path) -> None:
+    """Checks the job against cluster.yaml if its cluster is that one: it is deployed, or the job
+    takes its file system or its bucket.
+    """
+    cluster_file = outputs_file.with_name("cluster.yaml")
+    uploads = job.local_file is not None or job.input_files
+    takes = job.volume.kind == "efs" or bool(job.reads_bucket and uploads)
+    if not cluster_file.exists():
+        return
+    if outputs_file.exists():
+        # Which namespace is served, the manifests know from the outputs: cluster.yaml may be newer.
+        check_nodes(job, ClusterSpec.load(cluster_file))
+    elif takes:
+        check_cluster(job, ClusterSpec.load(cluster_file))

@@ -1,0 +1,212 @@
+"""A job's objects on a cluster, found by the labels that the charts gave them, and what their state
+means.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from paddle_aws.operations.cluster import reasons
+from paddle_aws.operations.cluster.cluster import Cluster, Object
+
+PART_OF = "app.kubernetes.io/part-of=paddle-aws"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_NAME = "batch.kubernetes.io/job-name"
+PADDLE_JOB = "batch.paddlepaddle.org/v1"
+CANCELLED = "paddle-aws/cancelled"
+"""The annotation of a Job whose job was cancelled later: the time when."""
+GROUPS = {"Pod": "/api/v1", "Job": "/apis/batch/v1", "PaddleJob": f"/apis/{PADDLE_JOB}"}
+SEEN = 10.0
+"""Seconds within which an operator or a scheduler looks at a new object."""
+
+Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
+
+PADDLE_JOB_PHASES: dict[str, Phase] = {
+    "Completed": "done",
+    "Succeed": "done",
+    "Failed": "failed",
+    "Terminated": "failed",
+    "Running": "running",
+    "Restarting": "running",
+}
+
+
+def collection(kind: str, namespace: str | None) -> str:
+    """Returns the path of the Jobs, PaddleJobs or Pods of a namespace; None: of all namespaces."""
+    return f"{GROUPS[kind]}{f'/namespaces/{namespace}' if namespace else ''}/{kind.lower()}s"
+
+
+def pods(namespace: str | None) -> str:
+    """Returns the path of the pods of a namespace; None: of all namespaces."""
+    return collection("Pod", namespace)
+
+
+def runs(cluster: Cluster, namespace: str | None, labels: str = PART_OF) -> list[Object]:
+    """Returns the Jobs, and the PaddleJobs if their operator is installed, each with its kind,
+    which a list leaves out.
+    """
+    kinds = ("Job", "PaddleJob")
+    return [
+        {"kind": kind, **one}
+        for kind in kinds
+        for one in cluster.items(collection(kind, namespace), labels)
+    ]
+
+
+def path(run: Mapping[str, Any]) -> str:
+    """Returns the path of a Job or PaddleJob."""
+    return f"{collection(run['kind'], run['metadata']['namespace'])}/{run['metadata']['name']}"
+
+
+def selector(job: str) -> str:
+    """Returns the label selector for everything that belongs to one job."""
+    return f"{PART_OF},{INSTANCE}={job}"
+
+
+def label(document: Mapping[str, Any], name: str) -> str:
+    """Returns the value of a label; empty if there is none."""
+    return str(document["metadata"].get("labels", {}).get(name, ""))
+
+
+def variable(spec: Mapping[str, Any], name: str) -> str:
+    """Returns an environment variable of a pod's first container; empty if it is not set."""
+    environment = spec["containers"][0].get("env") or ()
+    return next((str(one.get("value", "")) for one in environment if one["name"] == name), "")
+
+
+def template(run: Mapping[str, Any]) -> Object:
+    """Returns the pod template of a Job, or of a PaddleJob's workers."""
+    found: Object = run["spec"].get("worker", run["spec"])["template"]
+    return found
+
+
+def component(document: Mapping[str, Any]) -> str:
+    """Returns data, trainer, worker, ps or reader; empty for a PaddleJob."""
+    return label(document, COMPONENT)
+
+
+def newest(documents: Iterable[Object], of_component: str) -> Object | None:
+    """Returns a component's Job, or the PaddleJob: the one that has not ended, else the one that
+    was created last.
+    """
+    found = [document for document in documents if component(document) == of_component]
+    return max(found, key=lambda document: (not ended(document), created(document)), default=None)
+
+
+def of_newest(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
+    """Leaves out the pods of earlier runs, whose Jobs the cluster has not forgotten yet."""
+    known = list(jobs)
+    last = [newest(known, of_component) for of_component in {component(job) for job in known}]
+    earlier = {job["metadata"]["name"] for job in known if job not in last}
+    return [pod for pod in pods if label(pod, JOB_NAME) not in earlier]
+
+
+def created(document: Mapping[str, Any]) -> str:
+    """Returns when the object was created, as Kubernetes writes it."""
+    return str(document["metadata"].get("creationTimestamp") or "")
+
+
+def seconds_old(document: Mapping[str, Any]) -> float:
+    """Returns the seconds since the object was created; 0 if its creation time is unknown."""
+    made = moment(created(document))
+    return (datetime.now(UTC) - made).total_seconds() if made is not None else 0.0
+
+
+def condition(
+    document: Mapping[str, Any], kind: str, status: str = "True"
+) -> Mapping[str, Any] | None:
+    """Returns the condition of that kind and status; None if it has another status or is
+    missing.
+    """
+    conditions: list[Mapping[str, Any]] = document.get("status", {}).get("conditions") or []
+    return next(
+        (one for one in conditions if (one.get("type"), one.get("status")) == (kind, status)), None
+    )
+
+
+def ended(job: Mapping[str, Any]) -> bool:
+    """Returns whether a Job or a PaddleJob has ended."""
+    if job.get("kind") == "PaddleJob":
+        return PADDLE_JOB_PHASES.get(job.get("status", {}).get("phase", "")) in ("done", "failed")
+    return condition(job, "Complete") is not None or condition(job, "Failed") is not None
+
+
+@dataclass(frozen=True)
+class JobState:
+    """One Job object in words."""
+
+    object: str
+    phase: Phase
+    reason: str
+    """Why it failed or waits, in Kubernetes' words; empty if there is nothing to say."""
+    wanted: int
+    """Pods that have to succeed."""
+    active: int
+    succeeded: int
+    failed: int
+    """Pods that failed, replaced ones included."""
+    created: datetime | None
+    finished: datetime | None
+    image: str
+    cancelled: bool = False
+    """Whether its job was cancelled later: this is the data job of what is gone, or an earlier
+    run.
+    """
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ("done", "failed")
+
+    def seconds(self, now: datetime) -> float | None:
+        """Returns how long it has run, or ran."""
+        return ((self.finished or now) - self.created).total_seconds() if self.created else None
+
+
+def state(job: Object, running: bool = False, refused: str = "") -> JobState:
+    """Puts a Job's conditions, or a PaddleJob's status, into words; for a Job, `running` says
+    whether one of its pods runs.
+
+    `refused`: why its pods cannot be created.
+    """
+    spec, status = job.get("spec", {}), job.get("status", {})
+    complete, failed = condition(job, "Complete"), condition(job, "Failed")
+    phase: Phase = "running" if running else "waiting"
+    reason, finished = refused, (complete or failed or {}).get("lastTransitionTime")
+    if job.get("kind") == "PaddleJob":
+        if not status and seconds_old(job) > SEEN:
+            reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?"
+        phase, finished = (
+            PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting"),
+            status.get("completionTime"),
+        )
+        spec, status = spec.get("worker") or {}, status.get("worker") or {}
+    elif complete:
+        phase, reason = "done", ""
+    elif failed:
+        said = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
+        phase, reason = "failed", reasons.first("failed", said, said)
+    elif spec.get("suspend"):
+        phase, reason = "suspended", "it waits for its queue, or was suspended"
+    containers = spec.get("template", {}).get("spec", {}).get("containers") or [{}]
+    return JobState(
+        object=job["metadata"]["name"],
+        phase=phase,
+        reason=reason,
+        wanted=int(spec.get("replicas") or spec.get("completions") or spec.get("parallelism") or 1),
+        # A PaddleJob counts its running pods.
+        active=int(status.get("active") or status.get("running") or 0),
+        succeeded=int(status.get("succeeded") or 0),
+        failed=int(status.get("failed") or 0),
+        created=moment(created(job)),
+        finished=moment(finished),
+        image=str(containers[0].get("image", "")),
+        cancelled=CANCELLED in (job["metadata"].get("annotations") or {}),
+    )
+
+
+def moment(text: object) -> datetime | None:
+    """Parses a time as Kubernetes writes it; None if there is none."""
+    return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) and text else None

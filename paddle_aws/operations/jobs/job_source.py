@@ -1,0 +1,43 @@
+"""Where a job's settings come from: a job file, or a mapping, and what overrides them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from k8s_charts.spec import TrainingJob
+from paddle_aws.settings import file as settings_file
+from paddle_aws.settings import overrides
+
+NO_FILE = "-"
+"""Stands for the job file in a command line whose overrides are all settings."""
+
+
+@dataclass(frozen=True)
+class JobSource:
+    """A job's settings before they are checked."""
+
+    file: Path
+    """The job file. Local paths in the settings are relative to its folder."""
+    overrides: tuple[str, ...] = ()
+    """`SETTING=VALUE`, in order."""
+
+    @classmethod
+    def of(cls, job: str | Path | Mapping[str, Any], more: Sequence[str] | None = ()) -> Self:
+        """Takes a job file, or its settings, whose local paths are relative to the current
+        folder.
+        """
+        if isinstance(job, Mapping):
+            return cls(Path(NO_FILE), (*overrides.of_mapping(job), *(more or ())))
+        return cls(Path(job), tuple(more or ()))
+
+    def load(self, *, fetch: bool = False) -> TrainingJob:
+        """Checks the settings as `TrainingJob.load` does. Raises SettingError."""
+        settings = {} if self.file.name == NO_FILE else settings_file.mapping(self.file)
+        return TrainingJob.parse(
+            overrides.apply(settings, self.overrides), self.file.parent, fetch=fetch
+        )
+
+    def words(self) -> list[str]:
+        """Returns the overrides as words of a command line."""
+        return [word for override in self.overrides for word in ("--set", override)]

@@ -1,0 +1,176 @@
+"""One job as it is now: its data job, its training, its pods, and one word for the whole."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.cluster.pod_words import PodState, culprit, pod_states, states
+from paddle_aws.operations.errors import BadInput, Unreachable
+from paddle_aws.operations.jobs import training_progress
+from paddle_aws.operations.jobs.job_objects import (
+    JobState,
+    newest,
+    of_newest,
+    pods,
+    runs,
+    selector,
+    state,
+)
+from paddle_aws.operations.jobs.step_progress import StepProgress
+from paddle_aws.operations.jobs.training_progress import Goodput, TrainingProgress
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job on a cluster."""
+
+    name: str
+    namespace: str
+    data: JobState | None
+    training: JobState | None
+    pods: tuple[PodState, ...]
+    progress: TrainingProgress | StepProgress | None = None
+    """How far the training is; None also if nobody asked."""
+    goodput: Goodput | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether neither its data job nor its training exists."""
+        return self.data is None and self.training is None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the newest training was cancelled: it is gone, and what is left says so."""
+        job = self.training or self.data
+        return job is not None and job.cancelled
+
+    @property
+    def lost(self) -> int:
+        """How often the training has lost a pod so far, replaced or restarted in place."""
+        replaced = self.training.failed if self.training is not None else 0
+        return replaced + sum(pod.restarts for pod in self.pods if pod.component != "data")
+
+    @property
+    def phase(self) -> str:
+        """One word: cancelled, the training's own phase or, while only the data job exists,
+        splitting, split or failed.
+        """
+        if self.cancelled:
+            return "cancelled"
+        if self.training is not None:
+            return self.training.phase
+        if self.data is not None:
+            return {"failed": "failed", "done": "split"}.get(self.data.phase, "splitting")
+        return "unknown"
+
+    @property
+    def reason(self) -> str:
+        """Why it failed or waits: the Job's own reason and one pod's."""
+        if self.cancelled:
+            return "`paddle-aws resume` continues it"
+        job = self.training or self.data
+        of_job = job.reason if job is not None else ""
+        of_pod = ""
+        if self.phase == "failed":
+            if of_pod := self.failure:
+                # Kubernetes names the pod that it saw fail first, which may be another one.
+                of_job = of_job.partition(": ")[0]
+        elif self.phase != "done":
+            of_pod = next(
+                (pod.reason for pod in self.pods if pod.phase == "waiting" and pod.reason), ""
+            )
+        return "; ".join(filter(None, (of_job, of_pod)))
+
+    @property
+    def failure(self) -> str:
+        """Which pod failed, on which node, and what it said last; empty if no failed pod is
+        left.
+        """
+        of_data = self.training is None
+        pod = culprit(
+            pod
+            for pod in self.pods
+            if (pod.component == "data") == of_data and pod.component != "reader"
+        )
+        return pod.failure if pod is not None else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the document of `--json`, whose keys are part of what `paddle-aws` promises."""
+        return {
+            "job": self.name,
+            "namespace": self.namespace,
+            "state": self.phase,
+            "reason": self.reason,
+            "data": _told(self.data),
+            "training": _told(self.training),
+            "progress": None if self.progress is None else asdict(self.progress),
+            "goodput": None if self.goodput is None else asdict(self.goodput),
+            "lost_pods": self.lost,
+            "pods": [_told(pod) for pod in self.pods],
+        }
+
+
+def _told(what: JobState | PodState | None) -> dict[str, Any] | None:
+    if what is None:
+        return None
+    names = {"name": "pod", "phase": "state", "code": "exit_code", "message": "", "restarts": ""}
+    told = {
+        names.get(name, name): value
+        for name, value in asdict(what).items()
+        if names.get(name, name)
+    }
+    if isinstance(what, JobState):
+        told["seconds"] = what.seconds(datetime.now(UTC))
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in told.items()
+    }
+
+
+def view(cluster: Cluster, name: str, namespace: str) -> JobView:
+    """Returns the job as it is now, and how far its training is. Raises BadInput if the cluster has
+    no job of that name.
+    """
+    seen = look(cluster, name, namespace)
+    if seen.gone:
+        raise BadInput(
+            f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those "
+            "there are"
+        )
+    progress, goodput = training_progress.of_pods(cluster, namespace, seen.pods)
+    return replace(seen, progress=progress, goodput=goodput)
+
+
+def look(cluster: Cluster, name: str, namespace: str) -> JobView:
+    """Returns the job as it is now, `gone` if the cluster has no job of that name."""
+    # In this order: a Job ends after its pods.
+    found = runs(cluster, namespace, selector(name))
+    its = of_newest(found, cluster.items(pods(namespace), selector(name)))
+    try:
+        return make(name, namespace, found, *states(cluster, namespace, its, found))
+    except Unreachable:
+        # Events say why pods do not start: the next poll asks again.
+        return make(name, namespace, found, pod_states(its, aws=cluster.aws))
+
+
+def make(
+    name: str,
+    namespace: str,
+    documents: list[Object],
+    its_pods: list[PodState],
+    refused: Mapping[str, str] = MappingProxyType({}),
+) -> JobView:
+    """Makes a view of a job's Job and PaddleJob objects, its pods in words, and why a Job's pods
+    cannot be created.
+    """
+
+    def of(part: str) -> JobState | None:
+        if (job := newest(documents, part)) is None:
+            return None
+        running = any(pod.component == part and pod.phase == "running" for pod in its_pods)
+        return state(job, running, refused.get(job["metadata"]["name"], ""))
+
+    return JobView(name, namespace, of("data"), of("") or of("trainer"), tuple(its_pods))

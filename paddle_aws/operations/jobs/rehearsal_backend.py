@@ -1,0 +1,312 @@
+"""The job of the rehearsal in this folder, while it runs and afterwards: its record, its volume and
+its logs, as `.rehearsal` holds them, read only inside that folder.
+
+The rehearsal, which writes all this, is not imported: only `evaluate` and `rehearse` start it, in a
+process of its own.
+"""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
+
+from paddle_aws.operations.cluster.log_stream import Line, Wanted
+from paddle_aws.operations.cluster.pod_words import PodState
+from paddle_aws.operations.cluster.volume_server import Folder, inside
+from paddle_aws.operations.cluster.waiting import data_ended, training_ended, verdict
+from paddle_aws.operations.commands.evaluate import Evaluation
+from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut
+from paddle_aws.operations.jobs import step_progress
+from paddle_aws.operations.jobs.job_objects import JobState, Phase
+from paddle_aws.operations.jobs.job_view import JobView
+from paddle_aws.operations.jobs.saved_results import SavedResults
+from paddle_aws.operations.jobs.step_progress import StepProgress
+from paddle_aws.operations.jobs.training_progress import TrainingProgress, of_log
+from paddle_aws.operations.screen import age
+
+FOLDER = Path(".rehearsal")
+RECORD, LAST, LOCK, CANCEL = "job.json", "last", "lock", "cancel"
+"""In a rehearsal's folder: its record; a marker that nothing has been submitted to a cluster since;
+the file that a running rehearsal locks; the request to end its pods.
+"""
+LOGS, VOLUME = "logs", "volume"
+GLANCE = 0.5
+"""Seconds between two looks at a rehearsal."""
+TAIL = 1 << 18
+"""Bytes of a log that are searched for its last report."""
+ENDING = 120.0
+"""Seconds within which a cancelled rehearsal's pods have ended: their grace period, and more."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a rehearsal records besides its volume and logs."""
+
+    view: JobView
+    root: str
+    """The job's folder below `volume`."""
+    interpreter: str
+    """The first entry of the pods' PATH."""
+    ended: AwareDatetime | None
+    """None while it runs."""
+    run: str = ""
+    """Which rehearsal it is of: the lock of a running one has the same."""
+
+    def write(self, folder: Path) -> None:
+        """Writes the record into a rehearsal's folder; readers see the old one or the new one."""
+        part = folder / f"{RECORD}.part"
+        part.write_bytes(_RECORD.dump_json(self, indent=1))
+        part.replace(folder / RECORD)
+        (folder / LAST).touch()
+
+
+_RECORD = TypeAdapter(Record)
+
+
+def ran_last() -> bool:
+    """Returns whether this folder's last run was a rehearsal, or one runs."""
+    return (FOLDER / LAST).exists() or _holder(FOLDER) is not None
+
+
+def submitted() -> None:
+    """Call when a job went to a cluster: from now on commands mean that job."""
+    with suppress(OSError):
+        (FOLDER / LAST).unlink()
+
+
+class RehearsalBackend(SavedResults):
+    """The `Backend` of a rehearsal."""
+
+    def __init__(self, folder: Path, record: Record) -> None:
+        self._folder, self.record = folder, record
+        self.name, self.namespace = record.view.name, record.view.namespace
+
+    @property
+    def age(self) -> str:
+        """When it ended, or that it runs."""
+        if self.running:
+            return "which is running"
+        if self.record.ended is None:
+            return "which was killed"
+        return f"{age(self.record.ended)} ago"
+
+    @property
+    def running(self) -> bool:
+        """Whether the rehearsal's process is alive: it holds its lock until it ends."""
+        return _holder(self._folder) is not None
+
+    def look(self) -> JobView:
+        """Returns the job as it is recorded now. Raises BadInput if the folder's rehearsal is
+        another one by now.
+        """
+        running = self.running  # Before the record, which is written before the lock is freed.
+        record = load(self._folder).record
+        if record.run != self.record.run:
+            raise Failed(
+                f"the rehearsal of {self.name} ended before it made any pod, or another one has "
+                "replaced it"
+            )
+        self.record = record
+        view = self.record.view
+        if not running and self.record.ended is None:
+            return _killed(view)
+        return view
+
+    def status(self) -> JobView:
+        """Returns the job as it is now, with how far its training is."""
+        view = self.look()
+        progress: TrainingProgress | StepProgress | None = None
+        goodput = None
+        first = [pod for pod in view.pods if (pod.component, pod.rank) == ("trainer", 0)]
+        if first:
+            for log in self._log_files(first[-1]):
+                lines = self._read_log(log, -TAIL).decode(errors="replace").splitlines()
+                moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(log.stat().st_mtime))
+                progress, goodput = of_log((moment, line) for line in lines)
+        if progress is None:
+            with self.volume() as volume:
+                progress = step_progress.read(volume)
+        return replace(view, progress=progress, goodput=goodput)
+
+    def wait(self, timeout: float | None = None) -> JobView:
+        """Returns once the training has succeeded. Raises JobFailed, or TimedOut."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not training_ended(view := self.look()) and self.running:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimedOut(f"the rehearsal of {self.name} still runs after {timeout or 0:g} s")
+            time.sleep(GLANCE)
+        verdict(view)
+        return view
+
+    def logs(self, wanted: Wanted, tail: int | None) -> Iterator[Line]:
+        """Yields one pod's lines after another's, as the lines carry no time."""
+        chosen = [pod for pod in self.look().pods if wanted.pod(pod)]
+        if not chosen:
+            raise BadInput(
+                f"the rehearsal of {self.name} has no such pods: `paddle-aws status --rehearsal` "
+                "lists those it had"
+            )
+        for pod in chosen:
+            for file in self._log_files(pod):
+                lines = self._read_log(file).decode(errors="replace").splitlines()
+                for text in lines[-tail or len(lines) :] if tail is not None else lines:
+                    yield Line("", pod.who, text, pod.rank or 0)
+
+    def follow(self, wanted: Wanted, tail: int | None, show: Callable[[Line], None]) -> JobView:
+        """Shows the pods' lines as they are written until the job, or the rehearsal, has ended."""
+        ended = data_ended if wanted.of == "data" else training_ended
+        read_to: dict[Path, int] = {}
+        while True:
+            over = not self.running
+            view = self.look()
+            over = over or ended(view)  # Before the logs are read: nothing comes after that.
+            for pod in view.pods:
+                for file in self._log_files(pod) if wanted.pod(pod) else ():
+                    with suppress(FileNotFoundError):
+                        content = self._read_log(file, read_to.get(file, 0))
+                        whole, newline, rest = content.rpartition(b"\n")
+                        lines = whole.split(b"\n") if newline else []
+                        lines += [rest] if over and rest else []
+                        if file not in read_to and tail is not None:
+                            lines = lines[-tail or len(lines) :]
+                        read_to[file] = read_to.get(file, 0) + len(whole + newline)
+                        for line in lines:
+                            text = line.decode(errors="replace")
+                            show(Line("", pod.who, text, pod.rank or 0))
+            if over:
+                return view
+            time.sleep(GLANCE)
+
+    def cancel(self) -> list[str]:
+        """Ends the running Job's pods, which save first; returns the Job's name. Raises BadInput
+        if the rehearsal runs, but none of its pods does.
+        """
+        if not self.running:
+            return []
+        view = self.look()
+        jobs = [job for job in (view.data, view.training) if job is not None and not job.ended]
+        if not any(pod.phase == "running" for pod in view.pods):
+            raise BadInput(
+                f"the rehearsal of {self.name} runs no pods now: Ctrl-C in its terminal ends it"
+            )
+        (self._folder / CANCEL).touch()
+        deadline = time.monotonic() + ENDING
+        while self.running and not _ended(self.look(), jobs[0].object):
+            if time.monotonic() > deadline:
+                raise Failed(f"the pods of {jobs[0].object} have not ended within {ENDING:.0f} s")
+            time.sleep(GLANCE)
+        return [f"Job {jobs[0].object}"]
+
+    @contextmanager
+    def volume(self) -> Iterator[Folder]:
+        yield Folder(inside(self._folder / VOLUME, self.record.root))
+
+    def evaluate(self) -> Evaluation:
+        done = subprocess.run(
+            # -P: nothing in this folder may take the place of this project's modules.
+            [sys.executable, "-P", "-m", "paddle_aws.rehearsal.evaluation"],
+            cwd=self._folder.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise (BadInput if done.returncode == Exit.BAD_INPUT else Failed)(done.stderr.strip())
+        return Evaluation.parse(done.stdout)
+
+    def _log_files(self, pod: PodState) -> list[Path]:
+        """Returns the logs of a pod's containers."""
+        folder = inside(self._folder / LOGS, pod.name).parent
+        files = sorted(folder.glob(f"{pod.name}.*.log"))
+        return [file for file in files if not file.name.endswith(".probes.log")]
+
+    def _read_log(self, file: Path, offset: int = 0) -> bytes:
+        """Returns a log from an offset on. Raises FileNotFoundError for what is no file of the
+        folder.
+        """
+        return Folder(self._folder / LOGS).read(file.name, offset)
+
+
+def _killed(view: JobView) -> JobView:
+    """Returns the view of a rehearsal whose process is gone without a word: its pods are, too."""
+    reason = "the rehearsal was killed"
+
+    def end(job: JobState | None) -> JobState | None:
+        return job if job is None or job.ended else replace(job, phase="failed", reason=reason)
+
+    pods = tuple(
+        replace(pod, phase="failed", reason="ended with the job") if pod.phase == "running" else pod
+        for pod in view.pods
+    )
+    training = end(view.training) or not_begun(view.name, "failed", reason)
+    return replace(view, data=end(view.data), training=training, pods=pods)
+
+
+def not_begun(name: str, phase: Phase, reason: str) -> JobState:
+    """Returns the state of a training without pods, and why it has none."""
+    now = datetime.now(UTC)
+    ended = now if phase == "failed" else None
+    return JobState(name, phase, reason, 0, 0, 0, 0, now, ended, "")
+
+
+def _holder(folder: Path) -> dict[str, str] | None:
+    """Returns what the running rehearsal says in its lock; None if none runs."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        with suppress(ValueError, OSError):
+            document = json.loads(os.pread(lock, 4096, 0))
+            if isinstance(document, dict):
+                return {str(name): str(value) for name, value in document.items()}
+        return {}
+    except OSError:
+        return None
+    finally:
+        os.close(lock)
+
+
+def _ended(view: JobView, name: str) -> bool:
+    """Returns whether the Job of that name has ended."""
+    return all(
+        job.ended for job in (view.data, view.training) if job is not None and job.object == name
+    )
+
+
+def load(folder: Path = FOLDER) -> RehearsalBackend:
+    """Loads this folder's rehearsal: the one that runs, else the last. Raises BadInput."""
+    folder = folder.absolute()
+    file, holder = folder / RECORD, _holder(folder)
+    record: Record | None = None
+    try:
+        record = _RECORD.validate_json(Folder(folder).read(RECORD))
+    except FileNotFoundError:
+        pass
+    except (ValidationError, OSError):
+        raise BadInput(f"{file} is not a rehearsal's record: rehearse again") from None
+    if holder and (record is None or record.run != holder.get("run")):
+        # It tries the program before it replaces what the last one left.
+        name, namespace = holder.get("name", ""), holder.get("namespace", "")
+        reason = "its program is tried first, and its pods are not made yet"
+        training = not_begun(name, "waiting", reason)
+        view = JobView(name, namespace, None, training, ())
+        record = Record(view, name, "", None, holder.get("run", ""))
+    if record is None:
+        raise BadInput(
+            f"there is no {folder.name}/{RECORD} in {folder.parent}: `paddle-aws rehearse "
+            "job.yaml`, or `make rehearse` in the project's folder, writes one"
+        )
+    return RehearsalBackend(folder, record)

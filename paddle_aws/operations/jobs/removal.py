@@ -1,0 +1,157 @@
+"""Ends and removes a job's objects in an order that loses nothing: pods save and exit before what
+they use is removed.
+
+Touches only objects with this job's labels, in its namespace, and never the data on the volume.
+"""
+
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from paddle_aws.operations.cluster.cluster import NOTICED, Cluster, Object
+from paddle_aws.operations.errors import Failed, OperationError
+from paddle_aws.operations.jobs.job_objects import CANCELLED, ended, path, pods, runs, selector
+
+CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
+NAMESPACED = (
+    "/api/v1/namespaces/{}/services",
+    "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "/api/v1/namespaces/{}/serviceaccounts",
+    "/api/v1/namespaces/{}/configmaps",
+    "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups",
+)
+"""What the charts make for one job besides its Jobs, its claim and its volume, in the order of
+removal.
+"""
+GONE = 60.0
+"""Seconds for a deleted object to disappear; for a Job's pods, after the grace period in which they
+save.
+"""
+LOOK = 0.5
+"""Seconds between two looks at an object that is being deleted."""
+
+
+def running(cluster: Cluster, name: str, namespace: str) -> dict[str, str]:
+    """Returns the paths, by name, of the job's Jobs and PaddleJobs that have not ended."""
+    its = runs(cluster, namespace, selector(name))
+    return {run["metadata"]["name"]: path(run) for run in its if not ended(run)}
+
+
+def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
+    """Deletes the Jobs that run, waits until their pods are gone, and returns the Jobs' names.
+
+    Marks the job's other Jobs, such as the data job that has ended: nothing else is left to say
+    that the job was cancelled.
+    """
+    its = running(cluster, name, namespace)
+    if its:
+        cluster.say(f"ending {', '.join(its)}: the pods have time to save")
+        for run in runs(cluster, namespace, selector(name)):
+            if ended(run):
+                # Whoever may only delete can cancel, too.
+                with suppress(OperationError):
+                    cluster.annotate(path(run), CANCELLED, datetime.now(UTC).isoformat())
+    for place in its.values():
+        remove(cluster, place)
+    return list(its)
+
+
+def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
+    """Deletes every object of the job and returns them as kind/name.
+
+    Waits for claim and volume: a claim that is being deleted takes a new submission's changes, and
+    then lets no pod start.
+    """
+    gone = [path(run) for run in runs(cluster, namespace, selector(name))]
+    for place in gone:
+        remove(cluster, place)
+    for place, _ in _its(cluster, pods(namespace), name):
+        # Inspection pods, and pods whose Job was deleted without them.
+        cluster.delete(place)
+    its = [
+        one
+        for collection in NAMESPACED
+        for one in _its(cluster, collection.format(namespace), name)
+    ]
+    for place, _ in its:
+        cluster.delete(place)
+    volumes = [*_its(cluster, CLAIMS.format(namespace), name), *_volumes(cluster, name, namespace)]
+    for place, _ in volumes:
+        cluster.delete(place)
+    for place, _ in volumes:
+        remove(cluster, place)
+    gone += [place for place, _ in (*its, *volumes)]
+    return ["/".join(place.split("/")[-2:]) for place in gone]
+
+
+def _its(cluster: Cluster, collection: str, name: str) -> list[tuple[str, Object]]:
+    """Returns the job's objects in a collection, with their paths."""
+    return [
+        (f"{collection}/{one['metadata']['name']}", one)
+        for one in cluster.items(collection, selector(name))
+    ]
+
+
+def _volumes(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Object]]:
+    """Returns the job's volumes. They have no namespace: one of an equally named job in another
+    namespace is not ours.
+    """
+    found = _its(cluster, "/api/v1/persistentvolumes", name)
+    return [
+        one
+        for one in found
+        if one[1].get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace
+    ]
+
+
+def remove(cluster: Cluster, place: str) -> None:
+    """Deletes an object and waits until it is gone, its pods before it. Says so if that takes
+    long.
+    """
+    found = cluster.find(place)
+    if found is None or not cluster.delete(place):
+        return
+    began, most, told = time.monotonic(), grace(found) + GONE, False
+    while (found := cluster.find(place)) is not None:
+        name, passed = "/".join(place.split("/")[-2:]), time.monotonic() - began
+        # Kubernetes' own finalizers wait for the pods; any other waits for the controller that set
+        # it.
+        its = [
+            one
+            for one in found.get("metadata", {}).get("finalizers", ())
+            if "/" in one.removeprefix("kubernetes.io/")
+        ]
+        waits = (
+            f"{', '.join(its)} holds it: does its controller run?"
+            if its
+            else "a pod that belongs to it or uses it has not ended"
+        )
+        if passed > most:
+            raise Failed(
+                f"{name} is not gone after {most:.0f} s: {waits}; run this command again once it "
+                "is gone"
+            )
+        # A running controller removes its finalizer before the second look.
+        if not told and passed > (LOOK if its else NOTICED):
+            told = True
+            cluster.say(
+                f"{name} is not gone yet ({waits if its else 'its pods end'}): waiting up to "
+                f"{most:.0f} s"
+            )
+        time.sleep(LOOK)
+
+
+def grace(document: Object) -> float:
+    """Returns the seconds that the pods of a Job or PaddleJob, or a pod, may take to save."""
+    spec = document.get("spec", {})
+    templates = [
+        spec,
+        *(
+            role.get("template", {}).get("spec", {})
+            for role in (spec, spec.get("worker", {}), spec.get("ps", {}))
+        ),
+    ]
+    return float(max(template.get("terminationGracePeriodSeconds") or 0 for template in templates))

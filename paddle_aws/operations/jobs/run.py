@@ -1,0 +1,272 @@
+"""A job on a cluster: submits it, finds it by its name, waits for it, and fetches its results and
+its model.
+
+Nothing here prints or exits: progress messages go to `say`, and a failure that is not a bug raises
+an `OperationError`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+from k8s_charts.spec import TrainingJob
+from paddle_aws.operations.account.aws import client
+from paddle_aws.operations.account.bucket_upload import bar, upload_files
+from paddle_aws.operations.cluster import log_stream, waiting
+from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.log_stream import Line, Wanted
+from paddle_aws.operations.cluster.pod_words import culprit
+from paddle_aws.operations.cluster.volume_access import VOLUME, VolumeAccess, mounted
+from paddle_aws.operations.cluster.volume_transfer import upload
+from paddle_aws.operations.cluster.waiting import Follower
+from paddle_aws.operations.commands import trial
+from paddle_aws.operations.commands.evaluate import Evaluation, measure
+from paddle_aws.operations.errors import Failed, TimedOut, translated
+from paddle_aws.operations.jobs import rehearsal_backend, removal
+from paddle_aws.operations.jobs.backend import Volume
+from paddle_aws.operations.jobs.job_argument import DEFAULT, named
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.job_view import JobView, view
+from paddle_aws.operations.jobs.saved_results import SavedResults
+from paddle_aws.operations.jobs.submission import Submission
+from paddle_aws.operations.screen import of_job
+
+Say = Callable[[str], None]
+log: Say = logging.getLogger("paddle_aws").info
+
+
+class Run(SavedResults):
+    """One job on one cluster; `submit` and `Run.find` return it."""
+
+    def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None) -> None:
+        """`file` describes the volume if the cluster has forgotten the job."""
+        self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
+        self.follower = Follower(cluster, name, namespace)
+
+    def __repr__(self) -> str:
+        return f"Run({of_job(self.name, self.namespace)!r})"
+
+    @classmethod
+    @translated()
+    def find(
+        cls,
+        job: str | Path = DEFAULT,
+        *,
+        namespace: str | None = None,
+        context: str | None = None,
+        say: Say = log,
+    ) -> Self:
+        """Returns the job of that name or job file. Asks no cluster yet, but reads the kubeconfig:
+        raises Unreachable if there is none.
+        """
+        which = named(str(job), namespace)
+        return cls(Cluster(context, say), which.name, which.namespace, which.file)
+
+    @translated()
+    def status(self) -> JobView:
+        """Returns the job's state, its pods, and how far its training is. Raises BadInput if the
+        cluster has no such job.
+        """
+        return view(self.cluster, self.name, self.namespace)
+
+    @translated()
+    def wait(self, timeout: float | None = None) -> JobView:
+        """Returns once the training has succeeded. Raises JobFailed, or TimedOut after `timeout`
+        seconds, which ends no job.
+        """
+        # A mistyped name is refused at once, and so is what has no end to wait for.
+        if view(self.cluster, self.name, self.namespace).cancelled:
+            raise Failed(f"job {self.name} was cancelled: `paddle-aws resume` continues it")
+        found = self.follower.until(waiting.training_ended, timeout)
+        if not waiting.training_ended(found):
+            raise TimedOut(
+                f"job {self.name} is still {found.phase} after {(timeout or 0) / 60:g} minutes: "
+                "it keeps running"
+            )
+        waiting.verdict(found)
+        return found
+
+    @translated()
+    def evaluate(self) -> Evaluation:
+        """Measures the newest complete pass on the held-out records, in a Job of one pod. Raises
+        Failed.
+        """
+        return measure(self.cluster, self.name, self.namespace, self.volume())
+
+    def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
+        """Yields what the existing pods have written."""
+        return log_stream.past(self.cluster, self.name, self.namespace, wanted, tail)
+
+    def follow(self, wanted: Wanted, tail: int | None, show: Callable[[Line], None]) -> JobView:
+        """Shows the pods' lines as they arrive until the job ends; returns its last view."""
+        return log_stream.follow_job(self.follower, wanted, tail, show)
+
+    @translated()
+    def cancel(self) -> list[str]:
+        """Ends the job's pods, which save first; returns the objects that were ended. Data and
+        passes stay on the volume.
+        """
+        return removal.end_running(self.cluster, self.name, self.namespace)
+
+    def volume(self) -> AbstractContextManager[VolumeAccess]:
+        """Returns the job's folder on the volume, as a context manager."""
+        return mounted(self.cluster, self.name, self.namespace, write=False, described=self.file)
+
+
+@translated()
+def submit(
+    job: str | Path | Mapping[str, Any] = "job.yaml",
+    *,
+    context: str | None = None,
+    outputs: str | Path = "outputs.json",
+    image_file: str | Path = "image.json",
+    say: Say = log,
+) -> Run:
+    """Uploads the job's program and local data, splits the data, and starts the training; returns
+    once that is on the cluster.
+
+    `job` is a job file, or its settings, whose local paths are relative to the current folder.
+    `outputs` and `image_file` are the files that `cdk deploy --outputs-file` and `make push` wrote,
+    if the job needs them. Raises BadInput for a job that cannot run, or runs already; Failed if the
+    split fails; Unreachable.
+    """
+    return send(Submission.load(JobSource.of(job), Path(outputs), Path(image_file)), context, say)
+
+
+def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
+    """Submits a loaded job; `no_try` skips the trial of its program on a few records."""
+    cluster = Cluster(context, say)
+    submission.check(cluster)
+    if not no_try:
+        cluster.say(trial.before(submission.job, submission.file))
+    run = Run(cluster, submission.job.name, submission.job.namespace, submission.described)
+    bring_program(cluster, submission)
+    split(submission, run.follower)
+    train(cluster, submission)
+    return run
+
+
+def bring_program(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the program's archive to the job's folder on the volume, unless it is there
+    already.
+    """
+    job, archive = submission.job, submission.job.program.archive
+    if archive is None:
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder, f"{archive.digest}.tar")
+        archive.write(file)
+        submission.apply(
+            cluster, [document for document in submission.documents if document["kind"] in VOLUME]
+        )
+        with (
+            mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+            bar(archive.root.name, file.stat().st_size) as progress,
+        ):
+            sent = upload(volume, [(file, file.name)], "programs", progress)
+    cluster.say(
+        f"{archive.root} {'is uploaded to' if sent else 'is already on'} the volume: "
+        f"{job.name}/programs/{file.name}"
+    )
+
+
+def bring_data(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the job's local data file, if it has one, to where its data job reads it, unless this
+    content is there already.
+    """
+    from k8s_charts.kinds import data_job
+
+    job, file = submission.job, submission.local_file
+    if file is None:
+        return
+    if job.uploaded is None:
+        upload_files(client("s3"), file, data_job.source(job, submission.deployed.outputs))
+        return
+    with (
+        mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+        bar(file.name, file.stat().st_size) as progress,
+    ):
+        sent = put_data(volume, job, file, progress)
+    cluster.say(
+        f"{file} {'is uploaded to' if sent else 'is already on'} the volume: {job.uploaded}"
+    )
+
+
+def bring_inputs(cluster: Cluster, submission: Submission) -> None:
+    """Uploads the job's local input files to where its data job reads them, as `bring_data`."""
+    from k8s_charts.kinds import data_job
+
+    job, files = submission.job, submission.input_files
+    if not files:
+        return
+    if job.uploads_to_bucket:
+        for name, file in files.items():
+            address = data_job.input_source(job, name, submission.deployed.outputs)
+            upload_files(client("s3"), file, address)
+        return
+    with mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume:
+        for name, file in files.items():
+            with bar(file.name, file.stat().st_size) as progress:
+                put_input(volume, job, name, file, progress)
+    cluster.say(f"the inputs {', '.join(files)} are on the volume")
+
+
+def put_input(
+    volume: Volume,
+    job: TrainingJob,
+    name: str,
+    file: Path,
+    progress: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Puts an input's local file into the job's folder on its volume, as `put_data`."""
+    place = job.place_of_input(name).relative_to(job.name)
+    upload(volume, [(file, place.name)], str(place.parent), progress)
+
+
+def put_data(
+    volume: Volume, job: TrainingJob, file: Path, progress: Callable[[int], None] = lambda _: None
+) -> bool:
+    """Puts the local data file into the job's folder on its volume, whole and with its content
+    compared; returns whether it had to be sent. For jobs with a place for it (`job.uploaded`).
+    """
+    place = PurePosixPath(str(job.uploaded)).relative_to(job.name)
+    return bool(upload(volume, [(file, place.name)], str(place.parent), progress))
+
+
+def split(submission: Submission, follower: Follower) -> None:
+    """Splits the data onto the volume, and waits for the split. Raises Failed if it fails."""
+    if submission.data_job is None:
+        return
+    job, cluster = submission.job, follower.cluster
+    submission.apply(cluster, submission.preparation())
+    bring_data(cluster, submission)
+    bring_inputs(cluster, submission)
+    # Only the data job knows whether its source has changed: it runs again, and ends at once if the
+    # source has not changed.
+    submission.forget(cluster, data=True)
+    cluster.apply(submission.data_job)
+    found = follower.until(waiting.data_ended)
+    if found.data is not None and found.data.phase == "failed":
+        pod = culprit(pod for pod in found.pods if pod.component == "data")
+        raise Failed(
+            f"job {job.name}: the data split failed: {pod.failure if pod else found.data.reason}; "
+            f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
+        )
+    what = "the data is split" if job.data is not None else "what the program reads is there"
+    cluster.say(f"{what}: {submission.data_job['metadata']['name']} is done")
+
+
+def train(cluster: Cluster, submission: Submission) -> None:
+    """Starts the training."""
+    rehearsal_backend.submitted()
+    submission.apply(cluster, submission.rest())
+    training = submission.training
+    cluster.say(
+        f"job {submission.job.name} is submitted: {training['kind']} {training['metadata']['name']}"
+    )
+
+
+find = Run.find

@@ -1,0 +1,35 @@
+"""What a job has saved on its volume, wherever that is: for programs that hold the job."""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from paddle_aws.operations.cluster.volume_access import VolumeAccess
+from paddle_aws.operations.cluster.volume_server import Folder
+from paddle_aws.operations.commands import results
+from paddle_aws.operations.errors import translated
+from paddle_aws.operations.jobs.training_metrics import Pass
+
+
+class SavedResults(ABC):
+    """A job with a folder on a volume."""
+
+    name: str
+
+    @abstractmethod
+    def volume(self) -> AbstractContextManager[VolumeAccess | Folder]:
+        """Returns the job's folder on the volume, as a context manager."""
+
+    @translated()
+    def results(self) -> list[Pass]:
+        """Returns the finished passes in order of number: loss, records, seconds. For programs on
+        paddle_node.fleet.
+        """
+        with self.volume() as volume:
+            return results.metrics(volume, volume.files("output"))
+
+    @translated()
+    def model(self, to: str | Path) -> Path:
+        """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
+        with self.volume() as volume:
+            return Path(results.fetch_model(volume, self.name, str(to))[0])

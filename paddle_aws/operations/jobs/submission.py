@@ -1,0 +1,190 @@
+"""Submits a job's documents to a cluster: checks them first, then applies them in order, the data
+split before the training.
+
+Never overwrites a running job. An interrupted submission continues: each step server-side applies
+the same documents.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from k8s_charts.deployed import Deployed
+from k8s_charts.spec import TrainingJob
+from paddle_aws.operations.cluster.cluster import Cluster, NotInstalled, Object
+from paddle_aws.operations.errors import BadInput, Failed
+from paddle_aws.operations.jobs.early_checks import (
+    check_data,
+    check_deployed,
+    check_host_path,
+    check_inputs,
+)
+from paddle_aws.operations.jobs.job_objects import component, created, ended, path, runs, selector
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.removal import remove
+from paddle_aws.operations.screen import age, of_job
+
+SERVED = 60.0
+"""Seconds within which the API server has to serve a new kind of object; it takes a few."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job to submit, with its documents."""
+
+    job: TrainingJob
+    source: JobSource
+    deployed: Deployed
+    documents: tuple[Object, ...]
+
+    @classmethod
+    def load(cls, source: JobSource, outputs_file: Path, image_file: Path) -> Self:
+        """Loads the job and what deploy and push wrote. Raises SettingError with one
+        sentence.
+        """
+        # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
+        from k8s_charts import documents
+
+        job = source.load(fetch=True)
+        deployed = Deployed.load(job, outputs_file, image_file)
+        check_deployed(job, outputs_file)
+        check_host_path(job, deployed.outputs)
+        return cls(
+            job, source, deployed, tuple(documents.documents(job, deployed.outputs, deployed.image))
+        )
+
+    @property
+    def file(self) -> Path:
+        """The job file, or what stands for it in the folder of its local paths."""
+        return self.source.file
+
+    @property
+    def described(self) -> Path | None:
+        """The job file, if it describes the job's volume as it is."""
+        return None if self.source.overrides else self.source.file
+
+    @property
+    def data_job(self) -> Object | None:
+        """The data-split Job, if there is one."""
+        return next(
+            (d for d in self.documents if d["kind"] == "Job" and component(d) == "data"), None
+        )
+
+    @property
+    def training(self) -> Object:
+        """The Job or PaddleJob that trains."""
+        return self.documents[-1]
+
+    @property
+    def local_file(self) -> Path | None:
+        """The local data file to upload first, if there is one."""
+        local = self.job.local_file
+        return self.file.parent / local if local is not None else None
+
+    @property
+    def input_files(self) -> dict[str, Path]:
+        """The local files among the inputs, by name."""
+        return {name: self.file.parent / file for name, file in self.job.input_files.items()}
+
+    def preparation(self) -> list[Object]:
+        """Returns the documents to apply before the data Job, in order; none if there is no data
+        Job.
+        """
+        return list(self.documents[: self.documents.index(self.data_job)]) if self.data_job else []
+
+    def rest(self) -> list[Object]:
+        """Returns the documents to apply once the data is on the volume."""
+        return list(
+            self.documents[self.documents.index(self.data_job) + 1 :]
+            if self.data_job
+            else self.documents
+        )
+
+    def check(self, cluster: Cluster, again: bool = False) -> None:
+        """Raises BadInput if this cluster cannot take the job now; `again` allows a finished run to
+        be repeated.
+        """
+        if self.deployed.missing:
+            raise BadInput(
+                f"{self.deployed.missing}; deploy with `cdk deploy --all --outputs-file "
+                "outputs.json`, or name your own in the job file: any Kubernetes is enough then "
+                "(docs/jobs.md)"
+            )
+        check_data(self.job, self.file, cluster.say)
+        check_inputs(self.job, self.file)
+        defined = {
+            d["spec"]["names"]["kind"]
+            for d in self.documents
+            if d["kind"] == "CustomResourceDefinition"
+        }
+        for document in self.documents:
+            if document["kind"] not in defined:
+                cluster.path(document)
+        self._check_runs(cluster, again)
+
+    def _check_runs(self, cluster: Cluster, again: bool) -> None:
+        name, namespace = self.job.name, self.job.namespace
+        for found in runs(cluster, namespace, selector(name)):
+            known, since, data = (
+                found["metadata"]["name"],
+                age(created(found)),
+                component(found) == "data",
+            )
+            if not ended(found):
+                if data and self.data_job and self.data_job["metadata"]["name"] == known:
+                    continue
+                raise BadInput(
+                    f"job {name} runs already ({known}, for {since}): wait for it, end it with "
+                    f"`paddle-aws cancel {of_job(name, namespace)}`, or give this one another name"
+                )
+            if not data and known == self.training["metadata"]["name"] and not again:
+                raise BadInput(
+                    f"this very job has run already ({known}, {since} ago): `paddle-aws resume` "
+                    "runs it on from its newest pass, `paddle-aws delete "
+                    f"{of_job(name, namespace)}` forgets it"
+                )
+
+    def apply(self, cluster: Cluster, documents: list[Object]) -> None:
+        """Applies documents in order; an API server takes a moment to serve a newly defined
+        kind.
+        """
+        deadline = time.monotonic() + SERVED
+        for document in documents:
+            while True:
+                try:
+                    cluster.apply(document)
+                    break
+                except NotInstalled as error:
+                    if time.monotonic() > deadline:
+                        raise Failed(
+                            f"{error}, {SERVED:.0f} s after its definition was applied"
+                        ) from None
+                    time.sleep(0.5)
+        if documents:
+            names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
+            cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
+
+    def data_jobs(self, cluster: Cluster) -> list[Object]:
+        """Returns this job's data Jobs that the cluster still has, including those of earlier job
+        files.
+        """
+        return [
+            d
+            for d in runs(cluster, self.job.namespace, selector(self.job.name))
+            if component(d) == "data"
+        ]
+
+    def forget(self, cluster: Cluster, *, data: bool) -> None:
+        """Deletes this job's ended training, so that it can run again; with `data`, all its ended
+        data Jobs instead. The next one splits again, and is the only one that says whose the shards
+        are.
+        """
+        for found in runs(cluster, self.job.namespace, selector(self.job.name)):
+            meant = (
+                component(found) == "data"
+                if data
+                else found["metadata"]["name"] == self.training["metadata"]["name"]
+            )
+            if meant and ended(found):
+                remove(cluster, path(found))

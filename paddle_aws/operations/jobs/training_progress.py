@@ -1,0 +1,131 @@
+"""A training's progress, from trainer 0's output; where its time goes and who is slow, from the
+output of trainer 0's agent.
+"""
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+from paddle_node.training import pass_metrics
+
+from paddle_aws.operations.cluster.cluster import ApiError, Cluster
+from paddle_aws.operations.cluster.pod_words import PodState
+from paddle_aws.operations.jobs.job_objects import pods
+from paddle_aws.operations.screen import span
+
+TAIL = "1000"
+"""Lines of trainer 0's log to search: it reports its progress every few seconds, whatever else it
+prints.
+"""
+_GOODPUT = re.compile(r"\[agent 0\] goodput (\d+)% of (\d+) s: ([^;]*)(?:; slow: (.+))?")
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """The share of the pods' time that was spent on training, until now."""
+
+    percent: int
+    seconds: int
+    """A pod's total seconds."""
+    parts: str
+    slow: str = ""
+    """The trainers that take more than half as long again as the median, with their nodes."""
+
+    @classmethod
+    def heard(cls, line: str) -> Self | None:
+        """Parses a line of trainer 0's log; None if the line does not report goodput."""
+        found = _GOODPUT.search(line)
+        return cls(int(found[1]), int(found[2]), found[3], found[4] or "") if found else None
+
+    def __str__(self) -> str:
+        return f"{self.percent} % of {span(self.seconds)}: {self.parts} (seconds)"
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """Trainer 0's progress, which stands for all: another trainer may be behind, or ahead."""
+
+    pass_number: int
+    passes: int
+    attempt: int
+    step: int | None
+    """The step in the pass; None if the pass is finished."""
+    loss: float
+    """The mean of the pass so far."""
+    records_per_second: float
+    """The rate of all trainers together."""
+    seconds_left: float | None
+    """None if nobody has counted the records."""
+    told: str = ""
+    """The time of the report, as Kubernetes writes it."""
+
+    @classmethod
+    def heard(cls, line: str, told: str = "") -> Self | None:
+        """Parses a line of trainer 0's log; None if the line does not report progress."""
+        facts = pass_metrics.parsed(line)
+        if not facts.keys() >= {
+            "pass",
+            "passes",
+            "attempt",
+            "trainers",
+            "loss",
+            "records",
+            "seconds",
+        }:
+            return None
+        seconds, records = max(facts["seconds"], 0.001), max(facts["records"], 1)
+        size = facts.get("shard", records)
+        to_come = max((facts["passes"] - facts["pass"]) * size - records, 0)
+        return cls(
+            pass_number=int(facts["pass"]),
+            passes=int(facts["passes"]),
+            attempt=int(facts["attempt"]),
+            step=int(facts["step"]) if "step" in facts else None,
+            loss=facts["loss"],
+            records_per_second=round(facts["trainers"] * records / seconds, 1),
+            seconds_left=round(to_come / records * seconds, 1) if size else None,
+            told=told,
+        )
+
+    def __str__(self) -> str:
+        step = "through" if self.step is None else f"step {self.step:,}"
+        left = "" if self.seconds_left is None else f", {span(self.seconds_left)} left"
+        speed = f"{self.records_per_second:,.0f} records a second"
+        return (
+            f"pass {self.pass_number} (the last is {self.passes - 1}), {step}, loss "
+            f"{self.loss:.4f}, {speed}{left}"
+        )
+
+
+def of_pods(
+    cluster: Cluster, namespace: str, found: Iterable[PodState]
+) -> tuple[TrainingProgress | None, Goodput | None]:
+    """Returns the last report of trainer 0's running pod, with one request; None if none runs, or
+    its program reports nothing.
+    """
+    first = [
+        pod.name
+        for pod in found
+        if (pod.component, pod.rank, pod.phase) == ("trainer", 0, "running")
+    ]
+    # A container that has just restarted has no log yet.
+    with suppress(ApiError, IndexError):
+        log = cluster.request(
+            "GET",
+            f"{pods(namespace)}/{first[-1]}/log",
+            query={"timestamps": "true", "tailLines": TAIL},
+        )
+        lines = log.data.decode(errors="replace").splitlines()
+        return of_log((moment, text) for moment, _, text in (line.partition(" ") for line in lines))
+    return None, None
+
+
+def of_log(lines: Iterable[tuple[str, str]]) -> tuple[TrainingProgress | None, Goodput | None]:
+    """Returns the last reports in trainer 0's log; each line comes with its time."""
+    progress, goodput = None, None
+    for moment, text in reversed(list(lines)):
+        progress = progress or TrainingProgress.heard(text, moment)
+        goodput = goodput or Goodput.heard(text)
+    return progress, goodput

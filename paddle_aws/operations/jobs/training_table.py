@@ -1,0 +1,60 @@
+"""A training as people follow it, on a cluster and in a rehearsal: a row per pass, and the first
+agent's messages.
+"""
+
+from collections.abc import Callable, Sequence
+
+from paddle_node.training import pass_metrics
+
+from paddle_aws.operations.jobs.training_metrics import Passes
+from paddle_aws.operations.jobs.training_progress import TrainingProgress
+
+_SHOWN_ONE_BY_ONE = 4
+"""Up to this many trainers' losses are shown one by one; of more, only the least and the
+greatest.
+"""
+_FOR_DEBUGGERS = (" is process ", " has read ", "] goodput ")
+
+
+class TrainingTable:
+    """`write(text, style)` shows a line that stays; `now` shows how far the pass is."""
+
+    def __init__(self, write: Callable[[str, str], None], now: Callable[[str], None]) -> None:
+        self.passes = Passes()
+        self._write, self._now = write, now
+        self._last_words = ""
+
+    def hear(self, rank: int, line: str) -> None:
+        """Takes a line of a pod's log; writes one row per pass, and one line per message of the
+        first pod's agent.
+        """
+        facts = pass_metrics.parsed(line)
+        if rank == 0 and (progress := TrainingProgress.heard(line)) is not None:
+            self._now(str(progress))
+        begun = bool(self.passes.complete)
+        if facts and (one := self.passes.add(rank, facts)) is not None:
+            if not begun:
+                self._row("pass", "loss", "each trainer's loss", "records", "seconds", style="bold")
+            losses = _losses([trainer.loss for trainer in one.trainers])
+            self._row(
+                str(one.number), f"{one.loss:.4f}", losses, f"{one.records:,}", f"{one.seconds:.1f}"
+            )
+        if (
+            rank == 0
+            and line.startswith("[agent")
+            and not any(words in line for words in _FOR_DEBUGGERS)
+        ):
+            if line != self._last_words:
+                self._write(line, "dim")
+            self._last_words = line
+
+    def _row(
+        self, number: str, loss: str, losses: str, records: str, seconds: str, style: str = ""
+    ) -> None:
+        self._write(f"{number:>4}  {loss:>7}   {losses:<30}{records:>11}  {seconds:>7}", style)
+
+
+def _losses(losses: Sequence[float]) -> str:
+    if len(losses) <= _SHOWN_ONE_BY_ONE:
+        return "  ".join(f"{loss:.4f}" for loss in losses)
+    return f"{min(losses):.4f} to {max(losses):.4f}"

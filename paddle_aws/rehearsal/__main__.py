@@ -1,0 +1,190 @@
+"""`python -m paddle_aws.rehearsal`, which `make rehearse` and `paddle-aws rehearse` call.
+
+Exit codes: 0 only when every part went well; 1 when a part failed; 2 for a machine or settings that
+cannot be rehearsed, with one sentence; 130 after Ctrl-C.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+from paddle_aws.operations.errors import BadInput, Exit, Failed, cli_errors
+from paddle_aws.operations.jobs.rehearsal_backend import FOLDER
+
+_WIDEST = 100
+"""Columns; wider lines are no easier to read."""
+_PROJECT = Path(__file__).resolve().parents[2]
+_INTERRUPTED = (
+    f"interrupted: no process is left; the volume, logs and record stay in {FOLDER}/ (paddle-aws "
+    "status, logs, results)"
+)
+
+
+def main() -> None:
+    """Parses the arguments, checks the machine, rehearses and shows the summary."""
+    parser = argparse.ArgumentParser(
+        prog="python -m paddle_aws.rehearsal", description=(__doc__ or "").partition("\n\n")[0]
+    )
+    parser.add_argument(
+        "--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings"
+    )
+    parser.add_argument(
+        "--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SETTING=VALUE",
+        help="override a setting of the job file; --job - means that these are all settings",
+    )
+    parser.add_argument(
+        "--local", action="store_true", help="deploy nothing: no AWS emulator, the job alone"
+    )
+    parser.add_argument(
+        "--volume",
+        choices=("new", "keep"),
+        default="new",
+        help="keep: go on with what the last rehearsal left on the volume",
+    )
+    parser.add_argument("--data", type=Path, help="a file or folder in place of the job's source")
+    parser.add_argument("--outputs", type=Path, default=Path("outputs.json"), help="with --local")
+    parser.add_argument("--image-file", type=Path, default=Path("image.json"), help="with --local")
+    parser.add_argument(
+        "--no-try", action="store_true", help="do not try the program on a few records first"
+    )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="name what of the manifests is without effect on one machine",
+    )
+    arguments = parser.parse_args()
+    with cli_errors(_INTERRUPTED):
+        fit = _check_machine(_PROJECT, local=arguments.local)
+        files = (
+            {"--job": arguments.job}
+            if arguments.local
+            else {
+                "--config": arguments.config,
+                "--job": arguments.job,
+            }
+        )
+        for option, file in files.items():
+            if not file.is_file() and str(file) != "-":
+                state = "is not a file" if file.exists() else "does not exist"
+                raise BadInput(f"{file} {state}: name an existing file with {option}")
+        _rehearse(fit, arguments)
+
+
+def _check_machine(project: Path, *, local: bool) -> str:
+    """Returns a description of the machine. Raises BadInput with one sentence if the machine cannot
+    rehearse.
+    """
+    system, machine = platform.system(), platform.machine()
+    if system != "Linux" or machine not in ("x86_64", "AMD64"):
+        raise BadInput(
+            f"this machine is {system} {machine}: a rehearsal needs Linux on x86-64; synth, "
+            "manifests and deploy work here too"
+        )
+    if not (project / "trainer_image" / "Dockerfile").is_file():
+        raise BadInput(
+            f"{project} is an installed package: a rehearsal needs a clone of the project, whose "
+            "`make setup` installs this command as well"
+        )
+    for environment in (".venv-image", *(() if local else (".venv-emulator",))):
+        if not (project / environment / "bin" / "python").exists():
+            raise BadInput(
+                f"{environment} is missing: run `make environments` in {project}, which makes it"
+            )
+    # Imported here: before `make setup`, paddle_node does not exist.
+    from paddle_node import contract
+
+    for what, folder in (("this clone lies in", project), ("this folder is", Path.cwd())):
+        if contract.NOT_IN_PATHS.intersection(str(folder)):
+            raise BadInput(
+                f"{what} {folder}: parameter servers save through a shell, so a rehearsal needs a "
+                "path without spaces, quotes and the shell's other special characters; synth, "
+                "manifests and deploy work here too"
+            )
+    return f"Linux x86-64, Python {platform.python_version()}"
+
+
+def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
+    # Imported after the machine's check: these modules need what `make setup` installs.
+    from rich.console import Console
+
+    from paddle_aws.operations.commands.results import model_words
+    from paddle_aws.operations.jobs import rehearsal_backend
+    from paddle_aws.operations.jobs.job_source import NO_FILE, JobSource
+    from paddle_aws.operations.screen import colours
+    from paddle_aws.rehearsal import interruption
+    from paddle_aws.rehearsal.account import Account
+    from paddle_aws.rehearsal.rehearse import Rehearsal
+    from paddle_aws.rehearsal.screen import Screen
+    from paddle_aws.rehearsal.state import State
+    from paddle_aws.rehearsal.summary import summary
+
+    console = Console(highlight=False, color_system=colours())
+    console.width = min(console.width, _WIDEST)
+    started = time.monotonic()
+    source = JobSource(arguments.job.resolve(), tuple(arguments.set))
+    job_file = source.file
+    name = "a job" if job_file.name == NO_FILE else job_file.name
+    console.print(f"[bold]rehearsal[/] of {name} on {fit}")
+    try:
+        # Before the state is reset: a mistake in a setting must not cost the last run's model.
+        job = source.load(fetch=True)
+        account: Account
+        if arguments.local:
+            from paddle_aws.rehearsal.local_account import LocalAccount
+
+            account = LocalAccount(job, arguments.outputs, arguments.image_file)
+        else:
+            from paddle_aws.rehearsal.deployed_account import DeployedAccount
+
+            account = DeployedAccount(_PROJECT, arguments.config.resolve(), source, job)
+        rehearsal = Rehearsal(
+            _PROJECT,
+            job,
+            job_file,
+            account,
+            lambda text: console.print(text, style="yellow", markup=False),
+            arguments.data,
+        )
+        with interruption.caught(), State(FOLDER.absolute()) as state:
+            try:
+                with Screen(console) as screen:
+                    results = rehearsal.run(
+                        state,
+                        screen,
+                        trial_first=not arguments.no_try,
+                        verbose=arguments.verbose,
+                        keep_volume=arguments.volume == "keep",
+                    )
+            finally:
+                if state.begun:
+                    state.tidy()
+            console.print(summary(results, screen.finished, time.monotonic() - started))
+            # Users copy these lines: print() does not wrap or style them.
+            with rehearsal_backend.load(state.folder).volume() as volume:
+                print(*model_words(volume, results.job.name), sep="\n")
+    except OSError as error:
+        # For example a full disk, a file that is not ours, or an emulator that somebody killed.
+        raise Failed(f"this machine let the rehearsal down: {error}") from None
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code != Exit.INTERRUPTED:
+            raise
+        # Python remembers an interrupt that passed through any library's exec() and kills itself
+        # with SIGINT at exit, although we caught the interrupt. Everything is cleaned up by now, so
+        # we exit directly.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(Exit.INTERRUPTED)

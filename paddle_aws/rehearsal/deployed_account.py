@@ -1,0 +1,175 @@
+"""cluster.yaml's stacks, deployed into an emulated AWS account and destroyed again.
+
+On EKS a pod has credentials if its service account is associated in its namespace, so a stack that
+forgets the association fails here as on AWS. On a self-managed cluster the data job's pods have the
+nodes' credentials.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Self
+
+from k8s_charts.deployed import read
+from k8s_charts.names import DATA_ACCOUNT
+from k8s_charts.spec import TrainingJob
+from paddle_aws.operations.account.bucket_upload import object_of
+from paddle_aws.operations.errors import BadInput, Failed
+from paddle_aws.operations.jobs.early_checks import check_cluster
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.rehearsal.account import Account, proxy_settings
+from paddle_aws.rehearsal.cloud import Cloud, CloudError
+from paddle_aws.rehearsal.inventory import Resource, retained
+from paddle_aws.rehearsal.pods.pod import Identity
+from paddle_aws.rehearsal.screen import Screen
+from paddle_aws.rehearsal.state import State
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+
+
+class DeployedAccount(Account):
+    """An account that the real cdk deploys into, for one rehearsal."""
+
+    def __init__(self, project: Path, config: Path, source: JobSource, job: TrainingJob) -> None:
+        """`config` holds the cluster's settings. Raises SettingError, and BadInput for a job or
+        settings that do not fit an empty account.
+        """
+        self._project, self._config = project, config
+        self._source, self._variant = source, job.image_variant
+        self._spec = ClusterSpec.load(config)
+        check_cluster(job, self._spec)
+        for name, part in self._spec:
+            for field in getattr(type(part), "model_fields", ()):
+                if field.startswith("existing") and getattr(part, field):
+                    there = f"{config.name}: {name}.{field} names what is in your account"
+                    raise BadInput(
+                        f"{there}, and a rehearsal deploys into an empty one: leave it out here, "
+                        "or take another file"
+                    )
+        self._life = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._life.close()
+
+    def deploy(self, state: State, screen: Screen) -> None:
+        """Starts the emulator, and deploys all stacks. cdk writes to the state's log, and its last
+        line to the screen.
+        """
+        log = self._life.enter_context((state.logs / "cdk.log").open("w", buffering=1))
+
+        def line(text: str) -> None:
+            log.write(text + "\n")
+            screen.now(text)
+
+        with screen.phase("emulator") as phase:
+            self._cloud = self._life.enter_context(
+                Cloud(self._project, state.cloud, line, region=self._spec.region)
+            )
+            endpoint = self._cloud.environment["AWS_ENDPOINT_URL"]
+            phase.result = f"an AWS account of its own at {endpoint}"
+        with screen.phase("bootstrap") as phase:
+            self._cloud.bootstrap(self._config)
+            phase.result = "paddle-aws bootstrap"
+        self._before = self._cloud.inventory()
+        with screen.phase("deploy") as phase:
+            self._cloud.deploy(self._config, state.outputs)
+            self._outputs = read(state.outputs)
+            resources = self._cloud.inventory() - self._before
+            phase.result = (
+                f"cdk deploy --all: {len(self._outputs)} stacks, {len(resources)} resources"
+            )
+        role = self._spec.cluster.self_managed
+        self._identity = (
+            node_role(self._cloud)
+            if role
+            else pod_identity(self._cloud, self._output("ClusterName"))
+        )
+
+    def write_manifests(self, state: State) -> list[Path]:
+        repository = self._output("RepositoryUri")
+        self.image = record_image(self._cloud, repository, state.image_record, self._variant)
+        options = {
+            "--outputs": state.outputs,
+            "--image-file": state.image_record,
+            "--out": state.manifests,
+        }
+        words = [str(word) for pair in options.items() for word in pair] + self._source.words()
+        # Every pod finds the volume here, wherever the cluster's nodes mount it.
+        self._cloud.paddle_aws("manifests", str(self._source.file), *words, "--for-rehearsal")
+        return sorted(state.manifests.glob("*.k8s.yaml"))
+
+    def upload(self, file: Path, address: str) -> None:
+        """Uploads over an earlier version, which the destroy has to cope with."""
+        client = self._cloud.client("s3")
+        client.put_object(**object_of(address), Body=b"an earlier version\n")
+        client.upload_file(str(file), **object_of(address))
+
+    def identity(self, namespace: str, account: str) -> Mapping[str, str]:
+        return self._identity(namespace, account)
+
+    def destroy(self, screen: Screen) -> tuple[Resource, ...]:
+        with screen.phase("destroy") as phase:
+            meant = retained(self._cloud, list(self._outputs))
+            self._cloud.destroy(self._config)
+            left = sorted(self._cloud.inventory() - self._before)
+            if forgotten := [str(resource) for resource in left if not meant(resource)]:
+                raise Failed(
+                    "\n".join([f"cdk destroy left {len(forgotten)} resources behind", *forgotten])
+                )
+            but = f" but for {len(left)} that retain keeps" if left else ""
+            phase.result = f"cdk destroy --all: the inventory is as before{but}"
+        return tuple(left)
+
+    def _output(self, key: str) -> str:
+        """Returns one output of the deployed stacks, whichever stack has it."""
+        values = [outputs[key] for outputs in self._outputs.values() if key in outputs]
+        if not values:
+            raise CloudError(f"the deployed stacks have no output {key}")
+        return values[0]
+
+
+def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "") -> str:
+    """Puts an image's record into the repository and writes `file` as `make push` does. Returns the
+    reference by digest.
+
+    The record's manifest has no layers: the rehearsal's pods run the image's files.
+    """
+    kind = "application/vnd.oci.image.manifest.v1+json"
+    answer = cloud.client("ecr").put_image(
+        repositoryName=repository_uri.split("/", 1)[1],
+        imageManifest=json.dumps({"schemaVersion": 2, "mediaType": kind, "layers": []}),
+        imageManifestMediaType=kind,
+        imageTag="rehearsal",
+    )
+    reference = f"{repository_uri}@{answer['image']['imageId']['imageDigest']}"
+    file.write_text(
+        json.dumps({"variants": {variant: reference}} if variant else {"image": reference}) + "\n"
+    )
+    return reference
+
+
+def pod_identity(cloud: Cloud, cluster: str) -> Identity:
+    """Credentials through EKS Pod Identity."""
+    client = cloud.client("eks")
+
+    @cache
+    def variables(namespace: str, account: str) -> Mapping[str, str]:
+        answer = client.list_pod_identity_associations(
+            clusterName=cluster, namespace=namespace, serviceAccount=account
+        )
+        return proxy_settings() | cloud.environment if answer["associations"] else {}
+
+    return variables
+
+
+def node_role(cloud: Cloud) -> Identity:
+    """Credentials from the instance metadata of a self-managed cluster's nodes, which only the data
+    job's pods may reach.
+    """
+    return lambda namespace, account: (
+        proxy_settings() | cloud.environment if account == DATA_ACCOUNT else {}
+    )

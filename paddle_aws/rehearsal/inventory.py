@@ -1,0 +1,68 @@
+"""What exists in the emulated account, to compare before a deploy and after a destroy; and what a
+destroy is meant to leave.
+
+The inventory covers every service of the emulator, not only those that the app is known to use. A
+key that is pending deletion counts as gone, because AWS deletes no key at once (7 to 30 days). The
+deployed templates say what is retained.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from paddle_aws.operations.account.aws import every
+
+if TYPE_CHECKING:
+    from paddle_aws.rehearsal.cloud import Cloud
+
+
+class Resource(NamedTuple):
+    """One resource in the account: its service, its type within that service, and its
+    identifier.
+    """
+
+    service: str
+    type: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.service} {self.type} {self.id}"
+
+
+Inventory = frozenset[Resource]
+"""A snapshot of the account."""
+
+
+def retained(cloud: Cloud, stacks: list[str]) -> Callable[[Resource], bool]:
+    """Returns a test for what outlives `stacks` as deployed now: a retained resource, a part of
+    one, or a volume's snapshot.
+    """
+    client = cloud.client("cloudformation")
+    ids: dict[str, set[str]] = {"Retain": set(), "Snapshot": set()}
+    for stack in stacks:
+        body = client.get_template(StackName=stack)["TemplateBody"]
+        template = body if isinstance(body, dict) else json.loads(body)
+        policies = {
+            name: one.get("DeletionPolicy", "") for name, one in template["Resources"].items()
+        }
+        for one in every(
+            client, "list_stack_resources", "StackResourceSummaries[]", StackName=stack
+        ):
+            for kind, found in ids.items():
+                if policies.get(one["LogicalResourceId"], "").startswith(kind) and one.get(
+                    "PhysicalResourceId"
+                ):
+                    found.add(one["PhysicalResourceId"])
+
+    def covered(resource: Resource) -> bool:
+        if resource.type == "snapshot" and ids["Snapshot"]:
+            [snapshot] = cloud.client("ec2").describe_snapshots(SnapshotIds=[resource.id])[
+                "Snapshots"
+            ]
+            return snapshot["VolumeId"] in ids["Snapshot"]
+        # The ids of a bucket's objects and settings contain its name.
+        return any(known in resource.id for known in ids["Retain"])
+
+    return covered

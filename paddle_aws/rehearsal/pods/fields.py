@@ -1,0 +1,120 @@
+"""Every field of every manifest is on one of the three lists of fields.yaml: honoured, without
+effect here, refused by name.
+
+A field on no list is refused as well, so that no part of a manifest is silently dropped.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from paddle_aws.operations.errors import BadInput
+
+
+class WithoutEffect(NamedTuple):
+    """Fields without effect on one machine, and the reason: printed once per rehearsal."""
+
+    reason: str
+    fields: tuple[str, ...]
+
+
+_WRITTEN: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+
+
+def _by_item(reasons: Mapping[str, list[str]]) -> dict[str, str]:
+    return {item: reason for reason, items in reasons.items() for item in items}
+
+
+_KINDS_WITHOUT_EFFECT = _by_item(_WRITTEN["kinds_without_effect"])
+_KINDS_REFUSED = _by_item(_WRITTEN["kinds_refused"])
+_KINDS = sorted(name for name in _WRITTEN if name[0].isupper())
+
+
+@functools.cache
+def _fields(group: str) -> dict[str, tuple[str, str]]:
+    """The list and the reason for each field of a group and of the groups below it."""
+    written = _WRITTEN[group]
+    found = {path: ("honoured", "") for path in written.get("honoured", ())}
+    for listing in ("without_effect", "refused"):
+        found |= {
+            path: (listing, reason) for path, reason in _by_item(written.get(listing, {})).items()
+        }
+    for at, groups in written.get("below", {}).items():
+        found |= {
+            f"{at}.{path}": listed for below in groups for path, listed in _fields(below).items()
+        }
+    return found
+
+
+def paths(value: object, at: str = "") -> Iterator[str]:
+    """Yields the path of each leaf in a document; an empty map or list is a leaf as well."""
+    if isinstance(value, Mapping) and value:
+        for key, below in value.items():
+            yield from paths(below, f"{at}.{key}" if at else str(key))
+    elif isinstance(value, list) and value:
+        for item in value:
+            yield from paths(item, f"{at}[]")
+    else:
+        yield at
+
+
+def _matches(path: str, fields: Mapping[str, object]) -> str | None:
+    """The listed field that covers `path`: the path itself, or one of its parents with `.*`."""
+    for listed in (path, f"{path}[]"):
+        if listed in fields:
+            return listed
+    parent = path
+    while parent:
+        if f"{parent}.*" in fields:
+            return f"{parent}.*"
+        cut = max(parent.rfind("."), parent.rfind("["))
+        parent = parent[:cut] if cut > 0 else ""
+    return None
+
+
+def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
+    """Returns the kinds and fields of `documents` that have no effect here, grouped by reason.
+
+    Raises BadInput with the document, the field and the reason for the first field that cannot be
+    rehearsed.
+    """
+    without: dict[str, set[str]] = {}
+    for document in documents:
+        kind = str(document.get("kind", ""))
+        name = f"{kind} {document.get('metadata', {}).get('name', '')}".strip()
+        if kind in _KINDS_REFUSED:
+            raise BadInput(f"{name} cannot be rehearsed: {_KINDS_REFUSED[kind]}")
+        if kind in _KINDS_WITHOUT_EFFECT:
+            without.setdefault(_KINDS_WITHOUT_EFFECT[kind], set()).add(kind)
+            continue
+        if kind not in _KINDS:
+            known = ", ".join(sorted({*_KINDS, *_KINDS_WITHOUT_EFFECT}))
+            raise BadInput(
+                f"{name or 'a document without a kind'}: the rehearsal knows no such kind; it "
+                f"runs {known}"
+            )
+        fields = _fields("any_kind") | _fields(kind)
+        for path in paths(document):
+            field = _matches(path, fields)
+            if field is None:
+                raise BadInput(
+                    f"{name}: {path} is a field the rehearsal does not know; it can neither "
+                    "honour nor ignore it"
+                )
+            listing, reason = fields[field]
+            if listing == "refused":
+                raise BadInput(f"{name}: {path} cannot be rehearsed: {reason}")
+            if listing == "without_effect":
+                shown = (
+                    field.removesuffix(".*")
+                    .removesuffix("[]")
+                    .rsplit(".", 1)[-1]
+                    .removesuffix("[]")
+                )
+                without.setdefault(reason, set()).add(shown)
+    return [
+        WithoutEffect(reason, tuple(sorted(shown))) for reason, shown in sorted(without.items())
+    ]

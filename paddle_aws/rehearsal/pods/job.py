@@ -1,0 +1,262 @@
+"""The Job controller of one rehearsal: pods by index, retries, the back-off limit and the failure
+policy.
+
+Follows https://kubernetes.io/docs/concepts/workloads/controllers/job/: a failed index gets a new
+pod at a new address, with the same hostname if Indexed; the Job ends as Complete, or as Failed with
+Kubernetes' own reason after every other pod has ended.
+"""
+
+import asyncio
+import secrets
+import string
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from paddle_node.contract import Variable
+
+from paddle_aws.rehearsal.pods.addresses import AddressBlock
+from paddle_aws.rehearsal.pods.environment import PodFacts
+from paddle_aws.rehearsal.pods.manifests import Container, EnvironmentEntry, Job, PodTemplate
+from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd, back_off
+
+_INDEX_KEY = "batch.kubernetes.io/job-completion-index"
+_SUFFIX = string.ascii_lowercase + string.digits
+ENDED = "ended with the job"
+"""What is said of a pod that ended because its Job did."""
+CANCELLED = "Cancelled"
+"""The reason of a Job that was cancelled."""
+GLANCE = 0.2
+"""Seconds between two looks at what may have changed."""
+
+
+class Watcher:
+    """Receives each pod's start and end; this base class ignores them."""
+
+    def pod_started(self, pod: Pod, index: int | None) -> None: ...
+
+    def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None: ...
+
+    async def follow(self) -> None:
+        """Runs alongside the pods until it is cancelled at their end."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """`reason` is the Job condition's: CompletionsReached, BackoffLimitExceeded, PodFailurePolicy,
+    ...
+    """
+
+    succeeded: bool
+    reason: str
+    ended: tuple[PodEnd, ...] = ()
+    """The ends of all pods, in order of time."""
+    culprit: PodEnd | None = None
+    """The pod whose failure ended the Job."""
+    retries: int = 0
+
+
+async def run_job(
+    job: Job,
+    host: Host,
+    addresses: AddressBlock,
+    *watchers: Watcher,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> JobResult:
+    """Runs `job` on this machine. Cancelling the call kills every pod before it returns; once
+    `cancelled()` is true, the pods get their grace period, and the job ends as `CANCELLED`.
+    """
+    uid = str(uuid.uuid4())
+    return await run_pods(
+        job,
+        [partial(_pod, job, uid, index, host, addresses) for index in range(job.completions)],
+        *watchers,
+        cancelled=cancelled,
+    )
+
+
+async def run_pods(
+    job: Job,
+    pods: Sequence[Callable[[], Pod]],
+    *watchers: Watcher,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> JobResult:
+    """Runs pods to their end under the job's rules for failures: each function returns an index's
+    next pod.
+    """
+    following = [asyncio.create_task(watcher.follow()) for watcher in watchers]
+    try:
+        return await _Run(job, pods, watchers, cancelled).run()
+    finally:
+        await _ended(following)
+
+
+async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancels the tasks, and returns when they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Run:
+    """One run of a Job."""
+
+    def __init__(
+        self,
+        job: Job,
+        made: Sequence[Callable[[], Pod]],
+        watchers: Sequence[Watcher],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.job, self.made, self.watchers, self._cancelled = job, made, watchers, cancelled
+        self._pods: set[Pod] = set()
+        self._failures = 0
+        self._ends: list[PodEnd] = []
+        self._culprit: PodEnd | None = None
+        self._reason = ""
+
+    async def run(self) -> JobResult:
+        tasks = [asyncio.create_task(self._index(index)) for index in range(len(self.made))]
+        cancelling = asyncio.create_task(self._follow_cancellation())
+        try:
+            done, late = await asyncio.wait(
+                tasks, timeout=self.job.deadline, return_when=asyncio.FIRST_EXCEPTION
+            )
+            if late and not any(task.exception() for task in done):
+                await self._fail("DeadlineExceeded")
+            await asyncio.gather(*tasks)
+        finally:
+            await _ended([*tasks, cancelling])
+        culprit = self._culprit if self._reason else None
+        return JobResult(
+            not self._reason,
+            self._reason or "CompletionsReached",
+            tuple(self._ends),
+            culprit,
+            self._failures,
+        )
+
+    async def _index(self, index: int) -> None:
+        """Runs the pods of one index, one after the other, until one succeeds or no retry is
+        allowed.
+        """
+        failures = 0
+        while not self._reason:
+            pod = self.made[index]()
+            self._pods.add(pod)
+            shown = index if self.job.indexed else None
+            for watcher in self.watchers:
+                watcher.pod_started(pod, shown)
+            try:
+                end = await pod.run()
+            finally:
+                self._pods.remove(pod)
+            self._ends.append(end)
+            if end.succeeded or self._reason:
+                self._report_end(pod, shown, end, "done" if end.succeeded else ENDED)
+                return
+            self._culprit = end
+            verdict = self._verdict(end)
+            if verdict == "Count":
+                failures += 1
+                self._failures += 1
+                verdict = self._limits(failures)
+            self._report_end(pod, shown, end, verdict)
+            if verdict not in ("retry", "Ignore"):
+                await self._fail(verdict)
+                return
+            # Failures that cost no retry count for the back-off all the same.
+            counted = (
+                pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
+            )
+            lost = [
+                end
+                for end in self._ends
+                if not end.succeeded and end.name.startswith(f"{counted}-")
+            ]
+            await asyncio.sleep(back_off(len(lost)))
+
+    def _report_end(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
+        for watcher in self.watchers:
+            watcher.pod_ended(pod, index, end, verdict)
+
+    async def _follow_cancellation(self) -> None:
+        while not self._cancelled():
+            await asyncio.sleep(GLANCE)
+        await self._fail(CANCELLED)
+
+    def _verdict(self, end: PodEnd) -> str:
+        rule = next((rule for rule in self.job.failure_rules if rule.matches(end.codes)), None)
+        if rule is None or end.deadline_exceeded:
+            return "Count"
+        return "PodFailurePolicy" if rule.action == "FailJob" else rule.action
+
+    def _limits(self, failures_of_index: int) -> str:
+        per_index = self.job.back_off_limit_per_index
+        if per_index is not None and failures_of_index > per_index:
+            return "MaxFailedIndexesExceeded"
+        return "BackoffLimitExceeded" if self._failures > self.job.retries else "retry"
+
+    async def _fail(self, reason: str) -> None:
+        if not self._reason:
+            self._reason = reason
+            await asyncio.gather(*(pod.terminate() for pod in self._pods))
+
+
+def _pod(job: Job, uid: str, index: int, host: Host, addresses: AddressBlock) -> Pod:
+    base, template = f"{job.name}-{index}" if job.indexed else job.name, job.template
+    name = f"{base}-{''.join(secrets.choice(_SUFFIX) for _ in range(5))}"
+    own = {"job-name": job.name, "controller-uid": uid}
+    labels = {
+        **template.labels,
+        **own,
+        **{f"batch.kubernetes.io/{key}": value for key, value in own.items()},
+    }
+    annotations = dict(template.annotations)
+    if job.indexed:
+        labels[_INDEX_KEY] = annotations[_INDEX_KEY] = str(index)
+        template = _with_index(template)
+    facts = PodFacts(
+        name,
+        job.namespace,
+        labels,
+        annotations,
+        addresses.next(),
+        template.service_account,
+        addresses.port_shift,
+    )
+    return Pod(host, template, facts, hostname=base if job.indexed else name)
+
+
+def _with_index(template: PodTemplate) -> PodTemplate:
+    """Adds JOB_COMPLETION_INDEX to every container that does not set it, as the Job controller
+    does.
+    """
+    entry = EnvironmentEntry(
+        name=Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{_INDEX_KEY}']"
+    )
+
+    def one(container: Container) -> Container:
+        named = {known.name for known in container.environment}
+        return (
+            container
+            if entry.name in named
+            else container.model_copy(update={"environment": (entry, *container.environment)})
+        )
+
+    containers, before = map(one, template.containers), map(one, template.init_containers)
+    return template.model_copy(
+        update={"containers": tuple(containers), "init_containers": tuple(before)}
+    )
+
+
+def last_lines(log: Path, count: int = 20) -> str:
+    """The last `count` lines of a log that are not empty, for a message that gives the reason."""
+    try:
+        return "\n".join(
+            [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-count:]
+        )
+    except OSError:
+        return ""

@@ -1,0 +1,309 @@
+"""The written manifests as typed objects: all that the rest of the rehearsal knows about
+Kubernetes.
+
+Every field here is honoured (fields.yaml holds the lists).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.rehearsal.pods import fields
+
+_QUEUE = "kueue.x-k8s.io/queue-name"
+"""The label of a Job that Kueue admits; here such a Job is admitted at once."""
+
+
+class _Part(BaseModel):
+    """A part of a document, with the defaults of Kubernetes."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+
+T = TypeVar("T", bound=_Part)
+
+
+def _at(*path: str, default: Any = ...) -> Any:
+    """A field that the document has at `path`."""
+    return Field(default, validation_alias=AliasPath(*path))
+
+
+class EnvironmentEntry(_Part):
+    """One `env` item: a value, or a downward-API field."""
+
+    name: str
+    value: str | None = None
+    field_path: str | None = _at("valueFrom", "fieldRef", "fieldPath", default=None)
+
+
+def _config_maps(items: Any) -> Any:
+    """Names of the ConfigMaps in `envFrom`; a Secret has no effect here."""
+    return [item["configMapRef"]["name"] for item in items if "configMapRef" in item]
+
+
+class Mount(_Part):
+    """One `volumeMounts` item."""
+
+    volume: str = _at("name")
+    path: str = _at("mountPath")
+    sub_path: str = _at("subPath", default="")
+
+
+class Probe(_Part):
+    """A probe that runs a command; times in seconds."""
+
+    command: tuple[str, ...] = _at("exec", "command")
+    period: float = _at("periodSeconds", default=10)
+    timeout: float = _at("timeoutSeconds", default=1)
+    failures: int = _at("failureThreshold", default=3)
+
+
+def _restart_codes(rules: Any) -> Any:
+    """The exit codes of `restartPolicyRules`."""
+    if other := [
+        rule["exitCodes"]["operator"] for rule in rules if rule["exitCodes"]["operator"] != "In"
+    ]:
+        raise ValueError(f"the operator {other[0]} is not read here, In is")
+    return [code for rule in rules for code in rule["exitCodes"]["values"]]
+
+
+class Container(_Part):
+    """One container of a pod, init containers included."""
+
+    name: str
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = _at("workingDir", default="")
+    environment: tuple[EnvironmentEntry, ...] = _at("env", default=())
+    config_maps: Annotated[tuple[str, ...], BeforeValidator(_config_maps)] = _at(
+        "envFrom", default=()
+    )
+    mounts: tuple[Mount, ...] = _at("volumeMounts", default=())
+    startup: Probe | None = _at("startupProbe", default=None)
+    liveness: Probe | None = _at("livenessProbe", default=None)
+    restart_policy: Literal["Never"] = _at("restartPolicy", default="Never")
+    restart_codes: Annotated[frozenset[int], BeforeValidator(_restart_codes)] = _at(
+        "restartPolicyRules", default=frozenset()
+    )
+    """Exit codes after which the container restarts in its pod."""
+
+
+class Volume(_Part):
+    """A pod's volume: a claim, a ConfigMap, or otherwise the pod's own folder."""
+
+    name: str
+    claim: str | None = _at("persistentVolumeClaim", "claimName", default=None)
+    config_map: str | None = _at("configMap", "name", default=None)
+
+
+def _by_name(items: Any) -> Any:
+    return {item["name"]: item for item in items} if isinstance(items, list) else items
+
+
+class PodTemplate(_Part):
+    """The template that a Job makes its pods from; times in seconds."""
+
+    labels: dict[str, str] = _at("metadata", "labels", default={})
+    annotations: dict[str, str] = _at("metadata", "annotations", default={})
+    init_containers: tuple[Container, ...] = _at("spec", "initContainers", default=())
+    containers: tuple[Container, ...] = _at("spec", "containers")
+    volumes: Annotated[dict[str, Volume], BeforeValidator(_by_name)] = _at(
+        "spec", "volumes", default={}
+    )
+    restart_policy: Literal["Never"] = _at("spec", "restartPolicy")
+    grace: float = _at("spec", "terminationGracePeriodSeconds", default=30)
+    deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
+    subdomain: str = _at("spec", "subdomain", default="")
+    service_account: str = _at("spec", "serviceAccountName", default="default")
+    token: bool = _at("spec", "automountServiceAccountToken", default=False)
+
+
+class FailureRule(_Part):
+    """One rule of podFailurePolicy."""
+
+    action: Literal["FailJob", "Ignore"]
+    container: str | None = _at("onExitCodes", "containerName", default=None)
+    operator: Literal["In"] = _at("onExitCodes", "operator", default="In")
+    codes: frozenset[int] = _at("onExitCodes", "values", default=frozenset())
+    """Empty if the rule looks at conditions, which no pod here has."""
+
+    def matches(self, codes: Mapping[str, int]) -> bool:
+        """Whether a failed pod's exit codes (by container) match this rule; 0 never does, as in
+        Kubernetes.
+        """
+        return any(
+            code != 0 and code in self.codes
+            for name, code in codes.items()
+            if self.container in (None, name)
+        )
+
+
+class Job(_Part):
+    """A Job."""
+
+    name: str = _at("metadata", "name")
+    namespace: str = _at("metadata", "namespace", default="default")
+    template: PodTemplate = _at("spec", "template")
+    parallelism: int = _at("spec", "parallelism", default=1)
+    completions: int = _at("spec", "completions", default=1)
+    mode: Literal["Indexed", "NonIndexed"] = _at("spec", "completionMode", default="NonIndexed")
+    back_off_limit: int | None = _at("spec", "backoffLimit", default=None)
+    back_off_limit_per_index: int | None = _at("spec", "backoffLimitPerIndex", default=None)
+    max_failed_indexes: Literal[0] = _at("spec", "maxFailedIndexes", default=0)
+    failure_rules: tuple[FailureRule, ...] = _at("spec", "podFailurePolicy", "rules", default=())
+    deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
+
+    @property
+    def indexed(self) -> bool:
+        return self.mode == "Indexed"
+
+    @property
+    def retries(self) -> int:
+        """Failures that the Job tolerates across all indexes."""
+        default = 6 if self.back_off_limit_per_index is None else 2**31 - 1
+        return default if self.back_off_limit is None else self.back_off_limit
+
+
+class Replicas(_Part):
+    """One role of a PaddleJob."""
+
+    count: int = _at("replicas")
+    template: PodTemplate
+
+
+class PaddleJob(_Part):
+    """A PaddleJob with its operator's defaults filled in."""
+
+    name: str = _at("metadata", "name")
+    namespace: str = _at("metadata", "namespace", default="default")
+    ps: Replicas | None = _at("spec", "ps", default=None)
+    worker: Replicas = _at("spec", "worker")
+    intranet: Literal["PodIP", "Service"] = _at("spec", "intranet", default="PodIP")
+    """Whether pods get each other's addresses or names."""
+    gloo: int = _at("spec", "withGloo", default=0)
+
+    @property
+    def roles(self) -> dict[str, Replicas]:
+        """The roles that the job has, servers first."""
+        return (
+            {"worker": self.worker} if self.ps is None else {"ps": self.ps, "worker": self.worker}
+        )
+
+
+class Service(_Part):
+    """A headless Service: names of the pods that it selects, whether or not they are ready."""
+
+    name: str = _at("metadata", "name")
+    namespace: str = _at("metadata", "namespace", default="default")
+    cluster_ip: Literal["None"] = _at("spec", "clusterIP")
+    publishes_not_ready: Literal[True] = _at("spec", "publishNotReadyAddresses")
+    selector: dict[str, str] = _at("spec", "selector", default={})
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """Everything in the written YAML that matters here."""
+
+    jobs: tuple[Job, ...]
+    services: tuple[Service, ...]
+    claims: Mapping[str, bool]
+    """By name. True if folders that the kubelet makes there belong to the pod's user, as behind an
+    EFS access point, not root.
+    """
+    config_maps: Mapping[str, Mapping[str, str]]
+    without_effect: tuple[fields.WithoutEffect, ...] = ()
+    paddle_jobs: tuple[PaddleJob, ...] = ()
+
+
+def load(files: list[Path]) -> list[dict[str, Any]]:
+    """Returns every document of `files`, in the given order."""
+    documents: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            documents += [document for document in yaml.safe_load_all(file.read_text()) if document]
+        except (OSError, yaml.YAMLError) as error:
+            raise BadInput(
+                f"{file}: not readable as YAML: {' '.join(str(error).split())}"
+            ) from error
+    return documents
+
+
+def read(documents: list[dict[str, Any]]) -> Manifests:
+    """Returns `documents` as typed objects. Raises BadInput for anything that cannot be
+    rehearsed.
+    """
+    without_effect = fields.check(documents)
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for document in documents:
+        by_kind.setdefault(document["kind"], []).append(document)
+    volumes = {
+        document["metadata"]["name"]: document.get("spec", {})
+        for document in by_kind.get("PersistentVolume", [])
+    }
+    claims = by_kind.get("PersistentVolumeClaim", [])
+    manifests = Manifests(
+        jobs=tuple(_job(document) for document in by_kind.get("Job", [])),
+        services=tuple(_read(Service, document) for document in by_kind.get("Service", [])),
+        claims={
+            d["metadata"]["name"]: "csi" in volumes.get(d["spec"].get("volumeName"), {})
+            for d in claims
+        },
+        config_maps={
+            d["metadata"]["name"]: d.get("data", {}) for d in by_kind.get("ConfigMap", [])
+        },
+        without_effect=tuple(without_effect),
+        paddle_jobs=tuple(_read(PaddleJob, document) for document in by_kind.get("PaddleJob", [])),
+    )
+    templates = [(job.template, f"Job {job.name}") for job in manifests.jobs]
+    templates += [
+        (role.template, f"PaddleJob {job.name}")
+        for job in manifests.paddle_jobs
+        for role in job.roles.values()
+    ]
+    for template, where in templates:
+        if template.token and where.startswith("PaddleJob"):
+            there = f"{where}: automountServiceAccountToken is true"
+            raise BadInput(f"{there}: there is no API server here for the pods of a PaddleJob")
+    wanted = {
+        volume.claim
+        for template, _ in templates
+        for volume in template.volumes.values()
+        if volume.claim
+    }
+    if elsewhere := sorted(f"claim {claim}" for claim in wanted - manifests.claims.keys()):
+        note = fields.WithoutEffect(
+            "a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere)
+        )
+        return replace(manifests, without_effect=(*manifests.without_effect, note))
+    return manifests
+
+
+def _job(document: dict[str, Any]) -> Job:
+    spec, name = document["spec"], document["metadata"]["name"]
+    if spec.get("suspend") and _QUEUE not in document["metadata"].get("labels", {}):
+        raise BadInput(f"Job {name}: spec.suspend is true: nothing here would ever resume it")
+    job = _read(Job, document)
+    if job.parallelism < job.completions:
+        raise BadInput(
+            f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run "
+            "side by side here"
+        )
+    return job
+
+
+def _read(kind: type[T], document: dict[str, Any]) -> T:
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = (
+            f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"
+        )
+        found = "missing" if first["type"] == "missing" else first["input"]
+        raise BadInput(f"{where} is {found}: {first['msg']}") from None

@@ -1,0 +1,130 @@
+"""The PaddleJob operator's part: which pods a PaddleJob becomes, what their first container gets,
+and how they run.
+
+Names and variables are those of the operator (api batch.paddlepaddle.org/v1): a pod has its own
+variables, and a ConfigMap with the job's name has the shared ones. One failed pod fails the job.
+What the operator does to pods over time (clean-up, elastic scaling, replacement of a lost pod) is
+not simulated.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from paddle_aws.rehearsal.pods.addresses import AddressBlock
+from paddle_aws.rehearsal.pods.environment import PodFacts
+from paddle_aws.rehearsal.pods.job import CANCELLED, JobResult, Watcher, run_pods
+from paddle_aws.rehearsal.pods.manifests import EnvironmentEntry, Job, PaddleJob, PodTemplate
+from paddle_aws.rehearsal.pods.pod import Host, Pod
+
+PORT = 36000
+"""The first of each pod's ports: Service names lead to it, and the operator draws a job's port from
+a range that starts at it.
+"""
+DRAWN = 41234
+"""A port that the operator may draw if pods meet by Service: PADDLE_PORT has it, and the endpoints
+still have `PORT`.
+"""
+PORTS = 20
+ROLES = {"ps": "PSERVER", "worker": "TRAINER"}
+
+
+class OperatorPod(NamedTuple):
+    """One pod of a PaddleJob; its role is ps or worker."""
+
+    name: str
+    role: str
+    number: int
+    template: PodTemplate
+
+
+def pods(job: PaddleJob) -> list[OperatorPod]:
+    """All pods of the job, servers first; each is named `<job>-<role>-<number>`."""
+    return [
+        OperatorPod(f"{job.name}-{role}-{number}", role, number, replicas.template)
+        for role, replicas in job.roles.items()
+        for number in range(replicas.count)
+    ]
+
+
+def _shared(job: PaddleJob, addresses: Mapping[str, str], shift: int) -> dict[str, str]:
+    """What the operator writes to the job's ConfigMap once all pods have addresses; `shift` moves
+    its ports.
+    """
+    port = PORT + shift
+    servers, workers = (
+        [addresses[pod.name] for pod in pods(job) if pod.role == role] for role in ROLES
+    )
+    found = {
+        "TRAINER_PORTS_NUM": str(PORTS),
+        "PADDLE_PORT": str(DRAWN + shift if job.intranet == "Service" else port),
+        "PADDLE_TRAINER_ENDPOINTS": _endpoints(workers, port),
+        "PADDLE_TRAINERS": ",".join(workers),
+        "PADDLE_TRAINERS_NUM": str(len(workers)),
+    }
+    if servers:
+        found["PADDLE_PSERVERS_IP_PORT_LIST"] = _endpoints(servers, port)
+    if job.gloo > 0 and servers:
+        found["PADDLE_WITH_GLOO"] = str(job.gloo)
+        found["PADDLE_GLOO_RENDEZVOUS"] = "3"
+        found["PADDLE_GLOO_HTTP_ENDPOINT"] = f"{servers[0]}:{port + PORTS - 2}"
+    return found
+
+
+def _endpoints(hosts: Sequence[str], port: int) -> str:
+    return ",".join(f"{host}:{port}" for host in hosts)
+
+
+async def run_paddle_job(
+    job: PaddleJob,
+    host: Host,
+    addresses: AddressBlock,
+    *watchers: Watcher,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> JobResult:
+    """Runs all pods to their end, as `run_job` does."""
+    given = {pod.name: addresses.next() for pod in pods(job)}
+    # Programs behind Services know the Services' port, which is always the same.
+    shift = 0 if job.intranet == "Service" else addresses.port_shift
+    config_maps = {
+        **host.manifests.config_maps,
+        job.name: _shared(job, given, shift),
+    }
+    host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))
+    made = [partial(_pod, job, pod, host, given[pod.name]) for pod in pods(job)]
+    # One failed pod fails the job: the operator retries none.
+    rules = Job.model_construct(name=job.name, template=job.worker.template, back_off_limit=0)
+    result = await run_pods(rules, made, *watchers, cancelled=cancelled)
+    if result.reason == CANCELLED:
+        return result
+    return replace(result, reason="Completed" if result.succeeded else "Failed")
+
+
+def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str) -> Pod:
+    template = pod.template
+    first, *others = template.containers
+    role = ROLES[pod.role]
+    own = {
+        "POD_IP": address,
+        "PADDLE_TRAINER_ID": str(pod.number),
+        "TRAINING_ROLE": role,
+        "PADDLE_TRAINING_ROLE": role,
+    }
+    variables = (
+        *first.environment,
+        *(EnvironmentEntry(name=name, value=value) for name, value in own.items()),
+    )
+    first = first.model_copy(
+        update={"environment": variables, "config_maps": (*first.config_maps, job.name)}
+    )
+    facts = PodFacts(
+        pod.name,
+        job.namespace,
+        template.labels,
+        template.annotations,
+        address,
+        template.service_account,
+    )
+    template = template.model_copy(update={"containers": (first, *others)})
+    return Pod(host, template, facts, hostname=pod.name)

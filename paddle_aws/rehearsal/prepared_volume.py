@@ -1,0 +1,56 @@
+"""What lies on the volume before a job that prepares nothing itself: the tutorials copied program
+and shards there by hand. Here the project's example of the same name, and its sample, stand in.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from paddle_node.contract import JobFolder
+
+from k8s_charts.spec import TrainingJob
+from paddle_aws.operations.errors import BadInput
+
+
+def prepare(job: TrainingJob, folder: JobFolder, project: Path) -> str:
+    """Puts in place what the job expects on the volume and does not find there, as the tutorial did
+    it: `<job>/<program>/` and `<job>/data/<i>/`. Returns a remark; empty if all was there.
+
+    Raises BadInput for a program that has no example.
+    """
+    name = job.program.folder
+    example, missing = project / "examples" / str(name), []
+    if job.program.origin == "volume" and not (folder.root / str(name)).exists():
+        missing.append("the program")
+    prepared = job.data is not None and job.data.prepared
+    ranks = range(job.trainers)
+    if prepared and not any(
+        shard.exists() for rank in ranks for shard in (folder.shard(rank), folder.older_shard(rank))
+    ):
+        missing.append(f"its data, dealt to data/0 to data/{job.trainers - 1}")
+    if not missing:
+        return ""
+    if not (example / "train.py").is_file() or not (example / "make_sample.py").is_file():
+        raise BadInput(
+            f"{' and '.join(missing)} lie on your volume, and nothing here stands in for them: put "
+            f"them into {folder.root} and rehearse with --volume keep"
+        )
+    if "the program" in missing:
+        shutil.copytree(example, folder.root / str(name), ignore=shutil.ignore_patterns("*sample*"))
+    if len(missing) > 1 or "the program" not in missing:
+        _deal(example, folder, job.trainers)
+    return f"{' and '.join(missing)} lie on your volume; here examples/{name} stands in for them"
+
+
+def _deal(example: Path, folder: JobFolder, trainers: int) -> None:
+    """Deals the example's sample to the trainers' older folders, line by line."""
+    folder.root.mkdir(parents=True, exist_ok=True)
+    sample = folder.root / "sample"
+    subprocess.run([sys.executable, example / "make_sample.py", sample], check=True)
+    lines = sample.read_text().splitlines(keepends=True)
+    for rank in range(trainers):
+        shard = folder.older_shard(rank)
+        shard.mkdir(parents=True)
+        (shard / "part-0").write_text("".join(lines[rank::trainers]))
+    sample.unlink()

@@ -1,0 +1,155 @@
+"""What a rehearsal records for `paddle-aws status` and similar commands: its Jobs and pods, as a
+cluster would report them, at every moment of its life.
+"""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+from k8s_charts.names import COMPONENT
+from k8s_charts.spec import TrainingJob
+from paddle_aws.operations.cluster.pod_words import PodState
+from paddle_aws.operations.jobs.job_objects import JobState, Phase
+from paddle_aws.operations.jobs.job_view import JobView
+from paddle_aws.operations.jobs.rehearsal_backend import Record, not_begun
+from paddle_aws.rehearsal.pods.job import CANCELLED, ENDED, GLANCE, JobResult, Watcher, last_lines
+from paddle_aws.rehearsal.pods.manifests import Job, PaddleJob
+from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
+
+_DATA = "data"
+
+
+class Recorder(Watcher):
+    """Records one rehearsal. After each change the record is on disk, whole."""
+
+    def __init__(self, job: TrainingJob, folder: Path, interpreter: Path, run: str) -> None:
+        """`run` is the rehearsal's own, as its lock has it."""
+        root = PurePosixPath(job.volume.folder or "", job.name)
+        view = JobView(job.name, job.namespace, None, None, ())
+        self._folder, self._record = folder, Record(view, str(root), str(interpreter), None, run)
+        self._pods: dict[str, Pod] = {}
+        self._job: JobState | None = None
+        self._of_data = False
+        self._write()
+
+    def begin(self, job: Job | PaddleJob) -> None:
+        """Records that a Job or PaddleJob was created."""
+        self._pods.clear()
+        self._of_data = isinstance(job, Job) and job.template.labels.get(COMPONENT) == _DATA
+        self._job = JobState(
+            object=job.name,
+            phase="running",
+            reason="",
+            wanted=(
+                job.completions
+                if isinstance(job, Job)
+                else sum(role.count for role in job.roles.values())
+            ),
+            active=0,
+            succeeded=0,
+            failed=0,
+            created=datetime.now(UTC),
+            finished=None,
+            image="",
+        )
+        self._write()
+
+    def pod_started(self, pod: Pod, index: int | None) -> None:
+        self._pods[pod.facts.name] = pod
+        component, rank = _identity(pod, index)
+        created = datetime.now(UTC).isoformat()
+        self._put(PodState(pod.facts.name, component, rank, "running", "", "", None, created))
+        self._count(active=1)
+
+    def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
+        del self._pods[pod.facts.name]
+        container = next(iter(end.codes), "") if end.succeeded else end.failed_container
+        code = end.codes.get(container)
+        message = last_lines(end.logs[container], 1) if container else ""
+        phase, reason, lost = "done", "", False
+        if not end.succeeded:
+            phase, reason, lost = "failed", f"exit code {code}: {message}", verdict != ENDED
+            reason = reason if lost else verdict
+        (state,) = (state for state in self._record.view.pods if state.name == pod.facts.name)
+        state = replace(state, phase=phase, reason=reason, code=code, message=message)
+        self._put(replace(state, restarts=pod.restarts))
+        self._count(active=-1, succeeded=int(end.succeeded), failed=int(lost))
+
+    async def follow(self) -> None:
+        """Records how often containers were restarted in their pods."""
+        while True:
+            await asyncio.sleep(GLANCE)
+            for state in self._record.view.pods:
+                pod = self._pods.get(state.name)
+                if pod is not None and pod.restarts != state.restarts:
+                    self._put(replace(state, restarts=pod.restarts))
+                    self._write()
+
+    def end(self, result: JobResult) -> None:
+        """Records how the Job ended."""
+        reason = "" if result.succeeded else result.reason
+        if reason == CANCELLED:
+            reason = "it was cancelled"
+        self._end_job(reason)
+
+    def close(self, reason: str = "") -> None:
+        """Records the end of the rehearsal, and why its training did not end by itself, or was
+        never begun.
+        """
+        if self._job is not None and self._job.phase == "running":
+            self._end_job(reason)
+        if reason and (self._job is None or (self._of_data and self._job.phase == "done")):
+            self._of_data, self._job = False, not_begun(self._record.view.name, "failed", reason)
+        self._record = replace(self._record, ended=datetime.now(UTC))
+        self._write()
+
+    def _count(self, active: int, succeeded: int = 0, failed: int = 0) -> None:
+        """Adds to the Job's numbers of pods."""
+        if (job := self._job) is not None:
+            self._job = replace(
+                job,
+                active=job.active + active,
+                succeeded=job.succeeded + succeeded,
+                failed=job.failed + failed,
+            )
+        self._write()
+
+    def _end_job(self, reason: str) -> None:
+        if self._job is not None:
+            phase: Phase = "failed" if reason else "done"
+            finished = datetime.now(UTC)
+            self._job = replace(self._job, phase=phase, reason=reason, active=0, finished=finished)
+        pods = tuple(
+            replace(pod, phase="failed", reason=ENDED) if pod.phase == "running" else pod
+            for pod in self._record.view.pods
+        )
+        self._record = replace(self._record, view=replace(self._record.view, pods=pods))
+        self._write()
+
+    def _put(self, state: PodState) -> None:
+        pods = {pod.name: pod for pod in self._record.view.pods} | {state.name: state}
+        order = sorted(pods.values(), key=lambda pod: (pod.component, pod.rank or 0, pod.created))
+        view = replace(self._record.view, pods=tuple(order))
+        self._record = replace(self._record, view=view)
+
+    def _write(self) -> None:
+        if self._job is not None:
+            view = self._record.view
+            view = (
+                replace(view, data=self._job)
+                if self._of_data
+                else replace(view, training=self._job)
+            )
+            self._record = replace(self._record, view=view)
+        self._record.write(self._folder)
+
+
+def _identity(pod: Pod, index: int | None) -> tuple[str, int | None]:
+    """Returns a pod's component and its rank."""
+    if (component := pod.template.labels.get(COMPONENT)) and index is not None:
+        return component, index
+    *_, role, number = pod.facts.name.rsplit("-", 2)
+    if role in ("ps", "worker") and number.isdigit():
+        return role, int(number)
+    return component or "", None

@@ -1,0 +1,470 @@
+"""One rehearsal, on this machine only: (deploy,) split, train, measure(, destroy).
+
+It returns if every part went well and raises otherwise; no process outlives it either way. It reads
+the pods' work from the manifests on disk, never from the job's settings.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from paddle_node.contract import JobFolder, Variable
+
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.groups import FromJob
+from paddle_aws.operations.cluster.volume_server import Folder
+from paddle_aws.operations.commands import trial
+from paddle_aws.operations.commands.evaluate import Evaluation
+from paddle_aws.operations.errors import BadInput, Failed
+from paddle_aws.operations.images import interpreter
+from paddle_aws.operations.jobs.early_checks import check_data, check_inputs, tell_recipe
+from paddle_aws.operations.jobs.run import put_data, put_input
+from paddle_aws.operations.jobs.training_metrics import Pass
+from paddle_aws.rehearsal import interruption, paddle_job, prepared_volume
+from paddle_aws.rehearsal.account import Account
+from paddle_aws.rehearsal.evaluation import evaluate
+from paddle_aws.rehearsal.pods import manifests
+from paddle_aws.rehearsal.pods.addresses import ROOM, AddressBlock
+from paddle_aws.rehearsal.pods.api_server import PodApi
+from paddle_aws.rehearsal.pods.environment import expand
+from paddle_aws.rehearsal.pods.job import CANCELLED, JobResult, Watcher, last_lines, run_job
+from paddle_aws.rehearsal.pods.manifests import Job, Manifests, PaddleJob
+from paddle_aws.rehearsal.pods.paddle_job import run_paddle_job
+from paddle_aws.rehearsal.pods.pod import Host
+from paddle_aws.rehearsal.record import Recorder
+from paddle_aws.rehearsal.screen import PodScreen, Screen, TrainingScreen
+from paddle_aws.rehearsal.state import State
+from paddle_aws.rehearsal.summary import Results, shown
+from paddle_aws.settings.addresses import without_secrets
+
+
+class Rehearsal:
+    """One rehearsal. Call `run()` once."""
+
+    def __init__(
+        self,
+        project: Path,
+        job: TrainingJob,
+        job_file: Path,
+        account: Account,
+        say: Callable[[str], None] = lambda text: None,
+        data: Path | None = None,
+    ) -> None:
+        """Checks the job; `say` gets remarks on it. `data`: what to read in place of the job's
+        source. Raises BadInput.
+        """
+        self.project, self.job, self.job_file, self._account = project, job, job_file, account
+        self._source = self._check(say, data)
+        self._variant, self._interpreter = job.image_variant, project / ".venv-image" / "bin"
+
+    def _check(self, say: Callable[[str], None], data: Path | None) -> Path | None:
+        """Returns what to upload; None if the data job reads its source directly, or there is
+        no data. Raises BadInput.
+        """
+        job = self.job
+        count = job.trainers + (job.parameter_servers or 0 if job.controller == "paddlejob" else 0)
+        if count > ROOM:
+            raise BadInput(
+                f"trainers is {job.trainers}: here at most {ROOM} pods have an address each, and "
+                f"this job has {count}"
+            )
+        if job.operator.elastic is not None:
+            raise BadInput(
+                f"paddlejob.elastic is {job.operator.elastic}: elastic workers meet in an etcd, "
+                "which is not here"
+            )
+        if job.operator.intranet == "Host":
+            raise BadInput(
+                "paddlejob.intranet is Host: here each pod has an address of its own, PodIP or "
+                "Service is allowed"
+            )
+        self._inputs = check_inputs(job, self.job_file)
+        for name, given in job.inputs.items():
+            if str(given).startswith("s3://"):
+                raise BadInput(
+                    f"inputs.{name} is {without_secrets(str(given))}: a rehearsal has no account "
+                    "to read it from; name a file here that stands for it: --set "
+                    f"inputs.{name}=PATH"
+                )
+        source = job.data.source if job.data is not None and job.splits else None
+        if data is None and source is not None and source.startswith("s3://"):
+            raise BadInput(
+                f"data.source is {without_secrets(source)}: a rehearsal has no account to read it "
+                "from; name a file, or a folder, with such records: --data PATH"
+            )
+        if data is None:
+            return check_data(job, self.job_file, say) if job.splits else None
+        if source is None or job.source_on_volume or source.startswith("http"):
+            raise BadInput(
+                f"--data is {data}: it stands for a local or s3:// data.source, which this job "
+                "does not have"
+            )
+        if not data.is_file() and not data.is_dir():
+            raise BadInput(f"--data is {data}: there is no such file or folder")
+        if data.is_dir() and job.local_file is not None:
+            raise BadInput(f"--data is {data}: data.source is a file, and that is a folder")
+        if fault := _fault_of_folder(data):
+            raise BadInput(f"--data is {data}: {fault}")
+        return data.resolve()
+
+    def run(
+        self,
+        state: State,
+        screen: Screen,
+        *,
+        trial_first: bool = True,
+        verbose: bool = False,
+        keep_volume: bool = False,
+    ) -> Results:
+        """Runs all phases in order. `trial_first` tries the program first; `verbose` names each
+        field without effect; `keep_volume` goes on with what the last rehearsal left on the volume.
+        Raises OperationError, CloudError, SettingError or KeyboardInterrupt.
+        """
+        self.screen, self._verbose, job = screen, verbose, self.job
+        earlier = {
+            name: given.from_job for name, given in job.inputs.items() if isinstance(given, FromJob)
+        }
+        for name, other in () if keep_volume else earlier.items():
+            raise BadInput(
+                f"inputs.{name} is job {other}, which lies on the volume of the last rehearsal: "
+                "rehearse with --volume keep, which keeps that"
+            )
+        state.announce(job.name, job.namespace)
+        tell_recipe(job, screen.remark)
+        self._prepare_python()
+        if trial_first and job.controller == "job":
+            with screen.phase("try") as phase:
+                phase.result = trial.before(job, self.job_file, bucket=False).removeprefix(
+                    "tried: "
+                )
+        # Not earlier: a mistake in the program must not cost the last run's model.
+        state.begin(keep_volume=keep_volume)
+        self._state = state
+        self._recorder = Recorder(job, state.folder, self._interpreter, state.run)
+        try:
+            with AddressBlock() as addresses, self._account as account:
+                account.deploy(state, screen)
+                host = self._host(state)
+                self._bring(host)
+                results = (self._paddle_job if host.manifests.paddle_jobs else self._job)(
+                    host, addresses
+                )
+                left = account.destroy(screen)
+        except KeyboardInterrupt:
+            self._recorder.close("the rehearsal was interrupted")
+            raise
+        except BaseException as error:
+            sentence = str(error).partition("\n")[0] or type(error).__name__
+            self._recorder.close(f"the rehearsal failed: {sentence}")
+            raise
+        self._recorder.close()
+        return replace(results, retained=left)
+
+    def _prepare_python(self) -> None:
+        """Prepares the pods' Python. Reports what cannot be installed, or a missing command, before
+        anything is deployed.
+        """
+        job = self.job
+        if self._variant:
+            with self.screen.phase("python") as phase:
+                self._interpreter = interpreter.folder(job, self.project, self.screen.now)
+                count = len(job.program.requirements)
+                phase.result = f"Paddle {job.chosen_paddle}" + (
+                    f" with {count} requirements of the program" if count else ""
+                )
+        if job.program.packages:
+            self.screen.remark(
+                "not installed here, this machine's own are used: "
+                f"{', '.join(job.program.packages)}"
+            )
+        path = f"{self._interpreter}:/usr/local/bin:/usr/bin:/bin"
+        if (
+            job.controller == "job"
+            and job.command
+            and "/" not in job.command[0]
+            and not shutil.which(job.command[0], path=path)
+        ):
+            raise BadInput(
+                f"command begins with {job.command[0]}: there is no such program in {path}"
+            )
+
+    # The work.
+
+    def _job(self, host: Host, addresses: AddressBlock) -> Results:
+        """Controller `job`: splits if there is a data job, trains, and measures what was held
+        out.
+        """
+        *data_jobs, training = host.manifests.jobs
+        folder = _job_folder(training, host)
+        data = self._split(data_jobs[0], host, addresses) if data_jobs else {}
+        if not self.job.reports_passes:
+            return self._program(training, host, addresses, folder)
+        passes = self._train(training, host, addresses)
+        if data_jobs:
+            check_records(passes, data)
+        held_out = _records(data.get("held_out") or {})
+        evaluation = self._measure(host, addresses) if held_out else None
+        return Results.of_passes(self.job, folder, passes, evaluation)
+
+    def _split(self, job: Job, host: Host, addresses: AddressBlock) -> dict[str, Any]:
+        """Runs the data job. Returns the data manifest."""
+        with self.screen.phase("split") as phase:
+            watcher = PodScreen(self.screen)
+            self._run(job, host, addresses, watcher, "the data could not be split")
+            data: dict[str, Any] = json.loads(_job_folder(job, host).data_manifest.read_text())
+            counts = " + ".join(f"{_records(shard):,}" for shard in data["shards"])
+            held_out = _records(data.get("held_out") or {})
+            kept = f", {held_out:,} kept for the metric" if held_out else ""
+            copies = ", ".join(read["name"] for read in data.get("inputs", ()))
+            phase.result = (
+                f"no data; {f'a copy of {copies}' if copies else 'the program brings its own'}"
+                if self.job.data is None
+                else "one copy that all pods read"
+                if data.get("shared")
+                else f"{counts} records in {len(data['shards'])} shards{kept}"
+            )
+            if copies and self.job.data is not None:
+                phase.result += f"; a copy of {copies}"
+        return data
+
+    def _train(self, job: Job, host: Host, addresses: AddressBlock) -> tuple[Pass, ...]:
+        with self.screen.phase("train") as phase:
+            watcher = TrainingScreen(self.screen, _job_folder(job, host))
+            result = self._run(job, host, addresses, watcher)
+            passes = tuple(watcher.table.passes.in_order)
+            if not passes:
+                raise Failed(
+                    "training ended without a single pass that every trainer reported: with a kept "
+                    "volume, raise `passes` to train on"
+                )
+            counts = f"{_count(len(passes), 'pass', 'es')} by {_count(job.completions, 'trainer')}"
+            phase.result = (
+                f"{counts}, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{_replaced(result)}"
+            )
+        return passes
+
+    def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
+        with self.screen.phase("measure") as phase:
+            found, _ = interruption.run(evaluate(self._documents, host, addresses))
+            phase.result = (
+                f"{found.metric} {found.value:.3f} ({found.baseline_of}: {found.baseline:.3f})"
+            )
+        return found
+
+    def _program(
+        self, training: Job, host: Host, addresses: AddressBlock, folder: JobFolder
+    ) -> Results:
+        """Runs a program that reports no passes, such as a command, to its end on all pods."""
+        job = self.job
+        if job.gpus.count:
+            self.screen.remark(
+                f"no GPU here: processes that would get one of {job.gpus.count} compute on the "
+                "CPU, by gloo"
+            )
+        with self.screen.phase("train") as phase:
+            result = self._run(training, host, addresses, TrainingScreen(self.screen, folder))
+            counts = f"{job.trainers} pods with {job.chosen_processes} processes each"
+            phase.result = f"{counts} ran to their end{_replaced(result)}"
+        several = folder.node(0) / "rank-0.log"
+        return Results.of_program(
+            job, several if several.exists() else folder.train_log(0), host.logs, folder
+        )
+
+    def _paddle_job(self, host: Host, addresses: AddressBlock) -> Results:
+        """Controller `paddlejob`: splits the data, if there is any, and runs the operator's
+        pods.
+        """
+        for data_job in host.manifests.jobs:
+            self._split(data_job, host, addresses)
+        (written,) = host.manifests.paddle_jobs
+        here = written, host.manifests, self._account.image
+        runs = paddle_job.ready(*here, self.project)
+        with self.screen.phase("train") as phase:
+            for difference in paddle_job.differences(*here, gpus=self.job.gpus.count):
+                self.screen.remark(difference)
+            result = self._run(runs, host, addresses, PodScreen(self.screen))
+            counts = " and ".join(
+                f"{replicas.count} {role}" for role, replicas in written.roles.items()
+            )
+            phase.result = f"{counts} pods ran to their ends"
+        container = written.worker.template.containers[0].name
+        log = next(end for end in result.ended if end.name == f"{written.name}-worker-0").logs[
+            container
+        ]
+        return Results.of_program(self.job, log, log.parent)
+
+    def _run(
+        self,
+        job: Job | PaddleJob,
+        host: Host,
+        addresses: AddressBlock,
+        watcher: Watcher,
+        failed: str = "training failed",
+    ) -> JobResult:
+        """Runs a Job to its end and records it. Raises Failed with the last log lines of the pod
+        that made it fail.
+        """
+        self._recorder.begin(job)
+        watchers, cancelled = [self._recorder, watcher], self._state.cancelled
+        with ExitStack() as stack:
+            if isinstance(job, PaddleJob):
+                work = run_paddle_job(job, host, addresses, *watchers, cancelled=cancelled)
+            else:
+                if job.template.token:
+                    api = stack.enter_context(PodApi(self._state.folder / "api"))
+                    host, watchers = replace(host, api=api), [*watchers, api]
+                work = run_job(job, host, addresses, *watchers, cancelled=cancelled)
+            result = interruption.run(work)
+        self._recorder.end(result)
+        if result.succeeded:
+            return result
+        if result.reason == CANCELLED:
+            raise Failed(
+                f"{type(job).__name__} {job.name} was cancelled: volume, logs and record stay"
+            )
+        sentence, pod = f"{failed}: {type(job).__name__} {job.name} {result.reason}", result.culprit
+        if pod is None:
+            raise Failed(sentence)
+        log, code = pod.logs[pod.failed_container], pod.codes[pod.failed_container]
+        raise Failed(
+            f"{sentence}: pod {pod.name} ended with code {code}; the end of {shown(log)}:\n"
+            f"{last_lines(log)}"
+        )
+
+    # What the pods find.
+
+    def _host(self, state: State) -> Host:
+        with self.screen.phase("manifests") as phase:
+            files = self._account.write_manifests(state)
+            self._documents = manifests.load(files)
+            objects = manifests.read(self._documents)
+            host = state.host(self.project, objects, self._interpreter, self._account.identity)
+            work = [
+                *(f"Job {job.name}" for job in objects.jobs),
+                *(f"PaddleJob {job.name}" for job in objects.paddle_jobs),
+            ]
+            place = shown(state.manifests)
+            phase.result = f"{len(files)} files in {place}/ with {' and '.join(work)}"
+        self._say_without_effect(objects, state.logs / "without-effect.txt")
+        return host
+
+    def _say_without_effect(self, read: Manifests, reasons: Path) -> None:
+        """Reports once which fields of the manifests have no effect on one machine, and writes
+        their reasons to a file.
+        """
+        reasons.write_text(
+            "".join(f"{', '.join(names)}: {reason}\n" for reason, names in read.without_effect)
+        )
+        names = sorted({name for _, names in read.without_effect for name in names})
+        which = (
+            ", ".join(names)
+            if self._verbose
+            else f"{len(names)} fields of the manifests (--verbose or VERBOSE=1 names them)"
+        )
+        self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
+
+    def _bring_inputs(self, host: Host) -> None:
+        if not self._inputs:
+            return
+        with self.screen.phase("inputs") as phase:
+            data_job, names = host.manifests.jobs[0], ", ".join(self._inputs)
+            for name, file in self._inputs.items():
+                if self.job.uploads_to_bucket:
+                    self._account.upload(file, _input_addresses(data_job)[name])
+                else:
+                    put_input(Folder(_job_folder(data_job, host).root), self.job, name, file)
+            phase.result = f"{names} to where `submit` brings them"
+
+    def _bring(self, host: Host) -> None:
+        """Puts the data file, the inputs' files and the program's archive where `submit` puts
+        them.
+        """
+        self._bring_inputs(host)
+        if self._source is not None:
+            with self.screen.phase("upload") as phase:
+                job, target = host.manifests.jobs[0], f"the volume: {self.job.uploaded}"
+                if self.job.uploaded is not None:
+                    put_data(Folder(_job_folder(job, host).root), self.job, self._source)
+                else:
+                    address = _variable(job, Variable.DATA_SOURCE)
+                    self._account.upload(self._source, address)
+                    target = f"s3://<bucket>/{address.split('/', 3)[3]}"
+                phase.result = f"{self._source.name} to {target}"
+        if host.manifests.jobs and not self.job.splits:
+            folder = _job_folder(host.manifests.jobs[-1], host)
+            if remark := prepared_volume.prepare(self.job, folder, self.project):
+                self.screen.remark(remark)
+        if (archive := self.job.program.archive) is not None:
+            place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            archive.write(place)
+
+
+def _input_addresses(job: Job) -> dict[str, str]:
+    """Returns where the data job finds each input."""
+    addresses: dict[str, str] = json.loads(_variable(job, Variable.INPUTS))
+    return addresses
+
+
+def _fault_of_folder(folder: Path) -> str:
+    """Returns why the files of a folder cannot be served as a bucket's objects; empty if they
+    can.
+    """
+    files = 0
+    for place, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            if not name.isprintable():  # Also what is no UTF-8.
+                return f"it holds {name!a}, a name that no object can have"
+        if linked := [name for name in folders if Path(place, name).is_symlink()]:
+            return f"{linked[0]} in it is a link to a folder, which is not followed"
+        files += len(names)
+    return "" if files or not folder.is_dir() else "it holds no file"
+
+
+def check_records(passes: Sequence[Pass], data: Mapping[str, Any]) -> None:
+    """Checks that each pass read every record of its shards, also those that the program left out.
+    Raises Failed.
+    """
+    shards = tuple(_records(shard) for shard in data.get("shards", ()))
+    for pass_ in passes:
+        records = tuple(trainer.records for trainer in pass_.trainers)
+        if records != shards:
+            raise Failed(
+                f"pass {pass_.number} read {records} records by trainer, and the shards hold "
+                f"{shards}"
+            )
+
+
+def _records(shard: Mapping[str, Any]) -> int:
+    """Returns the records in a shard of the data manifest."""
+    return sum(file["records"] for file in shard.get("files", ()))
+
+
+def _replaced(result: JobResult) -> str:
+    return f", {_count(result.retries, 'pod')} replaced" if result.retries else ""
+
+
+def _count(number: int, what: str, more: str = "s") -> str:
+    return f"{number} {what}{'' if number == 1 else more}"
+
+
+def _job_folder(job: Job, host: Host) -> JobFolder:
+    """The job's folder on the volume, found by the path that the manifest gives the pods."""
+    mounted_at = f"{_variable(job, Variable.JOB_PATH)}/{_variable(job, Variable.JOB_NAME)}"
+    for mount in job.template.containers[0].mounts:
+        if mount.path == mounted_at:
+            return JobFolder(host.volume / mount.sub_path)
+    raise BadInput(f"Job {job.name} mounts nothing at {mounted_at}, its folder")
+
+
+def _variable(job: Job, name: str) -> str:
+    """A variable's value as the first container of the Job gets it: `$$` becomes `$`."""
+    values = {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
+    if name not in values:
+        raise BadInput(f"Job {job.name} sets no {name}")
+    return expand(values[name], {})

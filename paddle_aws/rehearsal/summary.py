@@ -1,0 +1,138 @@
+"""The summary of a rehearsal: what was trained, how good it is, where everything lies and how long
+each part took.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from paddle_node.contract import JobFolder
+from paddle_node.rendezvous.goodput import sentence
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from k8s_charts.spec import TrainingJob
+from paddle_aws.operations.cluster import log_stream
+from paddle_aws.operations.commands.evaluate import Evaluation
+from paddle_aws.operations.commands.results import goodput
+from paddle_aws.operations.jobs.training_metrics import Pass
+from paddle_aws.rehearsal.inventory import Resource
+from paddle_aws.rehearsal.pods.job import last_lines
+from paddle_aws.rehearsal.screen import Phase
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a successful rehearsal."""
+
+    job: TrainingJob
+    rows: Mapping[str, str | Text]
+    """The summary's texts, by label."""
+    better: bool = True
+    """Whether the model beats a constant guess; True if the model was not measured."""
+    retained: tuple[Resource, ...] = ()
+
+    @classmethod
+    def of_passes(
+        cls,
+        job: TrainingJob,
+        folder: JobFolder,
+        passes: Sequence[Pass],
+        evaluation: Evaluation | None,
+    ) -> Self:
+        """The results of a program on our API; `evaluation` is None where no record was held
+        out.
+        """
+        metric: str | Text = "nothing was held out (data.hold_out), so nothing was measured"
+        name, better = "metric", True
+        if evaluation is not None:
+            name, better = evaluation.metric, evaluation.better
+            metric = Text.assemble(
+                (f"{evaluation.value:.3f}", "bold green" if better else "bold yellow"),
+                f" on {evaluation.records:,} rows that no trainer saw; "
+                f"{evaluation.baseline_of}: {evaluation.baseline:.3f}",
+            )
+        where = f"in {shown(folder.root)}/ until the next rehearsal"
+        rows: dict[str, str | Text] = {
+            name: metric,
+            "loss": f"{passes[0].loss:.4f} -> {passes[-1].loss:.4f}; `paddle-aws board` draws it",
+            **_goodput(folder),
+            "files": f"{where}: paddle-aws board, status, logs, results, evaluate",
+        }
+        return cls(job, rows, better)
+
+    @classmethod
+    def of_program(
+        cls, job: TrainingJob, log: Path, logs: Path, folder: JobFolder | None = None
+    ) -> Self:
+        """The results of any other program: its last output may be its own measurement. `log` is
+        worker 0's log.
+        """
+        printed = Text(
+            "\n".join(map(log_stream.clean, last_lines(log, 5).splitlines())) or "nothing"
+        )
+        return cls(
+            job,
+            {
+                "printed": printed,
+                **_goodput(folder),
+                "logs": f"{shown(log)}; of each pod in {shown(logs)}/",
+            },
+        )
+
+
+def _goodput(folder: JobFolder | None) -> dict[str, str]:
+    """A row that says where the pods' time went, from the attempts' record."""
+    with suppress(OSError):
+        found = (
+            goodput(json.loads((folder.run_state / "attempts.json").read_text())["attempts"], 1)
+            if folder
+            else None
+        )
+        return {"time of pods": sentence(found["seconds"])} if found else {}
+    return {}
+
+
+def summary(results: Results, phases: Sequence[Phase], seconds: float) -> RenderableType:
+    """Everything to print after a successful rehearsal."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, what in results.rows.items():
+        grid.add_row(name, what)
+    grid.add_row(
+        "time",
+        ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in phases)
+        + f": {seconds:.0f} s in all",
+    )
+    but = (
+        f", but for {len(results.retained)} resources that `retain: true` keeps"
+        if results.retained
+        else ""
+    )
+    deployed = any(phase.name == "destroy" for phase in phases)
+    if deployed:
+        grid.add_row("account", f"as it was before the deploy{but}")
+    title = (
+        ("trained and gone again" if deployed else "trained")
+        if results.better
+        else "trained, but no better than a constant guess"
+    )
+    style = "green" if results.better else "yellow"
+    panel = Panel(
+        grid, title=f"{results.job.name}: {title}", border_style=style, title_align="left"
+    )
+    return Group(
+        Text(), *(Text(f"kept  {resource}", style="dim") for resource in results.retained), panel
+    )
+
+
+def shown(path: Path) -> str:
+    """The path relative to the current directory, if it lies below that."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,321 @@
+"""cluster.yaml and job.yaml as typed values, and everything wrong with them as sentences.
+
+Promises: `read` and `parse` return a spec or raise `SettingError` with every fault that can be seen
+at once, one sentence per line: the setting by its path in the file, what was found and what is
+allowed. If a setting is wrong, rules between settings are still checked, unless they are about that
+setting or it has no default. Imports no aws_cdk.
+"""
+
+import copy
+import difflib
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from paddle_aws.settings import file as settings_file
+from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.errors import SettingError as SettingError
+
+Spec = TypeVar("Spec", bound="Settings")
+Location = tuple[int | str, ...]
+LONGEST_SHOWN = 80
+"""Most characters of a found value that a sentence repeats."""
+
+
+class Refused(ValueError):
+    """A verdict on one field, before the path of its group is known.
+
+    Args:
+        field: the field's path below the group that refuses; empty for the validated value itself.
+        found: the value that was found.
+        allowed: what is allowed; `{here}` becomes the group's own path, followed by a dot.
+    """
+
+    def __init__(self, field: str, found: object, allowed: str) -> None:
+        super().__init__(f"{field} is {shown(found)}: {allowed}")
+        self.field, self.found, self.allowed = field, found, allowed
+
+    def sentence(self, here: str) -> str:
+        """Returns the whole sentence, for the group at `here`."""
+        path = ".".join(part for part in (here, self.field) if part)
+        return (
+            f"{path} is {shown(self.found)}: "
+            f"{self.allowed.replace('{here}', f'{here}.' if here else '')}"
+        )
+
+
+Fault = str | Refused
+"""What a rule finds: a whole sentence, or a verdict on one field."""
+
+
+class _Broken(ValueError):
+    """The faults that the rules of one group found."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(map(str, faults)))
+        self.faults = faults
+
+
+class Settings(BaseModel):
+    """What every part of a settings file has in common: unknown keys and wrong types are refused,
+    values never change.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
+
+    def _faults(self) -> Iterator[Fault]:
+        """Yields what breaks the rules between this group's settings, each of which is valid on its
+        own.
+        """
+        yield from ()
+
+    @model_validator(mode="after")
+    def _obeys(self) -> Self:
+        if faults := list(self._faults()):
+            raise _Broken(faults)
+        return self
+
+
+def read(spec: type[Spec], path: Path) -> Spec:
+    """Returns the settings file at `path` as a `spec`. Raises SettingError if it is missing, not
+    YAML, or not allowed.
+    """
+    found = settings_file.mapping(path)
+    try:
+        return parse(spec, found)
+    except SettingError as error:
+        raise SettingError(
+            "\n".join(f"{path.name}: {line}" for line in str(error).splitlines())
+        ) from None
+
+
+def parse(spec: type[Spec], found: Mapping[str, Any]) -> Spec:
+    """Returns the settings in `found` as a `spec`. Raises SettingError if they are not allowed."""
+    try:
+        return spec.model_validate(dict(found))
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+    # pydantic also reports a misspelled setting as missing: only the misspelling means something to
+    # the user.
+    faults.sort(key=lambda fault: fault["type"] != "extra_forbidden")
+    meant = {
+        (*fault["loc"][:-1], _nearest(spec, fault["loc"]))
+        for fault in faults
+        if fault["type"] == "extra_forbidden"
+    }
+    faults = [fault for fault in faults if fault["type"] != "missing" or fault["loc"] not in meant]
+    # One fault for each setting: if several types are allowed, pydantic reports one for each of
+    # them.
+    first: dict[Location, ErrorDetails] = {}
+    for fault in faults:
+        first.setdefault(_location(fault), fault)
+    lines = [line for fault in first.values() for line in _lines(spec, fault)]
+    wrong = {_name(location) for location in (*meant, *map(_location, faults))}
+    # Rules between settings need a whole group: they are checked without the faulty settings,
+    # except rules about one of these.
+    try:
+        spec.model_validate(_without(found, faults))
+    except ValidationError as error:
+        rules = (fault for fault in error.errors(include_url=False) if _rules_of(fault))
+        lines += [
+            line
+            for fault in rules
+            for line in _lines(spec, fault)
+            if wrong.isdisjoint(re.findall(r"\w+", line))
+        ]
+    raise SettingError("\n".join(dict.fromkeys(lines)))
+
+
+def shown(value: object) -> str:
+    """Returns a found value as the user wrote it, on one line and shortened."""
+    if value is None:
+        return "empty"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = " ".join(without_secrets(text).split())
+    return f"{text[:LONGEST_SHOWN]}..." if len(text) > LONGEST_SHOWN else text or "empty"
+
+
+_MUST_BE = {
+    "a group of settings": ("dict_type", "mapping_type", "model_type"),
+    "a list": ("frozen_set_type", "list_type", "tuple_type"),
+    "a number": ("float_parsing", "float_type"),
+    "a whole number": ("int_from_float", "int_parsing", "int_type"),
+    "text": ("string_type",),
+    "true or false": ("bool_parsing", "bool_type"),
+    "at least {ge}": ("greater_than_equal",),
+    "more than {gt}": ("greater_than",),
+    "at most {le}": ("less_than_equal",),
+    "less than {lt}": ("less_than",),
+    "text of at most {max_length} characters": ("string_too_long",),
+}
+_SENTENCES = {
+    kind: f"must be {allowed} (found {{found}})"
+    for allowed, kinds in _MUST_BE.items()
+    for kind in kinds
+} | {
+    "too_short": "must have at least {min_length} entries (found {actual_length})",
+    "too_long": "must have at most {max_length} entries (found {actual_length})",
+}
+"""Sentences for pydantic's error types, with placeholders for what it says about each error."""
+
+
+def _lines(spec: type[Settings], fault: ErrorDetails) -> list[str]:
+    path = _path(_location(fault))
+    if rules := _rules_of(fault):
+        return [_flat(rule.sentence(path) if isinstance(rule, Refused) else rule) for rule in rules]
+    return [_flat(f"{path or 'the file'} {_verdict(spec, fault)}")]
+
+
+def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
+    kind, found = fault["type"], fault["input"]
+    context = {
+        name: f"{value:.15g}" if isinstance(value, float) else value
+        for name, value in fault.get("ctx", {}).items()
+    }
+    match kind:
+        case "model_type" | "dict_type" | "mapping_type" if example := _example(spec, fault):
+            return f"must be a group of settings, such as {example} (found {shown(found)})"
+        case "list_type" | "tuple_type" if _takes(_described(spec, (*fault["loc"], 0)), found):
+            return f"must be a list, such as [{shown(found)}] (found {shown(found)})"
+        case "missing":
+            default = _described(spec, fault["loc"]).get("description", "it has no default")
+            return f"is missing: {default.rstrip('.')}"
+        case "extra_forbidden":
+            if near := _nearest(spec, fault["loc"]):
+                return f"is not a setting: did you mean {near}?"
+            names = ", ".join(_described(spec, fault["loc"][:-1]).get("properties", ()))
+            return "is not a setting" + (f": allowed are {names}" if names else "")
+        case "string_type" if isinstance(found, bool | int | float):
+            return f"must be text (found {shown(found)}): put it in quotes"
+        case "int_type" if isinstance(found, str) and found.isdigit():
+            return f'must be a whole number (found "{found}"): leave the quotes out'
+        case "string_too_short" | "too_short" if context["min_length"] == 1:
+            return "must not be empty"
+        case "literal_error" | "enum":
+            return f"must be {str(context['expected']).replace(chr(39), '')} (found {shown(found)})"
+        case "string_pattern_mismatch":
+            examples = _described(spec, fault["loc"]).get("examples")
+            like = (
+                f"like {' or '.join(examples)}"
+                if examples
+                else f"text that matches {context['pattern']}"
+            )
+            return f"must be {like} (found {shown(found)})"
+    if kind in _SENTENCES:
+        return _SENTENCES[kind].format(found=shown(found), **context)
+    return f"is {shown(found)}: {fault['msg'].removeprefix('Value error, ')}"
+
+
+def _example(spec: type[Settings], fault: ErrorDetails) -> str:
+    """Returns a group with the value that was found in its place, such as {count: 4}; empty if none
+    of the group's settings takes it.
+    """
+    found, settings = fault["input"], _described(spec, fault["loc"]).get("properties", {})
+    name = next((name for name, schema in settings.items() if _takes(schema, found)), "")
+    return name and f"{{{name}: {shown(found)}}}"
+
+
+def _takes(schema: Mapping[str, Any], value: object) -> bool:
+    """Returns whether a setting may have this scalar, by the type, the names and the pattern of its
+    schema.
+    """
+    kinds = {bool: {"boolean"}, int: {"integer", "number"}, float: {"number"}, str: {"string"}}
+    return any(
+        not kinds.get(type(value), set()).isdisjoint(_several(choice.get("type", ())))
+        and value in choice.get("enum", [choice.get("const", value)])
+        and re.search(choice.get("pattern", ""), str(value))
+        for choice in schema.get("anyOf", [schema])
+    )
+
+
+def _several(value: str | Sequence[str]) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def _rules_of(fault: ErrorDetails) -> Sequence[Fault]:
+    """Returns the verdicts of our own rules, if these found the fault."""
+    error = fault.get("ctx", {}).get("error")
+    return (
+        error.faults
+        if isinstance(error, _Broken)
+        else (error,)
+        if isinstance(error, Refused)
+        else ()
+    )
+
+
+def _location(fault: ErrorDetails) -> Location:
+    """Returns the location without pydantic's own words: that it is a key, or which type of a
+    union.
+    """
+    return tuple(
+        part
+        for part in fault["loc"]
+        if part != "bool" and not str(part).startswith(("[key]", "function-", "tuple["))
+    )
+
+
+def _name(location: Location) -> str:
+    return next((part for part in reversed(location) if isinstance(part, str)), "")
+
+
+def _path(location: Location) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{shown(part)}" if path else shown(part)
+    return path
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _without(found: Mapping[str, Any], faults: Sequence[ErrorDetails]) -> dict[str, Any]:
+    """Returns the settings without the faulty ones. A list with a fault is left out as a whole."""
+    rest = copy.deepcopy(dict(found))
+    for fault in faults:
+        group: Any = {"": rest}
+        *above, last = [
+            "",
+            *itertools.takewhile(lambda part: isinstance(part, str), _location(fault)),
+        ]
+        for part in above:
+            group = group.get(part) if isinstance(group, dict) else None
+        if isinstance(group, dict):
+            group.pop(last, None)
+    return rest
+
+
+def _nearest(spec: type[Settings], location: Location) -> str:
+    """Returns the setting of the same group that the user may have meant; empty if none is near."""
+    names = list(_described(spec, location[:-1]).get("properties", ()))
+    return next(iter(difflib.get_close_matches(str(location[-1]), names, n=1)), "")
+
+
+def _described(spec: type[Settings], location: Location) -> Mapping[str, Any]:
+    """Returns the schema of the setting at `location`, or of the group of settings there."""
+    group: Mapping[str, Any] = spec.model_json_schema()
+    definitions = group.get("$defs", {})
+    for number, part in enumerate(location):
+        if location[number + 1 :] == ("[key]",):
+            return {"examples": group.get("propertyNames", {}).get("examples")}
+        inside = (
+            group.get("items") if isinstance(part, int) else group.get("properties", {}).get(part)
+        )
+        inside = (
+            inside
+            or group.get("additionalProperties")
+            or next(iter(group.get("patternProperties", {}).values()), None)
+        )
+        group = inside if isinstance(inside, Mapping) else {}
+        for choice in (group, *group.get("anyOf", ())):
+            if "$ref" in choice:
+                group = {**definitions[choice["$ref"].rsplit("/", 1)[-1]], **group}
+    return group
