@@ -17,6 +17,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from constructs_lib.ec2.node_rules import XEN_TYPE
+from constructs_lib.rules import EMAIL, EMAIL_LENGTH, EMAILS, USD, LogDays
 from paddle_aws.settings.model import Fault, Refused, Settings, read
 from paddle_aws.stacks.control_plane_settings import (
     ADDONS,
@@ -25,8 +27,8 @@ from paddle_aws.stacks.control_plane_settings import (
     TUNNEL_TYPE,
     ControlPlane,
 )
-from paddle_aws.stacks.network_settings import LogDays, Network, Zone, ip_network, once
-from paddle_aws.stacks.node_settings import XEN_TYPE, NodeGroup, most_vcpus
+from paddle_aws.stacks.network_settings import Network, Zone, ip_network, once
+from paddle_aws.stacks.node_settings import NodeGroup, most_vcpus
 from paddle_aws.stacks.storage_settings import Bucket, FileSystem, Images, Key
 
 # Tools import this module only, none of those below it.
@@ -80,9 +82,7 @@ DnsLabel = Annotated[
 ]
 Email = Annotated[
     str,
-    Field(
-        max_length=50, pattern=r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$", examples=["somebody@example.com"]
-    ),
+    Field(max_length=EMAIL_LENGTH, pattern=EMAIL, examples=["somebody@example.com"]),
 ]
 
 
@@ -112,11 +112,13 @@ class Budget(Settings):
     agent on them).
     """
 
-    monthly_usd: int | None = Field(default=None, ge=1)
+    monthly_usd: int | None = Field(default=None, ge=USD.least)
     """US dollars a month for this cluster's tag, which `paddle-aws doctor --fix` activates a day
     after the first deploy; unset: alarms and dashboard alone.
     """
-    emails: Annotated[list[Email], once("address")] = Field(min_length=1, max_length=10)
+    emails: Annotated[list[Email], once("address")] = Field(
+        min_length=EMAILS.least, max_length=EMAILS.most
+    )
     """E-mail addresses for alarms, 80 % and 100 % of the budget, and a forecast above it."""
 
 

@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import Field
 
+from constructs_lib.ec2.node_rules import PORTS, STATE_GIB, control_plane_type, wrong_ports
+from constructs_lib.network.addresses import SHARED
+from constructs_lib.rules import KUBERNETES_VERSION, LogDays
 from paddle_aws.settings.model import Fault, Refused, Settings
 from paddle_aws.stacks.network_settings import (
-    SHARED,
-    LogDays,
     SshRanges,
     instead_of_new,
     not_everybody,
     once,
     private_range,
 )
-from paddle_aws.stacks.node_settings import ARM_TYPE, XEN_TYPE
+from paddle_aws.stacks.rule_settings import obeys
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -135,15 +136,7 @@ AddonVersion = Annotated[
 ]
 
 
-def _ports(ranges: list[str]) -> list[str]:
-    for value in ranges:
-        first, _, last = value.partition("-")
-        if not 1 <= int(first) <= int(last or first) <= 65535:
-            raise Refused("", value, "allowed are ports from 1 to 65535, the lower one first")
-    return ranges
-
-
-PortRange = Annotated[str, Field(pattern=r"^\d{1,5}(-\d{1,5})?$", examples=["7164-7167"])]
+PortRange = Annotated[str, Field(pattern=PORTS, examples=["7164-7167"])]
 
 
 class ExistingCluster(Settings):
@@ -205,7 +198,7 @@ class ControlPlane(Settings):
     """Self-managed: addresses of pods, /12 to /22, outside VPC and services; a machine takes a
     /24.
     """
-    instance_type: str = "t3.medium"
+    instance_type: Annotated[str, obeys(control_plane_type)] = "t3.medium"
     """Self-managed: the control plane's EC2 type (Nitro)."""
     availability_zone: str | None = None
     """Self-managed: the control plane's zone, for good; unset: the first one."""
@@ -215,7 +208,7 @@ class ControlPlane(Settings):
     """Self-managed: the control plane's address, for good; unset: its subnet's ninth."""
     elastic_ip: bool = False
     """Self-managed: a public address for the endpoint, if public_access_from is set. For good."""
-    volume_gib: int = Field(default=20, ge=10, le=16384)
+    volume_gib: int = Field(default=20, ge=STATE_GIB.least, le=STATE_GIB.most)
     """Self-managed: size of the state's volume, GiB."""
     volume_snapshot: str | None = Field(
         default=None, pattern=r"^snap-[0-9a-f]{8,17}$", examples=["snap-0123456789abcdef0"]
@@ -223,29 +216,13 @@ class ControlPlane(Settings):
     """Self-managed: EBS snapshot that the volume starts from."""
     snapshots: Snapshots = Snapshots()
     """Self-managed: etcd's snapshots."""
-    host_ports: Annotated[list[PortRange], once("range"), AfterValidator(_ports)] = Field(
-        default=[]
-    )
+    host_ports: Annotated[list[PortRange], once("range"), obeys(wrong_ports)] = Field(default=[])
     """Self-managed: TCP ports that nodes open to each other, for jobs with host ports."""
     ssh: ClusterSsh | None = None
     """Self-managed: SSH, beside Session Manager; unset: none."""
 
-    @field_validator("instance_type")
-    @classmethod
-    def _type(cls, value: str) -> str:
-        if not re.fullmatch(r"[a-z][a-z0-9-]*\.[a-z0-9-]+", value) or ARM_TYPE.fullmatch(value):
-            raise Refused("", value, "allowed is an x86-64 EC2 instance type such as t3.medium")
-        if XEN_TYPE.fullmatch(value):
-            raise Refused(
-                "",
-                value,
-                "it is from before Nitro, and a volume has no NVMe name there: allowed is one "
-                "such as t3.medium",
-            )
-        return value
-
     def _faults(self) -> Iterator[Fault]:
-        if not re.fullmatch(r"1\.\d{2,3}", self.version):
+        if not re.search(KUBERNETES_VERSION, self.version):
             yield Refused("version", self.version, "allowed is a Kubernetes version such as 1.36")
         elif self.kind == "eks" and minor(self.version) < minor(KUBERNETES_VERSIONS[0]):
             yield Refused(

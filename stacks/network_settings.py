@@ -3,33 +3,24 @@ aws_cdk.
 """
 
 import ipaddress
-import re
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator
 
-from constructs_lib.network.addresses import everybody
+from constructs_lib.network import addresses
+from constructs_lib.network.addresses import SHARED, not_private
+from constructs_lib.rules import LogDays, duplicates, nat_count
 from paddle_aws.settings.model import Fault, Refused, Settings
+from paddle_aws.stacks.rule_settings import obeys, refused
 
 
 def ip_network(value: str) -> ipaddress.IPv4Network:
     """Returns `value` as an IPv4 network. Raises Refused if it is none."""
     try:
-        if not re.fullmatch(r"[\d.]+/\d{1,2}", value):
-            raise ValueError
-        return ipaddress.IPv4Network(value)
-    except ValueError:
-        raise Refused(
-            "",
-            value,
-            "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set after the prefix",
-        ) from None
-
-
-PRIVATE = [ipaddress.IPv4Network(one) for one in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
-SHARED = ipaddress.IPv4Network("100.64.0.0/10")
-"""RFC 6598: allowed for a VPC and for pods, but not for Kubernetes services on EKS."""
+        return addresses.ip_network(value)
+    except ValueError as error:
+        raise Refused("", value, str(error)) from None
 
 
 def private_range(
@@ -38,93 +29,24 @@ def private_range(
     """Returns a validator that raises Refused unless a range is of this width and either private or
     within `more`.
     """
-
-    def checked(value: str) -> str:
-        network = ip_network(value)
-        if not widest <= network.prefixlen <= narrowest or not any(
-            map(network.subnet_of, (*PRIVATE, *more))
-        ):
-            raise Refused(
-                "",
-                value,
-                f"allowed is a private IPv4 range from /{widest} to /{narrowest}, such as "
-                f"{example}",
-            )
-        return value
-
-    return AfterValidator(checked)
-
-
-def _is_address(value: str) -> bool:
-    try:
-        return bool(ipaddress.IPv4Address(value))
-    except ValueError:
-        return False
+    return obeys(lambda value: not_private("", value, widest, narrowest, example, *more))
 
 
 def not_everybody(what: str, example: str) -> AfterValidator:
     """Returns a validator of IPv4 ranges that raises Refused if `what` would be open to
     everybody.
     """
-
-    def checked(ranges: list[str]) -> list[str]:
-        if address := next(filter(_is_address, ranges), None):
-            raise Refused(
-                "", address, f"a range is needed, such as {address}/32 for this one address"
-            )
-        if everybody(str(ip_network(one)) for one in ranges):
-            allowed = f"{what} is never opened to everybody; name your own range, such as {example}"
-            raise Refused("", ", ".join(ranges), allowed)
-        return ranges
-
-    return AfterValidator(checked)
+    return obeys(lambda ranges: addresses.not_everybody("", ranges, what, example))
 
 
 def once(what: str, name: Callable[[Any], str] = str) -> AfterValidator:
     """Returns a validator that raises Refused if an entry of a list stands twice."""
-
-    def checked(values: list[Any]) -> list[Any]:
-        names = [name(value) for value in values]
-        if len(set(names)) < len(names):
-            raise Refused("", ", ".join(names), f"each {what} may be listed once")
-        return values
-
-    return AfterValidator(checked)
+    return obeys(lambda values: duplicates("", [name(value) for value in values], what))
 
 
 ZoneNames = Annotated[list[str], once("availability zone")]
 SshRanges = Annotated[list[str], Field(min_length=1), not_everybody("SSH", "10.0.0.0/16")]
 """CIDRs that may connect to port 22."""
-
-
-LogDays = Literal[
-    0,
-    1,
-    3,
-    5,
-    7,
-    14,
-    30,
-    60,
-    90,
-    120,
-    150,
-    180,
-    365,
-    400,
-    545,
-    731,
-    1096,
-    1827,
-    2192,
-    2557,
-    2922,
-    3288,
-    3653,
-]
-"""Retention times that CloudWatch Logs supports, in days (its PutRetentionPolicy reference); 0:
-nothing is written.
-"""
 
 
 def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -> Iterator[Fault]:
@@ -211,10 +133,8 @@ class Network(Settings):
         )
         if self.existing is not None:
             return
-        zones = len(self.availability_zones)
-        if self.nat_gateways not in (0, 1, zones):
-            allowed = f"allowed is 0, 1, or {zones} (one for each of {{here}}availability_zones)"
-            yield Refused("nat_gateways", self.nat_gateways, allowed)
+        for violation in nat_count(self.nat_gateways, len(self.availability_zones)):
+            yield refused(violation, {})
         if not self.nat_gateways and not self.interface_endpoints:
             allowed = (
                 "without NAT nodes reach AWS by {here}interface_endpoints alone: set them true"

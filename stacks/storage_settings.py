@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from constructs_lib.rules import DAYS, IMAGES, POSIX_ID
 from paddle_aws.settings.model import Fault, Refused, Settings
 from paddle_aws.stacks.network_settings import instead_of_new
 
@@ -43,9 +44,9 @@ class Bucket(Settings):
     """That bucket's KMS key, if not the cluster's. Its policy must allow this account's IAM
     policies.
     """
-    keep_old_versions_days: int = Field(default=30, ge=1)
+    keep_old_versions_days: int = Field(default=30, ge=DAYS.least)
     """How long overwritten and deleted objects can be restored."""
-    keep_logs_days: int = Field(default=90, ge=1)
+    keep_logs_days: int = Field(default=90, ge=DAYS.least)
     """Retention of access logs."""
 
     def _faults(self) -> Iterator[Fault]:
@@ -105,7 +106,7 @@ class FileSystem(Settings):
     """Move files not read for so long to the cheaper class; 0: never."""
     backup: bool | None = None
     """Daily backups, which outlive the file system; unset: as `retain`."""
-    posix_id: int = Field(default=1000, ge=1, le=4294967295)
+    posix_id: int = Field(default=1000, ge=POSIX_ID.least, le=POSIX_ID.most)
     """uid and gid that every client gets; the trainer image's is 1000."""
     existing: ExistingFileSystem | None = None
     """Use this file system."""
@@ -126,7 +127,7 @@ class Images(Settings):
 
     existing: bool = False
     """Use the existing repository `<name>/trainer`, and keep it."""
-    keep: int = Field(default=50, ge=1)
+    keep: int = Field(default=50, ge=IMAGES.least)
     """How many images are kept."""
 
     def _faults(self) -> Iterator[Fault]:

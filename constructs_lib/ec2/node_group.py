@@ -2,10 +2,11 @@
 in common.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from typing import Protocol, TypedDict, Unpack
 
-from aws_cdk import Tags
+from aws_cdk import Tags, Token
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -21,11 +22,21 @@ from constructs_lib.ec2.machine import (
     one_at_a_time,
     override,
 )
+from constructs_lib.ec2.node_rules import (
+    TYPES,
+    VOLUME_GIB,
+    contradictions,
+    default_desired,
+    sizes,
+    wrong_shape,
+)
 from constructs_lib.ec2.node_shape import NodeShape
-from constructs_lib.network.addresses import everybody
-from constructs_lib.network.subnets import chosen
+from constructs_lib.network.addresses import not_everybody
+from constructs_lib.network.subnets import chosen, zones_of
+from constructs_lib.rules import Violation, not_a_list
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.key import open_to
+from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
 
 
 def efa_group(scope: Construct, vpc: ec2.IVpc) -> ec2.SecurityGroup:
@@ -79,6 +90,11 @@ class NodeGroupProps(TypedDict, total=False):
     """What must exist before the first node, such as a file system's `mount_targets`."""
 
 
+def _text(size: int) -> str:
+    """Returns a number, which may be a token, as text."""
+    return Token.as_string(size) if is_token(size) else str(size)
+
+
 class NodeGroup(Construct):
     """Base of every kind of node group. `sizes`: fewest nodes, nodes at the start, most nodes."""
 
@@ -100,15 +116,75 @@ class NodeGroup(Construct):
         if unknown := props.keys() - NodeGroupProps.__annotations__.keys():
             raise TypeError(f"{self.node.path} has no {', '.join(sorted(unknown))}")
         least = props.get("min_size", 1)
-        most = props.get("max_size", max(6, least))
-        wanted = props.get("desired_size", min(max(3, least), most))
-        if not least <= wanted <= most:
-            raise ValueError(
-                f"{self.node.path}: desired_size is {wanted}, from min_size ({least}) to "
-                f"max_size ({most}) is allowed"
-            )
+        # A limit that only the deploy knows sets the default of no other.
+        most = props.get("max_size", max(6, unless_token(least) or 0))
+        limits = (unless_token(least) or 0, unless_token(most) or 6)
+        wanted = props.get("desired_size", default_desired(*limits))
         self.sizes = (least, wanted, most)
         self._depends_on = props.get("depends_on", ())
+
+    def _violations(self, *, managed: bool, image: str | None = None) -> Iterator[Violation]:
+        """Yields what cluster.yaml would refuse, and what these constructs alone can get wrong."""
+        yield from sizes(*map(unless_token, self.sizes))
+        shape, types = self.shape, self.shape.instance_types
+        if isinstance(types, str):
+            yield from not_a_list("instance_types", types, "m5.large")
+            return
+        if not is_token(types):
+            yield from TYPES.violations("instance_types", len(types))
+        taints = [
+            taint
+            for taint in shape.taints
+            if not any(map(is_token, (taint.key, taint.value, taint.effect)))
+        ]
+        labels = {
+            name: value
+            for name, value in shape.labels.items()
+            if not is_token(name) and not is_token(value)
+        }
+        seen = replace(
+            shape,
+            instance_types=without_tokens(types),
+            volume_gib=shape.volume_gib
+            if unless_token(shape.volume_gib) is not None
+            else VOLUME_GIB.least,
+            labels=labels,
+            taints=taints,
+        )
+        yield from wrong_shape(seen, image)
+        # Whether a list with a token has one type, only the deploy knows.
+        if len(seen.instance_types) < len(types):
+            seen = replace(seen, capacity_block=False)
+        yield from contradictions(seen, zones=self._zones, managed=managed)
+        if shape.mount_file_system and self._props.get("file_system") is None:
+            allowed = "name what the nodes mount in file_system"
+            yield Violation("mount_file_system", shape.mount_file_system, allowed)
+        if shape.key_pair and not shape.ssh_from:
+            allowed = "name who may connect in {ssh_from}"
+            yield Violation("key_pair", shape.key_pair, allowed)
+        yield from not_everybody(
+            "ssh_from",
+            without_tokens(shape.ssh_from),
+            "SSH",
+            "10.0.0.0/16",
+        )
+
+    def _validate(self, *, managed: bool, image: str | None = None) -> None:
+        """Raises ValueError if there can be no such nodes. `image`: EKS's AMI type; None: the
+        machine's image is for x86-64.
+        """
+        names = {field.name: f"shape.{field.name}" for field in fields(NodeShape)}
+        refuse(
+            self.node.path,
+            self._violations(managed=managed, image=image),
+            {**names, "availability_zones": "vpc_subnets"},
+        )
+
+    @property
+    def _zones(self) -> int | None:
+        """How many zones the nodes are in; None: only the deploy knows."""
+        zones = zones_of(chosen(self._vpc, self._props.get("vpc_subnets")).subnets or ())
+        return None if zones is None else len(zones)
 
     def _mount_files(self, kubelet: str) -> dict[str, str]:
         """Returns the files of a node that mounts the file system before `kubelet`, its systemd
@@ -116,11 +192,8 @@ class NodeGroup(Construct):
         """
         if (folder := self.shape.mount_file_system) is None:
             return {}
-        if (file_system := self._props.get("file_system")) is None:
-            raise ValueError(
-                f"{self.node.path}: mount_file_system is {folder} but file_system is not given: "
-                "name what the nodes mount"
-            )
+        file_system = self._props.get("file_system")
+        assert file_system is not None, "mount_file_system without a file system is refused above"
         return mount_files(file_system, folder, kubelet)
 
     @property
@@ -198,19 +271,9 @@ class NodeGroup(Construct):
 
     def _ssh_group(self, home: Construct) -> ec2.SecurityGroup:
         shape = self.shape
-        if not shape.ssh_from:
-            raise ValueError(
-                f"{self.node.path}: key_pair is {shape.key_pair} but ssh_from is empty: name who "
-                "may connect"
-            )
         group = ec2.SecurityGroup(
             home, "Ssh", vpc=self._vpc, description="SSH to the nodes", allow_all_outbound=False
         )
-        if everybody(shape.ssh_from):
-            raise ValueError(
-                f"{self.node.path}: ssh_from is {', '.join(shape.ssh_from)}: SSH is never opened "
-                "to everybody"
-            )
         for cidr in shape.ssh_from:
             group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(22), "SSH")
         return group
@@ -231,9 +294,9 @@ class NodeGroup(Construct):
             self,
             "Resource",
             auto_scaling_group_name=name,
-            min_size=str(least),
-            desired_capacity=str(wanted),
-            max_size=str(most),
+            min_size=_text(least),
+            desired_capacity=_text(wanted),
+            max_size=_text(most),
             vpc_zone_identifier=self._subnet_ids,
             capacity_rebalance=spot,
             health_check_type="EC2",
@@ -257,9 +320,10 @@ class NodeGroup(Construct):
         Tags.of(group).add(
             "Name", f"{self._cluster.cluster_name}/{self.node.id}", apply_to_launched_instances=True
         )
-        one_at_a_time(
-            group, min_in_service=max(0, min(least, most - 1)), signals=signals, at_first=wanted
-        )
+        # Limits that only the deploy knows keep no machine in service.
+        unknown = is_token(least) or is_token(most)
+        kept = 0 if unknown else max(0, min(least, most - 1))
+        one_at_a_time(group, min_in_service=kept, signals=signals, at_first=wanted)
         acknowledge(
             group,
             "disks and IMDSv2 are settled in the launch template, which the rules do not follow "

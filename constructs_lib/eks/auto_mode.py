@@ -3,6 +3,7 @@ objects.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
@@ -11,8 +12,10 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from constructs_lib.ec2.node_group import efa_group
+from constructs_lib.ec2.node_rules import contradictions, wrong_shape
 from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.network.subnets import chosen
+from constructs_lib.validation import refuse
 
 
 class AutoModeNodes(Construct):
@@ -41,6 +44,14 @@ class AutoModeNodes(Construct):
         security_groups: Sequence[ec2.ISecurityGroup] = (),
     ) -> None:
         super().__init__(scope, id)
+        for name, shape in shapes.items():
+            names = {field.name: f"shapes.{name}.{field.name}" for field in fields(NodeShape)}
+            refuse(
+                self.node.path,
+                # EKS Auto Mode picks one zone itself.
+                [*wrong_shape(shape, None), *contradictions(shape, zones=None, managed=True)],
+                names,
+            )
         groups = [
             cluster.cluster_security_group_id,
             *(group.security_group_id for group in security_groups),

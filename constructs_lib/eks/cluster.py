@@ -2,7 +2,7 @@
 resource unless asked for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from aws_cdk import Annotations
@@ -14,10 +14,13 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
 from constructs_lib.eks.addon import ClusterAddon
-from constructs_lib.network.addresses import everybody
-from constructs_lib.network.subnets import chosen
+from constructs_lib.network.addresses import not_everybody, not_private
+from constructs_lib.network.subnets import chosen, zones_of
+from constructs_lib.rules import KUBERNETES_VERSION, Violation, unlike
+from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.key import EndingLogGroup
+from constructs_lib.validation import refuse, unless_token, without_tokens
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 """DaemonSets: they are healthy without a node, so they come with the cluster. Add-ons with a
@@ -28,6 +31,14 @@ AUTO_MODE_POLICIES = tuple(
     f"AmazonEKS{part}Policy" for part in ("Compute", "BlockStorage", "LoadBalancing", "Networking")
 )
 """Policies that EKS Auto Mode's documentation requires, besides the one of every control plane."""
+
+
+def _one_zone(zones: set[str] | None) -> Iterator[Violation]:
+    if zones is not None and len(zones) < 2:
+        allowed = (
+            "EKS wants subnets in two zones at least (to keep nodes in one zone, pin the nodes)"
+        )
+        yield Violation("vpc_subnets", f"in {len(zones)} availability zone", allowed)
 
 
 class TrainingCluster(eks.Cluster):
@@ -98,18 +109,25 @@ class TrainingCluster(eks.Cluster):
     ) -> None:
         path = f"{scope.node.path}/{id}"
         subnets = chosen(vpc, vpc_subnets)
-        zones = {subnet.availability_zone for subnet in subnets.subnets or ()}
-        if len(zones) < 2:
-            raise ValueError(
-                f"{path}.vpc_subnets is in {len(zones)} availability zone: EKS wants subnets in "
-                "two at least (to keep nodes in one zone, pin the nodes)"
-            )
+        zones = zones_of(subnets.subnets or ())
+        refuse(
+            path,
+            [
+                *_one_zone(zones),
+                *unlike("version", unless_token(version), KUBERNETES_VERSION, "1.36"),
+                *not_everybody(
+                    "public_access_from",
+                    without_tokens(public_access_from),
+                    "the endpoint",
+                    "203.0.113.7/32",
+                ),
+                *not_private(
+                    "service_ipv4_cidr", unless_token(service_ipv4_cidr), 12, 24, "172.20.0.0/16"
+                ),
+                *wrong_log_days("log_days", unless_token(log_days), off=True),
+            ],
+        )
         endpoint = eks.EndpointAccess.PRIVATE
-        if everybody(public_access_from):
-            ranges = ", ".join(public_access_from)
-            raise ValueError(
-                f"{path}: public_access_from is {ranges}: the endpoint is never opened to everybody"
-            )
         kind = eks.DefaultCapacityType
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)

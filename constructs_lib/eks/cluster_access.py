@@ -8,6 +8,9 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
+from constructs_lib.rules import Violation, not_a_list
+from constructs_lib.validation import refuse
+
 
 class AccessLevel(Enum):
     """What a principal may do: one of AWS's access policies, and a Kubernetes group to which more
@@ -42,6 +45,10 @@ class ClusterAccess(Construct):
         namespaces: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, id)
+        if not isinstance(level, AccessLevel):
+            allowed = f"allowed are {', '.join(map(str, AccessLevel))}"
+            refuse(self.node.path, [Violation("level", level, allowed)])
+        refuse(self.node.path, not_a_list("namespaces", namespaces, "paddle"))
         policy, group = level.value
         self.resource = eks.CfnAccessEntry(
             self,

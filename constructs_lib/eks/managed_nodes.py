@@ -9,14 +9,10 @@ from constructs import Construct
 
 from constructs_lib.ec2.machine import node_role, nodeadm
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
+from constructs_lib.ec2.node_rules import EFFECTS
 
 AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
 """EKS's names for the image, without and with GPUs."""
-_EFFECTS = {
-    "NoSchedule": "NO_SCHEDULE",
-    "PreferNoSchedule": "PREFER_NO_SCHEDULE",
-    "NoExecute": "NO_EXECUTE",
-}
 
 
 class ManagedNodes(NodeGroup):
@@ -44,6 +40,8 @@ class ManagedNodes(NodeGroup):
         **props: Unpack[NodeGroupProps],
     ) -> None:
         super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
+        image = AMI_TYPES[self.shape.gpu]
+        self._validate(managed=True, image=image)
         shape, (least, wanted, most) = self.shape, self.sizes
         self.role = role or node_role(self, "Role")
         # EKS adds what a node needs to join.
@@ -57,7 +55,7 @@ class ManagedNodes(NodeGroup):
             cluster_name=cluster.cluster_name,
             node_role=self.role.role_arn,
             subnets=self._subnet_ids,
-            ami_type=AMI_TYPES[shape.gpu],
+            ami_type=image,
             version=kubernetes_version,
             release_version=release_version,
             capacity_type="CAPACITY_BLOCK"
@@ -70,7 +68,9 @@ class ManagedNodes(NodeGroup):
             labels=shape.all_labels or None,
             taints=[
                 eks.CfnNodegroup.TaintProperty(
-                    key=taint.key, value=taint.value or None, effect=_EFFECTS[taint.effect]
+                    key=taint.key,
+                    value=taint.value or None,
+                    effect=EFFECTS[taint.effect],
                 )
                 for taint in shape.all_taints
             ]

@@ -52,6 +52,7 @@ class SelfManagedNodes(NodeGroup):
         **props: Unpack[NodeGroupProps],
     ) -> None:
         super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
+        self._validate(managed=False)
         joining = role or SelfManagedNodeRole(self, "Joining", cluster=cluster)
         self.role = joining.role
         family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"

@@ -28,11 +28,15 @@ from constructs_lib.ec2.machine import (
     override,
     takes_sessions,
 )
+from constructs_lib.ec2.node_rules import STATE_GIB, control_plane_type
 from constructs_lib.k3s.cluster_firewall import API, ClusterFirewall
 from constructs_lib.k3s.cluster_secrets import ClusterSecrets
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.k3s.state_volume import StateVolume
+from constructs_lib.network.addresses import SHARED, not_private
+from constructs_lib.rules import not_a_list
 from constructs_lib.statements import OF_MACHINES, statements
+from constructs_lib.validation import refuse, unless_token
 
 API_PORT = 6443
 
@@ -123,6 +127,16 @@ class SelfManagedCluster(Construct):
         removal_policy: RemovalPolicy = RemovalPolicy.SNAPSHOT,
     ) -> None:
         super().__init__(scope, id)
+        refuse(
+            self.node.path,
+            [
+                *control_plane_type(unless_token(instance_type)),
+                *STATE_GIB.violations("volume_gib", unless_token(volume_gib)),
+                *not_private("pod_cidr", unless_token(pod_cidr), 12, 22, "10.42.0.0/16", SHARED),
+                *not_private("service_cidr", unless_token(service_cidr), 12, 24, "10.43.0.0/16"),
+                *not_a_list("names", names, "api.paddle"),
+            ],
+        )
         if subnet is None:
             subnet = (vpc.public_subnets if elastic_ip else vpc.select_subnets().subnets)[0]
         name = f"{cluster_name}/control-plane"

@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from constructs_lib.network.addresses import everybody
+from constructs_lib.ec2.node_rules import wrong_ports
+from constructs_lib.network.addresses import not_everybody
+from constructs_lib.rules import not_a_list
+from constructs_lib.validation import refuse, without_tokens
 
 API = ec2.Port.tcp(6443)
 KUBELET = ec2.Port.tcp(10250)
@@ -47,12 +50,17 @@ class ClusterFirewall(Construct):
         self.nodes = ec2.SecurityGroup(
             self, "Nodes", vpc=vpc, description="Nodes of the cluster", allow_all_outbound=False
         )
-        for ranges in (api_from, ssh_from):
-            if everybody(ranges):
-                raise ValueError(
-                    f"{self.node.path}: {', '.join(ranges)}: the API and SSH are never opened to "
-                    "everybody"
-                )
+        refuse(
+            self.node.path,
+            [
+                *not_everybody(
+                    "api_from", without_tokens(api_from), "the endpoint", "203.0.113.7/32"
+                ),
+                *not_everybody("ssh_from", without_tokens(ssh_from), "SSH", "10.0.0.0/16"),
+                *not_a_list("host_ports", host_ports, "7164-7167"),
+                *(() if isinstance(host_ports, str) else wrong_ports(host_ports)),
+            ],
+        )
         for cidr in api_from:
             self.control_plane.add_ingress_rule(ec2.Peer.ipv4(cidr), API, "Kubernetes API")
         for cidr in ssh_from:

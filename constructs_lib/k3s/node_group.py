@@ -107,6 +107,7 @@ class K3sNodeGroup(NodeGroup):
                     f"{self.node.path}: {field} is true: a self-managed cluster has no {field} "
                     "nodes, EKS has"
                 )
+        self._validate(managed=False)
         known = role or TokenNodeRole(self, "Joining", cluster=cluster, release=release)
         self.role = known.role
         labels = shape.joining_labels

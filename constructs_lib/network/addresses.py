@@ -1,15 +1,77 @@
-"""Whether address ranges belong to a single owner. Imports no aws_cdk."""
+"""Rules about IPv4 ranges: who owns them, and which ones AWS takes. Imports no aws_cdk."""
 
-from collections.abc import Iterable
-from ipaddress import IPv4Network, collapse_addresses
+import re
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address, IPv4Network, collapse_addresses
+
+from constructs_lib.rules import Violation, not_a_list
 
 MOST = 2 * 2**24
 """Addresses in two /8: a company's private ranges fit, 0.0.0.0/1 does not."""
+PRIVATE = [IPv4Network(one) for one in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
+SHARED = IPv4Network("100.64.0.0/10")
+"""RFC 6598: allowed for a VPC and for pods, but not for Kubernetes services on EKS."""
 
 
-def everybody(ranges: Iterable[str]) -> bool:
-    """Whether `ranges` together cover more of the internet than any one owner has. Ranges that are
-    tokens are not counted.
-    """
-    networks = [IPv4Network(one, strict=False) for one in ranges if one[:1].isdigit()]
-    return sum(network.num_addresses for network in collapse_addresses(networks)) > MOST
+def ip_network(value: str) -> IPv4Network:
+    """Returns `value` as an IPv4 network. Raises ValueError if it is none."""
+    try:
+        if not re.fullmatch(r"[\d.]+/\d{1,2}", value):
+            raise ValueError
+        return IPv4Network(value)
+    except ValueError:
+        raise ValueError(
+            "allowed is an IPv4 range such as 10.0.0.0/16, with no bits set after the prefix"
+        ) from None
+
+
+def everybody(ranges: Iterable[IPv4Network]) -> bool:
+    """Whether `ranges` together cover more of the internet than any one owner has."""
+    return sum(network.num_addresses for network in collapse_addresses(ranges)) > MOST
+
+
+def not_everybody(prop: str, ranges: Iterable[str], what: str, example: str) -> Iterator[Violation]:
+    """Refuses what is no list of IPv4 ranges, and ranges that open `what` to everybody."""
+    if isinstance(ranges, str):
+        yield from not_a_list(prop, ranges, ranges if "/" in ranges else example)
+        return
+    networks = []
+    for value in ranges:
+        try:
+            networks.append(ip_network(value))
+        except ValueError as error:
+            allowed = str(error)
+            if _is_address(value):
+                allowed = f"a range is needed, such as {value}/32 for this one address"
+            yield Violation(prop, value, allowed)
+            return
+    if everybody(networks):
+        allowed = f"{what} is never opened to everybody; name your own range, such as {example}"
+        yield Violation(prop, ", ".join(ranges), allowed)
+
+
+def not_private(
+    prop: str, value: str | None, widest: int, narrowest: int, example: str, *more: IPv4Network
+) -> Iterator[Violation]:
+    """Refuses a range that is not of this width, or neither private nor within `more`."""
+    if value is None:
+        return
+    try:
+        network = ip_network(value)
+    except ValueError as error:
+        yield Violation(prop, value, str(error))
+        return
+    if not widest <= network.prefixlen <= narrowest or not any(
+        map(network.subnet_of, (*PRIVATE, *more))
+    ):
+        allowed = (
+            f"allowed is a private IPv4 range from /{widest} to /{narrowest}, such as {example}"
+        )
+        yield Violation(prop, value, allowed)
+
+
+def _is_address(value: str) -> bool:
+    try:
+        return bool(IPv4Address(value))
+    except ValueError:
+        return False

@@ -15,7 +15,11 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
+from constructs_lib.network.addresses import SHARED, not_private
+from constructs_lib.rules import Violation, duplicates, nat_count, not_a_list
+from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.storage.key import EndingLogGroup
+from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
 
 _TABLE: dict[str, dict[str, str]] = json.loads(
     Path(__file__).with_name("endpoint_services.json").read_text(encoding="utf-8")
@@ -38,7 +42,7 @@ class ServiceEndpoints(Construct):
         vpc_subnets: one interface is made in each of their zones; None: the private subnets.
         client_cidr: who may connect; None: the VPC's own addresses.
         services: id: the service as AWS writes it in endpoint names; None: those of an EKS cluster
-            (`SERVICES`).
+            (`SERVICES`); empty: none yet.
     """
 
     def __init__(
@@ -52,6 +56,8 @@ class ServiceEndpoints(Construct):
         services: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, id)
+        if services is not None and not isinstance(services, Mapping):
+            refuse(self.node.path, [Violation("services", services, "allowed is a mapping")])
         group = ec2.SecurityGroup(
             self,
             "SecurityGroup",
@@ -65,7 +71,7 @@ class ServiceEndpoints(Construct):
             "HTTPS from within the VPC",
         )
         self._connections = ec2.Connections(security_groups=[group], default_port=ec2.Port.tcp(443))
-        for name, service in (services or SERVICES).items():
+        for name, service in (SERVICES if services is None else services).items():
             ec2.InterfaceVpcEndpoint(
                 self,
                 name,
@@ -160,6 +166,25 @@ class TrainingNetwork(Construct):
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
+        zones = without_tokens(availability_zones)
+        refuse(
+            self.node.path,
+            [
+                *not_a_list("availability_zones", availability_zones, "us-west-2a"),
+                *duplicates("availability_zones", zones, "availability zone"),
+                *not_private(
+                    "cidr",
+                    # The subnets are laid out at synth.
+                    "a token" if is_token(cidr) else cidr,
+                    16,
+                    24,
+                    "10.0.0.0/16",
+                    SHARED,
+                ),
+                *nat_count(unless_token(nat_gateways), len(availability_zones)),
+                *wrong_log_days("flow_log_days", unless_token(flow_log_days), off=True),
+            ],
+        )
         private = (
             ec2.SubnetType.PRIVATE_WITH_EGRESS if nat_gateways else ec2.SubnetType.PRIVATE_ISOLATED
         )

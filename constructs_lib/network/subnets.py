@@ -1,6 +1,10 @@
 """The subnets that a construct uses: the selection it was given, or the VPC's private subnets."""
 
+from collections.abc import Iterable
+
 from aws_cdk import aws_ec2 as ec2
+
+from constructs_lib.validation import is_token
 
 
 def chosen(
@@ -19,3 +23,10 @@ def chosen(
         subnet_type=wanted.subnet_type,
     )
     return ec2.SubnetSelection(subnets=selected.subnets)
+
+
+def zones_of(subnets: Iterable[ec2.ISubnet]) -> set[str] | None:
+    """Returns the availability zones of `subnets`; None if only the deploy knows one of them."""
+    zones = {subnet.availability_zone for subnet in subnets}
+    # A list that is a token has one entry, which the CDK knows for a token in its list alone.
+    return None if any(is_token(zone) or is_token([zone]) for zone in zones) else zones

@@ -26,8 +26,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
 from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.rules import DAYS
 from constructs_lib.statements import statements
 from constructs_lib.storage.key import EndingLogGroup, retain_if_replaced
+from constructs_lib.validation import refuse, unless_token
 
 STATEMENTS = Path(__file__).with_name("bucket_statements.json")
 HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
@@ -176,6 +178,13 @@ class DataBucket(s3.Bucket):
         keep_logs_days: int = 90,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
+        refuse(
+            f"{scope.node.path}/{id}",
+            [
+                *DAYS.violations("keep_old_versions_days", unless_token(keep_old_versions_days)),
+                *DAYS.violations("keep_logs_days", unless_token(keep_logs_days)),
+            ],
+        )
         closed: dict[str, Any] = {
             "enforce_ssl": True,
             "minimum_tls_version": 1.2,

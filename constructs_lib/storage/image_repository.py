@@ -7,7 +7,9 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from constructs_lib.rules import IMAGES
 from constructs_lib.storage.key import retain_if_replaced
+from constructs_lib.validation import refuse, unless_token
 
 
 class ImageRepository(ecr.Repository):
@@ -31,6 +33,9 @@ class ImageRepository(ecr.Repository):
         keep_images: int = 50,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
     ) -> None:
+        refuse(
+            f"{scope.node.path}/{id}", IMAGES.violations("keep_images", unless_token(keep_images))
+        )
         super().__init__(
             scope,
             id,

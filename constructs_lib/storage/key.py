@@ -12,7 +12,9 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct, IConstruct
 
 from constructs_lib.acknowledged import acknowledge
+from constructs_lib.rules import log_days
 from constructs_lib.statements import statements
+from constructs_lib.validation import refuse, unless_token
 
 POLICY = Path(__file__).with_name("key_policy.json")
 
@@ -103,6 +105,7 @@ class EndingLogGroup(logs.LogGroup):
         log_group_name: str | None = None,
         encryption_key: kms.IKey | None = None,
     ) -> None:
+        refuse(f"{scope.node.path}/{id}", log_days("days", unless_token(days)))
         open_to(encryption_key, "log groups")
         super().__init__(
             scope,

@@ -2,7 +2,7 @@
 spent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from aws_cdk import Duration
@@ -14,11 +14,19 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from constructs_lib.rules import USD, Violation, addresses, not_a_list
 from constructs_lib.statements import statements
 from constructs_lib.storage.key import open_to
+from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
 
 POLICY = Path(__file__).with_name("topic_policy.json")
 TIB = 2**40
+
+
+def _wrong_emails(emails: Sequence[str]) -> Iterator[Violation]:
+    if isinstance(emails, str) or is_token(emails):
+        return not_a_list("emails", emails, "a@example.com")
+    return addresses("emails", without_tokens(emails), len(emails))
 
 
 class ClusterDashboard(Construct):
@@ -54,6 +62,7 @@ class ClusterDashboard(Construct):
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
+        refuse(self.node.path, _wrong_emails(emails) if emails else ())
         open_to(encryption_key, "alarms")
         self.topic = sns.Topic(self, "Topic", master_key=encryption_key, enforce_ssl=True)
         (publishes,) = statements(
@@ -192,6 +201,10 @@ class MonthlyBudget(Construct):
         budget_name: str | None = None,
     ) -> None:
         super().__init__(scope, id)
+        refuse(
+            self.node.path,
+            [*USD.violations("usd", unless_token(usd)), *_wrong_emails(emails)],
+        )
         key, value = tag
         subscribers = [
             budgets.CfnBudget.SubscriberProperty(subscription_type="EMAIL", address=email)

@@ -101,7 +101,12 @@ def parse(spec: type[Spec], found: Mapping[str, Any]) -> Spec:
     try:
         return spec.model_validate(dict(found))
     except ValidationError as error:
-        faults = error.errors(include_url=False)
+        # A default that follows from faulty settings is no fault of its own.
+        faults = [
+            fault
+            for fault in error.errors(include_url=False)
+            if fault["type"] != "default_factory_not_called"
+        ]
     # pydantic also reports a misspelled setting as missing: only the misspelling means something to
     # the user.
     faults.sort(key=lambda fault: fault["type"] != "extra_forbidden")

@@ -128,7 +128,9 @@ GIVEN: dict[str, Callable[[Theirs, str], Any]] = {
     "role": lambda t, id: auto_mode_role(t.stack, f"{id}Role"),
     "removal_policy": lambda t, id: RemovalPolicy.RETAIN if t.imports else RemovalPolicy.DESTROY,
     "service_account": lambda t, id: id.lower(),
-    "shapes": lambda t, id: {"w": NodeShape(efa=True, placement_group=True)},
+    "shapes": lambda t, id: {
+        "w": NodeShape(instance_types=["c5n.18xlarge"], efa=True, placement_group=True)
+    },
     "snapshots": lambda t, id: SnapshotPlace("theirs", "arn:theirs"),
     "tag": lambda t, id: ("team", "theirs"),
     "task": lambda t, id: "Looks at theirs",

@@ -6,21 +6,28 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment, RemovalPolicies, RemovalPolicy, Stack
+from aws_cdk import App, Aws, CfnParameter, Environment, Fn, RemovalPolicies, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
 from aws_cdk.assertions import Match, Template
 from constructs import Construct
 
-from constructs_lib.ec2.node_shape import NodeShape
+from constructs_lib.ec2.machine import auto_mode_role
+from constructs_lib.ec2.node_shape import NodeShape, NodeTaint
+from constructs_lib.eks.auto_mode import AutoModeNodes
 from constructs_lib.eks.cluster import TrainingCluster
+from constructs_lib.eks.cluster_access import ClusterAccess
 from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodes
 from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.node_group import K3sNodeGroup
+from constructs_lib.network.network import ServiceEndpoints, TrainingNetwork
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import SharedFileSystem
+from constructs_lib.storage.image_repository import ImageRepository
+from constructs_lib.storage.key import EndingLogGroup
+from constructs_lib.watch.dashboard import MonthlyBudget
 from paddle_aws.stacks.k3s_cluster import release
 
 
@@ -102,52 +109,195 @@ def test_snapshots_are_sealed_with_the_key_of_their_bucket(
 
 EVERYBODY = ["0.0.0.0/1", "128.0.0.0/1"]
 ONE_ZONE = ec2.SubnetSelection(availability_zones=["eu-central-1a"])
+BLOCK = "cr-0123456789abcdef0"
+
+
+def shape(**settings: Any) -> dict[str, Any]:
+    return {"shape": NodeShape(**settings), "vpc_subnets": ONE_ZONE}
+
+
+REFUSED: list[tuple[type[Construct], dict[str, Any], str]] = [
+    (
+        TrainingCluster,
+        {"vpc_subnets": ONE_ZONE},
+        "vpc_subnets is in 1 availability zone: EKS wants subnets in two zones at least",
+    ),
+    (
+        TrainingCluster,
+        {"public_access_from": EVERYBODY},
+        "public_access_from is 0.0.0.0/1, 128.0.0.0/1: the endpoint is never opened to everybody",
+    ),
+    (
+        TrainingCluster,
+        {"public_access_from": ["::/0"]},
+        "public_access_from is ::/0: allowed is an IPv4 range such as 10.0.0.0/16",
+    ),
+    (TrainingCluster, {"public_access_from": ["hello"]}, "is hello: allowed is an IPv4 range"),
+    (
+        TrainingCluster,
+        {"public_access_from": "10.0.0.0/8"},
+        "public_access_from is 10.0.0.0/8: allowed is a list, such as ['10.0.0.0/8']",
+    ),
+    (TrainingCluster, {"log_days": 45}, "log_days is 45: allowed is 0, 1, 3, 5, 7, 14, 30"),
+    (TrainingCluster, {"version": "36"}, "version is 36: allowed is text like 1.36"),
+    (
+        TrainingCluster,
+        {"service_ipv4_cidr": "8.8.0.0/16"},
+        "service_ipv4_cidr is 8.8.0.0/16: allowed is a private IPv4 range from /12 to /24",
+    ),
+    (ManagedNodes, shape(key_pair="k", ssh_from=EVERYBODY), "SSH is never opened to everybody"),
+    (ManagedNodes, shape(key_pair="k"), "key_pair is k: name who may connect in shape.ssh_from"),
+    (ManagedNodes, shape(mount_file_system="/efs"), "name what the nodes mount"),
+    (ManagedNodes, shape(mount_file_system="/usr"), "that is the system's"),
+    (ManagedNodes, {"minimum_size": 4}, "has no minimum_size"),
+    (
+        ManagedNodes,
+        {"min_size": 4, "desired_size": 3},
+        "desired_size is 3: allowed is min_size (4) to max_size (6)",
+    ),
+    (ManagedNodes, {"min_size": -1}, "min_size is -1: allowed is at least 0"),
+    (ManagedNodes, {"min_size": 0, "max_size": 0}, "max_size is 0: allowed is at least 1"),
+    (
+        ManagedNodes,
+        shape(instance_types="m5.large"),
+        "shape.instance_types is m5.large: allowed is a list, such as ['m5.large']",
+    ),
+    (
+        ManagedNodes,
+        shape(instance_types=["m7g.large"]),
+        "shape.instance_types is m7g.large: AL2023_x86_64_STANDARD is for x86-64",
+    ),
+    (
+        ManagedNodes,
+        shape(gpu=True),
+        "shape.instance_types is m5.large: shape.gpu is true: allowed are NVIDIA types",
+    ),
+    (
+        ManagedNodes,
+        shape(efa=True),
+        "shape.instance_types is m5.large: shape.efa is true, and it has no Elastic Fabric",
+    ),
+    (
+        ManagedNodes,
+        {"shape": NodeShape(efa=True, instance_types=["c5n.18xlarge"])},
+        "shape.efa is true: it works within one zone: name exactly one in vpc_subnets",
+    ),
+    (
+        ManagedNodes,
+        shape(capacity_block=True),
+        "shape.capacity_block is true: it wants shape.capacity_reservation",
+    ),
+    (
+        SelfManagedNodes,
+        shape(capacity_block=True, capacity_reservation=BLOCK),
+        "shape.capacity_block is true: it wants shape.capacity_reservation, kind managed",
+    ),
+    (ManagedNodes, shape(volume_gib=5), "shape.volume_gib is 5: allowed is 20 to 16384"),
+    (
+        ManagedNodes,
+        shape(taints=[NodeTaint("a", effect="noschedule")]),  # type: ignore[arg-type]
+        "shape.taints.a.effect is noschedule: allowed are NoSchedule, PreferNoSchedule",
+    ),
+    (ManagedNodes, shape(labels={"k8s.io/x": "y"}), "kubelets may not set labels of k8s.io"),
+    (AutoModeNodes, {"shapes": {"w": NodeShape(gpu=True)}}, "shapes.w.instance_types is m5.large"),
+    (SharedFileSystem, {"posix_id": -5}, "posix_id is -5: allowed is 1 to 4294967295"),
+    (DataBucket, {"keep_logs_days": 0}, "keep_logs_days is 0: allowed is at least 1"),
+    (ImageRepository, {"keep_images": 0}, "keep_images is 0: allowed is at least 1"),
+    (EndingLogGroup, {"days": 45}, "days is 45: allowed is 1, 3, 5, 7"),
+    (
+        TrainingNetwork,
+        {"availability_zones": ["us-west-2a"], "nat_gateways": -1},
+        "nat_gateways is -1: allowed is 0, 1, or 1 (one for each of availability_zones)",
+    ),
+    (
+        TrainingNetwork,
+        {"availability_zones": ["us-west-2a"], "cidr": Aws.URL_SUFFIX},
+        "cidr is a token: allowed is an IPv4 range",
+    ),
+    (TrainingNetwork, {"availability_zones": "us-west-2a"}, "allowed is a list, such as"),
+    (MonthlyBudget, {"emails": []}, "emails is a list of 0: allowed are 1 to 10 addresses"),
+    (MonthlyBudget, {"emails": [f"a{n}@b.de" for n in range(11)]}, "emails is a list of 11"),
+    (MonthlyBudget, {"emails": ["me"]}, "emails is me: allowed is an address"),
+    (ClusterAccess, {"level": "READ"}, "level is READ: allowed are AccessLevel.ADMINISTER"),
+    (SelfManagedCluster, {"instance_type": "t4g.small"}, "allowed is an x86-64 EC2 instance type"),
+    (SelfManagedCluster, {"host_ports": ["7-1"]}, "host_ports is 7-1: allowed are ports"),
+]
+NEEDS: dict[Any, tuple[str, ...]] = {
+    TrainingCluster: ("vpc", "cluster_name"),
+    ManagedNodes: ("vpc", "cluster"),
+    SelfManagedNodes: ("vpc", "cluster", "kubernetes_version"),
+    AutoModeNodes: ("vpc", "cluster", "role"),
+    SharedFileSystem: ("vpc",),
+    MonthlyBudget: ("usd", "tag"),
+    ClusterAccess: ("cluster", "principal_arn"),
+    SelfManagedCluster: ("vpc", "cluster_name", "release", "snapshots"),
+}
 
 
 @pytest.mark.parametrize(
-    ("made", "given", "sentence"),
-    [
-        (
-            TrainingCluster,
-            {"vpc_subnets": ONE_ZONE},
-            "is in 1 availability zone: EKS wants subnets in two at least",
-        ),
-        (
-            TrainingCluster,
-            {"public_access_from": EVERYBODY},
-            "the endpoint is never opened to everybody",
-        ),
-        (
-            ManagedNodes,
-            {"shape": NodeShape(key_pair="k", ssh_from=EVERYBODY)},
-            "SSH is never opened to everybody",
-        ),
-        (ManagedNodes, {"shape": NodeShape(key_pair="k")}, "name who may connect"),
-        (ManagedNodes, {"shape": NodeShape(mount_file_system="/efs")}, "name what the nodes mount"),
-        (ManagedNodes, {"minimum_size": 4}, "Theirs/Made has no minimum_size"),
-        (
-            ManagedNodes,
-            {"min_size": 4, "desired_size": 3},
-            r"desired_size is 3, from min_size \(4\) to max_size \(6\) is allowed",
-        ),
-    ],
+    ("construct", "props", "sentence"), REFUSED, ids=[line[2][:50] for line in REFUSED]
 )
-def test_what_cannot_be_is_refused(
+def test_what_cluster_yaml_refuses_is_refused_at_the_constructs_door(
     stranger: tuple[Stack, ec2.Vpc],
-    made: Callable[..., Construct],
-    given: dict[str, Any],
+    construct: Callable[..., Construct],
+    props: dict[str, Any],
     sentence: str,
+    variant: Any,
 ) -> None:
     stack, vpc = stranger
-    if made is ManagedNodes:
-        given = {
-            **given,
-            "cluster": TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs"),
-        }
-    else:
-        given = {**given, "cluster_name": "theirs"}
-    with pytest.raises((TypeError, ValueError), match=sentence):
-        made(stack, "Made", vpc=vpc, **given)
+    given: dict[str, Callable[[], Any]] = {
+        "vpc": lambda: vpc,
+        "cluster_name": lambda: "theirs",
+        "cluster": lambda: TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs"),
+        "kubernetes_version": lambda: "1.36",
+        "role": lambda: auto_mode_role(stack, "Role"),
+        "usd": lambda: 5,
+        "tag": lambda: ("team", "theirs"),
+        "principal_arn": lambda: "arn:aws:iam::111122223333:role/them",
+        "release": lambda: release(variant("self-managed-cluster").spec),
+        "snapshots": lambda: SnapshotPlace("theirs", "arn:aws:s3:::theirs"),
+    }
+    needs = {name: given[name]() for name in NEEDS.get(construct, ())}
+    with pytest.raises((TypeError, ValueError)) as caught:
+        construct(stack, "Made", **needs, **props)
+    assert sentence in str(caught.value)
+    assert str(caught.value).startswith("Theirs/Made")
+
+
+def test_what_only_the_deploy_knows_is_taken(stranger: tuple[Stack, ec2.Vpc]) -> None:
+    stack, _ = stranger
+    zones = Fn.split(",", Fn.import_value("zones"))
+    subnets = Fn.split(",", Fn.import_value("subnets"))
+    vpc = ec2.Vpc.from_vpc_attributes(
+        stack, "Listed", vpc_id="vpc-1", availability_zones=zones, private_subnet_ids=subnets
+    )
+    most = CfnParameter(stack, "Most", type="Number").value_as_number
+    kind = CfnParameter(stack, "Kind").value_as_string
+    office = CfnParameter(stack, "Office").value_as_string
+    cluster = TrainingCluster(
+        stack, "Cluster", vpc=vpc, cluster_name="theirs", public_access_from=[office]
+    )
+    props: dict[str, Any] = {"max_size": most, "shape": NodeShape(instance_types=[kind], efa=True)}
+    ManagedNodes(stack, "Managed", cluster=cluster, vpc=vpc, **props)
+    SelfManagedNodes(stack, "Own", cluster=cluster, vpc=vpc, kubernetes_version="1.36", **props)
+    MonthlyBudget(stack, "Budget", usd=5, tag=("a", "b"), emails=[office])
+    template = Template.from_stack(stack)
+    template.has_resource_properties(
+        "AWS::EKS::Nodegroup",
+        {
+            "ScalingConfig": {"MinSize": 1, "DesiredSize": 3, "MaxSize": {"Ref": "Most"}},
+            "InstanceTypes": [{"Ref": "Kind"}],
+        },
+    )
+    template.has_resource_properties(
+        "AWS::AutoScaling::AutoScalingGroup", {"MinSize": "1", "MaxSize": {"Ref": "Most"}}
+    )
+
+
+def test_no_endpoint_is_made_where_none_is_named(stranger: tuple[Stack, ec2.Vpc]) -> None:
+    stack, vpc = stranger
+    ServiceEndpoints(stack, "Endpoints", vpc=vpc, services={})
+    Template.from_stack(stack).resource_count_is("AWS::EC2::VPCEndpoint", 0)
 
 
 @pytest.mark.parametrize("whole_app", [False, True])

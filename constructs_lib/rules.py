@@ -1,0 +1,133 @@
+"""Rules about what people write, which cluster.yaml's settings and the constructs both ask: each
+rule stands once. Imports no aws_cdk.
+
+A rule yields a `Violation` for each value that it refuses. None means that a value is unset, or a
+token that only the deploy knows: no rule refuses it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, get_args
+
+
+class Violation(NamedTuple):
+    """One refused value."""
+
+    prop: str
+    """The property, such as min_size."""
+    found: object
+    """Its value."""
+    allowed: str
+    """What is allowed; `{name}` stands for another property, which may be called otherwise by who
+    asks.
+    """
+
+
+class Bounds(NamedTuple):
+    """The smallest and the largest number that is allowed."""
+
+    least: int
+    most: int | None = None
+
+    def violations(self, prop: str, value: int | None) -> Iterator[Violation]:
+        """Yields a violation if `value` is outside."""
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int):
+            yield Violation(prop, value, "allowed is a whole number")
+        elif value < self.least or (self.most is not None and value > self.most):
+            limit = (
+                f"at least {self.least}" if self.most is None else f"{self.least} to {self.most}"
+            )
+            yield Violation(prop, value, f"allowed is {limit}")
+
+
+LogDays = Literal[
+    0,
+    1,
+    3,
+    5,
+    7,
+    14,
+    30,
+    60,
+    90,
+    120,
+    150,
+    180,
+    365,
+    400,
+    545,
+    731,
+    1096,
+    1827,
+    2192,
+    2557,
+    2922,
+    3288,
+    3653,
+]
+"""Retention times that CloudWatch Logs supports, in days (its PutRetentionPolicy reference); 0:
+nothing is written.
+"""
+KUBERNETES_VERSION = r"^1\.\d{2,3}$"
+EMAIL = r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$"
+EMAIL_LENGTH = 50
+"""AWS Budgets takes no longer address."""
+EMAILS = Bounds(1, 10)
+"""How many addresses a budget's notification takes."""
+USD = Bounds(1)
+DAYS = Bounds(1)
+"""How long objects, images and snapshots are kept."""
+IMAGES = Bounds(1)
+POSIX_ID = Bounds(1, 4294967295)
+
+
+def log_days(prop: str, days: int | None, *, off: bool = False) -> Iterator[Violation]:
+    """Refuses a retention time that CloudWatch Logs does not have. `off`: 0 means no log."""
+    allowed = get_args(LogDays)[0 if off else 1 :]
+    if days is not None and days not in allowed:
+        listed = ", ".join(map(str, allowed[:-1]))
+        yield Violation(prop, days, f"allowed is {listed} or {allowed[-1]} (CloudWatch Logs)")
+
+
+def unlike(prop: str, value: str | None, pattern: str, example: str) -> Iterator[Violation]:
+    """Refuses text that `pattern` does not match."""
+    if value is not None and not (isinstance(value, str) and re.search(pattern, value)):
+        yield Violation(prop, value, f"allowed is text like {example}")
+
+
+def not_a_list(prop: str, values: object, example: str) -> Iterator[Violation]:
+    """Refuses text, which Python takes for a list of its letters."""
+    if isinstance(values, str):
+        yield Violation(prop, values, f"allowed is a list, such as [{example!r}]")
+
+
+def duplicates(prop: str, values: Sequence[str], what: str) -> Iterator[Violation]:
+    """Refuses a list with an entry that it has already."""
+    if not isinstance(values, str) and len(set(values)) < len(values):
+        yield Violation(prop, ", ".join(values), f"each {what} may be listed once")
+
+
+def addresses(prop: str, emails: Sequence[str], count: int | None = None) -> Iterator[Violation]:
+    """Refuses e-mail addresses that AWS Budgets would not take. `count`: how many there are, with
+    those that only the deploy knows.
+    """
+    many = len(emails) if count is None else count
+    if not EMAILS.least <= many <= (EMAILS.most or many):
+        yield Violation(
+            prop, f"a list of {many}", f"allowed are {EMAILS.least} to {EMAILS.most} addresses"
+        )
+    for email in emails:
+        if len(email) > EMAIL_LENGTH or not re.search(EMAIL, email):
+            yield Violation(
+                prop, email, f"allowed is an address like a@example.com, up to {EMAIL_LENGTH} long"
+            )
+    yield from duplicates(prop, emails, "address")
+
+
+def nat_count(gateways: int | None, zones: int) -> Iterator[Violation]:
+    """Refuses NAT gateways that are neither none, nor one, nor one for each zone."""
+    if gateways is not None and gateways not in (0, 1, zones):
+        allowed = f"allowed is 0, 1, or {zones} (one for each of {{availability_zones}})"
+        yield Violation("nat_gateways", gateways, allowed)

@@ -1,0 +1,65 @@
+"""Refuses what a construct cannot do, at synth, in one sentence that names its path, the property,
+what was found and what is allowed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from aws_cdk import Token
+
+from constructs_lib.rules import Violation
+
+T = TypeVar("T")
+
+
+def is_token(value: Any) -> bool:
+    """Returns whether only the deploy knows `value`."""
+    # Numbers that are tokens are floats. jsii is asked only where it could say yes: a call takes as
+    # long as a thousand of these lines.
+    if isinstance(value, str):
+        return "Token[" in value and Token.is_unresolved(value)
+    if isinstance(value, Sequence):
+        return any(isinstance(item, str) and item.startswith("#{Token[") for item in value)
+    return isinstance(value, float) and Token.is_unresolved(value)
+
+
+def unless_token(value: T) -> T | None:
+    """Returns `value`; None if it is a token, whose value only the deploy knows."""
+    return None if is_token(value) else value
+
+
+def without_tokens(values: Sequence[T]) -> Sequence[T]:
+    """Returns those of `values` that are no tokens. Text stays text, for a rule to refuse."""
+    if isinstance(values, str):
+        return cast(Sequence[T], values)
+    return [] if is_token(values) else [value for value in values if not is_token(value)]
+
+
+class _Props(dict[str, str]):
+    def __missing__(self, prop: str) -> str:
+        head, dot, tail = prop.partition(".")
+        return f"{self[head]}{dot}{tail}" if dot else prop
+
+
+def refuse(
+    path: str, violations: Iterable[Violation], names: Mapping[str, str] | None = None
+) -> None:
+    """Raises ValueError, a sentence for each of `violations`, if there are any.
+
+    Args:
+        path: the construct's.
+        names: what the construct calls a rule's property, where it has another name for it.
+    """
+    props = _Props(names or {})
+    sentences = [
+        f"{path}: {props[prop]} is {_shown(found)}: {allowed.format_map(props)}"
+        for prop, found, allowed in violations
+    ]
+    if sentences:
+        raise ValueError("\n".join(sentences))
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == "":
+        return "empty"
+    return str(value).lower() if isinstance(value, bool) else str(value)

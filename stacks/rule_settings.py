@@ -1,0 +1,36 @@
+"""The constructs' rules as cluster.yaml's: the same rule, with the settings' names. Imports no
+aws_cdk.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import AfterValidator
+
+from constructs_lib.rules import Violation
+from paddle_aws.settings.model import Refused
+
+
+def obeys(rule: Callable[[Any], Iterator[Violation]]) -> AfterValidator:
+    """Returns a validator of one setting that raises Refused if `rule` refuses its value."""
+
+    def checked(value: Any) -> Any:
+        for violation in rule(value):
+            raise Refused("", violation.found, violation.allowed)
+        return value
+
+    return AfterValidator(checked)
+
+
+class _Here(dict[str, str]):
+    def __missing__(self, prop: str) -> str:
+        return f"{{here}}{prop}"
+
+
+def refused(violation: Violation, names: Mapping[str, str]) -> Refused:
+    """Returns a rule's verdict on settings of one group. `names`: what a setting is called, where
+    the rule calls it otherwise.
+    """
+    here = _Here({prop: f"{{here}}{name}" for prop, name in names.items()})
+    prop = names.get(violation.prop, violation.prop)
+    return Refused(prop, violation.found, violation.allowed.format_map(here))
