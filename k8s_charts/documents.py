@@ -18,6 +18,7 @@ from k8s_charts.kinds.namespace import NamespaceChart
 from k8s_charts.kinds.paddle_job import OperatorChart, PaddleJobChart
 from k8s_charts.kinds.training_job import TrainingChart
 from k8s_charts.kinds.volume import VolumeChart
+from k8s_charts.pods.pod import Customize
 from k8s_charts.spec import TrainingJob
 from paddle_aws.settings.errors import SettingError
 
@@ -27,8 +28,17 @@ of twenty.
 """
 
 
-def charts(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[Chart]:
-    """Returns the job's charts in apply order: one for each step that is applied on its own."""
+def charts(
+    job: TrainingJob,
+    outputs: ClusterOutputs,
+    image: str,
+    *,
+    customize: Customize | None = None,
+) -> list[Chart]:
+    """Returns the job's charts in apply order: one for each step that is applied on its own.
+
+    `customize` changes the pods' templates, as `PodChart.customize_pod` has it.
+    """
     if job.takes_the_node:
         _check_ports(job, outputs)
     check_namespace(job, outputs)
@@ -38,10 +48,10 @@ def charts(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[Chart]
         steps.append(OperatorChart(app, job))
     if job.volume.kind not in ("claim", "none"):
         steps.append(VolumeChart(app, job, outputs))
-    data = DataChart(app, job, outputs, image) if job.splits else None
-    steps += [data] if data else []
+    if job.splits:
+        steps.append(DataChart(app, job, outputs, image, customize=customize))
     training = PaddleJobChart if job.controller == "paddlejob" else TrainingChart
-    steps.append(training(app, job, outputs, image, data_job=data.identity if data else None))
+    steps.append(training(app, job, outputs, image, customize=customize))
     return steps
 
 
@@ -62,9 +72,16 @@ def _check_ports(job: TrainingJob, outputs: ClusterOutputs) -> None:
         )
 
 
-def documents(job: TrainingJob, outputs: ClusterOutputs, image: str) -> list[dict[str, Any]]:
-    """Returns every document of the job, in apply order."""
-    return [document for chart in charts(job, outputs, image) for document in chart.to_json()]
+def documents(
+    job: TrainingJob,
+    outputs: ClusterOutputs,
+    image: str,
+    *,
+    customize: Customize | None = None,
+) -> list[dict[str, Any]]:
+    """Returns every document of the job, in apply order. `customize`: as in `charts`."""
+    steps = charts(job, outputs, image, customize=customize)
+    return [document for chart in steps for document in chart.to_json()]
 
 
 def files(job: TrainingJob, outputs: ClusterOutputs, image: str) -> dict[str, str]:

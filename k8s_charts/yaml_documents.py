@@ -15,6 +15,8 @@ import yaml
 from cdk8s import ApiObject, ApiObjectMetadata, JsonPatch
 from constructs import Construct
 
+from k8s_charts import names
+
 # A word that every reader takes for text; everything else is quoted. Quoting too much costs
 # nothing.
 _BARE = re.compile(r"(?![-.]*$)[A-Za-z_/][A-Za-z0-9_./@-]*(:[A-Za-z0-9_./@-]+)*", re.ASCII)
@@ -33,36 +35,80 @@ def template(file: str, **values: object) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(Template(text).substitute(values)))
 
 
-def plain(document: Any) -> Any:
-    """Returns the document without None and empty values, keys in alphabetical order: what names
-    are hashed from.
+def plain(document: Any, *, empty: bool = False) -> Any:
+    """Returns the document without None and, unless `empty`, without empty values, keys in
+    alphabetical order: what names are hashed from.
     """
     if isinstance(document, Mapping):
-        found = {str(key): plain(value) for key, value in sorted(document.items())}
+        content = {str(key): plain(value, empty=empty) for key, value in sorted(document.items())}
         return {
             key: value
-            for key, value in found.items()
-            if value is not None and value not in ([], {})
+            for key, value in content.items()
+            if value is not None and (empty or value not in ([], {}))
         }
     if isinstance(document, list | tuple):
-        return [plain(value) for value in document]
+        return [plain(value, empty=empty) for value in document]
     return document
 
 
-def add(scope: Construct, *documents: Mapping[str, Any]) -> None:
-    """Adds whole documents as they are written. A construct's id is the document's kind and
-    place.
+_SEVERAL_IN_A_CHART = ("NetworkPolicy", "ServiceAccount")
+"""Kinds of which a chart has more than one object."""
+
+
+class Document(ApiObject):
+    """A whole document as it is written. The construct's id is the document's kind, followed by its
+    name where a chart has several of that kind.
     """
-    for content in map(dict, documents):
-        made = ApiObject(
+
+    def __init__(self, scope: Construct, document: Mapping[str, Any]) -> None:
+        content = dict(document)
+        kind, metadata = content["kind"], content["metadata"]
+        super().__init__(
             scope,
-            f"{content['kind']}-{len(scope.node.children)}",
+            f"{kind}-{metadata['name']}" if kind in _SEVERAL_IN_A_CHART else kind,
             api_version=content.pop("apiVersion"),
             kind=content.pop("kind"),
             metadata=ApiObjectMetadata(**content.pop("metadata")),
         )
+        if "namespace" not in metadata and self.chart.namespace is not None:
+            # The chart's namespace is for the objects that a stack author adds beside ours.
+            self.add_json_patch(JsonPatch.remove("/metadata/namespace"))
         for field, value in content.items():
-            made.add_json_patch(JsonPatch.add(f"/{field}", value))
+            self.add_json_patch(JsonPatch.add(f"/{field}", value))
+
+
+class NamedByContent(Document):
+    """A document whose name ends with a hash of its content, because Kubernetes refuses to change
+    it.
+
+    A patch that is added later (`add_json_patch`) gives it another name, unless it patches the
+    name.
+
+    Args:
+        stem: the name without its hash.
+    """
+
+    def __init__(self, scope: Construct, document: Mapping[str, Any], *, stem: str) -> None:
+        super().__init__(scope, document)
+        self._stem, self._content = stem, _without_metadata(document)
+
+    def to_json(self) -> Any:
+        """Returns the document under the name that its content has by now."""
+        document = super().to_json()
+        content = _without_metadata(document)
+        if document["metadata"]["name"] == self.name and content != self._content:
+            document["metadata"]["name"] = names.hashed(self._stem, content)
+        return document
+
+
+def _without_metadata(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in document.items() if field != "metadata"}
+
+
+def add(scope: Construct, *documents: Mapping[str, Any]) -> None:
+    """Adds documents as they are written."""
+    for document in documents:
+        Document(scope, document)
 
 
 class _Dumper(yaml.SafeDumper):

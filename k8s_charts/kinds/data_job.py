@@ -3,14 +3,14 @@ volume.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from cdk8s import Chart
 from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
-from k8s_charts import names, yaml_documents
+from k8s_charts import names
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.pods import job_folder, network, pod
 from k8s_charts.pods.pod import literal
@@ -87,7 +87,50 @@ def _environment(
     }
 
 
-class DataChart(Chart):
+def _document(
+    job: TrainingJob,
+    outputs: ClusterOutputs,
+    image: str,
+    identity: str,
+    customize: pod.Customize | None,
+) -> pod.Object:
+    """Returns the Job without its metadata."""
+    splitters = job.data.splitters if job.data is not None else 1
+    container = {
+        "name": "data",
+        "command": [contract.DATA_ENTRY_POINT],
+        "env": pod.environment(_environment(job, job.data, outputs, identity)),
+        "workingDir": contract.HOME,
+    }
+    template = pod.template(
+        job,
+        "data",
+        outputs=outputs,
+        image=image,
+        container=container,
+        spec={"serviceAccountName": names.DATA_ACCOUNT},
+        program=pod.config_map_name(job, "program", job.program.files),
+        customize=customize,
+    )
+    # A single pod counts its failures. If one of several indexes is lost, so is the split.
+    return pod.job_document(job, template, splitters, indexed=splitters > 1)
+
+
+def identity_beside(
+    scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str
+) -> str | None:
+    """Returns the identity of the job's split: of the DataChart in `scope` if it has one, else of
+    the one that these arguments make; None for a job without a split.
+    """
+    if not job.splits:
+        return None
+    chart = scope.node.try_find_child(f"{job.name}{DATA_ENDING}")
+    if isinstance(chart, DataChart):
+        return chart.identity
+    return names.fingerprint(_document(job, outputs, image, "", None))
+
+
+class DataChart(pod.PodChart):
     """Job and NetworkPolicy of the split, and the ConfigMap of a program that came with the job
     file.
     """
@@ -98,38 +141,28 @@ class DataChart(Chart):
     """
 
     def __init__(
-        self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str
+        self,
+        scope: Construct,
+        job: TrainingJob,
+        outputs: ClusterOutputs,
+        image: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        customize: pod.Customize | None = None,
     ) -> None:
-        super().__init__(scope, f"{job.name}{DATA_ENDING}")
-        splitters = job.data.splitters if job.data is not None else 1
-        program = pod.config_map(self, job, "data", "program", job.program.files)
+        super().__init__(scope, f"{job.name}{DATA_ENDING}", job, labels=labels, customize=customize)
+        pod.config_map(self, job, "data", "program", job.program.files)
         network.data(self, job, outputs)
 
         def document(identity: str) -> pod.Object:
-            container = {
-                "name": "data",
-                "command": [contract.DATA_ENTRY_POINT],
-                "env": pod.environment(_environment(job, job.data, outputs, identity)),
-                "workingDir": contract.HOME,
-            }
-            spec = {"serviceAccountName": names.DATA_ACCOUNT}
-            template = pod.template(
-                job,
-                "data",
-                outputs=outputs,
-                image=image,
-                container=container,
-                spec=spec,
-                program=program,
-            )
-            # A single pod counts its failures. If one of several indexes is lost, so is the split.
-            return pod.job_document(job, template, splitters, indexed=splitters > 1)
+            return _document(job, outputs, image, identity, self.customize_pod)
 
         self.identity = names.fingerprint(document(""))
-        name = (
-            f"{job.name}{DATA_ENDING}"
-            if job.pin_names
-            else f"{job.name}{DATA_ENDING}-{self.identity}"
+        pod.add_job(
+            self,
+            job,
+            document(self.identity),
+            stem=f"{job.name}{DATA_ENDING}",
+            fingerprint=self.identity,
+            labels=names.labels(job, "data"),
         )
-        metadata = {"name": name, "namespace": job.namespace, "labels": names.labels(job, "data")}
-        yaml_documents.add(self, {**document(self.identity), "metadata": metadata})

@@ -2,6 +2,8 @@
 one is set.
 """
 
+from collections.abc import Mapping
+
 from cdk8s import Chart
 from constructs import Construct
 
@@ -16,14 +18,18 @@ class NamespaceChart(Chart):
     namespace `default` belongs to everybody: it is used as it is, without our pod-security labels.
     """
 
-    def __init__(self, scope: Construct, job: TrainingJob) -> None:
-        super().__init__(scope, f"{job.namespace}-namespace")
+    def __init__(
+        self, scope: Construct, job: TrainingJob, *, labels: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(
+            scope, f"{job.namespace}-namespace", namespace=job.namespace, labels=labels
+        )
         documents = yaml_documents.template(
             "namespace.yaml",
             namespace=job.namespace,
             trainer=names.TRAINER_ACCOUNT,
             data=names.DATA_ACCOUNT,
-            level="privileged" if job.takes_the_node else "restricted",
+            level=job.pod_security_level,
         )
         if job.namespace == "default":
             documents.pop(0)

@@ -6,6 +6,7 @@ tells each its role and peers in environment variables. What runs in the pods is
 to `command`.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from cdk8s import Chart
@@ -15,6 +16,7 @@ from paddle_node.contract import Variable
 
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.kinds.data_job import identity_beside
 from k8s_charts.pods import network, pod, scheduling
 from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
@@ -28,8 +30,10 @@ class OperatorChart(Chart):
     namespace only.
     """
 
-    def __init__(self, scope: Construct, job: TrainingJob) -> None:
-        super().__init__(scope, "paddle-operator")
+    def __init__(
+        self, scope: Construct, job: TrainingJob, *, labels: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(scope, "paddle-operator", namespace=job.namespace, labels=labels)
         image = job.operator.operator_image
         (definition,) = yaml_documents.template("paddle_job_definition.yaml")
         space, account, role, binding, policy, deployment = yaml_documents.template(
@@ -72,7 +76,7 @@ def _environment(job: TrainingJob) -> dict[Any, object]:
     }
 
 
-class PaddleJobChart(Chart):
+class PaddleJobChart(pod.PodChart):
     """PaddleJob, PodGroup if a gang is asked for, NetworkPolicies and PodDisruptionBudget."""
 
     def __init__(
@@ -83,8 +87,11 @@ class PaddleJobChart(Chart):
         image: str,
         *,
         data_job: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        customize: pod.Customize | None = None,
     ) -> None:
-        super().__init__(scope, f"{job.name}-training")
+        super().__init__(scope, f"{job.name}-training", job, labels=labels, customize=customize)
+        data_job = data_job or identity_beside(scope, job, outputs, image)
         # With a data job the program is on the volume; without one the pods mount it themselves.
         program = (
             None
@@ -103,13 +110,13 @@ class PaddleJobChart(Chart):
         # No pod may be evicted: a PaddleJob's training does not recover from a lost pod, so a drain
         # waits for its end. Elastic workers may come and go.
         least = members if job.operator.elastic is None else members - 1
-        labels = names.labels(job)
+        common = names.labels(job)
         either = {"key": names.COMPONENT, "operator": "In", "values": list(roles)}
-        selector = {"matchExpressions": [either], "matchLabels": dict(sorted(labels.items()))}
-        pod.disruption_budget(self, job, least, selector, labels)
+        selector = {"matchExpressions": [either], "matchLabels": dict(sorted(common.items()))}
+        pod.disruption_budget(self, job, least, selector, common)
         with_gpus = members if job.gpus.parameter_servers else job.trainers
         scheduling.pod_group(self, job, members=members, with_gpus=with_gpus)
-        metadata = {"name": job.name, "namespace": job.namespace, "labels": labels}
+        metadata = {"name": job.name, "namespace": job.namespace, "labels": common}
         kind = {
             "apiVersion": "batch.paddlepaddle.org/v1",
             "kind": "PaddleJob",
@@ -146,6 +153,7 @@ class PaddleJobChart(Chart):
                 spec=spec,
                 program=program,
                 annotations=note,
+                customize=self.customize_pod,
             )
 
         settings = job.operator

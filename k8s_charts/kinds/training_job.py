@@ -11,15 +11,16 @@ expanded, so nothing has to be escaped.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from cdk8s import Chart
 from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.kinds.data_job import identity_beside
 from k8s_charts.pods import network, pod, scheduling
 from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
@@ -119,12 +120,13 @@ def _environment(job: TrainingJob, data_job: str | None) -> dict[Any, object]:
     }
 
 
-class TrainingChart(Chart):
+class TrainingChart(pod.PodChart):
     """Job, its settings, NetworkPolicy, PodDisruptionBudget, and the headless Service or the rights
     that discovery requires.
 
     `data_job` is the identity of the data job whose shards the trainers wait for, so new data or a
-    new program makes a new training Job as well.
+    new program makes a new training Job as well. Default: of the job's DataChart in `scope`, else
+    of the one that these arguments would make.
     """
 
     def __init__(
@@ -135,9 +137,12 @@ class TrainingChart(Chart):
         image: str,
         *,
         data_job: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        customize: pod.Customize | None = None,
     ) -> None:
-        super().__init__(scope, f"{job.name}-training")
-        labels = names.labels(job, "trainer")
+        super().__init__(scope, f"{job.name}-training", job, labels=labels, customize=customize)
+        data_job = data_job or identity_beside(scope, job, outputs, image)
+        trainers = names.labels(job, "trainer")
         by_index = job.discovery == "index"
         if by_index:
             (service,) = yaml_documents.template(
@@ -160,7 +165,7 @@ class TrainingChart(Chart):
         # One pod at a time may be evicted: that costs all pods their current pass, and lets a
         # drained node go. A budget of none would block every drain until the job ends.
         pod.disruption_budget(
-            self, job, job.trainers - 1, {"matchLabels": dict(sorted(labels.items()))}, labels
+            self, job, job.trainers - 1, {"matchLabels": dict(sorted(trainers.items()))}, trainers
         )
         scheduling.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         config = pod.config_map(self, job, "trainer", "settings", settings(job))
@@ -194,15 +199,16 @@ class TrainingChart(Chart):
             container=container,
             spec=spec,
             annotations=group,
+            customize=self.customize_pod,
         )
         # Kueue starts a job by clearing its `suspend`.
         suspend = True if job.gang.kind == "kueue" else None
         document = pod.job_document(job, template, job.trainers, indexed=by_index, suspend=suspend)
-        metadata = {
-            # Kubernetes refuses changes of a Job: a changed one is another object, unless the user
-            # pins the name.
-            "name": job.name if job.pin_names else names.hashed(job.name, document),
-            "namespace": job.namespace,
-            "labels": {**labels, **scheduling.queue_labels(job)},
-        }
-        yaml_documents.add(self, {**document, "metadata": metadata})
+        pod.add_job(
+            self,
+            job,
+            document,
+            stem=job.name,
+            fingerprint=names.fingerprint(document),
+            labels={**trainers, **scheduling.queue_labels(job)},
+        )

@@ -1,5 +1,6 @@
 """The shared volume: a PersistentVolume, and the one claim that can bind it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from cdk8s import Chart
@@ -67,8 +68,15 @@ class VolumeChart(Chart):
     nodes.
     """
 
-    def __init__(self, scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
-        super().__init__(scope, f"{job.name}-volume")
+    def __init__(
+        self,
+        scope: Construct,
+        job: TrainingJob,
+        outputs: ClusterOutputs,
+        *,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(scope, f"{job.name}-volume", namespace=job.namespace, labels=labels)
         volume, claim = yaml_documents.template(
             "volume.yaml",
             volume=names.volume(job, outputs),

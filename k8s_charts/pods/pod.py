@@ -2,9 +2,10 @@
 job fills in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from cdk8s import Chart
 from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
@@ -12,13 +13,48 @@ from paddle_node.contract import Variable
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.pods import job_folder, scheduling
-from k8s_charts.spec import TrainingJob
+from k8s_charts.spec import TrainingJob, pod_security
 from k8s_charts.spec.groups import TrainerResources
+from paddle_aws.settings.errors import SettingError
 from paddle_aws.settings.model import Settings
 
 Object = dict[str, Any]
+Customize = Callable[[Object, names.Role], None]
+"""Changes the template of a role's pods (metadata and spec) in place, before names are taken from
+it.
+"""
 INLINE_PROGRAMS = "/opt/paddle/own"
 """Where a program from a ConfigMap is mounted: beside the image's programs, without hiding them."""
+
+
+class PodChart(Chart):
+    """A chart with pods, and the place where a subclass or `customize` changes them.
+
+    Args:
+        labels: labels of all objects in the chart; a pod's are part of its template.
+        customize: called as `customize_pod`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        job: TrainingJob,
+        *,
+        labels: Mapping[str, str] | None = None,
+        customize: Customize | None = None,
+    ) -> None:
+        super().__init__(scope, id, namespace=job.namespace, labels=labels)
+        self._customize = customize
+
+    def customize_pod(self, template: Object, role: names.Role) -> None:
+        """Changes the template of a role's pods in place. Override it for a subclass's pods.
+
+        The chart calls it while it is constructed, before it names what Kubernetes refuses to
+        change: another template is another Job. The pods must still pass `pod_security`.
+        """
+        if self._customize is not None:
+            self._customize(template, role)
 
 
 class FieldPath(str):
@@ -110,9 +146,9 @@ def config_map(
 
     So neither the settings nor the inline program of a running job can change.
     """
-    if not data:
+    name = config_map_name(job, ending, data)
+    if name is None:
         return None
-    name = names.hashed(f"{job.name}-{ending}", data)
     metadata = {"name": name, "namespace": job.namespace, "labels": names.labels(job, role)}
     document = {
         "apiVersion": "v1",
@@ -125,6 +161,11 @@ def config_map(
     return name
 
 
+def config_map_name(job: TrainingJob, ending: str, data: Mapping[str, str]) -> str | None:
+    """Returns the name of the ConfigMap that `config_map` adds; None if there is no data."""
+    return names.hashed(f"{job.name}-{ending}", data) if data else None
+
+
 def template(
     job: TrainingJob,
     role: names.Role,
@@ -135,11 +176,13 @@ def template(
     spec: Object,
     program: str | None = None,
     annotations: Mapping[str, str] | None = None,
+    customize: Customize | None = None,
 ) -> Object:
     """Returns the template of one role's pods. `container` and `spec` are fields that override
     those of templates/pod.yaml.
 
-    `program` is the ConfigMap of an inline program.
+    `program` is the ConfigMap of an inline program. Raises SettingError if `customize` or the
+    job's `pod` leaves a pod that breaks `pod_security`, or that the job's policies cannot find.
     """
     resources = job.data_resources if role == "data" else job.resources
     gpus = (
@@ -192,7 +235,55 @@ def template(
             job_folder.maker(job, role, first, scheduling.requirements(resources)) or None
         )
     filled: Object = yaml_documents.plain(pod)
+    _add(filled, job, role)
+    if customize is not None:
+        customize(filled, role)
+    filled = yaml_documents.plain(filled, empty=True)
+    if faults := list(_faults(filled, job, role)):
+        raise SettingError("\n".join(f"the {role} pod's {fault}" for fault in faults))
     return filled
+
+
+def _add(template: Object, job: TrainingJob, role: names.Role) -> None:
+    """Adds what the job's `pod` or `data_pod` says."""
+    more = job.data_pod if role == "data" and job.data_pod is not None else job.pod
+    metadata, spec = template["metadata"], template["spec"]
+    metadata["labels"] |= more.labels
+    if more.annotations:
+        metadata["annotations"] = {**more.annotations, **metadata.get("annotations", {})}
+    if more.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": secret.name} for secret in more.image_pull_secrets]
+    if more.runtime_class_name is not None:
+        spec["runtimeClassName"] = more.runtime_class_name
+    if more.affinity:
+        spec["affinity"] = scheduling.joined(more.affinity, spec.get("affinity"))
+    spec["volumes"] = [*spec["volumes"], *more.volumes]
+    spec["containers"][0]["volumeMounts"] += more.volume_mounts
+    if more.init_containers:
+        spec["initContainers"] = [*spec.get("initContainers", ()), *more.containers()]
+
+
+def _faults(template: Object, job: TrainingJob, role: names.Role) -> Iterator[str]:
+    """Yields what makes Kubernetes refuse a template that somebody added to, or the job lose it."""
+    spec, labels = template["spec"], template["metadata"].get("labels", {})
+    for label, value in names.labels(job, role).items():
+        if labels.get(label) != value:
+            yield f"label {label} is {labels.get(label)}: {value} is needed"
+    containers = [*spec.get("initContainers", ()), *spec["containers"]]
+    entries = {"containers": [container["name"] for container in containers]}
+    entries["volumes"] = [volume["name"] for volume in spec["volumes"]]
+    for container in containers:
+        mounts = container.get("volumeMounts", ())
+        entries[f"{container['name']}.volumeMounts"] = [mount["mountPath"] for mount in mounts]
+        for mount in mounts:
+            if mount["name"] not in entries["volumes"]:
+                at = f"{container['name']}.volumeMounts"
+                yield f"{at} has {mount['name']}: no volume has that name"
+    for place, values in entries.items():
+        for value in dict.fromkeys(value for value in values if values.count(value) > 1):
+            yield f"{place} has {value} twice: each may be there once"
+    for fault in pod_security.faults(spec, job.pod_security_level):
+        yield f"{fault} by {job.pod_security_level} pod security; a weaker pod_security allows more"
 
 
 def job_document(
@@ -205,7 +296,6 @@ def job_document(
     """
     retries = job.limits.retries
     spec = {
-        "template": template,
         "parallelism": pods,
         "completions": pods,
         "completionMode": "Indexed" if indexed else "NonIndexed",
@@ -222,8 +312,30 @@ def job_document(
             else {"backoffLimit": retries}
         ),
     }
-    document: Object = yaml_documents.plain({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
-    return document
+    # The template is plain already; an empty selector that somebody added to it means everything.
+    filled = {**yaml_documents.plain(spec), "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": dict(sorted(filled.items()))}
+
+
+def add_job(
+    scope: Construct,
+    job: TrainingJob,
+    document: Object,
+    *,
+    stem: str,
+    fingerprint: str,
+    labels: Mapping[str, str],
+) -> None:
+    """Adds a Job of `job_document`, named `<stem>-<fingerprint>`, or `stem` alone with
+    `pin_names`: Kubernetes refuses to change a Job, so a changed one is another object.
+    """
+    name = stem if job.pin_names else f"{stem}-{fingerprint}"
+    metadata = {"name": name, "namespace": job.namespace, "labels": dict(labels)}
+    document = {**document, "metadata": metadata}
+    if job.pin_names:
+        yaml_documents.add(scope, document)
+    else:
+        yaml_documents.NamedByContent(scope, document, stem=stem)
 
 
 def _failure_rules(template: Object) -> list[Object]:
@@ -232,7 +344,9 @@ def _failure_rules(template: Object) -> list[Object]:
     """
     codes = {"operator": "In", "values": sorted(int(code) for code in contract.FAIL_JOB)}
     spec = template["spec"]
-    containers = [*spec.get("initContainers", ()), *spec["containers"]]
+    # Exit codes of containers that somebody added mean something else.
+    makers = [one for one in spec.get("initContainers", ()) if one["name"] == job_folder.MAKER]
+    containers = [*makers, *spec["containers"][:1]]
     disrupted = {
         "action": "Ignore",
         "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],

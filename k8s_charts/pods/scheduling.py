@@ -2,6 +2,7 @@
 and gang schedulers.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from constructs import Construct
@@ -17,6 +18,7 @@ CAPACITY_TYPE = "eks.amazonaws.com/capacityType", "SPOT"
 """EKS labels the nodes of its managed groups with SPOT or ON_DEMAND."""
 AUTO_CAPACITY_TYPE = "karpenter.sh/capacity-type", "spot"
 """EKS Auto Mode's nodes have this label."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
 EFA_VARIABLES = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
@@ -83,7 +85,28 @@ def _capacity_type(spot: str, capacity: str, spare: str) -> Object | None:
         return None
     term = {"key": capacity, "operator": "In" if spot == "require" else "NotIn", "values": [spare]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return {"nodeAffinity": {_REQUIRED: required}}
+
+
+def joined(affinity: Mapping[str, Any], ours: Mapping[str, Any] | None) -> Object:
+    """Returns an affinity that also asks for `ours`, the node affinity by `scheduling`."""
+    if ours is None:
+        return dict(affinity)
+    node = dict(affinity.get("nodeAffinity") or {})
+    required = node.get(_REQUIRED) or {"nodeSelectorTerms": [{}]}
+    ((ours_term),) = ours["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
+    # Any of the terms is enough for a node, so each gets what has to hold anyway.
+    terms = [
+        {
+            **term,
+            "matchExpressions": [
+                *term.get("matchExpressions", ()),
+                *ours_term["matchExpressions"],
+            ],
+        }
+        for term in required["nodeSelectorTerms"]
+    ]
+    return {**affinity, "nodeAffinity": {**node, _REQUIRED: {"nodeSelectorTerms": terms}}}
 
 
 def _given(values: Object) -> Object:

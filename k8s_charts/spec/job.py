@@ -17,6 +17,8 @@ from paddle_node.contract import Variable
 from pydantic import AliasChoices, ConfigDict, Field, PrivateAttr, WithJsonSchema
 
 from k8s_charts.spec import groups, recipe, rules
+from k8s_charts.spec import pod_security as standards
+from k8s_charts.spec.pod import Pod
 from k8s_charts.spec.program import INLINE_LIMIT, json_size
 from k8s_charts.spec.recipe import Applied
 from k8s_charts.spec.value_types import (
@@ -170,6 +172,14 @@ class TrainingJob(Settings):
     """Of each pod of the data job."""
     gpus: groups.Gpus = Field(default_factory=groups.Gpus)
     scheduling: groups.Scheduling = Field(default_factory=groups.Scheduling)
+    pod: Pod = Field(default_factory=Pod)
+    """More of each pod, under Kubernetes' own names: labels, sidecars, volumes, pull secrets."""
+    data_pod: Pod | None = None
+    """Of the data job's pods instead. Default: as `pod`; {}: nothing."""
+    pod_security: standards.Level = "restricted"
+    """Pod Security Standard of the namespace, and of what is added to the pods. Weaker ones need a
+    namespace of its own.
+    """
     gang: groups.Gang = Field(default_factory=groups.Gang)
     limits: groups.Limits = Field(default_factory=groups.Limits)
     pin_names: bool = False
@@ -304,6 +314,11 @@ class TrainingJob(Settings):
         )
 
     @property
+    def pod_security_level(self) -> standards.Level:
+        """The Pod Security Standard that the job's namespace enforces."""
+        return "privileged" if self.takes_the_node else self.pod_security
+
+    @property
     def derived(self) -> bool:
         """Whether the job's image is another image plus a layer with the program's requirements."""
         return bool(self.program.requirements or self.program.packages)
@@ -403,6 +418,7 @@ class TrainingJob(Settings):
         elif self.command is not None and self.controller == "job":
             yield from self._command_faults(self.command)
         yield from self._environment_faults()
+        yield from self._pod_faults()
         for name, given in self.inputs.items():
             if isinstance(given, groups.FromJob):
                 if given.from_job == self.name:
@@ -422,6 +438,22 @@ class TrainingJob(Settings):
                 f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, "
                 "leave one of them out"
             )
+
+    def _pod_faults(self) -> Iterator[str]:
+        context = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        for setting, pod in (("pod", self.pod), ("data_pod", self.data_pod)):
+            if pod is None:
+                continue
+            added = {
+                "initContainers": pod.containers(),
+                "volumes": pod.volumes,
+                "securityContext": context,
+            }
+            for fault in standards.faults(added, self.pod_security_level):
+                yield (
+                    f"{setting}.{fault} by {self.pod_security_level} pod security; a weaker "
+                    "pod_security allows more, in a namespace of the job's own"
+                )
 
     def _name_faults(self) -> Iterator[str]:
         ending = "" if self.pin_names else "-" + "h" * HASH_LENGTH

@@ -54,6 +54,18 @@ def test_every_golden_manifest_is_read_or_refused_by_name(golden):
         )
 
 
+def test_sidecars_and_what_only_they_mount_are_named_as_without_effect():
+    documents = list(yaml.safe_load_all((GOLDEN / "pod-additions.yaml").read_text()))
+    read = manifests.read(documents)
+    without_effect = {note.reason: note.fields for note in read.without_effect}
+    assert without_effect["no image is pulled, so sidecars do not run here"] == ("logs",)
+    assert without_effect["there is no container runtime here"] == ("runtimeClassName",)
+    training = read.jobs[-1].template
+    assert [container.name for container in training.init_containers] == ["job-folder"]
+    assert training.labels["team"] == "search"
+    assert {"vocabulary"} == {*training.volumes} - {"job", "home", "temporary", "shared-memory"}
+
+
 REFUSED = yaml.safe_load(Path(__file__).with_name("refused_fields.yaml").read_text())
 
 

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 import yaml
 from paddle_node.contract import DATA_MANIFEST
 
+from k8s_charts.pods.job_folder import MAKER
 from paddle_aws.operations.cluster.cluster import TRIES, ApiError, Cluster, Object
 from paddle_aws.operations.cluster.pod_words import states
 from paddle_aws.operations.cluster.volume_server import METHODS
@@ -241,7 +242,7 @@ def inspection_pod(its: Object, job: str, name: str, token: str, write: bool) ->
     makers = [
         {**maker, "args": maker["args"][:1], "resources": container["resources"]}
         for maker in spec.get("initContainers", ())
-        if any(m["name"] == "job" for m in maker.get("volumeMounts", ()))
+        if maker["name"] == MAKER
     ]
     kept = ("securityContext", "tolerations", "imagePullSecrets")
     pod["spec"] |= {field: spec[field] for field in kept if field in spec}

@@ -14,6 +14,7 @@ from paddle_aws.operations.jobs.early_checks import (
     check_deployed,
     check_host_path,
     check_inputs,
+    tell_pod_security,
     tell_recipe,
 )
 from paddle_aws.operations.jobs.job_source import JobSource
@@ -60,6 +61,7 @@ def manifests(
 
         job = JobSource.of(job_file, settings).load()
         tell_recipe(job, say)
+        tell_pod_security(job, say)
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)
         if not for_rehearsal:

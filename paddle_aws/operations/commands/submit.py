@@ -7,7 +7,12 @@ import typer
 from paddle_aws.operations.cluster import log_stream, waiting
 from paddle_aws.operations.commands.trial import NoTry
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.early_checks import check_data, check_inputs, tell_recipe
+from paddle_aws.operations.jobs.early_checks import (
+    check_data,
+    check_inputs,
+    tell_pod_security,
+    tell_recipe,
+)
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.job_view import JobView
 from paddle_aws.operations.jobs.run import Run, send
@@ -74,6 +79,7 @@ def submit(
     ):
         submission = Submission.load(JobSource.of(job_file, settings), outputs, image_file)
         tell_recipe(submission.job, say)
+        tell_pod_security(submission.job, say)
         if dry_run:
             _print(submission)
             return

@@ -73,6 +73,19 @@ def check_inputs(job: TrainingJob, job_file: Path) -> dict[str, Path]:
     return files
 
 
+def tell_pod_security(job: TrainingJob, say: Callable[[str], None]) -> None:
+    """Warns of a namespace without restricted pod security, which holds for all its pods."""
+    if (level := job.pod_security_level) == "restricted":
+        return
+    risk = (
+        "its pods may take over their node" if level == "privileged" else "its pods may run as root"
+    )
+    say(
+        f"warning: namespace {job.namespace} gets {level} pod security, where the default is "
+        f"restricted: {risk}, whoever may create them"
+    )
+
+
 def tell_recipe(job: TrainingJob, say: Callable[[str], None]) -> None:
     """Says which recipe the job's settings are from, and why, if there is one."""
     if job.applied_recipe is not None:

@@ -4,6 +4,7 @@ Kubernetes.
 Every field here is honoured (fields.yaml holds the lists).
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -238,7 +239,11 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
     """Returns `documents` as typed objects. Raises BadInput for anything that cannot be
     rehearsed.
     """
+    documents, sidecars = _without_sidecars(documents)
     without_effect = fields.check(documents)
+    if sidecars:
+        note = fields.WithoutEffect("no image is pulled, so sidecars do not run here", sidecars)
+        without_effect.append(note)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for document in documents:
         by_kind.setdefault(document["kind"], []).append(document)
@@ -282,6 +287,40 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
         )
         return replace(manifests, without_effect=(*manifests.without_effect, note))
     return manifests
+
+
+def _without_sidecars(
+    documents: list[dict[str, Any]],
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Returns the documents without sidecars and without the volumes that only these mount, and the
+    sidecars' names.
+    """
+    names: set[str] = set()
+    documents = copy.deepcopy(documents)
+    for document in documents:
+        spec = document.get("spec") or {}
+        roles = [spec.get(role) for role in ("ps", "worker")]
+        for holder in (spec, *roles):
+            pod = ((holder or {}).get("template") or {}).get("spec") or {}
+            containers = pod.get("initContainers") or []
+            sidecars = [one for one in containers if one.get("restartPolicy") == "Always"]
+            if not sidecars:
+                continue
+            names.update(str(sidecar.get("name")) for sidecar in sidecars)
+            pod["initContainers"] = [one for one in containers if one not in sidecars]
+            left = _mounted([*pod["initContainers"], *pod.get("containers", [])])
+            unused = _mounted(sidecars) - left
+            pod["volumes"] = [
+                volume for volume in pod.get("volumes", []) if volume.get("name") not in unused
+            ]
+    return documents, tuple(sorted(names))
+
+
+def _mounted(containers: list[dict[str, Any]]) -> set[str]:
+    """Returns the names of the volumes that the containers mount."""
+    return {
+        mount.get("name") for container in containers for mount in container.get("volumeMounts", [])
+    }
 
 
 def _job(document: dict[str, Any]) -> Job:
