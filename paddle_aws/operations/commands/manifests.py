@@ -61,7 +61,6 @@ def manifests(
 
         job = JobSource.of(job_file, settings).load()
         tell_recipe(job, say)
-        tell_pod_security(job, say)
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)
         if not for_rehearsal:
@@ -74,6 +73,7 @@ def manifests(
             raise BadInput(f"--out is {out}: that is a file, a folder is needed")
         for path in documents.write(job, deployed.outputs, deployed.image, out):
             typer.echo(path)
+        tell_pod_security(job, say)
         if deployed.missing:
             typer.echo(f"{deployed.missing}: the manifests hold placeholders", err=True)
         elif local is not None:
