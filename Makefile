@@ -31,7 +31,7 @@ PYTEST := $(RUN) $(BIN)/pytest
 # The data of the job files that are shipped.
 SAMPLES := examples/quick_start/sample.tsv examples/recommendation/sample.tsv examples/launch/sample.csv
 
-.PHONY: help setup rehearse test test-cluster test-nfs test-programs quick lint manifests image push bench lock clean
+.PHONY: help setup rehearse test test-cluster test-nfs test-programs quick lint docs manifests image push bench lock clean
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -60,6 +60,10 @@ test-programs: environments  ## programs of others, unmodified, in two pods, als
 
 lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+docs: setup .venv-docs/.ready  ## the site of docs/, in dist/site; fails at a link that leads nowhere
+	@$(RUN) $(BIN)/python docs/reference_pages.py
+	@NO_MKDOCS_2_WARNING=true .venv-docs/bin/mkdocs build --quiet --strict
 
 manifests: setup examples/quick_start/sample.tsv  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
@@ -93,6 +97,7 @@ lock: setup  ## resolve the lock files anew, from the ranges, and EC2's list of 
 	@$(COMPILE) -o trainer_image/requirements-agent.lock trainer_image/requirements-agent.in
 	@$(COMPILE) -o paddle_aws/rehearsal/emulator/requirements.lock paddle_aws/rehearsal/emulator/requirements.in
 	@$(COMPILE) -o requirements/checkov.lock requirements/checkov.in
+	@$(COMPILE) -o requirements/docs.lock requirements/docs.in
 	@rm -rf .cache/moto && $(BIN)/python -m pip download -qq --no-deps --dest .cache/moto moto
 	@$(BIN)/python tests/aws/instance_types.py .cache/moto/*.whl > constructs_lib/ec2/instance_types.json
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
@@ -146,6 +151,11 @@ $(EMULATOR)/.ready: paddle_aws/rehearsal/emulator/requirements.lock | paddle-pyt
 	@$(PADDLE_PYTHON) -m venv --clear $(EMULATOR)
 	@$(EMULATOR)/bin/python $(INSTALL) "the AWS emulator's environment" \
 		$(EMULATOR)/bin/python $(LOCKED) paddle_aws/rehearsal/emulator/requirements.lock
+	@touch $@
+
+.venv-docs/.ready: requirements/docs.lock | python
+	@$(PYTHON) -m venv --clear .venv-docs
+	@.venv-docs/bin/python $(INSTALL) "the documentation's environment" .venv-docs/bin/python $(LOCKED) requirements/docs.lock
 	@touch $@
 
 $(CHECKOV)/.ready: requirements/checkov.lock | paddle-python
