@@ -13,7 +13,9 @@ from paddle_aws.operations.main import app
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
-    str(file.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for file in folder.glob("*.md")
+    str(file.relative_to(ROOT))
+    for folder in (".", "docs", "docs/learn", "docs/do")
+    for file in (ROOT / folder).glob("*.md")
 )
 KNOWN = get_command(app).commands  # type: ignore[attr-defined]
 

@@ -178,6 +178,11 @@ def read(words: Sequence[str], servers: bool = False) -> Line:
         flag = name.replace("-", "_")
         takes_next = not equals and rest and not launcher.is_switch(flag)
         flags[flag] = rest.pop(0) if takes_next else value
+    if launcher is PADDLE and (module_name := flags.get("m") or flags.get("module")):
+        raise ValueError(
+            f"{' '.join(words)}: Paddle's launcher runs a file, not a module: name "
+            f"{module_name.replace('.', '/')}.py in place of -m {module_name}"
+        )
     if not rest:
         raise ValueError(f"{' '.join(words)}: a program is missing after {launcher.title}")
     if any(flag in flags for flag in OTHER_CONTROLLERS if not (servers and flag in SERVER_FLAGS)):

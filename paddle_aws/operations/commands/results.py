@@ -31,6 +31,8 @@ OUTPUT = "output"
 """The folder in the job's where its program writes."""
 NAMED = 4
 """Files and folders that one sentence names."""
+ALIKE = 6
+"""Names that differ in their numbers alone, up to which each has its line."""
 
 
 def results(
@@ -260,8 +262,35 @@ def _written(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "bytes": sum(file["bytes"] for file in group),
             "time": max(file["time"] for file in group),
         }
-        for name, group in sorted(entries.items())
+        for name, group in sorted(entries.items(), key=lambda entry: numbered(entry[0]))
     ]
+
+
+def numbered(name: str) -> tuple[tuple[str | int, ...], str]:
+    """Returns a name's key to sort by: `epoch-9` comes before `epoch-10`."""
+    parts = re.split(r"(\d+)", name)
+    return tuple(int(part) if place % 2 else part for place, part in enumerate(parts)), name
+
+
+def fold(written: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns what the program wrote with more than `ALIKE` names that differ in their numbers
+    alone as one line: their first and last name, and what they are together.
+    """
+    series: dict[str, list[dict[str, Any]]] = {}
+    for entry in written:
+        series.setdefault(re.sub(r"\d+", "0", entry["name"]), []).append(entry)
+    lines = []
+    for entries in series.values():
+        if len(entries) <= ALIKE:
+            lines += entries
+        else:
+            lines.append({
+                "name": f"{entries[0]['name']} ... {entries[-1]['name']}",
+                "files": sum(entry["files"] for entry in entries),
+                "bytes": sum(entry["bytes"] for entry in entries),
+                "time": max(entry["time"] for entry in entries),
+            })
+    return lines
 
 
 def _show(name: str, found: list[dict[str, Any]], written: list[dict[str, Any]]) -> None:
@@ -277,7 +306,7 @@ def _show(name: str, found: list[dict[str, Any]], written: list[dict[str, Any]])
                 decimal(entry["bytes"]),
                 age(datetime.fromtimestamp(entry["time"], UTC)),
             ]
-            for entry in written
+            for entry in fold(written)
         ]
         show(("OUTPUT", "FILES", "SIZE", "AGE"), lines, right=("FILES", "SIZE"), folds="OUTPUT")
         say(f"`--download {OUTPUT}/NAME` fetches a file or a folder, `--download {OUTPUT}` all")

@@ -150,7 +150,7 @@ def _missing(job: TrainingJob) -> str:
     packages = " and the program's requirements" if job.program.requirements else ""
     return (
         f"no environment here has Paddle {job.chosen_paddle}{packages}: "
-        "`make environments` makes the one of 2.6, then `paddle-aws try --install` any other"
+        "`paddle-aws try --install` makes it, `make environments` those of 2.6 and 3.3"
     )
 
 
