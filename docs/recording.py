@@ -1,8 +1,8 @@
 """Records docs/rehearsal.svg from a real run: the job of docs/learn/first-hour.md is rehearsed, and
 one of its training processes is killed. `python docs/recording.py` writes it anew.
 
-The picture shows the lines in the order and, sped up, at the times at which they were printed; whoever
-prefers no motion sees all of them at once.
+The picture shows the lines in the order and, sped up, at the times at which they were printed;
+whoever prefers no motion sees all of them at once.
 """
 
 import os
@@ -18,7 +18,9 @@ DOCS = Path(__file__).parent
 SECONDS = 14.0
 """Length of the picture's film."""
 ROW, SIDE = 18, 16
-LEFT_OUT = re.compile(r"without effect|names them\); why|the program wrote|\.rehearsal/logs/without|^ *$|Linux x86-64")
+LEFT_OUT = re.compile(
+    r"without effect|names them\); why|the program wrote|\.rehearsal/logs/without|^ *$|Linux x86-64"
+)
 
 
 def write_files(folder: Path) -> None:
@@ -30,8 +32,8 @@ def write_files(folder: Path) -> None:
 
 
 def record(folder: Path) -> list[tuple[float, str]]:
-    """Rehearses, and kills a trainer after the first saved state. Returns each printed line with the
-    seconds after which it came.
+    """Rehearses, and kills a trainer after the first saved state. Returns each printed line with
+    the seconds after which it came.
     """
     command = [sys.executable, "-P", "-m", "paddle_aws.operations.main", "rehearse", "job.yaml"]
     environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "88"}
@@ -65,22 +67,26 @@ def draw(lines: list[tuple[float, str]]) -> str:
             kind = "lost"
         rows.append(
             f'<text class="{kind}" x="{SIDE}" y="{SIDE + ROW * (number + 0.8):.0f}" '
-            f'style="animation-delay:{when * scale:.2f}s" xml:space="preserve">{escape(line)}</text>'
+            f'style="animation-delay:{when * scale:.2f}s" xml:space="preserve">'
+            f"{escape(line)}</text>"
         )
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
-        'aria-label="A rehearsal on one machine: two pods train, a process is killed, both pods '
-        'resume from the newest saved epoch, and the job is done">',
-        "<style>",
-        "text{font:14px ui-monospace,Menlo,Consolas,monospace;opacity:0;animation:show 1ms forwards}",
-        "@keyframes show{to{opacity:1}}",
-        "@media (prefers-reduced-motion:reduce){text{animation:none;opacity:1}}",
-        ".said{fill:#cbd5e1}.done{fill:#86efac}.you{fill:#fde68a}.lost{fill:#fca5a5}",
-        "</style>",
-        f'<rect width="{width:.0f}" height="{height}" rx="8" fill="#0f172a"/>',
-        *rows,
-        "</svg>\n",
-    ])
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
+            'aria-label="A rehearsal on one machine: two pods train, a process is killed, both pods '
+            'resume from the newest saved epoch, and the job is done">',
+            "<style>",
+            "text{font:14px ui-monospace,Menlo,Consolas,monospace}",
+            "text{opacity:0;animation:show 1ms forwards}",
+            "@keyframes show{to{opacity:1}}",
+            "@media (prefers-reduced-motion:reduce){text{animation:none;opacity:1}}",
+            ".said{fill:#cbd5e1}.done{fill:#86efac}.you{fill:#fde68a}.lost{fill:#fca5a5}",
+            "</style>",
+            f'<rect width="{width:.0f}" height="{height}" rx="8" fill="#0f172a"/>',
+            *rows,
+            "</svg>\n",
+        ]
+    )
 
 
 def main() -> None:

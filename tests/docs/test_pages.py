@@ -1,5 +1,6 @@
-"""The pages that a newcomer follows, each from an empty folder: files are written as shown, commands
-are run in their order, and what is shown as their output is what they print, but for numbers.
+"""The pages that a newcomer follows, each from an empty folder: files are written as shown,
+commands are run in their order, and what is shown as their output is what they print, but for
+numbers.
 
 A block `console` is not run: it needs an account, or is what the test's environment stands for. A
 block titled "second terminal" runs, again and again until it succeeds, beside the block before.

@@ -284,12 +284,14 @@ def fold(written: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if len(entries) <= ALIKE:
             lines += entries
         else:
-            lines.append({
-                "name": f"{entries[0]['name']} ... {entries[-1]['name']}",
-                "files": sum(entry["files"] for entry in entries),
-                "bytes": sum(entry["bytes"] for entry in entries),
-                "time": max(entry["time"] for entry in entries),
-            })
+            lines.append(
+                {
+                    "name": f"{entries[0]['name']} ... {entries[-1]['name']}",
+                    "files": sum(entry["files"] for entry in entries),
+                    "bytes": sum(entry["bytes"] for entry in entries),
+                    "time": max(entry["time"] for entry in entries),
+                }
+            )
     return lines
 
 
