@@ -22,6 +22,18 @@ LEFT_OUT = re.compile(
     r"without effect|names them\); why|the program wrote|\.rehearsal/logs/without|^ *$|Linux x86-64"
 )
 
+LABEL = (
+    "A rehearsal on one machine: two pods train, a process is killed, both pods resume from the "
+    "newest saved epoch, and the job is done"
+)
+STYLE = """<style>
+text{font:14px ui-monospace,Menlo,Consolas,monospace;opacity:0}
+text{animation:show 1ms forwards}
+@keyframes show{to{opacity:1}}
+@media (prefers-reduced-motion:reduce){text{animation:none;opacity:1}}
+.said{fill:#cbd5e1}.done{fill:#86efac}.you{fill:#fde68a}.lost{fill:#fca5a5}
+</style>"""
+
 
 def write_files(folder: Path) -> None:
     """Writes the files that the page shows, and makes its data."""
@@ -70,22 +82,10 @@ def draw(lines: list[tuple[float, str]]) -> str:
             f'style="animation-delay:{when * scale:.2f}s" xml:space="preserve">'
             f"{escape(line)}</text>"
         )
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}"'
+    frame = f'<rect width="{width:.0f}" height="{height}" rx="8" fill="#0f172a"/>'
     return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
-            'aria-label="A rehearsal on one machine: two pods train, a process is killed, both pods '
-            'resume from the newest saved epoch, and the job is done">',
-            "<style>",
-            "text{font:14px ui-monospace,Menlo,Consolas,monospace}",
-            "text{opacity:0;animation:show 1ms forwards}",
-            "@keyframes show{to{opacity:1}}",
-            "@media (prefers-reduced-motion:reduce){text{animation:none;opacity:1}}",
-            ".said{fill:#cbd5e1}.done{fill:#86efac}.you{fill:#fde68a}.lost{fill:#fca5a5}",
-            "</style>",
-            f'<rect width="{width:.0f}" height="{height}" rx="8" fill="#0f172a"/>',
-            *rows,
-            "</svg>\n",
-        ]
+        (f'{opening} role="img" aria-label="{LABEL}">', STYLE, frame, *rows, "</svg>\n")
     )
 
 
