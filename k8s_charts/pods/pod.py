@@ -304,7 +304,9 @@ def job_document(
         # same work twice.
         "podReplacementPolicy": "Failed",
         "activeDeadlineSeconds": int(job.limits.hours * 3600),
-        "ttlSecondsAfterFinished": max(LEAST_KEPT, int(job.limits.keep_finished_hours * 3600)),
+        "ttlSecondsAfterFinished": None
+        if job.limits.keep_finished == "never"
+        else max(LEAST_KEPT, int(job.limits.keep_finished_hours * 3600)),
         "suspend": suspend,
         **(
             {"backoffLimitPerIndex": retries, "maxFailedIndexes": 0}

@@ -41,7 +41,7 @@ from k8s_charts.spec.value_types import (
     amount,
 )
 from paddle_aws.settings.addresses import without_secrets
-from paddle_aws.settings.model import Fault, Settings
+from paddle_aws.settings.model import Fault, Refused, Settings
 
 
 def _is_web_address(address: str) -> bool:
@@ -502,6 +502,18 @@ class Limits(Settings):
     """How long a pod may save after SIGTERM."""
     keep_finished_hours: float = Field(default=24.0, ge=0, le=8760)
     """How long a finished job stays visible, a minute at least; its output stays on the volume."""
+    keep_finished: Literal["never"] | None = None
+    """never: Kubernetes never removes a finished job by itself. For a cluster whose Jobs are
+    applied from a repository, where a removed one would be made and trained again.
+    """
+
+    def _faults(self) -> Iterator[Fault]:
+        if self.keep_finished is not None and "keep_finished_hours" in self.model_fields_set:
+            yield Refused(
+                "keep_finished_hours",
+                self.keep_finished_hours,
+                "leave it out, keep_finished is never: a finished job is not removed",
+            )
 
 
 class NamespaceLimits(Settings):

@@ -1,5 +1,7 @@
 """`paddle-aws manifests`: write what a cluster would get, for reading and for kubectl."""
 
+import os
+import subprocess
 from difflib import unified_diff
 from pathlib import Path
 from typing import Annotated
@@ -46,6 +48,14 @@ def manifests(
             "does.",
         ),
     ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF",
+            help="With --diff: compare with the folder at this commit or branch of its Git "
+            "repository.",
+        ),
+    ] = None,
     for_rehearsal: Annotated[bool, typer.Option("--for-rehearsal", hidden=True)] = False,
 ) -> None:
     """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`. No cluster is needed.
@@ -53,12 +63,16 @@ def manifests(
     Example: paddle-aws manifests job.yaml --out dist && kubectl apply --server-side -f dist
 
     Example: paddle-aws manifests --diff
+
+    Example: paddle-aws manifests --diff --against origin/main
     """
     with cli_errors("interrupted: the same command writes the rest"):
         # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
         from k8s_charts import documents
         from k8s_charts.kinds import data_job
 
+        if against is not None and not diff:
+            raise BadInput(f"--against is {against}: it belongs to --diff")
         job = JobSource.of(job_file, settings).load()
         tell_recipe(job, say)
         deployed = Deployed.load(job, outputs, image_file)
@@ -67,7 +81,7 @@ def manifests(
             check_host_path(job, deployed.outputs)
         local, inputs = check_data(job, job_file, say), check_inputs(job, job_file)
         if diff:
-            _show_difference(job, deployed, out)
+            _show_difference(job, deployed, out, against)
             return
         if out.exists() and not out.is_dir():
             raise BadInput(f"--out is {out}: that is a file, a folder is needed")
@@ -91,11 +105,39 @@ def manifests(
             say(f"before the data job starts, {', '.join(places)}: `submit` brings it there")
 
 
-def _show_difference(job: TrainingJob, deployed: Deployed, out: Path) -> None:
+def _committed(folder: Path, ref: str) -> dict[str, str]:
+    """Returns the manifests of a folder at a commit, by name; none if it had no such folder. Raises
+    BadInput.
+    """
+
+    def git(*arguments: str) -> str:
+        try:
+            done = subprocess.run(
+                ["git", *arguments], capture_output=True, encoding="utf-8", errors="replace"
+            )
+        except FileNotFoundError:
+            raise BadInput(f"--against is {ref}: git is not installed") from None
+        if done.returncode:
+            # An unknown commit takes git several lines, of which the first says so.
+            why = (done.stderr.strip().splitlines() or ["git failed"])[0]
+            raise BadInput(f"--against is {ref}: {why.removeprefix('fatal: ')}")
+        return done.stdout
+
+    commit = git("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}").strip()
+    place = Path(os.path.relpath(folder)).as_posix()
+    names = git("ls-tree", "-z", "--name-only", commit, "--", f"{place}/").split("\0")
+    return {
+        Path(name).name: git("show", f"{commit}:./{name}")
+        for name in names
+        if name.endswith(".k8s.yaml")
+    }
+
+
+def _show_difference(job: TrainingJob, deployed: Deployed, out: Path, against: str | None) -> None:
     from k8s_charts import documents
 
-    last = documents.written(out)
-    if not last:
+    last = documents.written(out) if against is None else _committed(out, against)
+    if not last and against is None:
         raise BadInput(
             f"{out} holds no manifests: write them once with `paddle-aws manifests`, then --diff "
             "has what to compare with"
@@ -106,7 +148,7 @@ def _show_difference(job: TrainingJob, deployed: Deployed, out: Path) -> None:
     for name in sorted({*last, *now}):
         before, after = last.get(name), now.get(name)
         names = (
-            f"last/{name}" if before is not None else "/dev/null",
+            f"{against or 'last'}/{name}" if before is not None else "/dev/null",
             f"now/{name}" if after is not None else "/dev/null",
         )
         for line in unified_diff(
