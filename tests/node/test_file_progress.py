@@ -232,7 +232,7 @@ def test_a_pod_of_rank_0_that_dies_as_it_fills_the_folder_loses_nothing(job, mon
 
 @pytest.mark.slow
 def test_one_look_at_a_hundred_thousand_matches_opens_few_of_them(job):
-    """About a second; it took 9.5 s for 20,000, each of which was opened."""
+    """About a second of processor time; it took more than six when each was opened."""
     progress = job.progress(PADDLE_NODE_RESUME='["{newest:output/model-*}"]')
     job.begin(progress)
     for number in range(100_000):
@@ -240,7 +240,7 @@ def test_one_look_at_a_hundred_thousand_matches_opens_few_of_them(job):
     job.save("model-99999")
     began = time.process_time()
     progress.changed()
-    assert time.process_time() - began < 8
+    assert time.process_time() - began < 4
     assert progress.made(1, Resumption()) == "output/model-99999"
     assert job.begin(progress).resume["newest"] == "output/model-99999"
 

@@ -14,6 +14,12 @@ from paddle_aws.operations.cluster.pod_words import PodState
 from paddle_aws.operations.jobs.job_view import JobView
 from paddle_aws.operations.jobs.rehearsal_backend import Record
 
+STEP = (
+    "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 shard=1000 "
+    "seconds=8.0"
+)
+GOODPUT = "[agent 0] goodput 70% of 200 s: lost 60 s"
+
 
 @pytest.fixture
 def rehearsed(folder: Path) -> Path:
@@ -26,7 +32,7 @@ def rehearsed(folder: Path) -> Path:
     job.node(0).mkdir()
     job.train_log(0).write_text("a\nb\n")
     (kept / "logs").mkdir()
-    (kept / "logs" / "mine-0-abcde.trainer.log").write_text("boom\n")
+    (kept / "logs" / "mine-0-abcde.trainer.log").write_text(f"{STEP}\n{GOODPUT}\nboom\n")
     (kept / "logs" / "mine-0-abcde.trainer.probes.log").write_text("not for people\n")
     pod = PodState(
         "mine-0-abcde", "trainer", 0, "failed", "exit code 1: boom", "", 1, now.isoformat(), "boom"
@@ -41,10 +47,10 @@ def test_what_ran_last_is_looked_at_and_named(run: Run, rehearsed: Path) -> None
     assert done.err.startswith("the rehearsal of mine, ") and done.err.endswith(
         "; --no-rehearsal asks the cluster\n"
     )
-    assert (
-        run("logs").out == "trainer 0 | boom\n"
-        and run("logs", "mine", "--follow").out == "trainer 0 | boom\n"
-    )
+    status = json.loads(run("status", "--json").out)
+    assert (status["progress"]["step"], status["goodput"]["percent"]) == (40, 70)
+    for more in ([], ["mine", "--follow"]):
+        assert run("logs", *more).out.splitlines()[-1] == "trainer 0 | boom"
     assert run("logs", "--volume", "train", "--tail", "1").out == "trainer 0 | b\n"
     assert [row["complete"] for row in json.loads(run("results", "--json").out)["passes"]] == [True]
 
