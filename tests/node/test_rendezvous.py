@@ -75,3 +75,14 @@ def test_pods_that_never_read_the_same_end_the_job(job):
     for index in (0, 1):
         assert "no attempt begins, they prepare again" in pods.log(0)
         assert "all pods of a run must read the same" in pods.log(index)
+
+
+def test_addresses_of_two_families_are_a_sentence_and_not_the_end_of_pod_0s_agent(job):
+    """As on nodes with IPv4 and IPv6, of which one pod is given the one and another the other."""
+    pods = job(count=2, PEER_DEADLINE="3")
+    first = pods.address(0)
+    pods.address = lambda index: "fd00::1" if index else first
+    pods.start()
+    pods.end_with(69, 2)
+    found = f"POD_IP is 'fd00::1' here and {first} in the pod of trainer 0"
+    assert f"{found}: all pods need addresses of one family, IPv4 or IPv6" in pods.log(1)

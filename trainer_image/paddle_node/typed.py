@@ -2,7 +2,7 @@
 not have.
 """
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -11,11 +11,17 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 _WORDS = {
     str: "a text",
-    int: "a whole number from 0",
+    int: "a whole number from 0 to 2^63 - 1",
     float: "a number",
     bool: "true or false",
     tuple: "a list",
     list: "a list",
+}
+LARGEST = 2**63 - 1
+"""A larger number counts nothing, and does not fit into a float's arithmetic."""
+_RANGES: dict[Any, tuple[float, float]] = {
+    int: (0, LARGEST),
+    float: (-sys.float_info.max, sys.float_info.max),  # Neither infinite nor beyond a float.
 }
 
 
@@ -27,7 +33,9 @@ def read(kind: Any, value: Any, name: str) -> Any:
     """Returns `value`, called `name`, as a `kind`: a dataclass, a plain type, a Literal, or a
     collection or union of those.
     """
-    if kind is Any or (type(value) is kind and (kind is str or (kind is int and value >= 0))):
+    if kind is Any or (
+        type(value) is kind and (kind is str or (kind is int and 0 <= value <= LARGEST))
+    ):
         return value  # Fast for most fields: a manifest may have a million files.
     if get_origin(kind) is UnionType:
         kind, other = get_args(kind)
@@ -40,7 +48,10 @@ def read(kind: Any, value: Any, name: str) -> Any:
     outer = dict if described else get_origin(kind) or kind
     allowed: Any = {tuple: list, float: (int, float), Mapping: dict}.get(outer, outer)
     fits = isinstance(value, allowed) and isinstance(value, bool) == (kind is bool)
-    if not fits or (kind is int and value < 0) or (kind is float and not math.isfinite(value)):
+    if fits and kind in _RANGES:
+        least, most = _RANGES[kind]
+        fits = least <= value <= most
+    if not fits:
         raise Untyped(f"{name} is {value!r}, not {_WORDS.get(outer, 'an object')}")
     if described:
         return kind(

@@ -2,6 +2,7 @@
 about its workers. Pure.
 """
 
+import ipaddress
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -39,9 +40,13 @@ class Members(dict[int, Member]):
     to go through each time.
     """
 
-    def __init__(self, count: int, membership: str, name_of: Callable[[int], str]) -> None:
+    def __init__(
+        self, count: int, address: str, membership: str, name_of: Callable[[int], str]
+    ) -> None:
+        """`address`: of the pod of trainer 0."""
         super().__init__()
         self.count = count
+        self.address = address
         self.membership = membership
         self.name_of = name_of
         self.ready: set[int] = set()
@@ -74,6 +79,15 @@ class Members(dict[int, Member]):
             return Refused(
                 ExitCode.BAD_SETTING,
                 f"the trainer id is {hello.rank}: 0 to {self.count - 1} are this job's",
+            )
+        if _family(hello.address) != _family(self.address):
+            found = (
+                f"{Variable.POD_IP} is {hello.address!r} here and {self.address} in the pod of "
+                "trainer 0"
+            )
+            return Refused(
+                ExitCode.BAD_SETTING,
+                f"{found}: all pods need addresses of one family, IPv4 or IPv6",
             )
         if hello.incarnation in self._came.get(hello.rank, [])[:-1]:
             return Refused(
@@ -172,3 +186,11 @@ class Members(dict[int, Member]):
         if unready:
             parts.append(f"not ready yet: trainers {numbers(unready[:SHOWN])}")
         return "; ".join(parts)
+
+
+def _family(address: str) -> int:
+    """Returns 4 or 6; 0: it is no IP address."""
+    try:
+        return ipaddress.ip_address(address).version
+    except ValueError:
+        return 0

@@ -239,7 +239,9 @@ class Server:
             secret,
             await background.ask(lambda: Volume(node, record, progress, say), node, say),
         )
-        members = Members(node.trainers, self._discovery.membership, self._discovery.name_of)
+        members = Members(
+            node.trainers, node.pod_ip, self._discovery.membership, self._discovery.name_of
+        )
         join, identity = progress.trainers_join, self._volume.identity
         self._rendezvous = Rendezvous(
             node, members, join, identity, record.seconds, self, time.monotonic()
