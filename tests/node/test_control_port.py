@@ -111,6 +111,34 @@ def test_bursts_of_strangers_end_neither_the_job_nor_an_attempt(job):
     assert len(pods.attempts()) == 1
 
 
+def test_what_a_peer_calls_itself_is_no_line_of_the_agent(job):
+    pods = job(count=2, PEER_DEADLINE="2")
+    pods.start(0)
+    pods.wait_for(0, "has read data")
+    pods.wait_until(lambda: [*pods.folder.run_state.glob("lease-*")])
+    (secret,) = (file.read_text() for file in pods.folder.run_state.glob("secret-*"))
+    forged = "\n[agent 0] goodput 100% of 9 s: 9 training"
+    hello = m.Hello(1, 2, "new", "index", f"job-1{forged}", "", pods.address(1))
+    pods.wait_until(lambda: admitted(pods, secret, hello))
+    pods.end_with(69)
+    assert f"job-1{forged[1:]}" in pods.log(0).replace("\\n", "") and forged not in pods.log(0)
+
+
+def admitted(pods, secret: str, hello: m.Hello) -> bool:
+    """Whether the agent of pod 0 takes one that knows the secret for a pod, which then leaves."""
+    try:
+        with (
+            create_connection((pods.address(0), pods.control_port), timeout=9) as peer,
+            peer.makefile("rb") as lines,
+        ):
+            challenge = m.parse(lines.readline(), m.Challenge)
+            peer.sendall(m.Greeting(secret, hello, challenge).lines)
+            lines.readline()
+            return bool(m.parse(lines.readline(), m.Welcome))
+    except OSError:  # It does not listen yet.
+        return False
+
+
 @pytest.mark.parametrize("planted", ["empty", "link"])
 def test_a_secret_that_no_pod_of_the_run_made_opens_no_door(job, planted):
     pods = job(count=1)

@@ -45,13 +45,16 @@ def test_the_entry_says_it_without_a_traceback(tmp_path, last_words):
     assert last_words.read_text() in pod.stdout.replace("[agent] ", "")
 
 
-@pytest.mark.parametrize(("fault", "code"), [(errno.EIO, 1), (errno.EDQUOT, 74)])
-def test_a_volume_that_refuses_is_one_sentence(tmp_path, last_words, capfd, fault, code):
+@pytest.mark.parametrize(
+    ("fault", "code", "remedy"),
+    [(errno.EIO, 1, ""), (errno.EDQUOT, 74, "; make room on the volume, then run again")],
+)
+def test_a_volume_that_refuses_is_one_sentence(tmp_path, last_words, capfd, fault, code, remedy):
     def refuse(name):
         raise OSError(fault, "no such luck", "/mnt/volume/output")
 
     assert pod_entry.main(GOOD | {"PADDLE_NODE_ROOT": str(tmp_path)}, [], refuse) == code
-    sentence = "this pod cannot continue: /mnt/volume/output: no such luck\n"
+    sentence = f"this pod cannot continue: /mnt/volume/output: no such luck{remedy}\n"
     assert last_words.read_text() == sentence
     assert capfd.readouterr().out.endswith(sentence)
 

@@ -57,13 +57,15 @@ def main(
         code, sentence = failure.code, failure.sentence
     except OSError as error:
         # A volume may refuse anything at any time: another try may find it healthy again.
-        code = ExitCode.VOLUME_FULL if disk_full(error) else 1
+        full = disk_full(error)
+        code = ExitCode.VOLUME_FULL if full else 1
+        remedy = "; make room on the volume, then run again" if full else ""
         where = f"{error.filename}: " if error.filename else ""
         sentence = (
             "this pod cannot continue: "
-            f"{where}{error.strerror or str(error) or type(error).__name__}"
+            f"{where}{error.strerror or str(error) or type(error).__name__}{remedy}"
         )
-    output.say("agent", sentence)
+    output.say("agent", output.one_line(sentence))
     with contextlib.suppress(OSError):
         if last_words.exists():
             last_words.write_text(sentence + "\n")

@@ -73,8 +73,15 @@ def say(prefix: str, *lines: str) -> None:
 
 
 def of_agent(node: NodeEnvironment, text: str) -> None:
-    """Writes `text` as a line of that pod's agent."""
-    say(f"agent {'?' if node.index is None else node.index}", text)
+    """Writes `text` as one line of that pod's agent."""
+    say(f"agent {'?' if node.index is None else node.index}", one_line(text))
+
+
+def one_line(text: str) -> str:
+    """Returns `text` with control characters and line ends as escapes: names of files and peers in
+    it write no lines of their own.
+    """
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class _Copy(threading.Thread):
