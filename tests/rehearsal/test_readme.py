@@ -31,6 +31,7 @@ from test_lock_distribution import Publisher
 from paddle_aws.rehearsal.cloud import Cloud
 from paddle_aws.rehearsal.deployed_account import pod_identity
 from paddle_aws.rehearsal.state import State
+from paddle_aws.settings.file import place
 
 pytestmark = pytest.mark.slow
 
@@ -45,10 +46,16 @@ def blocks(section: str, language: str) -> list[str]:
 
 
 class Shell:
-    """Runs blocks in one folder with one environment; a command that fails ends its block."""
+    """Runs blocks in one folder with one environment; a command that fails ends its block. Its home
+    is empty but for what the machine has: the environments of `make rehearse`, and jsii's packages.
+    """
 
     def __init__(self, folder: Path, home: Path, **environment: str) -> None:
-        home.mkdir()
+        for cache in (place("environments").parent, Path.home() / ".cache/aws/jsii"):
+            cache.mkdir(parents=True, exist_ok=True)
+            link = home / ".cache" / cache.parent.name / cache.name
+            link.parent.mkdir(parents=True)
+            link.symlink_to(cache)
         kept = {
             name: value
             for name, value in os.environ.items()
