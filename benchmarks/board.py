@@ -26,8 +26,8 @@ import plotly  # noqa: E402
 from paddle_node.contract import JobFolder  # noqa: E402
 from paddle_node.training.step_log import MOST, Spent, StepLog  # noqa: E402
 
-from paddle_aws.operations.cluster.volume_server import Folder  # noqa: E402
 from paddle_aws.operations.commands.board import Page  # noqa: E402
+from paddle_aws.operations.jobs.volume.server import Folder  # noqa: E402
 
 # The page looks for news every five seconds of its own time: in this time budget, once.
 BROWSER = (

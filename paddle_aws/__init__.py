@@ -15,18 +15,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paddle_aws.operations.cluster.pod_words import PodState
     from paddle_aws.operations.commands.trial import try_
     from paddle_aws.operations.errors import BadInput, Failed, JobFailed, TimedOut, Unreachable
     from paddle_aws.operations.errors import OperationError as Error
-    from paddle_aws.operations.jobs.job_objects import JobState
-    from paddle_aws.operations.jobs.job_view import JobView
+    from paddle_aws.operations.jobs.progress.step_progress import StepProgress
+    from paddle_aws.operations.jobs.progress.training_metrics import Pass, TrainerPass
+    from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress
     from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend as Rehearsal
     from paddle_aws.operations.jobs.rehearsal_run import rehearse
     from paddle_aws.operations.jobs.run import Run, find, submit
-    from paddle_aws.operations.jobs.step_progress import StepProgress
-    from paddle_aws.operations.jobs.training_metrics import Pass, TrainerPass
-    from paddle_aws.operations.jobs.training_progress import TrainingProgress
+    from paddle_aws.operations.jobs.watch.job_objects import JobState
+    from paddle_aws.operations.jobs.watch.job_view import JobView
+    from paddle_aws.operations.jobs.watch.pod_state import PodState
 
 __all__ = [
     "JobState",
@@ -43,17 +43,17 @@ __all__ += ["Rehearsal", "StepProgress", "rehearse", "try_"]
 __all__ += ["BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"]
 
 _HOMES = {
-    "cluster.pod_words": ("PodState",),
+    "jobs.watch.pod_state": ("PodState",),
     "commands.trial": ("try_",),
     "errors": ("BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"),
-    "jobs.job_objects": ("JobState",),
-    "jobs.job_view": ("JobView",),
+    "jobs.watch.job_objects": ("JobState",),
+    "jobs.watch.job_view": ("JobView",),
     "jobs.rehearsal_backend": ("Rehearsal",),
     "jobs.rehearsal_run": ("rehearse",),
     "jobs.run": ("Run", "find", "submit"),
-    "jobs.step_progress": ("StepProgress",),
-    "jobs.training_metrics": ("Pass", "TrainerPass"),
-    "jobs.training_progress": ("TrainingProgress",),
+    "jobs.progress.step_progress": ("StepProgress",),
+    "jobs.progress.training_metrics": ("Pass", "TrainerPass"),
+    "jobs.progress.training_progress": ("TrainingProgress",),
 }
 _ORIGINALS = {"Error": "OperationError", "Rehearsal": "RehearsalBackend"}
 

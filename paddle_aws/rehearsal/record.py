@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 
 from k8s_charts.names import COMPONENT
 from k8s_charts.spec import TrainingJob
-from paddle_aws.operations.cluster.pod_words import PodState
-from paddle_aws.operations.jobs.job_objects import JobState, Phase
-from paddle_aws.operations.jobs.job_view import JobView
 from paddle_aws.operations.jobs.rehearsal_backend import Record, not_begun
+from paddle_aws.operations.jobs.watch.job_objects import JobState, Phase
+from paddle_aws.operations.jobs.watch.job_view import JobView
+from paddle_aws.operations.jobs.watch.pod_state import PodState
 from paddle_aws.rehearsal.pods.job import CANCELLED, ENDED, GLANCE, JobResult, Watcher, last_lines
 from paddle_aws.rehearsal.pods.manifests import Job, PaddleJob
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd

@@ -17,14 +17,14 @@ from paddle_node.contract import JobFolder, Variable
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.groups import FromJob
-from paddle_aws.operations.cluster.volume_server import Folder
 from paddle_aws.operations.commands import trial
 from paddle_aws.operations.commands.evaluate import Evaluation
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs.early_checks import check_data, check_inputs, tell_recipe
+from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.jobs.run import put_data, put_input
-from paddle_aws.operations.jobs.training_metrics import Pass
+from paddle_aws.operations.jobs.volume.server import Folder
 from paddle_aws.rehearsal import interruption, paddle_job, prepared_volume
 from paddle_aws.rehearsal.account import Account
 from paddle_aws.rehearsal.evaluation import evaluate

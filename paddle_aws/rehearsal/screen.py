@@ -22,10 +22,10 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from paddle_aws.operations.cluster.volume_server import Folder
-from paddle_aws.operations.jobs import step_progress
-from paddle_aws.operations.jobs.step_progress import StepProgress
-from paddle_aws.operations.jobs.training_table import TrainingTable
+from paddle_aws.operations.jobs.progress import step_progress
+from paddle_aws.operations.jobs.progress.step_progress import StepProgress
+from paddle_aws.operations.jobs.progress.training_table import TrainingTable
+from paddle_aws.operations.jobs.volume.server import Folder
 from paddle_aws.rehearsal.pods.job import ENDED, GLANCE, Watcher
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
 

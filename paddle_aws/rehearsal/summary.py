@@ -17,10 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from k8s_charts.spec import TrainingJob
-from paddle_aws.operations.cluster import log_stream
 from paddle_aws.operations.commands.evaluate import Evaluation
 from paddle_aws.operations.commands.results import goodput
-from paddle_aws.operations.jobs.training_metrics import Pass
+from paddle_aws.operations.jobs.progress.training_metrics import Pass
+from paddle_aws.operations.jobs.watch import log_stream
 from paddle_aws.rehearsal.inventory import Resource
 from paddle_aws.rehearsal.pods.job import last_lines
 from paddle_aws.rehearsal.screen import Phase

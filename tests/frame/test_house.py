@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 MAY_IMPORT: dict[str, list[str]] = yaml.safe_load(
     Path(__file__).with_name("rooms.yaml").read_text()
 )
-WATCHED = {"app", "paddle_node", "aws_cdk", "cdk8s", "constructs", "cdk_nag", *MAY_IMPORT}
+WATCHED = {"app", "paddle_node", "aws_cdk", "cdk8s", "constructs", "cdk_nag"} | {
+    room.partition("/")[0] for room in MAY_IMPORT
+}
 
 
 def imports(file: Path) -> set[str]:

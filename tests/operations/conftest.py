@@ -94,7 +94,8 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
     Fails if the command asks AWS or the cluster for more than its users (tests/aws/commands.yaml)
     are granted.
     """
-    from paddle_aws.operations.cluster import cluster, waiting
+    from paddle_aws.operations.cluster import cluster
+    from paddle_aws.operations.jobs.watch import waiting
     from paddle_aws.operations.main import app
 
     monkeypatch.setattr(cluster, "FIRST_PAUSE", 0.01)

@@ -19,7 +19,7 @@ from commands import JOB, Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault
 
-from paddle_aws.operations.cluster import volume_transfer
+from paddle_aws.operations.jobs.volume import transfer as volume_transfer
 
 pytestmark = pytest.mark.slow
 

@@ -21,12 +21,13 @@ from saved_pass import save_model, save_pass
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from paddle_aws.operations.cluster import volume_access, volume_transfer
 from paddle_aws.operations.cluster.cluster import Cluster
-from paddle_aws.operations.cluster.volume_access import Missing
-from paddle_aws.operations.cluster.volume_server import Folder
 from paddle_aws.operations.commands.results import model_words
 from paddle_aws.operations.errors import Failed
+from paddle_aws.operations.jobs.volume import access as volume_access
+from paddle_aws.operations.jobs.volume import transfer as volume_transfer
+from paddle_aws.operations.jobs.volume.access import Missing
+from paddle_aws.operations.jobs.volume.server import Folder
 
 pytestmark = pytest.mark.slow
 TABLES = yaml.safe_load(Path(__file__).with_name("volume.yaml").read_text())

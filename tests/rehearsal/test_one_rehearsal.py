@@ -7,7 +7,7 @@ from rich.console import Console
 
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput, Failed
-from paddle_aws.operations.jobs.training_metrics import Pass, TrainerPass
+from paddle_aws.operations.jobs.progress.training_metrics import Pass, TrainerPass
 from paddle_aws.rehearsal.__main__ import main
 from paddle_aws.rehearsal.rehearse import check_records
 from paddle_aws.rehearsal.state import State

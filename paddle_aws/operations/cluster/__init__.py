@@ -1,3 +1,1 @@
-"""The Kubernetes API: objects, waiting, logs, and the pod through which a volume is read and
-written.
-"""
+"""The Kubernetes API, and nothing of a job."""

@@ -11,13 +11,13 @@ import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from paddle_aws.operations.cluster.cluster import Cluster, Object
-from paddle_aws.operations.cluster.pod_words import states
-from paddle_aws.operations.cluster.volume_access import VolumeAccess
 from paddle_aws.operations.commands.results import saved_passes
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.jobs.backend import OfRehearsal, backend
 from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
-from paddle_aws.operations.jobs.job_objects import (
+from paddle_aws.operations.jobs.removal import remove
+from paddle_aws.operations.jobs.volume.access import VolumeAccess
+from paddle_aws.operations.jobs.watch.job_objects import (
     JOB_NAME,
     ended,
     newest,
@@ -26,7 +26,7 @@ from paddle_aws.operations.jobs.job_objects import (
     selector,
     state,
 )
-from paddle_aws.operations.jobs.removal import remove
+from paddle_aws.operations.jobs.watch.pod_state import states
 from paddle_aws.operations.screen import Context, Json, Namespace, as_json, say
 
 GLANCE = 1.0

@@ -6,10 +6,17 @@ from typing import Annotated
 import typer
 
 from paddle_aws.operations.cluster.cluster import Cluster, Object
-from paddle_aws.operations.cluster.pod_words import pod_states
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.job_objects import INSTANCE, PART_OF, label, of_newest, pods, runs
-from paddle_aws.operations.jobs.job_view import JobView, make
+from paddle_aws.operations.jobs.watch.job_objects import (
+    INSTANCE,
+    PART_OF,
+    label,
+    of_newest,
+    pods,
+    runs,
+)
+from paddle_aws.operations.jobs.watch.job_view import JobView, make
+from paddle_aws.operations.jobs.watch.pod_state import pod_states
 from paddle_aws.operations.screen import (
     DEFAULT_NAMESPACE,
     Context,

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from paddle_aws.operations.cluster import log_stream
-from paddle_aws.operations.cluster.log_stream import Line, Wanted
-from paddle_aws.operations.cluster.volume_access import BLOCK
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import Backend, OfRehearsal, Volume, backend
 from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
+from paddle_aws.operations.jobs.volume.access import BLOCK
+from paddle_aws.operations.jobs.watch import log_stream
+from paddle_aws.operations.jobs.watch.log_stream import Line, Wanted
 from paddle_aws.operations.screen import Context, Namespace, of_job, say
 
 WIDER = 50

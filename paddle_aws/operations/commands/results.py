@@ -16,14 +16,14 @@ from paddle_node.training.passes import INFERENCE, PASS, PREDICT
 
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.account.bucket_upload import AT_ONCE, bar, object_of, upload_files
-from paddle_aws.operations.cluster.log_stream import clean
 from paddle_aws.operations.cluster.reasons import short
-from paddle_aws.operations.cluster.volume_transfer import download
 from paddle_aws.operations.commands.cost import node_hour
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import OfRehearsal, Volume, backend
 from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
-from paddle_aws.operations.jobs.training_metrics import Pass
+from paddle_aws.operations.jobs.progress.training_metrics import Pass
+from paddle_aws.operations.jobs.volume.transfer import download
+from paddle_aws.operations.jobs.watch.log_stream import clean
 from paddle_aws.operations.screen import Context, Json, Namespace, age, as_json, say, show, span
 from paddle_aws.settings.file import place
 
@@ -205,7 +205,7 @@ def goodput(attempts: list[Any], trainers: int) -> dict[str, Any] | None:
 
 def metrics(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
     """Returns the passes that all trainers have reported."""
-    from paddle_aws.operations.jobs.training_metrics import passes
+    from paddle_aws.operations.jobs.progress.training_metrics import passes
 
     matches = [re.fullmatch(r"node_(\d+)/metrics\.jsonl", entry["name"]) for entry in files]
     trainers = sorted(int(match[1]) for match in matches if match)

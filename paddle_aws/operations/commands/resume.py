@@ -12,15 +12,15 @@ import typer
 from paddle_node.contract import DATA_MANIFEST, Variable
 
 from paddle_aws.operations.cluster.cluster import Cluster, Object
-from paddle_aws.operations.cluster.volume_access import mounted
-from paddle_aws.operations.cluster.waiting import Follower
 from paddle_aws.operations.commands.results import chosen_pass, saved_passes
 from paddle_aws.operations.commands.submit import Follow, Verbose, Wait, finish
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.job_objects import condition, ended, variable
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.run import Run, bring_program, split, train
 from paddle_aws.operations.jobs.submission import Submission
+from paddle_aws.operations.jobs.volume.access import mounted
+from paddle_aws.operations.jobs.watch.job_objects import condition, ended, variable
+from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.screen import (
     IMAGE_FILE,
     JOB_FILE,

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.cluster import log_stream, waiting
 from paddle_aws.operations.commands.trial import NoTry
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.early_checks import (
@@ -14,10 +13,11 @@ from paddle_aws.operations.jobs.early_checks import (
     tell_recipe,
 )
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.job_view import JobView
+from paddle_aws.operations.jobs.progress.training_table import TrainingTable
 from paddle_aws.operations.jobs.run import Run, send
 from paddle_aws.operations.jobs.submission import Submission
-from paddle_aws.operations.jobs.training_table import TrainingTable
+from paddle_aws.operations.jobs.watch import log_stream, waiting
+from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.screen import (
     IMAGE_FILE,
     JOB_FILE,

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.cluster import waiting
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.backend import OfRehearsal, backend
 from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
+from paddle_aws.operations.jobs.watch import waiting
 from paddle_aws.operations.screen import Context, Namespace, say
 
 

@@ -15,10 +15,10 @@ from paddle_aws.operations.jobs.job_argument import DEFAULT, named
 from paddle_aws.operations.screen import say
 
 if TYPE_CHECKING:
-    from paddle_aws.operations.cluster.volume_access import VolumeAccess
-    from paddle_aws.operations.cluster.volume_server import Folder
     from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
     from paddle_aws.operations.jobs.run import Run
+    from paddle_aws.operations.jobs.volume.access import VolumeAccess
+    from paddle_aws.operations.jobs.volume.server import Folder
 
 OfRehearsal = Annotated[
     bool | None,

@@ -19,18 +19,18 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
-from paddle_aws.operations.cluster.log_stream import Line, Wanted
-from paddle_aws.operations.cluster.pod_words import PodState
-from paddle_aws.operations.cluster.volume_server import Folder, inside
-from paddle_aws.operations.cluster.waiting import data_ended, training_ended, verdict
 from paddle_aws.operations.commands.evaluate import Evaluation
 from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut
-from paddle_aws.operations.jobs import step_progress
-from paddle_aws.operations.jobs.job_objects import JobState, Phase
-from paddle_aws.operations.jobs.job_view import JobView
+from paddle_aws.operations.jobs.progress import step_progress
+from paddle_aws.operations.jobs.progress.step_progress import StepProgress
+from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress, of_log
 from paddle_aws.operations.jobs.saved_results import SavedResults
-from paddle_aws.operations.jobs.step_progress import StepProgress
-from paddle_aws.operations.jobs.training_progress import TrainingProgress, of_log
+from paddle_aws.operations.jobs.volume.server import Folder, inside
+from paddle_aws.operations.jobs.watch.job_objects import JobState, Phase
+from paddle_aws.operations.jobs.watch.job_view import JobView
+from paddle_aws.operations.jobs.watch.log_stream import Line, Wanted
+from paddle_aws.operations.jobs.watch.pod_state import PodState
+from paddle_aws.operations.jobs.watch.waiting import data_ended, training_ended, verdict
 from paddle_aws.operations.screen import age
 
 FOLDER = Path(".rehearsal")

@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 
 from paddle_aws.operations.cluster.cluster import NOTICED, Cluster, Object
 from paddle_aws.operations.errors import Failed, OperationError
-from paddle_aws.operations.jobs.job_objects import CANCELLED, ended, path, pods, runs, selector
+from paddle_aws.operations.jobs.watch.job_objects import (
+    CANCELLED,
+    ended,
+    path,
+    pods,
+    runs,
+    selector,
+)
 
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 NAMESPACED = (

@@ -15,13 +15,7 @@ from typing import Any, Self
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.account.bucket_upload import bar, upload_files
-from paddle_aws.operations.cluster import log_stream, waiting
 from paddle_aws.operations.cluster.cluster import Cluster
-from paddle_aws.operations.cluster.log_stream import Line, Wanted
-from paddle_aws.operations.cluster.pod_words import culprit
-from paddle_aws.operations.cluster.volume_access import VOLUME, VolumeAccess, mounted
-from paddle_aws.operations.cluster.volume_transfer import upload
-from paddle_aws.operations.cluster.waiting import Follower
 from paddle_aws.operations.commands import trial
 from paddle_aws.operations.commands.evaluate import Evaluation, measure
 from paddle_aws.operations.errors import Failed, TimedOut, translated
@@ -29,9 +23,15 @@ from paddle_aws.operations.jobs import rehearsal_backend, removal
 from paddle_aws.operations.jobs.backend import Volume
 from paddle_aws.operations.jobs.job_argument import DEFAULT, named
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.job_view import JobView, view
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.submission import Submission
+from paddle_aws.operations.jobs.volume.access import VOLUME, VolumeAccess, mounted
+from paddle_aws.operations.jobs.volume.transfer import upload
+from paddle_aws.operations.jobs.watch import log_stream, waiting
+from paddle_aws.operations.jobs.watch.job_view import JobView, view
+from paddle_aws.operations.jobs.watch.log_stream import Line, Wanted
+from paddle_aws.operations.jobs.watch.pod_state import culprit
+from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.screen import of_job
 
 Say = Callable[[str], None]

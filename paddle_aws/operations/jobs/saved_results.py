@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from paddle_aws.operations.cluster.volume_access import VolumeAccess
-from paddle_aws.operations.cluster.volume_server import Folder
 from paddle_aws.operations.commands import results
 from paddle_aws.operations.errors import translated
-from paddle_aws.operations.jobs.training_metrics import Pass
+from paddle_aws.operations.jobs.progress.training_metrics import Pass
+from paddle_aws.operations.jobs.volume.access import VolumeAccess
+from paddle_aws.operations.jobs.volume.server import Folder
 
 
 class SavedResults(ABC):

@@ -20,9 +20,16 @@ from paddle_aws.operations.jobs.early_checks import (
     check_host_path,
     check_inputs,
 )
-from paddle_aws.operations.jobs.job_objects import component, created, ended, path, runs, selector
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.removal import remove
+from paddle_aws.operations.jobs.watch.job_objects import (
+    component,
+    created,
+    ended,
+    path,
+    runs,
+    selector,
+)
 from paddle_aws.operations.screen import age, of_job
 
 SERVED = 60.0

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from json import dumps
 
 from paddle_aws.operations.cluster.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
-from paddle_aws.operations.cluster.paddle_noise import is_noise
-from paddle_aws.operations.cluster.pod_words import PodState
-from paddle_aws.operations.cluster.waiting import Follower, data_ended, training_ended
 from paddle_aws.operations.errors import BadInput, Unreachable
-from paddle_aws.operations.jobs.job_objects import moment, pods
-from paddle_aws.operations.jobs.job_view import JobView, look
+from paddle_aws.operations.jobs.watch.job_objects import moment, pods
+from paddle_aws.operations.jobs.watch.job_view import JobView, look
+from paddle_aws.operations.jobs.watch.paddle_noise import is_noise
+from paddle_aws.operations.jobs.watch.pod_state import PodState
+from paddle_aws.operations.jobs.watch.waiting import Follower, data_ended, training_ended
 from paddle_aws.operations.screen import console, of_job, say
 
 QUIET = 3600.0

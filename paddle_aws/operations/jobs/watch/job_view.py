@@ -7,10 +7,11 @@ from types import MappingProxyType
 from typing import Any
 
 from paddle_aws.operations.cluster.cluster import Cluster, Object
-from paddle_aws.operations.cluster.pod_words import PodState, culprit, pod_states, states
 from paddle_aws.operations.errors import BadInput, Unreachable
-from paddle_aws.operations.jobs import training_progress
-from paddle_aws.operations.jobs.job_objects import (
+from paddle_aws.operations.jobs.progress import training_progress
+from paddle_aws.operations.jobs.progress.step_progress import StepProgress
+from paddle_aws.operations.jobs.progress.training_progress import Goodput, TrainingProgress
+from paddle_aws.operations.jobs.watch.job_objects import (
     JobState,
     newest,
     of_newest,
@@ -19,8 +20,7 @@ from paddle_aws.operations.jobs.job_objects import (
     selector,
     state,
 )
-from paddle_aws.operations.jobs.step_progress import StepProgress
-from paddle_aws.operations.jobs.training_progress import Goodput, TrainingProgress
+from paddle_aws.operations.jobs.watch.pod_state import PodState, culprit, pod_states, states
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO
 from paddle_node.training import passes as saved
 
 from paddle_aws.operations.account.bucket_upload import side_by_side
-from paddle_aws.operations.cluster.volume_access import BLOCK
-from paddle_aws.operations.cluster.volume_server import WINDOW
 from paddle_aws.operations.errors import Failed
 from paddle_aws.operations.jobs.backend import Volume
+from paddle_aws.operations.jobs.volume.access import BLOCK
+from paddle_aws.operations.jobs.volume.server import WINDOW
 
 
 def upload(

@@ -15,9 +15,8 @@ from paddle_node.contract import ExitCode, Variable
 
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.cluster import Cluster, Object
-from paddle_aws.operations.cluster.paddle_noise import SOURCE, is_noise
 from paddle_aws.operations.cluster.reasons import short
-from paddle_aws.operations.jobs.job_objects import (
+from paddle_aws.operations.jobs.watch.job_objects import (
     INDEX,
     JOB_NAME,
     SEEN,
@@ -29,6 +28,7 @@ from paddle_aws.operations.jobs.job_objects import (
     seconds_old,
     variable,
 )
+from paddle_aws.operations.jobs.watch.paddle_noise import SOURCE, is_noise
 from paddle_aws.operations.screen import span
 
 BROKEN_PULLS = (

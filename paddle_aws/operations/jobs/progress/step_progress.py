@@ -10,7 +10,7 @@ from typing import Any
 
 from paddle_node.contract import JobFolder
 
-from paddle_aws.operations.cluster.volume_server import Folder
+from paddle_aws.operations.jobs.volume.server import Folder
 
 _TAIL = 8192
 """Bytes of a metrics file that hold its last lines."""

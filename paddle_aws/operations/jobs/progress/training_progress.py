@@ -11,8 +11,8 @@ from typing import Self
 from paddle_node.training import pass_metrics
 
 from paddle_aws.operations.cluster.cluster import ApiError, Cluster
-from paddle_aws.operations.cluster.pod_words import PodState
-from paddle_aws.operations.jobs.job_objects import pods
+from paddle_aws.operations.jobs.watch.job_objects import pods
+from paddle_aws.operations.jobs.watch.pod_state import PodState
 from paddle_aws.operations.screen import span
 
 TAIL = "1000"

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
 from paddle_aws.operations.cluster.cluster import NOTICED, Cluster, Outage
-from paddle_aws.operations.cluster.pod_words import PodState
 from paddle_aws.operations.errors import Failed, JobFailed
-from paddle_aws.operations.jobs.job_objects import seconds_old
-from paddle_aws.operations.jobs.job_view import JobView, look
+from paddle_aws.operations.jobs.watch.job_objects import seconds_old
+from paddle_aws.operations.jobs.watch.job_view import JobView, look
+from paddle_aws.operations.jobs.watch.pod_state import PodState
 
 GLANCE, PODS_A_SECOND = 2.0, 100
 """Seconds between two polls (longer above 200 pods), and the number of pods that the API server

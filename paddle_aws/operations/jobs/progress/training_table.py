@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from paddle_node.training import pass_metrics
 
-from paddle_aws.operations.jobs.training_metrics import Passes
-from paddle_aws.operations.jobs.training_progress import TrainingProgress
+from paddle_aws.operations.jobs.progress.training_metrics import Passes
+from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress
 
 _SHOWN_ONE_BY_ONE = 4
 """Up to this many trainers' losses are shown one by one; of more, only the least and the

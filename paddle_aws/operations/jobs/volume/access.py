@@ -21,10 +21,11 @@ from paddle_node.contract import DATA_MANIFEST
 
 from k8s_charts.pods.job_folder import MAKER
 from paddle_aws.operations.cluster.cluster import TRIES, ApiError, Cluster, Object
-from paddle_aws.operations.cluster.pod_words import states
-from paddle_aws.operations.cluster.volume_server import METHODS
 from paddle_aws.operations.errors import BadInput, Failed, OperationError, Unreachable
-from paddle_aws.operations.jobs.job_objects import (
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.submission import Submission
+from paddle_aws.operations.jobs.volume.server import METHODS
+from paddle_aws.operations.jobs.watch.job_objects import (
     INSTANCE,
     PADDLE_JOB,
     component,
@@ -34,8 +35,7 @@ from paddle_aws.operations.jobs.job_objects import (
     selector,
     template,
 )
-from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.submission import Submission
+from paddle_aws.operations.jobs.watch.pod_state import states
 
 PORT = 8080
 READY = 300.0
@@ -51,7 +51,7 @@ class Missing(BadInput, FileNotFoundError):
 
 
 class VolumeAccess:
-    """The methods of volume_server.Folder, for the folder that an inspection pod serves."""
+    """The methods of server.Folder, for the folder that an inspection pod serves."""
 
     def __init__(self, cluster: Cluster, job: str, namespace: str) -> None:
         self._cluster, self._job = cluster, job
@@ -232,7 +232,7 @@ def inspection_pod(its: Object, job: str, name: str, token: str, write: bool) ->
         "command": [
             "python3",
             "-c",
-            here.with_name("volume_server.py").read_text(encoding="utf-8"),
+            here.with_name("server.py").read_text(encoding="utf-8"),
         ],
         "args": [mount["mountPath"], token, str(PORT)],
         "volumeMounts": [{**mount, "readOnly": not write}],

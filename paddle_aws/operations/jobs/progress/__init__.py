@@ -1,0 +1,1 @@
+"""What a job has learned so far: steps, passes, metrics."""

@@ -1,0 +1,1 @@
+"""What lies on a job's volume, read and written through a pod of its own."""
