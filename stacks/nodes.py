@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from ipaddress import ip_network
+from typing import Any
 
 from aws_cdk import CfnOutput, CfnResource
 from aws_cdk import aws_ec2 as ec2
@@ -79,7 +80,7 @@ class NodesStack(ClusterPart):
         props = props_of(group, self._home.storage.file_system, network.access.node_volume_key)
         if group.kind == "managed":
             repair = group.auto_repair is not False
-            versions = {
+            versions: dict[str, Any] = {
                 "kubernetes_version": settings.version,
                 "release_version": self._versions.get(AMI_TYPES[group.gpu]),
             }

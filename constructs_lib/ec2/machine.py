@@ -156,11 +156,14 @@ def without_comments(path: Path) -> str:
 
 
 def nodeadm(
-    settings: dict[str, Any], shape: NodeShape, files: Mapping[str, str] | None = None
+    settings: dict[str, Any],
+    shape: NodeShape,
+    files: Mapping[str, str] | None = None,
+    extra: str | None = None,
 ) -> ec2.UserData:
     """User data for Amazon Linux 2023's nodeadm
     (https://awslabs.github.io/amazon-eks-ami/nodeadm/): a NodeConfig of `settings`, and a script
-    that writes `files` before nodeadm starts the kubelet.
+    that writes `files`, and runs the lines of `extra`, before nodeadm starts the kubelet.
 
     If the machines have disks of their own, nodeadm combines these into one, which holds the pods'
     scratch.
@@ -171,11 +174,12 @@ def nodeadm(
         "kind": "NodeConfig",
         "spec": {**settings, **disks},
     }
-    script = f"#!/bin/bash\nset -euo pipefail\n{write_files(files or {})}systemctl daemon-reload\n"
+    reload = "systemctl daemon-reload\n" if files else ""
+    script = f"#!/bin/bash\nset -euo pipefail\n{write_files(files or {})}{reload}{extra or ''}"
     parts = {
         # JSON is valid YAML. This way the config is one string with tokens, without Fn::Sub.
         "application/node.eks.aws": json.dumps(config, indent=2),
-        **({'text/x-shellscript; charset="us-ascii"': script} if files else {}),
+        **({'text/x-shellscript; charset="us-ascii"': script} if files or extra else {}),
     }
     lines = [
         "MIME-Version: 1.0",

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Protocol, TypedDict, Unpack
 
+import jsii
 from aws_cdk import Tags, Token
 from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -17,6 +19,7 @@ from constructs_lib.acknowledged import acknowledge
 from constructs_lib.ec2.file_system_mount import mount_files
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
+    counts_machines,
     launch_template,
     launch_template_of,
     one_at_a_time,
@@ -37,6 +40,7 @@ from constructs_lib.rules import Violation, not_a_list
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.key import open_to
 from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
+from constructs_lib.watch.metrics import AUTO_SCALING, MetricOptions, metric
 
 
 def efa_group(scope: Construct, vpc: ec2.IVpc) -> ec2.SecurityGroup:
@@ -86,6 +90,10 @@ class NodeGroupProps(TypedDict, total=False):
     """KMS key of the disks; None: the account's default key for EBS. An imported key's policy must
     let Auto Scaling use the key, as EncryptionKey's does.
     """
+    extra_user_data: str | None
+    """Lines of a bash script that each machine runs as root at boot, before its kubelet starts.
+    `set -euo pipefail` holds: a line that fails ends the script.
+    """
     depends_on: Sequence[IDependable]
     """What must exist before the first node, such as a file system's `mount_targets`."""
 
@@ -95,10 +103,19 @@ def _text(size: int) -> str:
     return Token.as_string(size) if is_token(size) else str(size)
 
 
+@jsii.implements(ec2.IConnectable, iam.IGrantable)
 class NodeGroup(Construct):
-    """Base of every kind of node group. `sizes`: fewest nodes, nodes at the start, most nodes."""
+    """Base of every kind of node group.
+
+    Attributes:
+        group_name: the group's name in EKS or Auto Scaling.
+        launch_template: what each machine is launched from.
+        role: the machines' role, which may serve other groups, too.
+        sizes: fewest nodes, nodes at the start, most nodes.
+    """
 
     group_name: str
+    launch_template: ec2.LaunchTemplate
     role: iam.IRole
 
     def __init__(
@@ -122,6 +139,8 @@ class NodeGroup(Construct):
         wanted = props.get("desired_size", default_desired(*limits))
         self.sizes = (least, wanted, most)
         self._depends_on = props.get("depends_on", ())
+        self._carried: list[ec2.ISecurityGroup] = []
+        self._connections: ec2.Connections | None = None
 
     def _violations(self, *, managed: bool, image: str | None = None) -> Iterator[Violation]:
         """Yields what cluster.yaml would refuse, and what these constructs alone can get wrong."""
@@ -241,23 +260,16 @@ class NodeGroup(Construct):
             user_data=user_data,
             metadata_hops=metadata_hops,
         )
-        for group in groups[1:]:
-            template.add_security_group(group)
         if shape.placement_group:
             placement = ec2.CfnPlacementGroup(home, "Placement", strategy="cluster")
             override(template, "Placement", {"GroupName": placement.ref})
+        self.launch_template, self._carried = template, groups[:1]
+        for group in groups[1:]:
+            self.add_security_group(group)
         if shape.efa:
             # In a template that names network interfaces, security groups belong to the interface.
             override(template, "SecurityGroupIds", None)
-            common = {
-                "DeleteOnTermination": True,
-                "Groups": [group.security_group_id for group in groups],
-            }
-            fabric = [
-                {"NetworkCardIndex": card, "DeviceIndex": device, "InterfaceType": kind, **common}
-                for card, device, kind in shape.interfaces
-            ]
-            override(template, "NetworkInterfaces", fabric)
+            self._carry_on_interfaces()
         if shape.capacity_reservation:
             target = {
                 "CapacityReservationTarget": {"CapacityReservationId": shape.capacity_reservation}
@@ -269,6 +281,48 @@ class NodeGroup(Construct):
         Tags.of(template).add("Name", f"{self._cluster.cluster_name}/{self.node.id}")
         return template
 
+    def add_security_group(self, group: ec2.ISecurityGroup) -> None:
+        """Puts the nodes into one more security group. AWS allows five for each network interface,
+        unless a quota says otherwise.
+        """
+        self._carried.append(group)
+        self.launch_template.add_security_group(group)
+        if self.shape.efa:
+            self._carry_on_interfaces()
+
+    def _carry_on_interfaces(self) -> None:
+        common = {
+            "DeleteOnTermination": True,
+            "Groups": [group.security_group_id for group in self._carried],
+        }
+        fabric = [
+            {"NetworkCardIndex": card, "DeviceIndex": device, "InterfaceType": kind, **common}
+            for card, device, kind in self.shape.interfaces
+        ]
+        override(self.launch_template, "NetworkInterfaces", fabric)
+
+    @property
+    def connections(self) -> ec2.Connections:
+        """Network connections of this group's nodes alone. The first use makes a security group for
+        them, because all groups of a cluster share the cluster's.
+        """
+        if self._connections is None:
+            group = ec2.SecurityGroup(
+                self,
+                "SecurityGroup",
+                vpc=self._vpc,
+                description=f"Nodes of {self.node.id}",
+                allow_all_outbound=False,
+            )
+            self.add_security_group(group)
+            self._connections = ec2.Connections(security_groups=[group])
+        return self._connections
+
+    @property
+    def grant_principal(self) -> iam.IPrincipal:
+        """The machines' role. On EKS, pods get rights by a `PodIdentity` of their own."""
+        return self.role.grant_principal
+
     def _ssh_group(self, home: Construct) -> ec2.SecurityGroup:
         shape = self.shape
         group = ec2.SecurityGroup(
@@ -277,6 +331,28 @@ class NodeGroup(Construct):
         for cidr in shape.ssh_from:
             group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(22), "SSH")
         return group
+
+    def metric_in_service(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns how many machines are in service; the maximum over five minutes."""
+        return self._metric("GroupInServiceInstances", **options)
+
+    def metric_desired(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns how many machines there should be; the maximum over five minutes."""
+        return self._metric("GroupDesiredCapacity", **options)
+
+    def _metric(self, name: str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        group = self.node.default_child
+        if not isinstance(group, autoscaling.CfnAutoScalingGroup):
+            raise TypeError(
+                f"{self.node.path} has no metric {name}: EKS makes a managed group's Auto Scaling "
+                "group, and CloudFormation does not know its name; use the cluster's "
+                "metric_node_count"
+            )
+        # Auto Scaling counts only if it is asked to; that is free.
+        counts_machines(group)
+        dimensions = {"AutoScalingGroupName": group.ref}
+        options.setdefault("statistic", "Maximum")
+        return metric(AUTO_SCALING, name, dimensions, **options)
 
     def _scaling_group(
         self, template: ec2.LaunchTemplate, *, signals: bool = False, name: str | None = None

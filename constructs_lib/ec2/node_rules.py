@@ -18,6 +18,8 @@ XEN_TYPE = re.compile(r"(c[134]|d2|f1|g2|g3s?|h1|i[23]|m[1-4]|p[23]|r[34]|t[12]|
 """Machines before Nitro: those with hypervisor xen in the VPC CNI's table of types, and g2, g3 and
 p2, which it no longer has.
 """
+IMAGE = re.compile("AL2023_(x86_64|ARM_64)_([A-Z]+)")
+"""EKS's AMI types of Amazon Linux 2023: machine and kind."""
 INSTANCE_TYPE = r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$"
 PORTS = r"^\d{1,5}(-\d{1,5})?$"
 LABEL_NAME = (
@@ -111,6 +113,19 @@ def wrong_ports(ranges: Sequence[str]) -> Iterator[Violation]:
         if not re.search(PORTS, value) or not 1 <= int(first) <= int(last or first) <= 65535:
             allowed = "allowed are ports from 1 to 65535, the lower one first"
             yield Violation("host_ports", value, allowed)
+
+
+def wrong_image(image: str, *, gpu: bool) -> Iterator[Violation]:
+    """Refuses an AMI type that these constructs cannot boot, or whose machines have no GPUs."""
+    if not (known := IMAGE.fullmatch(image)):
+        yield Violation(
+            "ami_type", image, "allowed is one of Amazon Linux 2023, such as AL2023_ARM_64_STANDARD"
+        )
+    elif gpu != (known[2] == "NVIDIA"):
+        wanted = "NVIDIA" if gpu else "STANDARD"
+        allowed = f"shape.gpu is {str(gpu).lower()}: allowed is one that ends with {wanted}"
+        if gpu or known[2] == "NVIDIA":
+            yield Violation("ami_type", image, allowed)
 
 
 def system_folder(folder: str | None) -> Iterator[Violation]:

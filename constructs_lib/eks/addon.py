@@ -156,6 +156,7 @@ class EfsDriver(Construct):
             version=version,
             roles={"efs-csi-controller-sa": self.role},
         ).resource
+        self.node.default_child = self.resource
         self.resource.node.add_dependency(policy)
 
 
@@ -211,6 +212,7 @@ class ContainerLogs(Construct):
             configuration=None if logs else {"containerLogs": {"enabled": False}},
             roles={"cloudwatch-agent": role},
         ).resource
+        self.node.default_child, self.role = self.resource, role
         for name in GROUPS if logs else (METRICS,):
             group = EndingLogGroup(
                 self,

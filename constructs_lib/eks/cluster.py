@@ -3,9 +3,10 @@ resource unless asked for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal, TypedDict, Unpack
 
-from aws_cdk import Annotations
+from aws_cdk import Annotations, RemovalPolicy
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
@@ -13,7 +14,9 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
+from constructs_lib.ec2.node_group import NodeGroupProps
 from constructs_lib.eks.addon import ClusterAddon
+from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.network.addresses import not_everybody, not_private
 from constructs_lib.network.subnets import chosen, zones_of
 from constructs_lib.rules import KUBERNETES_VERSION, Violation, unlike
@@ -21,6 +24,7 @@ from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.key import EndingLogGroup
 from constructs_lib.validation import refuse, unless_token, without_tokens
+from constructs_lib.watch.metrics import CONTAINER_INSIGHTS, MetricOptions, metric
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 """DaemonSets: they are healthy without a node, so they come with the cluster. Add-ons with a
@@ -39,6 +43,21 @@ def _one_zone(zones: set[str] | None) -> Iterator[Violation]:
             "EKS wants subnets in two zones at least (to keep nodes in one zone, pin the nodes)"
         )
         yield Violation("vpc_subnets", f"in {len(zones)} availability zone", allowed)
+
+
+class ClusterOptions(TypedDict, total=False):
+    """What `eks_v2.Cluster` takes and we do not decide; its documentation has the meanings."""
+
+    alb_controller: eks.AlbControllerOptions
+    control_plane_scaling_tier: eks.ControlPlaneScalingTier
+    ip_family: eks.IpFamily
+    masters_role: iam.IRole
+    prune: bool
+    remote_node_networks: Sequence[eks.RemoteNodeNetwork]
+    remote_pod_networks: Sequence[eks.RemotePodNetwork]
+    removal_policy: RemovalPolicy
+    security_group: ec2.ISecurityGroup
+    tags: Mapping[str, str]
 
 
 class TrainingCluster(eks.Cluster):
@@ -85,6 +104,7 @@ class TrainingCluster(eks.Cluster):
         oidc_provider: also make an IAM OIDC provider (with CloudFormation only), for tools that use
             roles for service accounts.
         kubectl_provider_options: the Lambda function that applies manifests; None: there is none.
+        options: passed to `eks_v2.Cluster`.
     """
 
     def __init__(
@@ -106,6 +126,7 @@ class TrainingCluster(eks.Cluster):
         oidc_provider: bool = False,
         role: iam.IRole | None = None,
         kubectl_provider_options: eks.KubectlProviderOptions | None = None,
+        **options: Unpack[ClusterOptions],
     ) -> None:
         path = f"{scope.node.path}/{id}"
         subnets = chosen(vpc, vpc_subnets)
@@ -141,7 +162,9 @@ class TrainingCluster(eks.Cluster):
             role=role,
             endpoint_access=endpoint,
             secrets_encryption_key=encryption_key,
-            service_ipv4_cidr=service_ipv4_cidr,
+            service_ipv4_cidr=None
+            if options.get("ip_family") == eks.IpFamily.IP_V6
+            else service_ipv4_cidr,
             cluster_logging=list(eks.ClusterLoggingTypes) if log_days else None,
             default_capacity_type=kind.AUTOMODE if auto_mode_role else kind.NODEGROUP,
             default_capacity=None if auto_mode_role else 0,
@@ -155,6 +178,7 @@ class TrainingCluster(eks.Cluster):
             bootstrap_self_managed_addons=False,
             output_config_command=False,
             kubectl_provider_options=kubectl_provider_options,
+            **options,
         )
         resource = self.node.default_child
         assert isinstance(resource, eks.CfnCluster)
@@ -222,3 +246,46 @@ class TrainingCluster(eks.Cluster):
                 url=self.cluster_open_id_connect_issuer_url,
                 client_ids=["sts.amazonaws.com"],
             )
+
+    def add_node_group(
+        self, id: str, *, ami_type: str | None = None, **props: Unpack[NodeGroupProps]
+    ) -> ManagedNodes:
+        """Adds a managed node group in the cluster's VPC."""
+        return ManagedNodes(self, id, cluster=self, vpc=self.vpc, ami_type=ami_type, **props)
+
+    def add_addon(
+        self,
+        addon_name: str,
+        *,
+        version: str | None = None,
+        configuration: Mapping[str, Any] | None = None,
+        roles: Mapping[str, iam.IRole] | None = None,
+    ) -> ClusterAddon:
+        """Adds an EKS add-on, as `ClusterAddon` does. If it has a Deployment, make it depend on a
+        node group: it becomes healthy with a node alone.
+        """
+        return ClusterAddon(
+            self,
+            addon_name,
+            cluster=self,
+            addon_name=addon_name,
+            version=version,
+            configuration=configuration,
+            roles=roles,
+        )
+
+    def metric(self, metric_name: str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns a metric of Container Insights, which `ContainerLogs` turns on."""
+        return metric(
+            CONTAINER_INSIGHTS, metric_name, {"ClusterName": self.cluster_name}, **options
+        )
+
+    def metric_node_count(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns how many nodes there are; the minimum over five minutes."""
+        options.setdefault("statistic", "Minimum")
+        return self.metric("cluster_node_count", **options)
+
+    def metric_failed_node_count(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns how many nodes have failed; the maximum over five minutes."""
+        options.setdefault("statistic", "Maximum")
+        return self.metric("cluster_failed_node_count", **options)

@@ -83,7 +83,7 @@ class EndpointName(Construct):
         self.name = f"api.{zone.zone_name}"
         # The endpoint attribute is an https address: the name is what follows the two slashes.
         self.host = Fn.select(2, Fn.split("/", cluster.cluster_endpoint))
-        route53.CnameRecord(
+        record = route53.CnameRecord(
             self,
             "Record",
             zone=zone,
@@ -92,3 +92,4 @@ class EndpointName(Construct):
             ttl=Duration.minutes(1),
             comment="EKS API endpoint",
         )
+        self.node.default_child = record.node.default_child

@@ -1,6 +1,7 @@
 """A managed group of worker nodes: EKS launches, drains, updates and repairs them."""
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import TypedDict, Unpack
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
@@ -9,10 +10,21 @@ from constructs import Construct
 
 from constructs_lib.ec2.machine import node_role, nodeadm
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
-from constructs_lib.ec2.node_rules import EFFECTS
+from constructs_lib.ec2.node_rules import EFFECTS, wrong_image
+from constructs_lib.validation import refuse
 
 AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
 """EKS's names for the image, without and with GPUs."""
+
+
+class ManagedNodesOptions(TypedDict, total=False):
+    """What `eks.CfnNodegroup` takes and we do not decide; its documentation has the meanings."""
+
+    force_update_enabled: bool
+    nodegroup_name: str
+    tags: Mapping[str, str]
+    update_config: eks.CfnNodegroup.UpdateConfigProperty
+    warm_pool_config: eks.CfnNodegroup.WarmPoolConfigProperty
 
 
 class ManagedNodes(NodeGroup):
@@ -24,6 +36,11 @@ class ManagedNodes(NodeGroup):
         release_version: of the image, such as 1.35.0-20261101; None: the newest whenever nodes are
             replaced. Changing either version drains and replaces the nodes one at a time;
             CloudFormation refuses it with any other change of the group.
+        ami_type: EKS's name for the image, one of Amazon Linux 2023's, such as
+            AL2023_ARM_64_STANDARD for arm types; None: by the shape's `gpu`, for x86-64.
+        role: the nodes' role; None: one is made.
+        options: passed to `eks.CfnNodegroup`.
+        props: see `NodeGroupProps`.
     """
 
     def __init__(
@@ -37,17 +54,21 @@ class ManagedNodes(NodeGroup):
         kubernetes_version: str | None = None,
         release_version: str | None = None,
         role: iam.IRole | None = None,
+        ami_type: str | None = None,
+        options: ManagedNodesOptions | None = None,
         **props: Unpack[NodeGroupProps],
     ) -> None:
         super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
-        image = AMI_TYPES[self.shape.gpu]
+        image = ami_type or AMI_TYPES[self.shape.gpu]
+        refuse(self.node.path, wrong_image(image, gpu=self.shape.gpu))
         self._validate(managed=True, image=image)
         shape, (least, wanted, most) = self.shape, self.sizes
         self.role = role or node_role(self, "Role")
         # EKS adds what a node needs to join.
         files, user_data = self._mount_files("kubelet.service"), None
-        if shape.has_disks or files:
-            user_data = nodeadm({}, shape, files)
+        extra = props.get("extra_user_data")
+        if shape.has_disks or files or extra:
+            user_data = nodeadm({}, shape, files, extra)
         template = self._template(user_data=user_data)
         self.resource = eks.CfnNodegroup(
             self,
@@ -82,6 +103,7 @@ class ManagedNodes(NodeGroup):
                 id=template.launch_template_id, version=template.latest_version_number
             ),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=auto_repair),
+            **(options or {}),
         )
         self.resource.node.add_dependency(*self._depends_on)
         self.group_name = self.resource.attr_nodegroup_name

@@ -11,7 +11,10 @@ from constructs import Construct
 
 from constructs_lib.ec2.machine import node_role, nodeadm
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
+from constructs_lib.ec2.node_rules import IMAGE, wrong_image
 from constructs_lib.ec2.node_shape import NodeShape
+from constructs_lib.eks.managed_nodes import AMI_TYPES
+from constructs_lib.validation import refuse
 
 
 class SelfManagedNodeRole(Construct):
@@ -22,6 +25,7 @@ class SelfManagedNodeRole(Construct):
     def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster) -> None:
         super().__init__(scope, id)
         self.role = node_role(self, "Role")
+        self.node.default_child = self.role.node.default_child
         eks.CfnAccessEntry(
             self,
             "AccessEntry",
@@ -37,6 +41,8 @@ class SelfManagedNodes(NodeGroup):
     Args:
         kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
         role: the nodes' role, from a `SelfManagedNodeRole`; None: one is made.
+        ami_type: as `ManagedNodes` has it.
+        props: see `NodeGroupProps`.
     """
 
     def __init__(
@@ -49,23 +55,29 @@ class SelfManagedNodes(NodeGroup):
         kubernetes_version: str,
         service_ipv4_cidr: str = "172.20.0.0/16",
         role: SelfManagedNodeRole | None = None,
+        ami_type: str | None = None,
         **props: Unpack[NodeGroupProps],
     ) -> None:
         super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
-        self._validate(managed=False)
+        image = ami_type or AMI_TYPES[self.shape.gpu]
+        refuse(self.node.path, wrong_image(image, gpu=self.shape.gpu))
+        self._validate(managed=False, image=image)
         joining = role or SelfManagedNodeRole(self, "Joining", cluster=cluster)
         self.role = joining.role
-        family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"
+        # AL2023_ARM_64_STANDARD is arm64/standard in Parameter Store.
+        machine, kind = IMAGE.fullmatch(image).groups()  # type: ignore[union-attr]
+        folder = f"{'arm64' if machine == 'ARM_64' else machine}/{kind.lower()}"
+        family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/{folder}"
         template = self._template(
             role=self.role,
             # EC2 resolves the image when it launches a node: no look-up at synth, and always the
             # newest patch.
-            image_id=f"resolve:ssm:{family}/{'nvidia' if self.shape.gpu else 'standard'}/"
-            "recommended/image_id",
+            image_id=f"resolve:ssm:{family}/recommended/image_id",
             user_data=nodeadm(
                 _node_config(cluster, service_ipv4_cidr, self.shape),
                 self.shape,
                 self._mount_files("kubelet.service"),
+                props.get("extra_user_data"),
             ),
         )
         self.resource = self._scaling_group(template)

@@ -205,6 +205,7 @@ class SelfManagedCluster(Construct):
             health_check_type="EC2",
             health_check_grace_period=300,
         )
+        self.node.default_child = self.group
         counts_machines(self.group)
         variables = {
             "ROLE": "control-plane",

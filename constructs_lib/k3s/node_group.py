@@ -4,10 +4,12 @@ Pods can reach the nodes' role (two hops). The jobs' NetworkPolicy blocks that f
 data job's.
 """
 
+import hashlib
+import re
 from collections.abc import Sequence
 from typing import Unpack
 
-from aws_cdk import Names, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -19,6 +21,16 @@ from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.k3s.cluster import SelfManagedCluster
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.statements import OF_MACHINES, statements
+
+
+def _logical_id(group: Construct) -> str:
+    """Returns a logical id that stays when the stack moves, say, into a Stage: the CDK's way to
+    make one from a path, which here begins with the stack's name.
+    """
+    stack = Stack.of(group)
+    path = [stack.stack_name, *group.node.path.removeprefix(f"{stack.node.path}/").split("/")]
+    digest = hashlib.md5("/".join(path).encode(), usedforsecurity=False).hexdigest()[:8].upper()
+    return re.sub(r"[^A-Za-z0-9]", "", "".join(path))[:240] + digest
 
 
 class TokenNodeRole(Construct):
@@ -44,6 +56,7 @@ class TokenNodeRole(Construct):
         super().__init__(scope, id)
         self.files = MachineFiles(self, "Files", files=release.of("node"))
         self.role = machine_role(self, "Role")
+        self.node.default_child = self.role.node.default_child
         policy = iam.ManagedPolicy(
             self, "Policy", roles=[self.role], description="Nodes of the cluster"
         )
@@ -113,7 +126,7 @@ class K3sNodeGroup(NodeGroup):
         labels = shape.joining_labels
         # The template contains the group's logical id, and the group refers to the template: the id
         # is set before both.
-        logical_id = Names.unique_id(self)
+        logical_id = _logical_id(self)
         user_data = boot_user_data(
             stack,
             {
@@ -136,6 +149,7 @@ class K3sNodeGroup(NodeGroup):
                 ],
             },
             self._mount_files("k3s-agent.service"),
+            props.get("extra_user_data"),
         )
         # Two hops: the data job's pod reads the bucket with the machine's role.
         template = self._template(

@@ -111,9 +111,10 @@ def boot_user_data(
     variables: Mapping[str, str],
     k3s: Mapping[str, Any],
     more_files: Mapping[str, str] | None = None,
+    extra: str | None = None,
 ) -> ec2.UserData:
     """Returns user data with a machine's `variables`, k3s settings and small files, and
-    `more_files` by path. systemd runs boot.sh, now and later.
+    `more_files` by path; it runs the lines of `extra`. systemd runs boot.sh, now and later.
     """
     for name, value in variables.items():
         if "'" in value:
@@ -130,7 +131,9 @@ def boot_user_data(
         "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service "
         "paddle-cluster.timer\n"
     )
-    text = f"#!/bin/bash\nset -euo pipefail\n{write_files(files | dict(more_files or {}))}{start}"
+    files |= more_files or {}
+    first = f"{extra}\n" if extra else ""
+    text = f"#!/bin/bash\nset -euo pipefail\n{write_files(files)}{first}{start}"
     # In the text the k3s settings are one token, however many settings there are.
     if (size := len(text) + len(json.dumps(k3s))) > LONGEST_USER_DATA:
         raise ValueError(

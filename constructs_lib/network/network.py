@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import jsii
 from aws_cdk import Aws, Tags
@@ -16,6 +17,7 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.network.addresses import SHARED, not_private
+from constructs_lib.network.subnets import chosen
 from constructs_lib.rules import Violation, duplicates, nat_count, not_a_list
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.storage.key import EndingLogGroup
@@ -131,7 +133,35 @@ class FlowLogs(Construct):
         flow_log.node.add_dependency(policy)
 
 
-class TrainingNetwork(Construct):
+class ClusterNetwork(Construct):
+    """What a cluster needs to know of its network, new or existing.
+
+    Attributes:
+        vpc: the VPC.
+        private_subnets: where nodes, mount targets and endpoints belong.
+    """
+
+    vpc: ec2.IVpc
+    private_subnets: ec2.SubnetSelection
+
+
+class NetworkOptions(TypedDict, total=False):
+    """What `ec2.Vpc` takes and we do not decide; its documentation has the meanings."""
+
+    default_instance_tenancy: ec2.DefaultInstanceTenancy
+    flow_logs: Mapping[str, ec2.FlowLogOptions]
+    ip_protocol: ec2.IpProtocol
+    ipv6_addresses: ec2.IIpv6Addresses
+    nat_gateway_provider: ec2.NatProvider
+    nat_gateway_subnets: ec2.SubnetSelection
+    vpc_name: str
+    vpn_connections: Mapping[str, ec2.VpnConnectionOptions]
+    vpn_gateway: bool
+    vpn_gateway_asn: int
+    vpn_route_propagation: Sequence[ec2.SubnetSelection]
+
+
+class TrainingNetwork(ClusterNetwork):
     """A VPC with private subnets in each zone and, where there is a NAT gateway, public ones.
 
     Args:
@@ -145,9 +175,10 @@ class TrainingNetwork(Construct):
             default options.
         flow_log_days: how long the flow logs are kept; 0: none are written.
         encryption_key: KMS key of the flow logs; None: AWS's own.
-
-    Attributes:
-        private_subnets: where nodes, mount targets and endpoints belong.
+        more_subnets: subnets beside ours, such as isolated ones for a database; they are laid out
+            after ours.
+        gateway_endpoints: beside ours for S3, such as one for DynamoDB.
+        options: passed to `ec2.Vpc`.
     """
 
     def __init__(
@@ -164,6 +195,9 @@ class TrainingNetwork(Construct):
         domain_name: str | None = None,
         flow_log_days: int = 30,
         encryption_key: kms.IKey | None = None,
+        more_subnets: Sequence[ec2.SubnetConfiguration] = (),
+        gateway_endpoints: Mapping[str, ec2.GatewayVpcEndpointOptions] | None = None,
+        **options: Unpack[NetworkOptions],
     ) -> None:
         super().__init__(scope, id)
         zones = without_tokens(availability_zones)
@@ -202,27 +236,28 @@ class TrainingNetwork(Construct):
                     map_public_ip_on_launch=False,
                 ),
             )
+        s3 = ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)
         self.vpc = ec2.Vpc(
             self,
             "Vpc",
             availability_zones=list(availability_zones),
             ip_addresses=ec2.IpAddresses.cidr(cidr),
             nat_gateways=nat_gateways,
-            subnet_configuration=subnets,
+            subnet_configuration=[*subnets, *more_subnets],
             enable_dns_hostnames=True,
             enable_dns_support=True,
             restrict_default_security_group=False,
-            gateway_endpoints={
-                "S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)
-            },
+            gateway_endpoints={"S3": s3, **(gateway_endpoints or {})},
+            **options,
         )
+        self.node.default_child = self.vpc.node.default_child
         acknowledge(
             self.vpc,
             "closing the default group needs a custom resource (CloudFormation cannot edit it); "
             "nothing of ours carries it",
             "NIST.800.53.R5-VPCDefaultSecurityGroupClosed",
         )
-        self.private_subnets = ec2.SubnetSelection(subnet_type=private)
+        self.private_subnets = ec2.SubnetSelection(subnet_group_name="private")
         public_subnets = self.vpc.public_subnets
         for subnet in (*public_subnets, *self.vpc.private_subnets, *self.vpc.isolated_subnets):
             acknowledge(
@@ -257,7 +292,7 @@ class TrainingNetwork(Construct):
             home = Construct(self, "DhcpOptions")
             # Amazon's own name server and time server. When the stack goes, the VPC returns to the
             # account's defaults.
-            options = ec2.CfnDHCPOptions(
+            dhcp = ec2.CfnDHCPOptions(
                 home,
                 "Resource",
                 domain_name=domain_name,
@@ -265,9 +300,28 @@ class TrainingNetwork(Construct):
                 ntp_servers=["169.254.169.123"],
             )
             ec2.CfnVPCDHCPOptionsAssociation(
-                home, "Association", dhcp_options_id=options.ref, vpc_id=self.vpc.vpc_id
+                home, "Association", dhcp_options_id=dhcp.ref, vpc_id=self.vpc.vpc_id
             )
         if flow_log_days:
             FlowLogs(
                 self, "FlowLogs", vpc=self.vpc, days=flow_log_days, encryption_key=encryption_key
             )
+
+    @staticmethod
+    def from_vpc(
+        scope: Construct,
+        id: str,
+        *,
+        vpc: ec2.IVpc,
+        private_subnets: ec2.SubnetSelection | None = None,
+    ) -> ClusterNetwork:
+        """Returns an existing VPC as a network; nothing of it is changed.
+
+        Args:
+            vpc: such as `ec2.Vpc.from_lookup(self, "Vpc", vpc_id="vpc-...")`, which asks AWS at
+                synth, or one of another stack.
+            private_subnets: None: those that the CDK takes for private.
+        """
+        network = ClusterNetwork(scope, id)
+        network.vpc, network.private_subnets = vpc, chosen(vpc, private_subnets)
+        return network

@@ -5,8 +5,9 @@ With RemovalPolicy.DESTROY, the library's only Lambda function, one for each sta
 buckets and no others.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import jsii
 from aws_cdk import (
@@ -19,6 +20,7 @@ from aws_cdk import (
     RemovalPolicy,
     Stack,
 )
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -30,6 +32,7 @@ from constructs_lib.rules import DAYS
 from constructs_lib.statements import statements
 from constructs_lib.storage.key import EndingLogGroup, retain_if_replaced
 from constructs_lib.validation import refuse, unless_token
+from constructs_lib.watch.metrics import S3, MetricOptions, metric
 
 STATEMENTS = Path(__file__).with_name("bucket_statements.json")
 HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
@@ -157,6 +160,25 @@ class BucketEmptier(Construct):
 LOG_PREFIX = "bucket/"
 
 
+class BucketOptions(TypedDict, total=False):
+    """What `s3.Bucket` takes and we do not decide; its documentation has the meanings."""
+
+    bucket_name: str
+    bucket_name_prefix: str
+    cors: Sequence[s3.CorsRule]
+    event_bridge_enabled: bool
+    intelligent_tiering_configurations: Sequence[s3.IntelligentTieringConfiguration]
+    inventories: Sequence[s3.Inventory]
+    metrics: Sequence[s3.BucketMetrics]
+    notifications_handler_role: iam.IRole
+    notifications_skip_destination_validation: bool
+    object_lock_default_retention: s3.ObjectLockRetention
+    object_lock_enabled: bool
+    replication_role: iam.IRole
+    replication_rules: Sequence[s3.ReplicationRule]
+    transfer_acceleration: bool
+
+
 class DataBucket(s3.Bucket):
     """A private bucket and its log bucket, with everything that `s3.Bucket` has (`grant_read`,
     `from_bucket_name`, ...).
@@ -166,6 +188,8 @@ class DataBucket(s3.Bucket):
         keep_old_versions_days: how long an overwritten or deleted object can be restored.
         keep_logs_days: how long access logs are kept.
         removal_policy: RETAIN keeps both buckets; DESTROY empties and deletes both.
+        lifecycle_rules: more rules, beside ours for old versions and unfinished uploads.
+        options: passed to `s3.Bucket`.
     """
 
     def __init__(
@@ -177,6 +201,8 @@ class DataBucket(s3.Bucket):
         keep_old_versions_days: int = 30,
         keep_logs_days: int = 90,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        lifecycle_rules: Sequence[s3.LifecycleRule] = (),
+        **options: Unpack[BucketOptions],
     ) -> None:
         refuse(
             f"{scope.node.path}/{id}",
@@ -207,8 +233,10 @@ class DataBucket(s3.Bucket):
                     noncurrent_version_expiration=Duration.days(keep_old_versions_days),
                     abort_incomplete_multipart_upload_after=Duration.days(7),
                     expired_object_delete_marker=True,
-                )
+                ),
+                *lifecycle_rules,
             ],
+            **options,
         )
         logs = s3.Bucket(
             self,
@@ -265,3 +293,21 @@ class DataBucket(s3.Bucket):
             assert isinstance(emptier, BucketEmptier)
             for bucket in (self, logs):
                 emptier.empty_on_delete(bucket)
+
+    def metric(
+        self, metric_name: str, storage_type: str, **options: Unpack[MetricOptions]
+    ) -> cloudwatch.Metric:
+        """Returns one of S3's storage metrics, which S3 reports once a day."""
+        dimensions = {"BucketName": self.bucket_name, "StorageType": storage_type}
+        options.setdefault("period", Duration.days(1))
+        return metric(S3, metric_name, dimensions, **options)
+
+    def metric_size_bytes(
+        self, storage_type: str = "StandardStorage", **options: Unpack[MetricOptions]
+    ) -> cloudwatch.Metric:
+        """Returns how many bytes are stored in one storage class."""
+        return self.metric("BucketSizeBytes", storage_type, **options)
+
+    def metric_object_count(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns how many objects are stored, old versions included."""
+        return self.metric("NumberOfObjects", "AllStorageTypes", **options)

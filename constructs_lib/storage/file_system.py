@@ -4,10 +4,11 @@ never as root.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import TypedDict, Unpack, cast
 
 import jsii
-from aws_cdk import Annotations, RemovalPolicy, Size, Token
+from aws_cdk import Annotations, Duration, RemovalPolicy, Size, Token
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
@@ -20,6 +21,7 @@ from constructs_lib.rules import POSIX_ID
 from constructs_lib.statements import statements
 from constructs_lib.storage.key import retain_if_replaced
 from constructs_lib.validation import refuse, unless_token
+from constructs_lib.watch.metrics import EFS, MetricOptions, metric
 
 POLICY = Path(__file__).with_name("file_system_policy.json")
 """Who may mount. Without ClientRootAccess root is squashed, and the access point sets the user."""
@@ -82,6 +84,46 @@ class MountableFileSystem(Construct):
             posix_user=efs.PosixUser(uid=owner, gid=owner),
             create_acl=efs.Acl(owner_uid=owner, owner_gid=owner, permissions="0750"),
         )
+        self.node.default_child = (
+            file_system.node.default_child or self.access_point.node.default_child
+        )
+
+    def metric(self, metric_name: str, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns one of the metrics of EFS."""
+        dimensions = {"FileSystemId": self.file_system.file_system_id}
+        return metric(EFS, metric_name, dimensions, **options)
+
+    def metric_percent_io_limit(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns how near the file system is to its I/O limit, per cent; the maximum."""
+        options.setdefault("statistic", "Maximum")
+        return self.metric("PercentIOLimit", **options)
+
+    def metric_total_io_bytes(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns how many bytes were read and written; the sum."""
+        options.setdefault("statistic", "Sum")
+        return self.metric("TotalIOBytes", **options)
+
+    def metric_client_connections(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns how many clients have mounted it; the sum over a minute."""
+        options.setdefault("statistic", "Sum")
+        options.setdefault("period", Duration.minutes(1))
+        return self.metric("ClientConnections", **options)
+
+    def metric_burst_credit_balance(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Returns how many bytes of burst credits are left, with mode bursting; the minimum."""
+        options.setdefault("statistic", "Minimum")
+        return self.metric("BurstCreditBalance", **options)
+
+
+class FileSystemOptions(TypedDict, total=False):
+    """What `efs.FileSystem` takes and we do not decide; its documentation has the meanings."""
+
+    file_system_name: str
+    one_zone: bool
+    performance_mode: efs.PerformanceMode
+    replication_configuration: efs.ReplicationConfiguration
+    replication_overwrite_protection: efs.ReplicationOverwriteProtection
+    transition_to_archive_policy: efs.LifecyclePolicy
 
 
 class SharedFileSystem(MountableFileSystem):
@@ -101,6 +143,7 @@ class SharedFileSystem(MountableFileSystem):
         path: folder of the access point, made at the first mount, owned by `posix_id`.
         removal_policy: RETAIN keeps the file system (without its mount targets); DESTROY deletes it
             with all its data.
+        options: passed to `efs.FileSystem`.
     """
 
     def __init__(
@@ -119,13 +162,17 @@ class SharedFileSystem(MountableFileSystem):
         posix_id: int = 1000,
         path: str = "/paddle",
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        **options: Unpack[FileSystemOptions],
     ) -> None:
         super().__init__(scope, id, vpc=vpc)
         file_system = efs.FileSystem(
             self,
             "FileSystem",
             vpc=vpc,
-            vpc_subnets=chosen(vpc, vpc_subnets, one_per_az=True),
+            # The CDK picks the one zone itself.
+            vpc_subnets=None
+            if options.get("one_zone")
+            else chosen(vpc, vpc_subnets, one_per_az=True),
             security_group=_mount_targets_group(self, "MountTargets", vpc),
             encrypted=True,
             kms_key=encryption_key,
@@ -145,6 +192,7 @@ class SharedFileSystem(MountableFileSystem):
             # client be root.
             allow_anonymous_access=True,
             removal_policy=removal_policy,
+            **options,
         )
         resource = file_system.node.default_child
         assert isinstance(resource, efs.CfnFileSystem)

@@ -2,6 +2,9 @@
 expire.
 """
 
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
+
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
@@ -10,6 +13,13 @@ from constructs import Construct
 from constructs_lib.rules import IMAGES
 from constructs_lib.storage.key import retain_if_replaced
 from constructs_lib.validation import refuse, unless_token
+
+
+class RepositoryOptions(TypedDict, total=False):
+    """What `ecr.Repository` takes and we do not decide; its documentation has the meanings."""
+
+    image_tag_mutability_exclusion_filters: Sequence[ecr.ImageTagMutabilityExclusionFilter]
+    lifecycle_registry_id: str
 
 
 class ImageRepository(ecr.Repository):
@@ -21,6 +31,7 @@ class ImageRepository(ecr.Repository):
         encryption_key: KMS key; None: ECR's own.
         keep_images: how many of the newest tagged images are kept.
         removal_policy: RETAIN keeps the repository; DESTROY deletes it with its images.
+        options: passed to `ecr.Repository`.
     """
 
     def __init__(
@@ -32,6 +43,7 @@ class ImageRepository(ecr.Repository):
         encryption_key: kms.IKey | None = None,
         keep_images: int = 50,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        **options: Unpack[RepositoryOptions],
     ) -> None:
         refuse(
             f"{scope.node.path}/{id}", IMAGES.violations("keep_images", unless_token(keep_images))
@@ -46,6 +58,7 @@ class ImageRepository(ecr.Repository):
             image_tag_mutability=ecr.TagMutability.IMMUTABLE,
             removal_policy=removal_policy,
             empty_on_delete=removal_policy == RemovalPolicy.DESTROY,
+            **options,
         )
         retain_if_replaced(self)
         self.add_lifecycle_rule(

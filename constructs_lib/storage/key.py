@@ -4,9 +4,12 @@ A construct of ours that is given a plain `kms.Key` of the same app opens it to 
 must use it, for this account's resources only. An imported key stays as it is.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
-from aws_cdk import CfnDeletionPolicy, CfnResource, RemovalPolicy
+from aws_cdk import CfnDeletionPolicy, CfnResource, Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct, IConstruct
@@ -28,6 +31,16 @@ def retain_if_replaced(construct: IConstruct) -> None:
     resource.cfn_options.update_replace_policy = CfnDeletionPolicy.RETAIN
 
 
+class KeyOptions(TypedDict, total=False):
+    """What `kms.Key` takes and we do not decide; its documentation has the meanings."""
+
+    admins: Sequence[iam.IPrincipal]
+    multi_region: bool
+    pending_window: Duration
+    policy: iam.PolicyDocument
+    rotation_period: Duration
+
+
 class EncryptionKey(kms.Key):
     """A customer-managed key, with everything that `kms.Key` has (`grant_*`, `from_key_arn`, ...).
 
@@ -35,6 +48,7 @@ class EncryptionKey(kms.Key):
         alias: name without `alias/`; None: no alias.
         removal_policy: DESTROY schedules the deletion (in 30 days; until then it can be cancelled);
             RETAIN keeps the key.
+        options: passed to `kms.Key`.
     """
 
     def __init__(
@@ -45,6 +59,7 @@ class EncryptionKey(kms.Key):
         alias: str | None = None,
         description: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        **options: Unpack[KeyOptions],
     ) -> None:
         super().__init__(
             scope,
@@ -53,6 +68,7 @@ class EncryptionKey(kms.Key):
             description=description,
             enable_key_rotation=True,
             removal_policy=removal_policy,
+            **options,
         )
         retain_if_replaced(self)
         open_to(self, "log groups", "node volumes", "alarms")
@@ -86,6 +102,16 @@ def open_to(key: kms.IKey | None, *users: str) -> None:
             key.add_to_resource_policy(statement)
 
 
+class LogGroupOptions(TypedDict, total=False):
+    """What `logs.LogGroup` takes and we do not decide; its documentation has the meanings."""
+
+    data_protection_policy: logs.DataProtectionPolicy
+    field_index_policies: Sequence[logs.FieldIndexPolicy]
+    log_group_class: logs.LogGroupClass
+    removal_policy: RemovalPolicy
+    """DESTROY unless given."""
+
+
 class EndingLogGroup(logs.LogGroup):
     """A log group with a retention time and everything that `logs.LogGroup` has.
 
@@ -94,6 +120,7 @@ class EndingLogGroup(logs.LogGroup):
         log_group_name: name; None: CloudFormation generates one.
         encryption_key: KMS key; None: AWS's own. An imported key's policy must already let
             CloudWatch Logs use it.
+        options: passed to `logs.LogGroup`.
     """
 
     def __init__(
@@ -104,15 +131,17 @@ class EndingLogGroup(logs.LogGroup):
         days: int,
         log_group_name: str | None = None,
         encryption_key: kms.IKey | None = None,
+        **options: Unpack[LogGroupOptions],
     ) -> None:
         refuse(f"{scope.node.path}/{id}", log_days("days", unless_token(days)))
         open_to(encryption_key, "log groups")
+        options.setdefault("removal_policy", RemovalPolicy.DESTROY)
         super().__init__(
             scope,
             id,
             log_group_name=log_group_name,
             encryption_key=encryption_key,
-            removal_policy=RemovalPolicy.DESTROY,
+            **options,
         )
         resource = self.node.default_child
         assert isinstance(resource, logs.CfnLogGroup)

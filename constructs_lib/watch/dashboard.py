@@ -128,6 +128,7 @@ class ClusterDashboard(Construct):
         self.dashboard = cloudwatch.Dashboard(
             self, "Dashboard", dashboard_name=dashboard_name, widgets=[widgets]
         )
+        self.node.default_child = self.dashboard.node.default_child
         self.dashboard.add_widgets(
             cloudwatch.AlarmStatusWidget(title="Alarms", alarms=self.alarms, width=24)
         )

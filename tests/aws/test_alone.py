@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, RemovalPolicy, Stack, Stage
+from aws_cdk import App, CfnResource, RemovalPolicy, Stack, Stage
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
@@ -44,7 +44,10 @@ RELEASE = Release(
 )
 ZONES = ["eu-central-1a", "eu-central-1b"]
 # Base classes, and constructs that one of the others makes.
-NOT_ALONE = {"BucketEmptier", "MachineFiles", "MountableFileSystem", "NodeGroup"}
+NOT_ALONE = {"BucketEmptier", "MachineFiles", "MountableFileSystem", "NodeGroup", "ClusterNetwork"}
+# Sets of equals.
+NO_SINGLE_RESOURCE = {"AutoModeNodes", "ClusterFirewall", "ClusterSecrets", "ServiceEndpoints"}
+WITHOUT_DEFAULT_CHILD = set[str]()
 CONSTRUCTS: dict[str, type[Construct]] = {
     name: each
     for module in pkgutil.walk_packages(constructs_lib.__path__, "constructs_lib.")
@@ -53,6 +56,7 @@ CONSTRUCTS: dict[str, type[Construct]] = {
     and issubclass(each, Construct)
     and each.__module__ == module.name
     and name not in NOT_ALONE
+    and not name.startswith("_")
 }
 
 
@@ -168,6 +172,8 @@ def make(kind: str, theirs: Theirs, id: str) -> None:
     if "cluster" in given and ".k3s." in CONSTRUCTS[kind].__module__:
         given["cluster"] = theirs.self_managed
     made = CONSTRUCTS[kind](theirs.stack, id, **given)
+    if kind not in NO_SINGLE_RESOURCE and not isinstance(made.node.default_child, CfnResource):
+        WITHOUT_DEFAULT_CHILD.add(kind)
     if isinstance(made, PodIdentity):
         s3.Bucket(theirs.stack, f"{id}Bucket", encryption_key=theirs.key).grant_read(made)
 
@@ -202,6 +208,11 @@ def test_each_works_alone_and_twice(templates: dict[str, dict[str, Any]]) -> Non
             for id in ("Thing", "Other")
         )
         assert thing == other != [] or case.startswith("Production-"), case
+
+
+def test_each_has_a_default_child(templates: dict[str, dict[str, Any]]) -> None:
+    """The CDK's way to whatever no property reaches."""
+    assert set() == WITHOUT_DEFAULT_CHILD
 
 
 def test_no_region_and_no_partition_is_wired_in(templates: dict[str, dict[str, Any]]) -> None:

@@ -6,10 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aws_cdk import App, Aws, CfnParameter, Environment, Fn, RemovalPolicies, RemovalPolicy, Stack
+from aws_cdk import (
+    App,
+    Aws,
+    CfnParameter,
+    Duration,
+    Environment,
+    Fn,
+    RemovalPolicies,
+    RemovalPolicy,
+    Stack,
+    Stage,
+)
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
 from aws_cdk.assertions import Match, Template
 from constructs import Construct
 
@@ -23,6 +35,7 @@ from constructs_lib.eks.self_managed_nodes import SelfManagedNodes
 from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.node_group import K3sNodeGroup
 from constructs_lib.network.network import ServiceEndpoints, TrainingNetwork
+from constructs_lib.people.team import Team
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
@@ -298,6 +311,153 @@ def test_no_endpoint_is_made_where_none_is_named(stranger: tuple[Stack, ec2.Vpc]
     stack, vpc = stranger
     ServiceEndpoints(stack, "Endpoints", vpc=vpc, services={})
     Template.from_stack(stack).resource_count_is("AWS::EC2::VPCEndpoint", 0)
+
+
+def test_parts_are_what_the_cdks_methods_take(stranger: tuple[Stack, ec2.Vpc]) -> None:
+    """Rights go to a team and to nodes, connections to nodes, as to the CDK's own constructs."""
+    stack, vpc = stranger
+    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs")
+    data = SharedFileSystem(stack, "Data", vpc=vpc)
+    efa = NodeShape(efa=True, instance_types=["c5n.18xlarge"])
+    groups = [
+        ManagedNodes(stack, "Managed", cluster=cluster, vpc=vpc),
+        ManagedNodes(stack, "Fabric", cluster=cluster, vpc=vpc, shape=efa, vpc_subnets=ONE_ZONE),
+        SelfManagedNodes(stack, "Own", cluster=cluster, vpc=vpc, kubernetes_version="1.36"),
+    ]
+    bucket = s3.Bucket(stack, "Bucket")
+    team = Team(stack, "Team", task="Looks at theirs")
+    for grantee in (team, *groups):
+        bucket.grant_read(grantee)
+    for group in groups:
+        data.connections.allow_default_port_from(group)
+    template = Template.from_stack(stack)
+    sources = template.find_resources(
+        "AWS::EC2::SecurityGroupIngress", {"Properties": {"FromPort": 2049}}
+    )
+    names = str(sources)
+    assert all(f"{group.node.id}SecurityGroup" in names for group in groups)
+    for name, launched in template.find_resources("AWS::EC2::LaunchTemplate").items():
+        assert f"{name.partition('Template')[0]}SecurityGroup" in str(launched)
+    policies = template.find_resources(
+        "AWS::IAM::ManagedPolicy", {"Properties": {"Description": "Looks at theirs: granted"}}
+    )
+    (policy,) = policies.values()
+    assert "s3:GetObject*" in str(policy) and policy["Properties"]["Groups"]
+    reads = [
+        policy
+        for policy in template.find_resources("AWS::IAM::Policy").values()
+        if "s3:GetObject*" in str(policy)
+    ]
+    assert len(reads) == 3
+
+
+def test_what_we_do_not_decide_goes_through_to_the_cdk(stranger: tuple[Stack, ec2.Vpc]) -> None:
+    stack, _ = stranger
+    isolated = ec2.SubnetConfiguration(
+        name="database", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=24
+    )
+    network = TrainingNetwork(
+        stack,
+        "Network",
+        availability_zones=["eu-central-1a", "eu-central-1b"],
+        vpc_name="theirs",
+        more_subnets=[isolated],
+    )
+    cluster = TrainingCluster(
+        stack, "Cluster", vpc=network.vpc, cluster_name="theirs", tags={"cost": "7"}
+    )
+    arm = NodeShape(instance_types=["m7g.large"])
+    workers = cluster.add_node_group(
+        "arm",
+        shape=arm,
+        ami_type="AL2023_ARM_64_STANDARD",
+        extra_user_data="sysctl -w vm.max_map_count=262144",
+    )
+    cluster.add_addon("coredns").node.add_dependency(workers.resource)
+    own = SelfManagedNodes(
+        stack,
+        "Own",
+        cluster=cluster,
+        vpc=network.vpc,
+        kubernetes_version="1.36",
+        shape=arm,
+        ami_type="AL2023_ARM_64_STANDARD",
+    )
+    data = SharedFileSystem(stack, "Data", vpc=network.vpc, file_system_name="genomes")
+    bucket = DataBucket(
+        stack,
+        "Bucket",
+        bucket_name="their-data",
+        lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(9))],
+    )
+    for number, metric in enumerate(
+        [
+            data.metric_percent_io_limit(),
+            bucket.metric_size_bytes(),
+            cluster.metric_node_count(),
+            own.metric_in_service(),
+        ]
+    ):
+        metric.create_alarm(stack, f"Alarm{number}", threshold=1, evaluation_periods=1)
+    with pytest.raises(TypeError, match="arm has no metric GroupInServiceInstances: EKS makes"):
+        workers.metric_in_service()
+    team = Team.from_group_and_role(
+        stack,
+        "Theirs",
+        task="Theirs",
+        group_name="them",
+        role_arn="arn:aws:iam::111122223333:role/them",
+    )
+    bucket.grant_read(team)
+    imported = TrainingNetwork.from_vpc(stack, "Existing", vpc=network.vpc)
+    assert len(imported.private_subnets.subnets or ()) == 2
+    template = Template.from_stack(stack)
+    template.has_resource_properties(
+        "AWS::EKS::Nodegroup",
+        {"AmiType": "AL2023_ARM_64_STANDARD", "InstanceTypes": ["m7g.large"]},
+    )
+    for kind, props in {
+        "EKS::Cluster": {"Tags": Match.array_with([{"Key": "cost", "Value": "7"}])},
+        "EFS::FileSystem": {
+            "FileSystemTags": Match.array_with([{"Key": "Name", "Value": "genomes"}])
+        },
+        "EC2::VPC": {"Tags": Match.array_with([{"Key": "Name", "Value": "theirs"}])},
+        "S3::Bucket": {
+            "BucketName": "their-data",
+            "LifecycleConfiguration": {
+                "Rules": [
+                    Match.object_like({"ExpiredObjectDeleteMarker": True}),
+                    {"ExpirationInDays": 9, "Status": "Enabled"},
+                ]
+            },
+        },
+        "AutoScaling::AutoScalingGroup": {"MetricsCollection": Match.any_value()},
+        "IAM::ManagedPolicy": {"Groups": ["them"], "Roles": ["them"]},
+        "CloudWatch::Alarm": {"Namespace": "AWS/S3", "Period": 86400},
+    }.items():
+        template.has_resource_properties(f"AWS::{kind}", props)
+    machines = str(template.find_resources("AWS::EC2::LaunchTemplate"))
+    assert "sysctl -w vm.max_map_count=262144" in machines
+    assert "amazon-linux-2023/arm64/standard/recommended/image_id" in machines
+    assert template.find_resources("AWS::EKS::Addon", {"DependsOn": Match.any_value()})
+
+
+def test_a_group_of_nodes_keeps_its_logical_id_in_a_stage(variant: Any) -> None:
+    """Its Auto Scaling group has a fixed name, which a second logical id would find taken."""
+    runs = release(variant("self-managed-cluster").spec)
+
+    def ids(scope: Construct) -> set[str]:
+        stack = Stack(scope, "theirs-nodes", stack_name="theirs-nodes")
+        vpc = ec2.Vpc(stack, "Vpc")
+        place = SnapshotPlace("theirs", "arn:aws:s3:::theirs")
+        cluster = SelfManagedCluster(
+            stack, "Own", vpc=vpc, cluster_name="own", release=runs, snapshots=place
+        )
+        K3sNodeGroup(stack, "workers", cluster=cluster, vpc=vpc, release=runs, group_name="w")
+        return set(Template.from_stack(stack).find_resources("AWS::AutoScaling::AutoScalingGroup"))
+
+    app = App(analytics_reporting=False)
+    assert ids(app) == ids(Stage(app, "Production"))
 
 
 @pytest.mark.parametrize("whole_app", [False, True])
