@@ -24,6 +24,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 NONE = "none"
 _OUTPUT = "output"
 _MARKS = ("{folder}", "{checkpoint}", "{checkpoint_stem}")
+_BELOW = re.compile(r"(?!.*/\.\.(/|$))\{folder\}/+[^/].*", re.DOTALL)
 _SHELL = re.compile(r"(\S*/)?(ba|da|z)?sh -\w*c ")
 
 
@@ -44,8 +45,8 @@ class Marks(Settings):
     """By what the stack is known. All that is given has to hold."""
 
     command: Text
-    """A regular expression for the command's words, joined by blanks. The stack's options stand
-    behind what it matches.
+    """A regular expression (RE2's) for the command's words, joined by blanks. The stack's options
+    stand behind what it matches.
     """
     files: Several[Text] = ()
     """Files that the program's folder has."""
@@ -90,7 +91,7 @@ class Resume(Settings):
 class Checkpoint(Settings):
     """What the stack saves, and when that is whole."""
 
-    path: Text = Field(pattern=r"^\{folder\}/.+$", examples=["{folder}/checkpoint-*"])
+    path: Text = Field(examples=["{folder}/checkpoint-*"])
     """A glob below {folder}, for folders, or for one file of each checkpoint."""
     files: Several[Text] = ()
     """What a whole checkpoint has, by name or glob. Of a folder: in it; of a file: beside it, with
@@ -104,6 +105,9 @@ class Checkpoint(Settings):
     def _faults(self) -> Iterator[Fault]:
         if "**" in self.path:
             yield f"checkpoint.path is {self.path}: a glob without ** is needed"
+        for name in self.files:
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                yield f"checkpoint.files has {name}: a name in or beside the checkpoint is needed"
         if self.last is not None and self.last not in self.files:
             yield f"checkpoint.last is {self.last}: one of checkpoint.files is allowed"
 
@@ -132,9 +136,9 @@ class Recipe(Settings):
             ("marks.script", self.marks.script or ""),
         ]:
             try:
-                re.compile(pattern)
-            except re.error as error:
-                yield f"{setting} is {pattern}: no regular expression of Python's: {error}"
+                command_line.compiled(pattern)
+            except ValueError as error:
+                yield f"{setting} is {pattern}: no regular expression of RE2's: {error}"
         for name, pattern in self.metrics.items():
             if fault := command_line.pattern_fault(pattern):
                 yield f"metrics.{name} is {pattern}: {fault}"
@@ -144,9 +148,10 @@ class Recipe(Settings):
             ("progress", self.progress),
             ("success", self.success),
             ("model", self.model),
+            ("checkpoint.path", self.checkpoint.path),
         ]:
-            if path is not None and not path.startswith("{folder}/"):
-                yield f"{setting} is {path}: a path below {{folder}}/ is needed"
+            if path is not None and not _BELOW.fullmatch(path):
+                yield f"{setting} is {path}: a path below {{folder}}/ is needed, without .."
 
 
 @dataclass(frozen=True)
@@ -292,7 +297,7 @@ def apply(
             both = " and ".join(name for name, _ in fitting)
             return Applied(f"no recipe: {both} know this command, name one of them as recipe", {})
         ((name, taken),) = fitting
-        mark = re.search(taken.marks.command, text)
+        mark = command_line.compiled(taken.marks.command).search(text)
         why = f"the command has {mark[0].strip()!r}" if mark else ""
         if taken.marks.files:
             why += f", the program's folder {', '.join(taken.marks.files)}"
@@ -315,7 +320,7 @@ def _named(recipe: str, folder: Path) -> Recipe:
 def _knows(
     marks: Marks, text: str, command: Sequence[str], program: Path | None, names: Sequence[str]
 ) -> bool:
-    if not re.search(marks.command, text) or not set(marks.files) <= set(names):
+    if not command_line.compiled(marks.command).search(text) or not set(marks.files) <= set(names):
         return False
     if marks.script is None:
         return True
@@ -324,7 +329,9 @@ def _knows(
         return bool(
             script
             and program is not None
-            and re.search(marks.script, (program / script).read_text(errors="replace"))
+            and command_line.compiled(marks.script).search(
+                (program / script).read_text(errors="replace")
+            )
         )
     except (OSError, ValueError):
         return False
@@ -334,10 +341,10 @@ def _applied(
     name: str, recipe: Recipe, why: str, command: Sequence[str], own: Mapping[str, Any]
 ) -> Applied:
     text = " ".join(command)
-    mark = re.search(recipe.marks.command, text)
+    mark = command_line.compiled(recipe.marks.command).search(text)
     # `arguments` are handed on as they are: braces in them are no placeholders.
     arguments = [word.replace("{", "{{").replace("}", "}}") for word in own.get("arguments", ())]
-    begin = _behind(command, mark) if mark else 1
+    begin = _behind(command, text[: mark.end()]) if mark else 1
     line = Line([*command, *arguments], begin, recipe.options)
     said = [f"recipe {name} ({recipe.source.name}): {why}"]
     folder = _OUTPUT
@@ -377,9 +384,9 @@ def _applied(
     )
 
 
-def _behind(command: Sequence[str], mark: re.Match[str]) -> int:
-    """Returns where the words begin that stand behind those that the command's mark matches."""
-    end, length = len(mark.string[: mark.end()].rstrip()), 0
+def _behind(command: Sequence[str], marked: str) -> int:
+    """Returns where the words begin that stand behind `marked`, the line's beginning."""
+    end, length = len(marked.rstrip()), 0
     for number, word in enumerate(command, start=1):
         length += len(word)
         if length >= end:

@@ -139,6 +139,21 @@ def test_a_relative_folder_is_led_below_the_output(folder: Path) -> None:
         ({}, f"{COMMAND} output_dir=/tmp/x", "command has output_dir=/tmp/x: what lies outside of"),
         ({"marks": {}}, "", "mine.yaml: marks.command is missing"),
         ({"marks": {"command": "("}}, "", "mine.yaml: marks.command is (: no regular expression"),
+        (
+            {"marks": {"command": "(?=x)"}},
+            "",
+            "mine.yaml: marks.command is (?=x): no regular expression of RE2's",
+        ),
+        (
+            {"checkpoint": {"path": "{folder}/../../*"}},
+            "",
+            "mine.yaml: checkpoint.path is {folder}/../../*: a path below {folder}/ is needed",
+        ),
+        (
+            {"checkpoint": {"path": "{folder}/*", "files": ["../x"]}},
+            "",
+            "mine.yaml: checkpoint.files has ../x: a name in or beside the checkpoint is needed",
+        ),
         ({"resume": {"set": {"a": "b"}}}, "", "mine.yaml: resume.set names no checkpoint"),
         ({"options": {"style": "group"}}, "", "mine.yaml: options.style is group: flag belongs"),
         ({"metrics": {"loss": "x"}}, "", "mine.yaml: metrics.loss is x: a group is needed"),

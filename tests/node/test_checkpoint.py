@@ -51,6 +51,22 @@ def test_a_file_that_is_cut_off_anywhere_is_seen(tmp_path, name, make):
     assert file_fault(path) == "is empty"
 
 
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("deep.json", b"[" * 200_000 + b"]" * 200_000),
+        ("list.safetensors", struct.pack("<Q", 2) + b"[]"),
+        ("empty.safetensors", struct.pack("<Q", 26) + b'{"a":{"data_offsets":[]}} '),
+        ("beyond.pt", b"\x80\x04\x8e" + struct.pack("<Q", 2**62) + b"x"),
+    ],
+)
+def test_a_file_that_is_none_of_its_kind_ends_no_agent(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert file_fault(tmp_path / name) == "is cut off"
+    (tmp_path / "m.index.json").write_text(f'{{"weight_map": {{"w": "{"a" * 300}"}}}}')
+    assert file_fault(tmp_path / "m.index.json").endswith("a, which is missing")
+
+
 def save(folder: Path, ranks: int = 2) -> Path:
     """Saves what a stack does: of all ranks, with shards in an index."""
     folder.mkdir(parents=True)

@@ -153,3 +153,27 @@ def test_a_step_is_told_by_epoch_and_iteration(tmp_path):
     steps.flush()
     last = json.loads((tmp_path / "steps-0.jsonl").read_text().splitlines()[-1])
     assert (last["step"], last["metrics"]) == (10, {"loss": 0.25})
+
+
+BAR = """
+import sys
+for step in range(1, 1001):
+    print(f"\\r {step // 10}%|#   | {step}/1000 [00:01<00:09, 9.8it/s]", end="")
+    if step % 500 == 0:
+        print(f"\\r           \\r{{'loss': '{1 / step}', 'epoch': '1'}}", flush=True)
+"""
+
+
+def test_a_progress_bar_hides_no_metrics_and_tells_the_step(tmp_path, monkeypatch):
+    """What tqdm draws stands before the loss, in the same line: hundreds of bars in a long one."""
+    monkeypatch.setattr(output, "say", lambda *lines: None)
+    drawing = subprocess.Popen([sys.executable, "-c", BAR], stdout=subprocess.PIPE)
+    log = output.Log(drawing.stdout, "trainer 0")
+    steps = StepLog(tmp_path / "steps-0.jsonl", 1)
+    metrics = {"loss": "^{'loss': '?([0-9.]+)", "step": r"%\|.*\| (\d+)/"}
+    log.become(tmp_path / "log", "trainer 0", "attempt 1", LineMetrics(steps, metrics))
+    log.run()
+    assert drawing.wait() == 0
+    points = [json.loads(line) for line in (tmp_path / "steps-0.jsonl").read_text().splitlines()]
+    assert points[-1]["step"] == 1000 and "counted" not in points[-1]
+    assert points[0]["step"] == 500 and points[0]["metrics"] == {"loss": 0.002}

@@ -198,6 +198,29 @@ def test_a_command_runs_for_a_few_steps_and_its_patterns_are_counted(
     assert done.code == 2 and "the command ended with 3" in done.err
 
 
+def test_inputs_are_laid_as_the_data_job_lays_them(run: Run, folder: Path, capfd) -> None:
+    """A .zip, a link and a name that leads out ended in a traceback."""
+    command = ["bash", "-c", "cat {x}/a; echo loss=1"]
+    settings = {"metrics": {"loss": "loss=([0-9])"}, "paddle": "2.6", "data": None}
+    (folder / "in").mkdir()
+    (folder / "in" / "a").write_text("weights\n")
+    (folder / "in" / "link").symlink_to("/etc")
+    shutil.make_archive("in", "tar", "in")
+    (folder / "in" / "link").unlink()
+    shutil.make_archive("in", "zip", "in")
+    lay(folder, {"x": "y"}, command=command, inputs={"x": "in.zip"}, **settings)
+    done = run("try", "--run", "--steps", "1")
+    said = capfd.readouterr().out
+    assert done.code == 0 and "weights\nloss=1\n" in said, done.err
+    for given, sentence in [
+        ("in.tar", "inputs.x: in.tar holds link, a link: pack it with tar --dereference"),
+        ("gone", "inputs.x is gone: there is no file gone; give a file (a folder as a .tar)"),
+    ]:
+        done = run("try", "--run", "--set", f"inputs.x={given}")
+        assert done.code == 2 and done.err.strip().startswith(sentence), done.err
+    assert run("try", "--set", "inputs.x=gone").code == 2
+
+
 def test_by_hand_a_program_says_how_it_is_run() -> None:
     environment = {"PYTHONPATH": str(PROJECT / "trainer_image")}
     words = [

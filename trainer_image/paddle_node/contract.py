@@ -195,8 +195,6 @@ class Variable(StrEnum):
     """File for this process's metrics by step; empty: none."""
     TRIED_IMAGE = "PADDLE_NODE_TRIED_IMAGE"
     """Set only by a trial: the image of the job's own, whose packages the trial does not have."""
-    TRIED_INPUTS = "PADDLE_NODE_TRIED_INPUTS"
-    """Set only by a trial: JSON object from the inputs' names to their paths on this machine."""
     WORLD = "PADDLE_NODE_WORLD"
     """How many ranks the job has, for a command on several pods; 0: any number."""
     RANK = "RANK"

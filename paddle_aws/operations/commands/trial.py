@@ -12,7 +12,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,6 +77,7 @@ def trial(
             raise BadInput("--time-limit and --steps must be more than 0")
         job = JobSource.of(job_file, settings).load(fetch=True)
         tell_recipe(job, say)
+        inputs = check_inputs(job, job_file)
         program, source = (
             _program(job, job_file),
             data.resolve() if data is not None else _source(job, job_file),
@@ -92,7 +92,6 @@ def trial(
             )
         if run:
             place = data.resolve() if data is not None else _local_source(job, job_file)
-            inputs = check_inputs(job, job_file)
             if away := next((name for name in job.inputs if name not in inputs), None):
                 raise BadInput(
                     f"inputs.{away} is {job.inputs[away]}: --run reads local files alone; `--set "
@@ -292,12 +291,7 @@ def _run_command(
             )
         (scratch / "path").mkdir()
         (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
-        _lay_data(job, source, folder, unpacked)
-        brought = {name: file.resolve() for name, file in inputs.items()}
-        for name, file in inputs.items():
-            if tarfile.is_tarfile(file) or file.suffix == ".zip":
-                brought[name] = scratch / "inputs" / name
-                shutil.unpack_archive(file, brought[name], filter="data")
+        _lay_data(job, source, inputs, folder, unpacked)
         environment = {
             **os.environ,
             **training_job.settings(job),
@@ -306,7 +300,6 @@ def _run_command(
                 filter(None, (job.environment.get("PYTHONPATH"), str(scratch / "path")))
             ),
             "PADDLE_NODE_ROOT": str(scratch),
-            Variable.TRIED_INPUTS: json.dumps(brought, default=str),
             Variable.JOB_NAME: job.name,
             Variable.JOB_PATH: str(job.volume.mount_path),
             Variable.TRAIN_CONFIG_DIR: "program",
@@ -335,26 +328,37 @@ def _local_source(job: TrainingJob, job_file: Path) -> Path | None:
     return file.resolve() if file is not None else None
 
 
-def _lay_data(job: TrainingJob, source: Path | None, folder: Path, program: Path) -> None:
-    """Puts the data where the command looks for it: a folder as it is, or a file as the data job
-    would lay it. Raises BadInput.
+def _lay_data(
+    job: TrainingJob,
+    source: Path | None,
+    inputs: Mapping[str, Path],
+    folder: Path,
+    program: Path,
+) -> None:
+    """Puts data and inputs where the command looks for them, as the data job does; data in a folder
+    stays as it is. Raises BadInput.
     """
     shard = folder / "0" / "data"
     shard.parent.mkdir(parents=True)
-    if source is not None and source.is_file():
+    laid = source is not None and source.is_file()
+    if laid or inputs:
         shared = job.data is not None and job.data.shared
         environment = {
             **os.environ,
             "OUT_DIR": str(folder),
             "SPLIT_COUNT": "1",
-            "DATA_SOURCE": str(source),
+            Variable.DATA_SOURCE: str(source) if laid else "",
             "DATA_FORMAT": "files" if shared or job.data is None else job.data.format,
             "SHUFFLE_SEED": "0",
             "PROGRAM_FROM": str(program),
+            Variable.INPUTS: json.dumps(
+                {name: str(file.resolve()) for name, file in inputs.items()}
+            ),
         }
         words = [sys.executable, str(interpreter.PROJECT / "trainer_image" / "split_data.py")]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BadInput(f"the data cannot be split: {done.stderr.strip().splitlines()[-1]}")
-    elif source is not None:
+            last = done.stderr.strip().rpartition("\n")[2].removeprefix("split: ")
+            raise BadInput(last or "the data cannot be split")
+    if source is not None and not laid:
         shard.symlink_to(source)

@@ -247,7 +247,8 @@ class Log(threading.Thread):
         for text in texts:
             self.exceptions.read(text)
         if self._metrics is not None:
-            self._metrics.read(texts)
+            # A progress bar returns to the line's beginning.
+            self._metrics.read([part for text in texts for part in text.split("\r") if part])
         said = (text.strip()[:LONGEST_ERROR] for text in reversed(texts))
         self.last_line = next(filter(None, said), self.last_line)
         say(self._of, *texts)

@@ -5,6 +5,7 @@ each kind of file the structure is read, not the content, so that a check of gig
 milliseconds.
 """
 
+import errno
 import fnmatch
 import itertools
 import json
@@ -28,6 +29,16 @@ JSON_LIMIT = 64 << 20
 """Bytes of JSON that are read."""
 _NEVER_EMPTY = (".json", ".safetensors", ".pdparams", ".pdopt", ".pt", ".pth", ".bin")
 _Stamp = tuple[tuple[str, int, int], ...]
+_NO_SUCH_FILE = (
+    AttributeError,
+    EOFError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What reading a file raises that is none of its kind: anything may lie on the volume."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,7 @@ def file_fault(path: Path) -> str:
         try:
             if not check(file, size):
                 return "is cut off"
-        except (ValueError, KeyError, TypeError, struct.error, EOFError):
+        except _NO_SUCH_FILE:
             return "is cut off"
     if path.name.endswith(".index.json"):
         return _index_fault(path)
@@ -145,10 +156,17 @@ def _index_fault(path: Path) -> str:
     shards = index.get("weight_map", {}) if isinstance(index, dict) else {}
     if not isinstance(shards, dict):
         return ""
-    missing = sorted(
-        {name for name in map(str, shards.values()) if not (path.parent / name).is_file()}
-    )
+    missing = sorted({name for name in map(str, shards.values()) if not _is_beside(path, name)})
     return f"names {missing[0]}, which is missing" if missing else ""
+
+
+def _is_beside(path: Path, name: str) -> bool:
+    try:
+        return (path.parent / name).is_file()
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return False
 
 
 def _is_json(file: Any, size: int) -> bool:
@@ -203,8 +221,10 @@ class _Skipping:
         if count < SKIPPED:
             return self._file.read(count)
         begin = self._file.tell()
+        if count > self._size - begin:
+            raise EOFError
         self._file.seek(count, os.SEEK_CUR)
-        return _Bytes(min(count, self._size - begin))
+        return _Bytes(count)
 
 
 def _stem(path: Path) -> Path:

@@ -49,7 +49,7 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
         lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk),
         report,
     )
-    brought = retry(lambda: _inputs(folder), report)
+    brought = retry(lambda: inputs_of(folder), report)
     program, digest = retry(lambda: _program(node, None if run is None else run.program), report)
     if node.own.words:
         program = retry(lambda: _work_in(program, node), report)
@@ -61,8 +61,8 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
     )
 
 
-def _inputs(folder: JobFolder) -> dict[str, Path]:
-    """Returns the verified inputs by name."""
+def inputs_of(folder: JobFolder) -> dict[str, Path]:
+    """Returns the verified inputs by name. Raises BadData, OSError."""
     manifest = data_manifest.read(folder.data_manifest)
     if manifest is None or not manifest.inputs:
         return {}

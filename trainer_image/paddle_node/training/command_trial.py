@@ -18,13 +18,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from paddle_node import command_line, contract, environment
-from paddle_node.contract import ExitCode, Variable
+from paddle_node.contract import ExitCode
 from paddle_node.environment import Attempt
 from paddle_node.failure import Failure, leave
 from paddle_node.runtimes import launch
+from paddle_node.staging import preparation
 
 SHOWN = 3
 """Lines of a kind that are shown."""
@@ -89,11 +89,10 @@ def _quoted(lines: list[str]) -> str:
 def run(steps: int, seconds: float) -> None:
     """Runs the command, and prints what it prints. Raises `Failure` if it fails."""
     node = environment.parse()
-    inputs = environment.Reader().texts(Variable.TRIED_INPUTS)
     node = replace(
         node,
         program=contract.path(contract.UNPACKED, node.environ),
-        folder=replace(node.folder, inputs={name: Path(path) for name, path in inputs.items()}),
+        folder=replace(node.folder, inputs=preparation.inputs_of(node.folder)),
     )
     attempt = Attempt(1)
     processes = launch.processes(node, ["127.0.0.1"], attempt)

@@ -40,6 +40,7 @@ prints faster than anybody can read, and a sample of its lines is as good.
 """
 DATA, TRAINING, SAVING, SLOWEST = PARTS = ("data", "training", "saving", "slowest")
 """Where a trainer's seconds go; `SLOWEST`: waiting for the other trainers."""
+STEP = "step"
 WORLD_SIZE = "world_size"
 """The metric that is no number of a step, but how many ranks the program has."""
 KEPT = {"kept_data": DATA, "kept_training": TRAINING}
@@ -167,7 +168,8 @@ class Spent:
 
 class LineMetrics:
     """Metrics in a program's log lines: each pattern's first group is the metric of that name;
-    `step` is the step's number. The groups `epoch`, `iteration` and `iterations` together tell the
+    `step` is the step's number, also of the lines that follow without one, as behind a progress
+    bar. The groups `epoch`, `iteration` and `iterations` together tell the
     number of a program that counts iterations anew in each epoch.
     """
 
@@ -179,8 +181,9 @@ class LineMetrics:
         self._in_many = [
             command_line.compiled(f"(?m){pattern}")
             for name, pattern in patterns.items()
-            if name != WORLD_SIZE
+            if name not in (WORLD_SIZE, STEP)
         ]
+        self._step: int | None = None
         self.of_world = self._patterns.pop(WORLD_SIZE, None)
         self.world = 0
         """How many ranks the program says that it has; 0: it has not said so."""
@@ -212,19 +215,32 @@ class LineMetrics:
                 return
             start, end = text.rfind(b"\n", 0, min(starts)) + 1, text.find(b"\n", min(starts))
             end = len(text) if end < 0 else end
+            above = text[max(begin, start - LONGEST) : start].decode(errors="replace")
+            self._read_step(above.split("\n"))
             self._read(text[start:end].decode(errors="replace"))
             begin = max(end + 1, place * len(text) // READ)
 
+    def _read_step(self, lines: Sequence[str]) -> None:
+        """Reads the newest step that one of the lines tells."""
+        if STEP not in self._patterns:
+            return
+        for line in reversed(lines):
+            if match := self._patterns[STEP].search(line[:LONGEST]):
+                with contextlib.suppress(TypeError, ValueError, OverflowError):
+                    self._step = int(_number_in(match))
+                    self.unseen.pop(STEP, None)
+                    return
+
     def _read(self, line: str) -> None:
+        self._read_step([line])
         found = {}
         for name, pattern in self._patterns.items():
-            if match := pattern.search(line[:LONGEST]):
+            if name != STEP and (match := pattern.search(line[:LONGEST])):
                 with contextlib.suppress(TypeError, ValueError):
                     found[name] = _number_in(match)
                     self.unseen.pop(name, None)
-        step = found.pop("step", math.nan)
         if found:
-            self.log.add(found, int(step) if math.isfinite(step) else None)
+            self.log.add(found, self._step)
 
 
 def _number_in(match: Any) -> float:
