@@ -24,6 +24,9 @@ PADDLE_PYTHON ?= $(call first,13,$(PYTHON) python3.12 python3.11 $$(uv python fi
 INSTALL = paddle_aws/operations/images/install.py
 LOCKED  = --require-hashes --no-deps -r
 
+ENVIRONMENTS = $(VENV)/.ready $(VENV)/.paddle-3.3 $(IMAGE)/.ready $(EMULATOR)/.ready
+QUIETLY = --no-print-directory --silent PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
+
 CONFIG ?= cluster.yaml
 JOB    ?= job.yaml
 PYTEST := $(RUN) $(BIN)/pytest
@@ -40,7 +43,10 @@ setup: $(VENV)/.ready $(SAMPLES)  ## the project's environment with Node and the
 rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alone: deploy, split, train, measure, destroy
 	@$(RUN) $(BIN)/python -m paddle_aws.rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
-test: machine environments $(CHECKOV)/.ready lint quick  ## everything: lint, the quick tests, then the slow ones side by side
+# Lint needs one processor, and the other environments mostly the network.
+test: machine python paddle-python  ## everything: lint, the quick tests, then the slow ones side by side
+	@$(MAKE) -j4 $(QUIETLY) $(ENVIRONMENTS) $(CHECKOV)/.ready lint
+	@$(MAKE) $(QUIETLY) quick
 	@$(PYTEST) -m "slow or container" -n 2 --dist worksteal
 
 quick: environments  ## the tests of an edit round: under 15 seconds
@@ -118,8 +124,7 @@ paddle-python:
 
 # Mostly waiting for downloads: side by side.
 environments: python paddle-python  ## the project's environment, and those that a rehearsal needs (3.6 GB)
-	@$(MAKE) --no-print-directory --silent -j3 $(VENV)/.ready $(VENV)/.paddle-3.3 $(IMAGE)/.ready $(EMULATOR)/.ready \
-		PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
+	@$(MAKE) -j3 $(QUIETLY) $(ENVIRONMENTS)
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
 	@$(PYTHON) -m venv --clear $(VENV)

@@ -56,8 +56,8 @@ Places = set[tuple[str, str, str]]
 
 
 def _written(variant: Any, folder: Path, tool: str) -> Places:
-    """Writes every template both as it is and without its explanations for `tool`. Returns those
-    explanations.
+    """Writes every template as it is, and each that has explanations for `tool` without them, too.
+    Returns those explanations.
     """
     explained: Places = set()
     for name in FILES:
@@ -72,7 +72,8 @@ def _written(variant: Any, folder: Path, tool: str) -> Places:
                 explained |= {(file, place, rule) for rule in rules}
             for kind, document in (("as-is", template), ("bare", bare)):
                 (folder / kind).mkdir(exist_ok=True)
-                (folder / kind / file).write_text(json.dumps(document))
+                if kind == "as-is" or bare != template:
+                    (folder / kind / file).write_text(json.dumps(document))
     return explained
 
 

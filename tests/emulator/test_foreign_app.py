@@ -49,7 +49,12 @@ def test_a_foreign_app_is_deployed_and_destroyed(tmp_path: Path) -> None:
         tmp_path / "scratch",
     ]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    bare = {"PATH": path, "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    bare = {
+        "PATH": path,
+        "HOME": str(tmp_path),
+        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(Path.home() / ".cache/aws/jsii/package-cache"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=bare
     ) as emulator:

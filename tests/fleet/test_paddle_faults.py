@@ -67,13 +67,18 @@ def begun(job: TrainingJob) -> TrainingJob:
     return job
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory) -> list[tuple[tuple[float, ...], float]]:
-    """Accuracies and last losses, each with the distance that fits in any case."""
+def runs_undisturbed(tmp_path_factory) -> list[list[float]]:
     found = []
     for _ in range(UNDISTURBED):
         with TrainingJob(tmp_path_factory.mktemp("undisturbed"), PASSES=str(PASSES)) as job:
             found.append(result(begun(job)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, once) -> list[tuple[tuple[float, ...], float]]:
+    """Accuracies and last losses, each with the distance that fits in any case."""
+    found = once("undisturbed", lambda: runs_undisturbed(tmp_path_factory))
     accuracies, last, before, _ = zip(*found, strict=True)
     print("undisturbed: accuracy", *accuracies, "loss", *last, "before", *before)
     near = (statistics.mean(before) - statistics.mean(last)) / 10

@@ -1,5 +1,6 @@
 """Each job file of the documents rehearses by one command, as it lies there."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -53,9 +54,16 @@ def test_a_tutorials_job_trains_ten_passes_in_pods_that_find_each_other_by_list(
 
 
 @pytest.mark.parametrize("file", PADDLE_JOBS, ids=lambda file: file.stem)
-def test_a_paddle_job_of_the_guide_runs_to_its_end(tmp_path: Path, file: Path) -> None:
+def test_a_paddle_job_of_the_guide_trains_a_model(tmp_path: Path, file: Path) -> None:
     output = rehearse(file, tmp_path)
     assert re.search(r"✓ train (2 ps and )?2 worker pods ran to their ends", output)
+    (log,) = (tmp_path / ".rehearsal/logs").glob("*-worker-0.paddle.log")
+    model = json.loads(log.read_text().splitlines()[-1])
+    assert model["accuracy"] > model["baseline"] + 0.15
+    assert model["last_loss"] < model["first_loss"]
+    if file.stem == "gpu-node-selection":
+        assert "no GPU here: pods that would get 1 each compute on the CPU" in output
+        assert "examples/paddlejob/programs/wide_and_deep.py stand for it" in output
 
 
 def test_a_volume_that_nothing_stands_in_for_is_one_sentence(tmp_path: Path) -> None:

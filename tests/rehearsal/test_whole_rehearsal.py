@@ -244,16 +244,6 @@ def test_a_users_own_corpus_and_a_program_from_a_folder_with_its_requirement(
     )
 
 
-def test_a_paddle_job_of_the_operators_guide(second_clone):
-    code, said = second_clone.run("--local", "--job", "examples/paddlejob/gpu-node-selection.yaml")
-    assert code == 0, said
-    phases = re.findall(r"^✓ (\w+) .* [\d.]+ s$", said, re.M)
-    assert phases == ["manifests", "train"]
-    sentences = " ".join(said.split())
-    assert "no GPU here: pods that would get 1 each compute on the CPU" in sentences
-    assert "examples/paddlejob/programs/wide_and_deep.py stand for it" in sentences
-
-
 def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, tmp_path):
     (tmp_path / "bad.tsv").write_text(
         "".join(f"no label in line {number}\n" for number in range(600))
