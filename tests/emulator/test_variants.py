@@ -2,7 +2,8 @@
 against the emulator.
 
 The tests look up in the services, with boto3, what was asked for; a stack's status is no proof.
-Each test has its own emulator, so that tests run in parallel.
+Each test has its own emulator, so that tests run in parallel. This process synthesizes the stacks,
+as app.py does, which takes a third of the time; rehearsals run app.py itself.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from paddle_aws.rehearsal.cloud import ACCOUNT, Cloud, CloudError
 from paddle_aws.rehearsal.deployed_account import record_image
 from paddle_aws.rehearsal.inventory import Inventory
 
+from ..aws.built import CONTEXT, App, ClusterSpec, build
 from .conftest import PARTS, settled
 
 pytestmark = pytest.mark.slow
@@ -40,6 +42,21 @@ def merged(settings: Settings, change: Settings) -> Settings:
         for name, value in change.items()
     }
     return {name: value for name, value in (settings | both).items() if value is not None}
+
+
+class Account(Cloud):
+    """An account to which cdk deploys what this process has synthesized."""
+
+    def cdk(self, command: str, *arguments: str, config: Path) -> list[str]:
+        settings = (config.resolve(), config.read_bytes())
+        assembly = str(self.state / "cdk.out")
+        if self._synthesized != settings:
+            shutil.rmtree(assembly, ignore_errors=True)
+            app = App(context=CONTEXT, analytics_reporting=False, outdir=assembly)
+            build(app, ClusterSpec.load(config), locks=PROJECT / "locks")
+            app.synth()
+            self._synthesized = settings
+        return self._cdk(command, *arguments, "--app", assembly)
 
 
 @dataclass
@@ -103,14 +120,7 @@ def begin(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Life]
         prepare: Callable[[Cloud, Settings], None] = lambda cloud, settings: None,
         deploy: bool = True,
     ) -> Life:
-        # The stacks' tests validate the synthesized templates: here that would take half of the
-        # time.
-        cloud = Cloud(
-            project=PROJECT,
-            state=tmp_path / "state",
-            parts=PARTS,
-            extra={"CDK_VALIDATION": "false"},
-        )
+        cloud = Account(project=PROJECT, state=tmp_path / "state", parts=PARTS)
         cloud.__enter__()
         request.addfinalizer(cloud.__exit__)
         settings = yaml.safe_load(file.read_text())
