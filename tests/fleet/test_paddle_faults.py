@@ -18,8 +18,8 @@ from node_pods import runs
 from training_job import TrainingJob
 
 pytestmark = pytest.mark.slow
-PASSES, LINES = 3, 9000
-RECORDS = LINES * 9 // 10 // 3
+PODS, PASSES, LINES = 2, 3, 6000
+RECORDS = LINES * 9 // 10 // PODS
 IN_A_SAVE = f"""
 if seen == {RECORDS * 2} and index == "0":
     def held(file, sync=os.fsync):
@@ -70,7 +70,9 @@ def begun(job: TrainingJob) -> TrainingJob:
 def runs_undisturbed(tmp_path_factory) -> list[list[float]]:
     found = []
     for _ in range(UNDISTURBED):
-        with TrainingJob(tmp_path_factory.mktemp("undisturbed"), PASSES=str(PASSES)) as job:
+        with TrainingJob(
+            tmp_path_factory.mktemp("undisturbed"), pods=PODS, PASSES=str(PASSES)
+        ) as job:
             found.append(result(begun(job)))
     return found
 
@@ -92,9 +94,9 @@ def test_kill_9(training_job, undisturbed, victim: str, moment: str) -> None:
     role, number = victim.split()
     index = int(number)
     # One attempt is enough, because a lost pod costs none.
-    job = training_job(PASSES=str(PASSES), ATTEMPTS="1" if role == "pod" else "3")
+    job = training_job(pods=PODS, PASSES=str(PASSES), ATTEMPTS="1" if role == "pod" else "3")
     job.at_each_record(IN_A_SAVE if moment == "save" else f"if seen == {RECORDS * 3 // 2}: hold()")
-    begun(job).wait_until_held(1 if moment == "save" else 3)
+    begun(job).wait_until_held(1 if moment == "save" else PODS)
     # The first pass is complete; nothing of the second is saved, or a half.
     assert job.folder.done(0).exists() and not list(
         job.folder.output.glob("attempts/*/pass-00001/done")
@@ -103,14 +105,14 @@ def test_kill_9(training_job, undisturbed, victim: str, moment: str) -> None:
     if role == "pod":
         children = [job.child(index, "trainer"), job.child(index, "pserver")]
         job.kill(index)
-        job.wait_for((index + 1) % 3, f"trainer {index}.* was lost")
+        job.wait_for((index + 1) % PODS, f"trainer {index}.* was lost")
         job.wait_until(lambda: not any(map(runs, children)))
         job.start(index)
     else:
         os.kill(job.child(index, role), signal.SIGKILL)
-    job.wait_for((index + 1) % 3, "attempt 2: trainer . is process")
+    job.wait_for((index + 1) % PODS, "attempt 2: trainer . is process")
     job.release()
-    job.wait_for((index + 1) % 3, "pass=1 attempt=2")
+    job.wait_for((index + 1) % PODS, "pass=1 attempt=2")
     for value, (found, near) in zip(result(job), undisturbed, strict=False):
         assert fits(value, found, near), f"{value} is not within {found}"
     first, _ = job.attempts()
