@@ -29,6 +29,23 @@ def test_each_command_of_readme_is_in_a_section_whose_commands_are_run() -> None
     ]
 
 
+RUN = {
+    "README.md": "tests/rehearsal/test_readme.py",
+    "CONTRIBUTING.md": "Makefile",
+    "docs/gitops.md": "tests/charts/test_gitops.py",
+    "docs/learn/construct.md": "tests/docs/test_pages.py",
+    "docs/learn/first-hour.md": "tests/docs/test_pages.py",
+    "docs/learn/first-hour.zh.md": "tests/docs/test_pages.py",
+    "docs/learn/own-repository.md": "tests/docs/test_pages.py",
+}
+"""Pages whose blocks `sh` something runs. A block that nothing runs is called `console`."""
+
+
+def test_a_block_of_commands_is_run_or_marked() -> None:
+    pages = {page for page in DOCUMENTS if re.search(r"^```sh", (ROOT / page).read_text(), re.M)}
+    assert pages == set(RUN)
+
+
 def named(document: str, program: str) -> list[list[str]]:
     """Returns the words after `program` wherever a code span or block of the document has it as a
     command.
