@@ -47,10 +47,13 @@ def main(
             contract.path(contract.SHARED_MEMORY, environ) if last_words.exists() else None,
         )
         limits.raise_open_files()
-        found = discovery.of(node, partial(output.of_agent, node))
+        discovery_ = discovery.of(node, partial(output.of_agent, node))
         return asyncio.run(
             Agent(
-                node, runtime, found, lambda ready: prepare(ready, partial(output.of_agent, ready))
+                node,
+                runtime,
+                discovery_,
+                lambda ready: prepare(ready, partial(output.of_agent, ready)),
             ).run()
         )
     except Failure as failure:

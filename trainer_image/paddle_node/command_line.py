@@ -103,17 +103,17 @@ def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str
     for any other placeholder.
     """
 
-    def one(found: re.Match[str]) -> str:
-        if found[0] in ("{{", "}}"):
-            return found[0][0]
-        name, _, glob = (found[1] or "").partition(":")
+    def one(match: re.Match[str]) -> str:
+        if match[0] in ("{{", "}}"):
+            return match[0][0]
+        name, _, glob = (match[1] or "").partition(":")
         if glob and newest is not None and name in NEWEST:
             return newest if name == "newest" else str(PurePosixPath(newest).with_suffix(""))
-        if found[0][:1] != "{" or glob or name not in values:
-            allowed = [f"{{{each}}}" for each in values]
-            allowed += [f"{{{each}:<glob>}}" for each in NEWEST] if newest is not None else []
+        if match[0][:1] != "{" or glob or name not in values:
+            allowed = [f"{{{name_}}}" for name_ in values]
+            allowed += [f"{{{name_}:<glob>}}" for name_ in NEWEST] if newest is not None else []
             raise ValueError(
-                f"{found[0]}, not a placeholder: {', '.join(allowed)} are, and {{{{ and }}}} "
+                f"{match[0]}, not a placeholder: {', '.join(allowed)} are, and {{{{ and }}}} "
                 "stand for braces"
             )
         return values[name]
@@ -123,10 +123,10 @@ def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str
 
 def globs(words: Sequence[str]) -> set[str]:
     """Returns the glob patterns that `resume` names."""
-    found = (
+    parts = (
         match[1].partition(":") for word in words for match in _BRACES.finditer(word) if match[1]
     )
-    return {glob for name, _, glob in found if name in NEWEST}
+    return {glob for name, _, glob in parts if name in NEWEST}
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,11 @@ def _launcher(module: str, program: str) -> Launcher | None:
     """Returns the launcher that a module or a program is."""
     name = PurePosixPath(program).name
     return next(
-        (one for one in LAUNCHERS if module in one.modules or name in one.programs),
+        (
+            launcher
+            for launcher in LAUNCHERS
+            if module in launcher.modules or name in launcher.programs
+        ),
         None,
     )
 

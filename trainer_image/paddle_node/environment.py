@@ -97,13 +97,13 @@ class Reader:
     def _json(self, variable: Variable, default: Any, kind: str) -> Any:
         value = self.text(variable, json.dumps(default))
         try:
-            found = json.loads(value)
+            document = json.loads(value)
         except (ValueError, RecursionError):
-            found = None
-        texts = found.values() if isinstance(found, dict) else found
-        if type(found) is not type(default) or not all(isinstance(text, str) for text in texts):
+            document = None
+        texts = document.values() if isinstance(document, dict) else document
+        if type(document) is not type(default) or not all(isinstance(text, str) for text in texts):
             raise SettingError(f"{variable} is {value[:80]!r}: a JSON {kind} of texts is needed")
-        return found
+        return document
 
     def number(
         self, variable: Variable, default: float, fits: Callable[[float], bool], allowed: str
@@ -147,19 +147,21 @@ def setting(how: Callable[..., Any], variable: Variable, *more: Any) -> Any:
 
 def read_settings(kind: type[Any], reader: Reader) -> dict[str, Any]:
     """Reads every `setting` of a dataclass, in the order of its fields."""
-    return {each.name: each.metadata["read"](reader) for each in fields(kind) if each.metadata}
+    return {
+        field_.name: field_.metadata["read"](reader) for field_ in fields(kind) if field_.metadata
+    }
 
 
 def variables(settings: Any) -> dict[str, str]:
     """Returns the variables from which `read_settings` reads these settings."""
-    found = {
-        each.metadata["variable"].value: getattr(settings, each.name)
-        for each in fields(settings)
-        if each.metadata
+    values = {
+        field_.metadata["variable"].value: getattr(settings, field_.name)
+        for field_ in fields(settings)
+        if field_.metadata
     }
     return {
         name: json.dumps(dict(value)) if isinstance(value, Mapping) else str(value)
-        for name, value in found.items()
+        for name, value in values.items()
     }
 
 
@@ -325,26 +327,26 @@ def parse(
     missing or wrong.
     """
     read = Reader(environ)
-    found = read_settings(NodeEnvironment, read)
+    settings = read_settings(NodeEnvironment, read)
     root = (
         contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), environ)
-        / found["job_name"]
+        / settings["job_name"]
     )
     worker = WorkerEnvironment.read(environ)
     folder = JobFolder(root, root / worker.manifest if worker.manifest else None)
     node = NodeEnvironment(
-        **found,
+        **settings,
         folder=folder,
-        program=folder.program(found["train_config_dir"]),
-        local_disk=_local_disk(read, environ, found["passes"]),
+        program=folder.program(settings["train_config_dir"]),
+        local_disk=_local_disk(read, environ, settings["passes"]),
         checkpoint=read.seconds(Variable.CHECKPOINT, 1)
         if environ.get(Variable.CHECKPOINT)
         else math.inf,
         own=OwnCommand(**read_settings(OwnCommand, read)),
         index=read.whole(Variable.COMPLETION_INDEX, None, 0, 10_000)
-        if found["discovery"] == "index"
+        if settings["discovery"] == "index"
         else None,
-        job_object=read.text(Variable.JOB_OBJECT, found["job_name"]),
+        job_object=read.text(Variable.JOB_OBJECT, settings["job_name"]),
         pod_name=read.text(Variable.POD_NAME, "") or socket.gethostname(),
         arguments=tuple(arguments),
         environ=dict(environ),

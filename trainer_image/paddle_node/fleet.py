@@ -133,14 +133,14 @@ class Job(ABC):
         from paddle_node.training.backends.collective import Collective
 
         paddle.seed(self._seed)
-        made = layer()
-        parameters = made.parameters()
+        network = layer()
+        parameters = network.parameters()
         chosen = (
             optimizer(parameters)
             if optimizer
             else paddle.optimizer.Adam(learning_rate, parameters=parameters)
         )
-        self._use(Collective(made, forward, chosen), sample, batch)
+        self._use(Collective(network, forward, chosen), sample, batch)
 
     @abstractmethod
     def _static(self, network: Callable[[], Model], optimizer: Any, sync: bool) -> Any:
@@ -199,12 +199,12 @@ class PodJob(Job):
         """Yields what this trainer's records say. Raises `Failure` after the last if the shard does
         not match the manifest.
         """
-        own, parser = self._shard(), Parser(self.parse)
-        for value in parser.values(own):
+        records, parser = self._shard(), Parser(self.parse)
+        for value in parser.values(records):
             # The health probe must see progress through a large shard, too.
             self.session.progress(0 if self.resume_pass is None else self.resume_pass + 1, 0)
             yield value
-        own.check(parser)
+        records.check(parser)
 
     def _static(self, network: Callable[[], Model], optimizer: Any, sync: bool) -> Backend:
         from paddle_node.training.backends.parameter_servers import ParameterServers
@@ -253,13 +253,13 @@ class EvaluatedJob(Job):
     def _use(self, backend: Any, sample: Sampler, batch: int) -> NoReturn:
         parser = Parser(self.parse)
         with naming(sample):
-            found = backend.evaluate(self._pass, map(sample, parser.values(self._held_out)))
+            evaluation = backend.evaluate(self._pass, map(sample, parser.values(self._held_out)))
         parser.check(self._held_out.name)
-        if not found:
+        if not evaluation:
             raise BadData(
                 f"{self._held_out.name} has no records: hold some out when the data is split"
             )
-        raise Finished({"pass": passes.record(self._pass)["pass"], **found})
+        raise Finished({"pass": passes.record(self._pass)["pass"], **evaluation})
 
 
 def expect(found: str, runtime: str, otherwise: str) -> None:

@@ -19,11 +19,11 @@ def summary(error: BaseException) -> str:
     kind, text, where = type(error).__name__, str(error), line(error)
     # An operator of a static network fails where it runs; Paddle's message says where it was
     # created, and then what is wrong.
-    made = [
+    frames = [
         f"{_shown(file)}:{number}" for file, number in _PADDLES_FRAME.findall(text) if _own(file)
     ]
     if says := _PADDLES_SUMMARY.findall(text):
-        kind, text, where = says[-1][0] or kind, says[-1][1], made[-1] if made else where
+        kind, text, where = says[-1][0] or kind, says[-1][1], frames[-1] if frames else where
     elif isinstance(error, SyntaxError) and error.filename and _own(error.filename):
         text, where = error.msg, f"{_shown(error.filename)}:{error.lineno}"
     return f"{kind}: {' '.join(text.split())}{f' ({where})' if where else ''}"

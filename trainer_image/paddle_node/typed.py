@@ -65,7 +65,7 @@ def read(kind: Any, value: Any, name: str) -> Any:
     if outer in (tuple, list):
         kinds = inner[:1] * len(value) if outer is list or inner[-1] is Ellipsis else inner
         return outer(
-            read(each, one, f"one of {name}") for each, one in zip(kinds, value, strict=True)
+            read(each, item, f"one of {name}") for each, item in zip(kinds, value, strict=True)
         )
     if outer is Mapping or inner:
         return {key: read(inner[1], each, key) for key, each in value.items()}
@@ -77,6 +77,10 @@ def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
     """Returns the name and type of each field, and whether it has no default."""
     hints = get_type_hints(kind)
     return [
-        (one.name, hints[one.name], one.default is MISSING and one.default_factory is MISSING)
-        for one in fields(kind)
+        (
+            field_.name,
+            hints[field_.name],
+            field_.default is MISSING and field_.default_factory is MISSING,
+        )
+        for field_ in fields(kind)
     ]

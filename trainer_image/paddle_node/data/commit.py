@@ -50,34 +50,34 @@ def complete(place: Path, pods: int) -> DataManifest | None:
     """
     if (done := data_manifest.read(place / MANIFEST)) is not None:
         return done
-    found = [
+    manifests = [
         index
         for number in range(pods)
         if (index := data_manifest.read(place / f"{number}.json")) is not None
     ]
-    if len(found) < pods:
+    if len(manifests) < pods:
         return None
-    one = found[0]
-    for number, other in enumerate(found):
-        if not other.same(one):
+    newest = manifests[0]
+    for number, other in enumerate(manifests):
+        if not other.same(newest):
             raise BadData(
-                f"{one.source.uri} changed while it was being split (index 0 found "
-                f"{one.source.size} bytes, index {number} {other.source.size}, of other "
+                f"{newest.source.uri} changed while it was being split (index 0 found "
+                f"{newest.source.size} bytes, index {number} {other.source.size}, of other "
                 "content): run the data job again"
             )
     shards = tuple(
-        Shard(number, tuple(file for index in found for file in index.shards[number].files))
-        for number in range(len(one.shards))
+        Shard(number, tuple(file for index in manifests for file in index.shards[number].files))
+        for number in range(len(newest.shards))
     )
-    held_out = tuple(file for index in found for file in index.held_out)
+    held_out = tuple(file for index in manifests for file in index.held_out)
     records, held = sum(shard.records for shard in shards), sum(file.records for file in held_out)
     if min(shard.records for shard in shards) < 1:
         beside = f" beside {held} held out" if held else ""
         raise BadData(
-            f"{one.source.uri} has {records} records{beside}: too few for {len(shards)} shards"
+            f"{newest.source.uri} has {records} records{beside}: too few for {len(shards)} shards"
         )
-    whole = replace(one, shards=shards, held_out=held_out, records=records, indexes=pods)
-    if pods > 1 and one.format == "files":
+    whole = replace(newest, shards=shards, held_out=held_out, records=records, indexes=pods)
+    if pods > 1 and newest.format == "files":
         names = Names()
         for file in whole.files():
             names.add(below(file.name))

@@ -163,11 +163,17 @@ class DataManifest:
     def same(self, other: Self) -> bool:
         """Returns whether both are splits of the same source with the same settings."""
 
-        def settings(one: Self) -> tuple[object, ...]:
-            shards = len(one.shards)
+        def settings(manifest: Self) -> tuple[object, ...]:
+            shards = len(manifest.shards)
             return (
-                one.source, one.format, one.seed, one.hold_out, shards, one.shared, one.inputs
-            )  # fmt: skip
+                manifest.source,
+                manifest.format,
+                manifest.seed,
+                manifest.hold_out,
+                shards,
+                manifest.shared,
+                manifest.inputs,
+            )
 
         return settings(self) == settings(other)
 
@@ -220,28 +226,28 @@ def digest(path: Path) -> str:
     """
     durable.look(path.parent)
     try:
-        found = path.read_bytes()
+        content = path.read_bytes()
     except (FileNotFoundError, IsADirectoryError):
         return ""
     with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        told = {
+        facts = {
             name: value
-            for name, value in json.loads(found).items()
+            for name, value in json.loads(content).items()
             if name not in ("job", "created")
         }
-        for files in (*(shard["files"] for shard in told["shards"]), told["held_out"]["files"]):
+        for files in (*(shard["files"] for shard in facts["shards"]), facts["held_out"]["files"]):
             for file in files:
                 file["name"] = below(file["name"])
-        found = json.dumps(told, sort_keys=True).encode()
-    return hashlib.sha256(found).hexdigest()
+        content = json.dumps(facts, sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()
 
 
-def find(folder: JobFolder, wanted: str) -> Path | None:
+def find(folder: JobFolder, digest_: str) -> Path | None:
     """Returns the manifest with that digest: a split's own, which never changes, or else the job's,
     which the next replaces.
     """
     places = (*durable.glob(folder.splits, f"*/{SPLIT_MANIFEST}"), folder.data_manifest)
-    return next((place for place in places if digest(place) == wanted), None)
+    return next((place for place in places if digest(place) == digest_), None)
 
 
 def below(name: str) -> str:

@@ -38,7 +38,7 @@ ABANDONED = 86_400.0
 
 
 def bring(
-    wanted: Mapping[str, str],
+    inputs: Mapping[str, str],
     volume: Path,
     pod: str,
     environ: Mapping[str, str],
@@ -48,11 +48,11 @@ def bring(
     name. Raises Failure, which names the input; OSError.
     """
     place = volume / contract.INPUTS
-    if wanted:
+    if inputs:
         place.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(place)
     brought = []
-    for name, address in sorted(wanted.items()):
+    for name, address in sorted(inputs.items()):
         try:
             brought.append(_bring(name, address, place, pod, environ, say))
         except Failure as failure:

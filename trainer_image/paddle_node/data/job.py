@@ -97,27 +97,27 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     objects = source.objects()
     if isinstance(source, LocalSource):
         refuse_own(folder, map(source.path, objects), settings.source)
-    wanted = replace(_wanted(settings, source, objects), inputs=brought)
+    intended = replace(_wanted(settings, source, objects), inputs=brought)
     if settings.shared is not None:
-        return _share(settings, settings.shared, source, objects, wanted)
+        return _share(settings, settings.shared, source, objects, intended)
     retry(lambda: commit.sweep(folder, settings.run), _say)
     done: DataManifest | None = None
     while done is None:
-        found, damaged = _complete(settings, wanted)
-        if found is None and (damaged or _spoilt(settings, wanted)):
+        complete, damaged = _complete(settings, intended)
+        if complete is None and (damaged or _spoilt(settings, intended)):
             settings = _anew(settings)
-        if found is not None and settings.index and not found.split.startswith(settings.run):
-            _say(f"{found.split} is complete already: index 0 reads and verifies it")
+        if complete is not None and settings.index and not complete.split.startswith(settings.run):
+            _say(f"{complete.split} is complete already: index 0 reads and verifies it")
             return None
         try:
-            found = found or _split(settings, source, objects, wanted)
-            if found is None:
+            complete = complete or _split(settings, source, objects, intended)
+            if complete is None:
                 _say(
                     f"index {settings.index} of {settings.pods} is done; the split is complete "
                     "when all are"
                 )
                 return None
-            done = commit.put(folder, found, settings.job)
+            done = commit.put(folder, complete, settings.job)
         except FileNotFoundError:
             if (folder.splits / settings.run).exists():
                 raise
@@ -133,12 +133,12 @@ def _share(
     shared: Path,
     source: Source,
     objects: Sequence[Object],
-    wanted: DataManifest,
+    intended: DataManifest,
 ) -> DataManifest:
     """Makes one copy for all jobs of the source. The first complete copy stays until a person
     removes it.
     """
-    mark = wanted.source.etag.partition(":")[2][:32]
+    mark = intended.source.etag.partition(":")[2][:32]
     if not mark:
         raise SettingError(
             f"{contract.Variable.DATA_SOURCE} is {source.uri!r}, without ETag and Last-Modified: "
@@ -155,26 +155,26 @@ def _share(
                 f"{failure.sentence}; once no job reads {folder.root}, remove it first",
             ) from None
     while manifest is None:
-        copy = replace(wanted, inputs=())
-        if found := _split(replace(settings, folder=folder), source, objects, copy):
+        copy = replace(intended, inputs=())
+        if complete := _split(replace(settings, folder=folder), source, objects, copy):
             # Another data job may have been first: then the manifest is that job's.
-            manifest = commit.create(found, folder.data_manifest)
+            manifest = commit.create(complete, folder.data_manifest)
     retry(lambda: commit.sweep(folder, manifest.split), _say)
-    own = replace(
+    content = replace(
         manifest,
         job=settings.job,
         shared=folder.root.relative_to(shared.parents[1]).as_posix(),
-        inputs=wanted.inputs,
+        inputs=intended.inputs,
     )
     # A pod that joins a run later finds the split's own manifest, whatever the job's newest one
     # says by then.
     for place in (
-        settings.folder.splits / own.split / commit.MANIFEST,
+        settings.folder.splits / content.split / commit.MANIFEST,
         settings.folder.data_manifest,
     ):
-        durable.write(place, own.as_json())
-    commit.sweep(settings.folder, own.split)
-    return own
+        durable.write(place, content.as_json())
+    commit.sweep(settings.folder, content.split)
+    return content
 
 
 def _without_data(settings: SplitSettings, brought: tuple[Input, ...]) -> DataManifest:
@@ -213,13 +213,13 @@ def _verify(folder: JobFolder, manifest: DataManifest) -> None:
     )
 
 
-def _spoilt(settings: SplitSettings, wanted: DataManifest) -> bool:
+def _spoilt(settings: SplitSettings, intended: DataManifest) -> bool:
     """Returns whether this run has completed a different split, or would, because its source or
     settings have changed.
     """
     place = settings.folder.splits / settings.run
     mine = data_manifest.read(place / f"{settings.index}.json") if settings.pods == 1 else None
-    return (place / commit.MANIFEST).exists() or (mine is not None and not mine.same(wanted))
+    return (place / commit.MANIFEST).exists() or (mine is not None and not mine.same(intended))
 
 
 def _anew(settings: SplitSettings) -> SplitSettings:
@@ -248,14 +248,14 @@ def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) 
     )
 
 
-def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManifest | None, bool]:
+def _complete(settings: SplitSettings, intended: DataManifest) -> tuple[DataManifest | None, bool]:
     """Returns a complete split equal to `wanted`, its files verified by index 0, or None, and
     whether one was found damaged.
     """
     damaged = False
     for manifest in commit.known(settings.folder):
-        if not manifest.same(wanted) or not (
-            wanted.source.etag or manifest.split.partition(".")[0] == settings.run
+        if not manifest.same(intended) or not (
+            intended.source.etag or manifest.split.partition(".")[0] == settings.run
         ):
             continue
         try:
@@ -269,7 +269,7 @@ def _complete(settings: SplitSettings, wanted: DataManifest) -> tuple[DataManife
 
 
 def _split(
-    settings: SplitSettings, source: Source, objects: Sequence[Object], wanted: DataManifest
+    settings: SplitSettings, source: Source, objects: Sequence[Object], intended: DataManifest
 ) -> DataManifest | None:
     place = settings.folder.splits / settings.run
     mine = place / f"{settings.index}.json"
@@ -283,28 +283,29 @@ def _split(
         for old in durable.glob(place, f"{settings.index}.*"):
             if old.is_dir():  # A dead pod's folder: this pod is its replacement.
                 commit.remove(old, undone)
-        own = place / f"{settings.index}.{settings.pod}"
-        if own.exists():
-            own = own.with_name(f"{own.name}.{os.urandom(4).hex()}")
-        own.mkdir()
+        folder = place / f"{settings.index}.{settings.pod}"
+        if folder.exists():
+            folder = folder.with_name(f"{folder.name}.{os.urandom(4).hex()}")
+        folder.mkdir()
         try:
             started = time.monotonic()
-            files = _write(settings, source, objects, own)
+            files = _write(settings, source, objects, folder)
             shards = tuple(
                 Shard(index, tuple(files[str(index)])) for index in range(settings.shards)
             )
             count = sum(shard.records for shard in shards)
-            parts.sync_folders(own)
-            found = commit.create(
-                replace(wanted, shards=shards, held_out=tuple(files[HELD_OUT]), records=count), mine
+            parts.sync_folders(folder)
+            manifest = commit.create(
+                replace(intended, shards=shards, held_out=tuple(files[HELD_OUT]), records=count),
+                mine,
             )
         except BaseException:
             with contextlib.suppress(OSError):
-                commit.remove(own, undone)  # Unless it has just been recorded.
+                commit.remove(folder, undone)  # Unless it has just been recorded.
             raise
-        held = sum(file.records for file in found.held_out)
+        held = sum(file.records for file in manifest.held_out)
         _say(
-            f"{found.records:,} records in {settings.shards} shards, {held:,} held out, in "
+            f"{manifest.records:,} records in {settings.shards} shards, {held:,} held out, in "
             f"{time.monotonic() - started:.1f} s"
         )
     return retry(lambda: commit.complete(place, settings.pods), _say)
@@ -318,12 +319,12 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
         settings.index
     ]
     size = sum(piece.bytes for piece in pieces)
-    said = time.monotonic()
+    last_report = time.monotonic()
 
     def advance(written: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= 1:
-            said = time.monotonic()
+        nonlocal last_report
+        if time.monotonic() - last_report >= 1:
+            last_report = time.monotonic()
             _say(
                 f"splitting {source.uri}: {written / 1e6:,.0f} MB"
                 + (f" of {size / 1e6:,.0f}" if size else "")

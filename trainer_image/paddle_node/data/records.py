@@ -105,12 +105,12 @@ def _read(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[list[by
     """Yields lists of records. Raises `BadData` for anything that the reader raises, including
     sys.exit().
     """
-    own = _checked(reader, stream, name)
+    records = _checked(reader, stream, name)
     batch: list[bytes] = []
     size = 0
     while True:
         try:
-            record = next(own, None)
+            record = next(records, None)
         except (Failure, KeyboardInterrupt):
             raise  # A failure of the source, or Ctrl-C.
         except BaseException as error:

@@ -79,35 +79,35 @@ class SplitSettings:
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
         """Raises `SettingError` for the first variable that is missing or wrong."""
         read = Reader(environ)
-        found = read_settings(cls, read)
+        settings = read_settings(cls, read)
         program_from = read.absolute(Variable.PROGRAM_FROM, "").rstrip("/")
         folder = JobFolder(contract.path(read.absolute(Variable.OUT_DIR, None), environ))
-        if found["source"] or not read.raw(Variable.INPUTS):
-            registry.check(found["source"])
-        if found["source"] and "://" not in found["source"]:
-            refuse_own(folder, [contract.path(found["source"], environ)], found["source"])
+        if settings["source"] or not read.raw(Variable.INPUTS):
+            registry.check(settings["source"])
+        if settings["source"] and "://" not in settings["source"]:
+            refuse_own(folder, [contract.path(settings["source"], environ)], settings["source"])
         program = program_from.rpartition("/")[2] or read.text(Variable.TRAIN_CONFIG_DIR, "")
         if program in _OURS or program.isdigit():
             raise SettingError(
                 f"{Variable.PROGRAM_FROM} is {program_from!r}: the data job itself writes "
                 f"{program} in the job's folder"
             )
-        pods, shared = found["pods"], read.matching(Variable.SHARED, *_SHARED)
-        if not found["run"] and pods > 1:
+        pods, shared = settings["pods"], read.matching(Variable.SHARED, *_SHARED)
+        if not settings["run"] and pods > 1:
             raise SettingError(
                 f"{Variable.RUN_ID} is missing: the {pods} pods that share a split recognize "
                 "each other by it"
             )
-        unnamed = {name: uuid.uuid4().hex for name in ("run", "pod") if not found[name]}
+        unnamed = {name: uuid.uuid4().hex for name in ("run", "pod") if not settings[name]}
         return cls(
-            **found | unnamed,
+            **settings | unnamed,
             folder=folder,
             shared=folder.root.parent / shared if shared else None,
             seed=read.raw(Variable.SHUFFLE_SEED) or None,
             program_from=program_from,
             program=program,
             reader_folder=contract.path(contract.UNPACKED, environ)
-            if found["archive"]
+            if settings["archive"]
             else folder.program(program),
             index=read.whole(Variable.COMPLETION_INDEX, 0, 0, pods - 1),
         )
@@ -127,10 +127,10 @@ def refuse_own(folder: JobFolder, paths: Iterable[Path], shown: str) -> None:
                 else ""
             )
             # A pattern may match a shard's folder.
-            own = first.isdigit() or (
+            reserved = first.isdigit() or (
                 first and any(fnmatchcase(name, first) for name in (*_OURS, "0", "1", "2"))
             )
-            if own or Path(top).is_relative_to(place):
+            if reserved or Path(top).is_relative_to(place):
                 raise SettingError(
                     f"{Variable.DATA_SOURCE} is {shown!r}, which lies in what this job itself "
                     "writes, or holds it: name the source that the shards were split from, in a "

@@ -56,7 +56,7 @@ def write(
     # Holds out one of every `stride` records, at random or the middle one; the first time the
     # second, as there may be no more.
     stride = 1 / max(hold_out, 1e-18) if hold_out else 0.0
-    wanted = 1
+    place = 1
     with ThreadPoolExecutor(4, thread_name_prefix="sync") as pool:
         for piece in pieces:
             for name, content in unpack.members(source, piece.thing, form):
@@ -68,9 +68,9 @@ def write(
                     name = f"{folder}/{name}"
                 name = inside(name, piece.thing.name)  # The name of an S3 object may be any text.
                 names.add(name)
-                if stride and taken >= wanted:
+                if stride and taken >= place:
                     held += 1
-                    wanted = _place(held, stride, chance)
+                    place = _place(held, stride, chance)
                     folder = HELD_OUT
                 else:
                     if not order:
@@ -99,7 +99,9 @@ def write(
                 files[folder].append(waiting[-1])
                 if len(waiting) > AT_ONCE:
                     waiting.popleft().result()
-    return {folder: [file.result() for file in each] for folder, each in files.items()}
+    return {
+        folder: [file.result() for file in file_results] for folder, file_results in files.items()
+    }
 
 
 class Names:

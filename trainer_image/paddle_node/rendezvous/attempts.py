@@ -155,7 +155,11 @@ class Record:
     def identity(self) -> Identity | None:
         """The data and the program of this run; None before its first attempt."""
         return next(
-            (Identity(one.data, one.program) for one in self._attempts if one.run == self._run_id),
+            (
+                Identity(attempt.data, attempt.program)
+                for attempt in self._attempts
+                if attempt.run == self._run_id
+            ),
             None,
         )
 
@@ -164,9 +168,9 @@ class Record:
         """This run's attempts only: another run retries what this one could not load, as the image
         or network may be at fault.
         """
-        own = [one for one in self._attempts if one.run == self._run_id]
-        failed = [one.resume for one in own if one.early]
-        loaded = [one.resume for one in own if one.stepped or one.made]
+        attempts = [one for one in self._attempts if one.run == self._run_id]
+        failed = [one.resume for one in attempts if one.early]
+        loaded = [one.resume for one in attempts if one.stepped or one.made]
         unloadable = [
             one for one in failed if one and one not in loaded and failed.count(one) >= UNLOADABLE
         ]
@@ -176,7 +180,7 @@ class Record:
         number = 1 + max(
             passes.last_attempt(self._folder), *(attempt.number for attempt in last), 0
         )
-        return History(not own, unloadable, number, bool(last) and last[0].gone)
+        return History(not attempts, unloadable, number, bool(last) and last[0].gone)
 
     def begin(
         self,
@@ -195,12 +199,12 @@ class Record:
             passed_over=resumption.passed_over,
             counted=counted,
         )
-        known = self._attempts
-        self._attempts = [*known, replace(began, data=identity.data, program=identity.program)]
+        earlier = self._attempts
+        self._attempts = [*earlier, replace(began, data=identity.data, program=identity.program)]
         try:
             self._write()
         except OSError:
-            self._attempts = known
+            self._attempts = earlier
             raise
         return number
 
@@ -288,9 +292,14 @@ class Record:
             if file.stat().st_size >= LARGEST:
                 return self.last.started
             lines = file.read_text().splitlines()
-            told = [json.loads(line) for line in lines if line.endswith("}")]
+            reports = [json.loads(line) for line in lines if line.endswith("}")]
             return next(
-                (float(one["time"]) for one in told if one["attempt"] == self.last.number), 0.0
+                (
+                    float(report["time"])
+                    for report in reports
+                    if report["attempt"] == self.last.number
+                ),
+                0.0,
             )
         return 0.0
 
@@ -306,27 +315,30 @@ class Record:
             )
             return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
         alike = max(ALIKE, attempts)
-        own = [one for one in self._attempts if one.run == self._run_id][-alike:]
+        recent = [ended for ended in self._attempts if ended.run == self._run_id][-alike:]
         if (
             self.last.error
-            and len(own) == alike
+            and len(recent) == alike
             # Of a command, the name: it may have written the file anew.
-            and len({(one.error, str(one.resume.get("newest", one.resume))) for one in own}) == 1
+            and len(
+                {(ended.error, str(ended.resume.get("newest", ended.resume))) for ended in recent}
+            )
+            == 1
         ):
             sentence = (
                 f"{alike} attempts resumed from the same files and failed alike: {self.last.cause}"
             )
             return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
-        over = (
+        counted = (
             failed if len(failed) >= attempts else faults if len(faults) >= CLUSTER_FAULTS else ()
         )
-        causes = "; ".join(f"attempt {attempt.number}: {attempt.cause}" for attempt in over)
+        causes = "; ".join(f"attempt {attempt.number}: {attempt.cause}" for attempt in counted)
         return (
             Outcome(
                 ExitCode.ATTEMPTS_EXHAUSTED,
-                f"{len(over)} attempts ended without progress: {causes}",
+                f"{len(counted)} attempts ended without progress: {causes}",
             )
-            if over
+            if counted
             else None
         )
 
@@ -344,21 +356,21 @@ class Record:
 
     def without_progress(self, kind: str = PROGRAM) -> list[Ended]:
         """This run's attempts of that kind since the last one that made progress."""
-        found: list[Ended] = []
+        fruitless: list[Ended] = []
         for attempt in reversed(self._attempts):
             if attempt.run != self._run_id or attempt.made:
                 break
             if attempt.cause is not None and attempt.kind == kind:
-                found.append(attempt)
-        return found[::-1]
+                fruitless.append(attempt)
+        return fruitless[::-1]
 
     @property
     def seconds(self) -> dict[str, float]:
         """Where the time of the job's pods went so far, by category, over all its runs."""
-        found: Counter[str] = Counter()
-        for one in self._attempts:
-            found.update(one.seconds)
-        return dict(found)
+        totals: Counter[str] = Counter()
+        for attempt in self._attempts:
+            totals.update(attempt.seconds)
+        return dict(totals)
 
     def finish(self, outcome: Outcome) -> None:
         """Ends the run for all its pods, including those that start later."""
@@ -396,7 +408,10 @@ def _read(path: Path) -> tuple[list[Ended], dict[str, Outcome]]:
         document = json.loads(path.read_text())
         return (
             [typed.read(Ended, attempt, "an attempt") for attempt in document["attempts"]],
-            {run: typed.read(Outcome, found, run) for run, found in document["outcomes"].items()},
+            {
+                run: typed.read(Outcome, outcome, run)
+                for run, outcome in document["outcomes"].items()
+            },
         )
     except FileNotFoundError:
         return [], {}

@@ -51,8 +51,8 @@ def of_peers(run: Rendezvous, now: float) -> Verdict:
 def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
     """Judges the present attempt. `starting`: its pservers do not listen yet."""
     node, members, sessions = run.node, run.members, run.trainers.sessions.values()
-    stepped = max([run.since, *(each.moved for each in sessions)])
-    rank, since = min(members.silent.items(), key=lambda each: each[1], default=(0, now))
+    stepped = max([run.since, *(session.moved for session in sessions)])
+    rank, since = min(members.silent.items(), key=lambda session: session[1], default=(0, now))
     allowed = min(SILENT_SERVER, node.stall)
     if now - since > allowed:
         sentence = f"did not answer for {now - since:.0f} s ({allowed:g} are allowed)"

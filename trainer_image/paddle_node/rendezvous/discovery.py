@@ -73,13 +73,14 @@ def resolve(name: str, hosts: str = "") -> str:
     """
     if hosts:
         try:
-            known = json.loads(Path(hosts).read_text())
+            addresses_by_name = json.loads(Path(hosts).read_text())
         except (OSError, ValueError):
-            known = {}  # The file changes while pods come and go; the next try reads it again.
-        if name in known:
-            return str(known[name])
+            # The file changes while pods come and go; the next try reads it again.
+            addresses_by_name = {}
+        if name in addresses_by_name:
+            return str(addresses_by_name[name])
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise OSError(f"{name} has no address yet ({error.strerror or error})") from None
-    return str(found[0][4][0])
+    return str(answers[0][4][0])

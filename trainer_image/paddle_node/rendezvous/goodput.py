@@ -37,19 +37,23 @@ class Goodput:
         waiting, rest = {WAITING: self.begun - self.idle}, now - self.begun
         if not self.counted:
             return waiting | {TRAINING if done else LOST: rest}
-        told = {part: trainers.spent(part) for part in PARTS}
+        reported = {part: trainers.spent(part) for part in PARTS}
         kept = {} if done else {part: trainers.spent(name) for name, part in KEPT.items()}
-        lost = sum(told[part] - seconds for part, seconds in kept.items())
+        lost = sum(reported[part] - seconds for part, seconds in kept.items())
         return (
-            waiting | {STARTING: max(rest - sum(told.values()), 0.0)} | told | kept | {LOST: lost}
+            waiting
+            | {STARTING: max(rest - sum(reported.values()), 0.0)}
+            | reported
+            | kept
+            | {LOST: lost}
         )
 
     def end(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
         """Ends the present attempt and returns its seconds, as `attempt` does."""
-        found = self.attempt(trainers, now, done)
-        self.seconds.update(found)
+        seconds = self.attempt(trainers, now, done)
+        self.seconds.update(seconds)
         self.idle = now
-        return found
+        return seconds
 
 
 def sentence(seconds: Mapping[str, float], slow: Collection[str] = ()) -> str:

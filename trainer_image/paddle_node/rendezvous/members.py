@@ -70,24 +70,24 @@ class Members(dict[int, Member]):
         if hello.membership != self.membership:
             return Refused(0, "this pod sees other pods than the pod of trainer 0")
         if hello.world_size != self.count:
-            found = (
+            fault = (
                 f"{Variable.TRAINERS} is {hello.world_size} here and {self.count} in the pod of "
                 "trainer 0"
             )
-            return Refused(ExitCode.BAD_SETTING, f"{found}: all pods need the same")
+            return Refused(ExitCode.BAD_SETTING, f"{fault}: all pods need the same")
         if not 0 <= hello.rank < self.count:
             return Refused(
                 ExitCode.BAD_SETTING,
                 f"the trainer id is {hello.rank}: 0 to {self.count - 1} are this job's",
             )
         if _family(hello.address) != _family(self.address):
-            found = (
+            fault = (
                 f"{Variable.POD_IP} is {hello.address!r} here and {self.address} in the pod of "
                 "trainer 0"
             )
             return Refused(
                 ExitCode.BAD_SETTING,
-                f"{found}: all pods need addresses of one family, IPv4 or IPv6",
+                f"{fault}: all pods need addresses of one family, IPv4 or IPv6",
             )
         if hello.incarnation in self._came.get(hello.rank, [])[:-1]:
             return Refused(
@@ -168,11 +168,11 @@ class Members(dict[int, Member]):
         return len(ranks) == self.count
 
     def readings(self) -> dict[Identity, list[int]]:
-        found: dict[Identity, list[int]] = {}
+        ranks_by_reading: dict[Identity, list[int]] = {}
         for rank, member in self.items():
             if member.read is not None:
-                found.setdefault(member.read, []).append(rank)
-        return found
+                ranks_by_reading.setdefault(member.read, []).append(rank)
+        return ranks_by_reading
 
     def missing(self) -> str:
         """Names the agents that are not here or not ready, as one clause; empty: none."""

@@ -270,13 +270,13 @@ def parse(line: bytes, *expected: type[Message]) -> Any:
     """
     try:
         document = json.loads(line)
-        kind = {each.__name__: each for each in expected}[document.pop("kind")]
+        kind = {kind_.__name__: kind_ for kind_ in expected}[document.pop("kind")]
         if document.keys() != kind.__annotations__.keys():
             raise ValueError
         return typed.read(kind, document, "it")
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ValueError(
-            f"no {' or '.join(each.__name__ for each in expected)}: {line[:40]!r}"
+            f"no {' or '.join(kind_.__name__ for kind_ in expected)}: {line[:40]!r}"
         ) from None
 
 
@@ -312,8 +312,8 @@ class Greeting:
 
     def __init__(self, key: str, hello: Hello | Join, challenge: Challenge) -> None:
         self._key, self._own, self._other = key, secrets.token_hex(16), challenge.nonce
-        said = encode(hello)
-        self.lines = said + encode(Proof(self._own, proof(key, self._own, self._other, said)))
+        line = encode(hello)
+        self.lines = line + encode(Proof(self._own, proof(key, self._own, self._other, line)))
 
     def proven_by(self, answer: Proof) -> bool:
         """Whether `answer` proves that the server knows the key, too."""

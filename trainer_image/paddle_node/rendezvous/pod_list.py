@@ -111,7 +111,7 @@ class PodList(Discovery):
         self._wanted.set()
         node = self._node
         began = reminded = time.monotonic()
-        while (found := self._present()) is None:
+        while (present := self._present()) is None:
             now = time.monotonic()
             if now - began > node.peer_deadline:
                 sentence = (
@@ -123,13 +123,13 @@ class PodList(Discovery):
                 reminded = now
                 self._say(f"{self._missing()} after {now - began:.0f} s")
             await asyncio.sleep(LOOK)
-        self._order = found
+        self._order = present
         index = next(
             i
-            for i, pod in enumerate(found)
+            for i, pod in enumerate(present)
             if pod.name == node.pod_name or pod.address == node.pod_ip
         )
-        return replace(node, index=index, run_id=node.run_id or found[index].owner)
+        return replace(node, index=index, run_id=node.run_id or present[index].owner)
 
     @property
     def run_id(self) -> str:

@@ -394,8 +394,8 @@ class Server:
         try:
             async with asyncio.timeout(m.HANDSHAKE):
                 writer.write(m.encode(m.Challenge(nonce)))
-                said = await m.read_line(reader, m.FIRST)
-                hello: m.Hello | m.Join = m.parse(said, m.Hello, m.Join)
+                line = await m.read_line(reader, m.FIRST)
+                hello: m.Hello | m.Join = m.parse(line, m.Hello, m.Join)
                 if writer in self._silent:
                     del self._silent[writer]
                     self._greeted[writer] = None
@@ -410,7 +410,7 @@ class Server:
             if isinstance(hello, m.Join)
             else self._secret
         )
-        if not m.proven(key, nonce, proof.nonce, proof.mac, said):
+        if not m.proven(key, nonce, proof.nonce, proof.mac, line):
             return None
         writer.write(m.encode(m.Proof("", m.proof(key, nonce, proof.nonce))))
         return hello

@@ -421,7 +421,9 @@ class Rendezvous:
         read = self.members.readings()
         if read.keys() == {self._identity} or (self._identity is None and len(read) == 1):
             return next(iter(read))
-        parts = [f"trainers {numbers(read[one])} read {one}" for one in sorted(read, key=str)]
+        parts = [
+            f"trainers {numbers(read[reading])} read {reading}" for reading in sorted(read, key=str)
+        ]
         sentence = "; ".join(
             [*parts, *([f"the run began with {self._identity}"] if self._identity else [])]
         )
@@ -482,14 +484,16 @@ class Rendezvous:
         members, trainers, self._ticked = self.members, self.trainers, now
         training = self.state in (State.STARTING, State.TRAINING)
         waiting = trainers.waiting(members.serving)
-        silent = dict(sorted(members.silent.items(), key=lambda each: each[1])[:1])
+        silent = dict(sorted(members.silent.items(), key=lambda entry: entry[1])[:1])
         for rank, member in list(members.items()):
             if now - member.last_heard > m.SILENCE and not late:
                 self._drop(member, f"{member.pod} said nothing for {m.SILENCE:.0f} s", now)
             else:
-                own = {rank: members.silent[rank]} if rank in members.silent else {}
+                own_silence = {rank: members.silent[rank]} if rank in members.silent else {}
                 where, held = (
-                    trainers.status(rank, waiting, silent | own, now) if training else ("", 0.0)
+                    trainers.status(rank, waiting, silent | own_silence, now)
+                    if training
+                    else ("", 0.0)
                 )
                 self._server.send(m.Status(self.state.value, where, held), member.connection)
         if self.state in RUNNING:

@@ -77,7 +77,9 @@ class Trainers:
         listen.
         """
         self._answer(
-            [each for each in self.sessions.values() if each.waits_in == SERVERS], Answer(), now
+            [session for session in self.sessions.values() if session.waits_in == SERVERS],
+            Answer(),
+            now,
         )
 
     def _gather(self, session: Trainer, rank: int, name: str, value: Any, now: float) -> None:
@@ -87,8 +89,8 @@ class Trainers:
         if len(arrived) == self.count:
             del self.gathers[name]
             self.left = self.left or name == LEAVE
-            answer = Answer([arrived[each] for each in range(self.count)])
-            self._answer([self.sessions[each] for each in arrived], answer, now)
+            answer = Answer([arrived[rank_] for rank_ in range(self.count)])
+            self._answer([self.sessions[rank_] for rank_ in arrived], answer, now)
 
     def _answer(self, sessions: list[Trainer], answer: Answer, now: float) -> None:
         for session in sessions:
@@ -117,17 +119,19 @@ class Trainers:
         ranks whose pservers listen.
         """
         places = sorted(
-            {each.waits_in for each in self.sessions.values() if each.waits_in is not None}
+            {session.waits_in for session in self.sessions.values() if session.waits_in is not None}
         )
-        found = {}
+        ranks_by_place = {}
         for place in places:
             there = (
                 serving
                 if place == SERVERS
-                else {rank for rank, each in self.sessions.items() if each.waits_in == place}
+                else {rank for rank, session in self.sessions.items() if session.waits_in == place}
             )
-            found[place] = [rank for rank in range(self.count) if rank not in there][:SHOWN]
-        return found
+            ranks_by_place[place] = [rank for rank in range(self.count) if rank not in there][
+                :SHOWN
+            ]
+        return ranks_by_place
 
     def waited_for(self, serving: Collection[int]) -> Iterator[str]:
         """Says of each place where trainers wait whom they wait for."""
@@ -140,14 +144,18 @@ class Trainers:
         Call every `LOOK` seconds.
         """
         paces = {}
-        for rank, each in self.sessions.items():
-            each.looks.append(
-                (now, each.steps, each.spent.get("data", 0.0) + each.spent.get("training", 0.0))
+        for rank, session in self.sessions.items():
+            session.looks.append(
+                (
+                    now,
+                    session.steps,
+                    session.spent.get("data", 0.0) + session.spent.get("training", 0.0),
+                )
             )
-            (began, steps, busy), (ended, *last) = each.looks[0], each.looks[-1]
-            if len(each.looks) == WINDOW and last[0] > steps:
+            (began, steps, busy), (ended, *last) = session.looks[0], session.looks[-1]
+            if len(session.looks) == WINDOW and last[0] > steps:
                 paces[rank] = (last[1] - busy) / (last[0] - steps)
-            elif len(each.looks) == WINDOW and steps and each.waits_in is None:
+            elif len(session.looks) == WINDOW and steps and session.waits_in is None:
                 paces[rank] = ended - began
         usual = median_low(paces.values()) if len(paces) > 1 else 0.0
         return {
@@ -158,7 +166,7 @@ class Trainers:
 
     def spent(self, part: str) -> float:
         """Returns the mean seconds of a category over all trainers."""
-        return sum(each.spent.get(part, 0.0) for each in self.sessions.values()) / self.count
+        return sum(session.spent.get(part, 0.0) for session in self.sessions.values()) / self.count
 
     def status(
         self, rank: int, waiting: dict[str, list[int]], silent: Mapping[int, float], now: float
@@ -179,14 +187,14 @@ class Trainers:
         if rank in silent:
             held = now - silent[rank]
             return f"{where}; this pod's pserver has not answered for {held:.0f} s", held
-        if others := [each for each in waiting.get(session.waits_in or "", ()) if each != rank]:
+        if others := [other for other in waiting.get(session.waits_in or "", ()) if other != rank]:
             return (
                 f"{where}; waits for trainer {numbers(others)} in {session.waits_in} since "
                 f"{idle:.0f} s",
                 0.0,
             )
         if silent:
-            server, since = min(silent.items(), key=lambda each: each[1])
+            server, since = min(silent.items(), key=lambda other: other[1])
             return (
                 f"{where}; waits for pserver {server}, which has not answered for "
                 f"{now - since:.0f} s",

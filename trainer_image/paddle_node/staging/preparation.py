@@ -108,7 +108,7 @@ def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
     )
 
 
-def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
+def _program(node: NodeEnvironment, digest: str | None) -> tuple[Path, str]:
     """Returns the program's folder, its link resolved, and its digest: those of the run, if it has
     any.
     """
@@ -116,11 +116,11 @@ def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
         place = contract.path(contract.UNPACKED, node.environ)
         return program_archive.unpack(node.folder, node.archive, place), node.archive
     if (
-        wanted
-        and (copied := program_copy.find(node.folder, wanted)) is not None
+        digest
+        and (copied := program_copy.find(node.folder, digest)) is not None
         and copied.is_dir()
     ):
-        return copied, wanted
+        return copied, digest
     durable.look(node.folder.root)
     folder = node.program.resolve() if node.program.is_symlink() else node.program
     if not folder.is_dir():
@@ -134,10 +134,10 @@ def _program(node: NodeEnvironment, wanted: str | None) -> tuple[Path, str]:
 
 def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None:
     deadline = time.monotonic() + node.peer_deadline
-    said = False
+    reported = False
     while not retry(lambda: _there(node), report) and time.monotonic() < deadline:
-        if not said:
-            said = True
+        if not reported:
+            reported = True
             report(f"waiting for {node.folder.data_manifest}, which the data job writes last")
         time.sleep(POLL)
     if node.data_job and not retry(lambda: _there(node), report):

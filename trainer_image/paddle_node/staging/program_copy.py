@@ -32,20 +32,20 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
             f"{there or 'none'})"
         )
     durable.look(folder.root)
-    link, wanted = folder.program(name), digest(source)
-    if link.is_dir() and digest(link) == wanted:
+    link, digest_ = folder.program(name), digest(source)
+    if link.is_dir() and digest(link) == digest_:
         return False
     if not link.is_symlink() and link.exists():
         raise SettingError(
             f"{link} differs from the image's program {name}, and no data job has put it there: "
             "move it away, or let the job use the volume's program"
         )
-    copy = find(folder, wanted)
+    copy = find(folder, digest_)
     if copy is None:
-        copy = folder.programs / f"{wanted[:32]}.{os.urandom(8).hex()}"
+        copy = folder.programs / f"{digest_[:32]}.{os.urandom(8).hex()}"
         try:
             copy_files(source, copy)
-            if digest(copy) != wanted:
+            if digest(copy) != digest_:
                 raise SettingError(f"{source} changed while it was copied: run the data job again")
             durable.sync(folder.programs)
         except BaseException:
@@ -79,12 +79,12 @@ def copy_files(source: Path, target: Path) -> None:
         durable.sync(target / name)
 
 
-def find(folder: JobFolder, wanted: str) -> Path | None:
+def find(folder: JobFolder, digest_: str) -> Path | None:
     """Returns the complete copy with that digest, if there is one."""
     durable.look(folder.programs)
-    for copy in filter(Path.is_dir, durable.glob(folder.programs, f"{wanted[:32]}.*")):
+    for copy in filter(Path.is_dir, durable.glob(folder.programs, f"{digest_[:32]}.*")):
         with contextlib.suppress(OSError):  # This copy is being made or removed.
-            if digest(copy) == wanted:
+            if digest(copy) == digest_:
                 return copy
     return None
 
@@ -92,9 +92,9 @@ def find(folder: JobFolder, wanted: str) -> Path | None:
 def _files(folder: Path) -> list[str]:
     """Returns the names of the files that count. Follows links to folders."""
     top = folder.resolve()
-    found = below(top, lambda name: name == "__pycache__" or name.startswith(".."))
+    files = below(top, lambda name: name == "__pycache__" or name.startswith(".."))
     return sorted(
         str(path.relative_to(top))
-        for path in found
+        for path in files
         if path.is_file() and path.suffix not in (".pyc", ".tmp")
     )

@@ -25,7 +25,7 @@ def agreed(
     node: NodeEnvironment,
     attempt: int,
     session: Session | None,
-    own: Callable[[], Any],
+    count: Callable[[], Any],
     merge: Callable[[list[Any]], Any],
 ) -> Any:
     """In a trainer: returns `merge` of every shard's `own()`, the same in all trainers. Costs one
@@ -42,12 +42,12 @@ def agreed(
             time.sleep(LOOK)
         return json.loads(handed_on.read_text())
     # All trainers must take the same branch, so only trainer 0 looks.
-    known = session.gather(f"{name} known", file.is_file() if session.trainer_id == 0 else None)[0]
-    if not known:
+    exists = session.gather(f"{name} known", file.is_file() if session.trainer_id == 0 else None)[0]
+    if not exists:
         # The parts go through the volume: a vocabulary is too large for a message.
         stem = f"{file.stem}.attempt-{attempt}.trainer-"
         parts = [file.with_name(f"{stem}{trainer}") for trainer in range(session.trainers)]
-        durable.write(parts[session.trainer_id], json.dumps(own()))
+        durable.write(parts[session.trainer_id], json.dumps(count()))
         session.barrier(f"{name} counted")
         if session.trainer_id == 0:
             durable.write(file, json.dumps(merge([json.loads(part.read_text()) for part in parts])))

@@ -100,7 +100,9 @@ class LocalModel:
                 program=self._pruned,
             )
         (target / PREDICT).write_text(
-            _PREDICT.format(", ".join(f'"{each.name}": {_example(each)}' for each in feed))
+            _PREDICT.format(
+                ", ".join(f'"{variable.name}": {_example(variable)}' for variable in feed)
+            )
         )
 
 

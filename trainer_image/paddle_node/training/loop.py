@@ -156,12 +156,12 @@ class Training:
                     pass_metrics.formatted({**self._metrics(number, position()), **far}), flush=True
                 )
         self._shard.check(parser)
-        own = position()
+        position_ = position()
         # A trainer that has finished the pass still meets the others at their checkpoints.
-        while not (positions := self._meet(number, own, through=True)):
+        while not (positions := self._meet(number, position_, through=True)):
             pass
         self._save(number, positions)
-        self._record(number, own, self._session.attempt, self._session.trainers)
+        self._record(number, position_, self._session.attempt, self._session.trainers)
 
     def _batches(self, records: Iterator[Record], already_read: int) -> Iterator[list[Record]]:
         if not self._backend.lockstep:
@@ -222,12 +222,12 @@ class Training:
         }
         everyone = self._session.gather(f"pass {number} trained", mine)
         self._steps = 0
-        steps = sum(each["steps"] for each in everyone)
+        steps = sum(report["steps"] for report in everyone)
         self._unsaved += steps
         self._backend.settled(steps)
-        positions = tuple(Position(**each["position"]) for each in everyone)
-        stop = any(each["stop"] for each in everyone)
-        if not stop and all(each["through"] for each in everyone):
+        positions = tuple(Position(**report["position"]) for report in everyone)
+        stop = any(report["stop"] for report in everyone)
+        if not stop and all(report["through"] for report in everyone):
             return positions
         self._spent.lap(step_log.TRAINING)
         sealed = not (self._first and self._unsaved) or self._checkpoint(
@@ -249,7 +249,7 @@ class Training:
             self._newest = self._place / f"pass-{number:05d}"
             self._seal(
                 self._newest,
-                {"pass": number, "trainers": [asdict(each) for each in positions]},
+                {"pass": number, "trainers": [asdict(position) for position in positions]},
                 self._backend.save,
             )
             self._forget_checkpoints(number)
@@ -298,13 +298,13 @@ class Training:
         try:
             durable.look(directory)
             self._backend.check(directory, share)
-            own: dict[str, Any] = {"files": passes.described(directory, share)}
+            description: dict[str, Any] = {"files": passes.described(directory, share)}
         except (OSError, Failure) as error:
             code, sentence = (
                 (error.code, error.sentence) if isinstance(error, Failure) else (1, str(error))
             )
-            own = {"failure": [code, f"trainer {self._session.trainer_id}: {sentence}"]}
-        return self._session.gather("what all have read", own)
+            description = {"failure": [code, f"trainer {self._session.trainer_id}: {sentence}"]}
+        return self._session.gather("what all have read", description)
 
     def _seal(
         self,
@@ -354,7 +354,7 @@ class Training:
             "order": passes.order(
                 self._node.identity.data, self._node.seed, self._session.trainers
             ),
-            "trainers": [asdict(each) for each in positions],
+            "trainers": [asdict(position) for position in positions],
         }
         self._checkpoints += 1
         directory = self._place / f"interrupted-{self._checkpoints:05d}"
@@ -376,25 +376,25 @@ class Training:
         `but`, has replaced.
         """
         self._unsaved = 0
-        for found in passes.newest_first(self._folder, passes.INTERRUPTED):
+        for checkpoint in passes.newest_first(self._folder, passes.INTERRUPTED):
             if (
-                found.identity == self._node.identity
-                and found.number <= number
-                and found.folder != but
+                checkpoint.identity == self._node.identity
+                and checkpoint.number <= number
+                and checkpoint.folder != but
             ):
-                passes.remove(self._folder, found)
+                passes.remove(self._folder, checkpoint)
 
     def _record_what_a_crash_left_out(self, directory: Path) -> None:
         """Records a complete pass that a lost trainer left unrecorded: the pass's own record has
         this trainer's part.
         """
         done = passes.record(directory)
-        known = (done["pass"], done["attempt"]) in pass_metrics.recorded(
+        recorded = (done["pass"], done["attempt"]) in pass_metrics.recorded(
             self._folder.metrics(self._session.trainer_id)
         )
-        if not known and self._session.trainer_id < len(done["trainers"]):
-            own = Position(**done["trainers"][self._session.trainer_id])
-            self._record(done["pass"], own, done["attempt"], len(done["trainers"]))
+        if not recorded and self._session.trainer_id < len(done["trainers"]):
+            position = Position(**done["trainers"][self._session.trainer_id])
+            self._record(done["pass"], position, done["attempt"], len(done["trainers"]))
 
     def _record(self, number: int, position: Position, attempt: int, trainers: int) -> None:
         metrics = {**self._metrics(number, position), "attempt": attempt, "trainers": trainers}
@@ -426,10 +426,11 @@ class Training:
             "pass": passes.record(newest)["pass"],
             "saved": f"{newest.parent.name}/{newest.name}",
         }
-        for made in passes.newest_first(self._folder, passes.INFERENCE):
-            if (made.identity, made.record["saved"]) == (identity, facts["saved"]) and passes.fault(
-                made.folder
-            ) is None:
+        for model in passes.newest_first(self._folder, passes.INFERENCE):
+            if (model.identity, model.record["saved"]) == (
+                identity,
+                facts["saved"],
+            ) and passes.fault(model.folder) is None:
                 return
         self._seal(
             self._place / passes.INFERENCE,

@@ -30,15 +30,15 @@ def evaluate(
         predictions.append(np.asarray(predicted))
     if not answers:
         return {}
-    found = np.concatenate(predictions)
+    guesses = np.concatenate(predictions)
     if names:
-        metric, value = "accuracy", float((np.argmax(found, axis=1) == np.array(answers)).mean())
+        metric, value = "accuracy", float((np.argmax(guesses, axis=1) == np.array(answers)).mean())
         commonest, count = Counter(map(int, answers)).most_common(1)[0]
         constant = names[commonest] if 0 <= commonest < len(names) else "what training never saw"
         baseline = count / len(answers)
     else:
         truth = np.array(answers, dtype=np.float64)
-        metric, value = "rmse", float(np.sqrt(((found.reshape(-1) - truth) ** 2).mean()))
+        metric, value = "rmse", float(np.sqrt(((guesses.reshape(-1) - truth) ** 2).mean()))
         baseline, constant = float(truth.std()), f"{truth.mean():.2f}"
     value, baseline = round(value, 4), round(baseline, 4)
     return {

@@ -25,13 +25,13 @@ def formatted(facts: Mapping[str, Any]) -> str:
 
 def parsed(line: str) -> dict[str, float]:
     """Returns the facts in a log line that `formatted` made; empty for any other line."""
-    found = _LINE.fullmatch(line)
+    match = _LINE.fullmatch(line)
     return (
         {
             name: float(value)
-            for name, _, value in (word.partition("=") for word in found[1].split())
+            for name, _, value in (word.partition("=") for word in match[1].split())
         }
-        if found
+        if match
         else {}
     )
 
@@ -52,9 +52,9 @@ def append(file: Path, metrics: Mapping[str, Any], sync: bool = True) -> None:
 
 def recorded(file: Path) -> set[tuple[int, int]]:
     """Returns the number and the attempt of each pass that has a line."""
-    found: set[tuple[int, int]] = set()
+    passes: set[tuple[int, int]] = set()
     for line in file.read_bytes().splitlines() if file.is_file() else ():
         with contextlib.suppress(ValueError, KeyError, TypeError):
             entry = json.loads(line)
-            found.add((int(entry["pass"]), int(entry["attempt"])))
-    return found
+            passes.add((int(entry["pass"]), int(entry["attempt"])))
+    return passes

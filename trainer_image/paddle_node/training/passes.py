@@ -100,12 +100,12 @@ def newest_first(
     """
     for directory in reversed(_folders(folder, kind)):
         try:
-            found = _read(directory)
+            pass_ = _read(directory)
         except DamagedPass as damaged:
             report(f"{damaged.sentence}: it is skipped")
         else:
-            if found:
-                yield Saved(directory, found)
+            if pass_:
+                yield Saved(directory, pass_)
 
 
 def last_attempt(folder: JobFolder) -> int:
@@ -146,12 +146,12 @@ def keep_newest(
     if not count:
         return []
     surplus = [
-        one
-        for one in newest_first(folder, kind)
-        if one.identity == identity and _is_good(one.folder, good)
+        pass_
+        for pass_ in newest_first(folder, kind)
+        if pass_.identity == identity and _is_good(pass_.folder, good)
     ][count:]
-    for one in surplus:
-        remove(folder, one)
+    for pass_ in surplus:
+        remove(folder, pass_)
     return surplus
 
 
@@ -223,9 +223,9 @@ def verify(directory: Path) -> None:
     sentence.
     """
     # Names and sizes first: checking them reads no contents.
-    if found := fault(directory) or fault(directory, every_byte=True):
+    if damage := fault(directory) or fault(directory, every_byte=True):
         raise DamagedPass(
-            f"{directory} cannot be loaded: {found}; restore the file, or remove the whole pass"
+            f"{directory} cannot be loaded: {damage}; restore the file, or remove the whole pass"
         )
 
 
@@ -261,10 +261,10 @@ def checksum(file: Path) -> str:
 
 def record(directory: Path) -> Mapping[str, Any]:
     """Returns the record of a sealed folder. Raises `DamagedPass`."""
-    found = _read(directory)
-    if not found:
+    pass_ = _read(directory)
+    if not pass_:
         raise DamagedPass(f"{directory} has no record {DONE}: it was not saved to the end")
-    return found
+    return pass_
 
 
 def _read(directory: Path) -> dict[str, Any] | None:
@@ -288,10 +288,10 @@ def parsed(text: bytes) -> dict[str, Any]:
     or was changed.
     """
     try:
-        found = json.loads(text) if text else {}
-        if text and found["checksum"] != _own_checksum(found):
+        document = json.loads(text) if text else {}
+        if text and document["checksum"] != _own_checksum(document):
             raise ValueError
-        return dict(found)
+        return dict(document)
     except (LookupError, TypeError, RecursionError):
         raise ValueError from None
 

@@ -34,7 +34,7 @@ class RecordedPasses:
     def begin(self, identity: Identity, history: History) -> Resumption:
         # Also removes what ended attempts left half saved. A run's first attempt reports what was
         # found.
-        unloadable = {one.get("interrupted") or one["folder"] for one in history.unloadable}
+        unloadable = {pass_.get("interrupted") or pass_["folder"] for pass_ in history.unloadable}
         for half in passes.discard_incomplete(self._folder):
             what = f"pass {int(half.name[-5:])}" if half.name.startswith("pass-") else half.name
             self._say(f"{what} was not complete and is removed ({half.parent.name})")
@@ -45,7 +45,9 @@ class RecordedPasses:
         saved = list(saved) if history.first else saved
         foreign = self._node.resume_from == "any"
         chosen = self._newest_good(
-            (one for one in saved if foreign or one.identity == identity), unloadable, passed_over
+            (pass_ for pass_ in saved if foreign or pass_.identity == identity),
+            unloadable,
+            passed_over,
         )
         if chosen is None and unloadable.intersection(passed_over):
             # If training started over, keep_passes would remove what can be loaded once the fault
@@ -64,9 +66,9 @@ class RecordedPasses:
         behind = chosen.name if chosen else ""
         order = passes.order(identity.data, self._node.seed, self._node.trainers)
         halves = (
-            one
-            for one in passes.newest_first(self._folder, passes.INTERRUPTED)
-            if (one.identity, one.number, one.record.get("behind"), one.record.get("order"))
+            pass_
+            for pass_ in passes.newest_first(self._folder, passes.INTERRUPTED)
+            if (pass_.identity, pass_.number, pass_.record.get("behind"), pass_.record.get("order"))
             == (identity, begin, behind, order)
         )
         interrupted = self._newest_good(halves, unloadable, passed_over)
@@ -76,27 +78,28 @@ class RecordedPasses:
         return _resumption(resume, passed_over)
 
     def made(self, attempt: int, resumption: Resumption) -> str:
-        own = self._folder.attempt(self._node.run_id, attempt)
-        for kind, made in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
+        attempt_folder = self._folder.attempt(self._node.run_id, attempt)
+        for kind, words in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
             # Those of the newest attempt come first.
             saved = takewhile(
-                lambda one: one.folder.parent == own, passes.newest_first(self._folder, kind)
+                lambda pass_: pass_.folder.parent == attempt_folder,
+                passes.newest_first(self._folder, kind),
             )
             if (
                 number := next(
-                    (one.number for one in saved if passes.fault(one.folder) is None), None
+                    (pass_.number for pass_ in saved if passes.fault(pass_.folder) is None), None
                 )
             ) is not None:
-                return f"{made} {number}"
+                return f"{words} {number}"
         return ""
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         good = (
-            one.number
-            for one in passes.newest_first(self._folder)
-            if one.identity == identity
-            and one.name not in resumption.passed_over
-            and passes.fault(one.folder) is None
+            pass_.number
+            for pass_ in passes.newest_first(self._folder)
+            if pass_.identity == identity
+            and pass_.name not in resumption.passed_over
+            and passes.fault(pass_.folder) is None
         )
         return _missing(next(good, None), self._node.passes - 1)
 
@@ -104,7 +107,7 @@ class RecordedPasses:
         kinds = (passes.PASS, passes.INTERRUPTED)
         newest = (next(iter(passes.newest_first(self._folder, kind)), None) for kind in kinds)
         return max(
-            ((one.folder / passes.DONE).stat().st_mtime for one in newest if one), default=0.0
+            ((pass_.folder / passes.DONE).stat().st_mtime for pass_ in newest if pass_), default=0.0
         )
 
     def changed(self) -> bool:
@@ -116,37 +119,37 @@ class RecordedPasses:
     def _newest_good(
         self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]
     ) -> Saved | None:
-        for one in saved:
-            if one.name in unloadable:
+        for pass_ in saved:
+            if pass_.name in unloadable:
                 self._say(
-                    f"{one.name} is skipped: two attempts that began with it ended before their "
+                    f"{pass_.name} is skipped: two attempts that began with it ended before their "
                     "first step"
                 )
             else:
                 try:
-                    passes.verify(one.folder)
+                    passes.verify(pass_.folder)
                 except passes.DamagedPass as damaged:
                     self._say(f"{damaged.sentence}: it is skipped")
                 else:
-                    return one
-            passed_over.append(one.name)
+                    return pass_
+            passed_over.append(pass_.name)
         return None
 
     def _tell(self, saved: list[Saved], identity: Identity, chosen: Saved | None) -> None:
-        own = [one for one in saved if one.identity == identity]
-        others = [one for one in saved if one not in own]
-        found = [f"{len(own)} of this data and program"] if own else []
-        found += [f"{len(others)} of other data or another program"] if others else []
+        same = [pass_ for pass_ in saved if pass_.identity == identity]
+        others = [pass_ for pass_ in saved if pass_ not in same]
+        parts = [f"{len(same)} of this data and program"] if same else []
+        parts += [f"{len(others)} of other data or another program"] if others else []
         if chosen is not None:
-            self._say(f"passes found: {', '.join(found)}; training resumes after {chosen.name}")
-        elif own:
+            self._say(f"passes found: {', '.join(parts)}; training resumes after {chosen.name}")
+        elif same:
             self._say(
-                f"passes found: {', '.join(found)}; none of this data and program can be loaded"
+                f"passes found: {', '.join(parts)}; none of this data and program can be loaded"
             )
         elif others:
             number = others[0].number
             self._say(
-                f"passes found: {found[0]}, not used; set resume_from: any to continue from pass "
+                f"passes found: {parts[0]}, not used; set resume_from: any to continue from pass "
                 f"{number}"
             )
         if old := _plain_folders(self._folder):
@@ -220,20 +223,20 @@ def _complete(folder: Path) -> bool:
 
 
 def _resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
-    said = f"after pass {resume['pass']}" if "pass" in resume else "from the beginning"
+    description = f"after pass {resume['pass']}" if "pass" in resume else "from the beginning"
     if "interrupted" in resume:
-        said = (
+        description = (
             f"inside pass {int(resume.get('pass', -1)) + 1}, after its checkpoint "
             f"{resume['interrupted']}"
         )
-    return Resumption(resume, said, tuple(passed_over))
+    return Resumption(resume, description, tuple(passed_over))
 
 
 def _missing(newest: int | None, last: int) -> str | None:
     if newest is not None and newest >= last:
         return None
-    found = "no pass is complete" if newest is None else f"pass {newest} is the newest complete one"
-    return f"pass {last} should be complete and {found}"
+    state = "no pass is complete" if newest is None else f"pass {newest} is the newest complete one"
+    return f"pass {last} should be complete and {state}"
 
 
 def _plain_folders(folder: JobFolder) -> list[Path]:

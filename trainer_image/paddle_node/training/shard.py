@@ -203,11 +203,11 @@ class Parser:
 
     def check(self, name: str) -> None:
         """Raises `BadData` if more of the records were odd than a good file has."""
-        said = f"{name}: {self.odd} of {self.read} records cannot be read"
+        sentence = f"{name}: {self.odd} of {self.read} records cannot be read"
         if self.odd > self.read * ODD:
-            raise BadData(f"{said}, at most {ODD:.0%} may be so; the first is {self._first}")
+            raise BadData(f"{sentence}, at most {ODD:.0%} may be so; the first is {self._first}")
         if self.odd:
-            print(f"{said} and are left out; the first is {self._first}", flush=True)
+            print(f"{sentence} and are left out; the first is {self._first}", flush=True)
 
     def _value(self, record: Record) -> Any:
         try:

@@ -90,7 +90,7 @@ class StepLog:
         means = {name: total / count for name, (total, count) in self._sums.items()}
         self._sums.clear()
         # JSON has no infinity, and nobody can draw one.
-        found = {
+        entry = {
             name: float(f"{mean:.6g}") if math.isfinite(mean) else None
             for name, mean in means.items()
         }
@@ -99,7 +99,7 @@ class StepLog:
             "step": self._step,
             "time": round(time.time(), 3),
             **facts,
-            "metrics": found,
+            "metrics": entry,
         }
         if self._counted:
             line["counted"] = True
@@ -130,8 +130,8 @@ def thinned(lines: Sequence[bytes]) -> list[bytes]:
     whose = [line.partition(b",")[0] for line in lines]
     last = len(lines) - 1
     edge = [
-        place in (0, last) or whose[place - 1 : place + 2] != [one] * 3
-        for place, one in enumerate(whose)
+        place in (0, last) or whose[place - 1 : place + 2] != [rank] * 3
+        for place, rank in enumerate(whose)
     ]
     return [line for place, line in enumerate(lines) if edge[place] or place % 2][-MOST:]
 
@@ -233,14 +233,14 @@ class LineMetrics:
 
     def _read(self, line: str) -> None:
         self._read_step([line])
-        found = {}
+        values = {}
         for name, pattern in self._patterns.items():
             if name != STEP and (match := pattern.search(line[:LONGEST])):
                 with contextlib.suppress(TypeError, ValueError):
-                    found[name] = _number_in(match)
+                    values[name] = _number_in(match)
                     self.unseen.pop(name, None)
-        if found:
-            self.log.add(found, self._step)
+        if values:
+            self.log.add(values, self._step)
 
 
 def _number_in(match: Any) -> float:
@@ -258,12 +258,12 @@ def report(metrics: Mapping[str, Any], step: Any) -> None:
     _refuse_other_world(metrics)
     if (log := _own_log()) is None:
         return
-    found = {
+    values = {
         name: number
         for name, value in metrics.items()
         if name != WORLD_SIZE and (number := _number(name, value, float)) is not None
     }
-    log.add(found, None if step is None else _number("step", step, int))
+    log.add(values, None if step is None else _number("step", step, int))
 
 
 def _refuse_other_world(metrics: Mapping[str, Any]) -> None:
@@ -329,18 +329,18 @@ def _own_log() -> StepLog | None:
     """
     from paddle_node.environment import ProgramEnvironment
 
-    own = ProgramEnvironment.read()
-    if not own.steps or own.metrics:
+    environment = ProgramEnvironment.read()
+    if not environment.steps or environment.metrics:
         return None
     # If the program's own launcher starts processes in the pod, each has its own rank and its own
     # file.
-    file = Path(own.steps)
+    file = Path(environment.steps)
     named = [
         file.with_name(f"steps-{rank}.jsonl")
-        for rank in (own.launched_rank, own.rank)
+        for rank in (environment.launched_rank, environment.rank)
         if rank.isdecimal()
     ]
-    log = StepLog(next((one for one in named if one != file), file), own.attempt)
+    log = StepLog(next((name for name in named if name != file), file), environment.attempt)
     # Flushes even if multiprocessing started this process, which then ends without atexit.
     Finalize(None, log.flush, exitpriority=0)
     return log

@@ -33,19 +33,19 @@ def _command(words: Sequence[str], folder: Path) -> None:
         return
     tree = ast.parse((folder / script).read_bytes(), str(folder / script))
     sys.path.insert(0, str((folder / script).parent))
-    wanted = [
-        (alias.name, one.lineno)
-        for one in tree.body
-        if isinstance(one, ast.Import)
-        for alias in one.names
+    modules = [
+        (alias.name, statement.lineno)
+        for statement in tree.body
+        if isinstance(statement, ast.Import)
+        for alias in statement.names
     ]
-    wanted += [
-        (one.module or "", one.lineno)
-        for one in tree.body
-        if isinstance(one, ast.ImportFrom) and not one.level
+    modules += [
+        (statement.module or "", statement.lineno)
+        for statement in tree.body
+        if isinstance(statement, ast.ImportFrom) and not statement.level
     ]
     unknown: dict[str, str] = {}
-    for name, line in wanted:
+    for name, line in modules:
         module = name.partition(".")[0]
         if module in unknown or _exists(module):
             continue

@@ -95,7 +95,7 @@ class TriedJob(Job):
         if isinstance(backend, LocalSteps):
             with naming(sample):
                 backend.feeder.check(samples)
-            wants = {each.name: each.wants for each in backend.feeder.inputs}
+            wants = {input_.name: input_.wants for input_ in backend.feeder.inputs}
         elif isinstance(samples[0], Mapping):
             wants = {name: type(value).__name__ for name, value in samples[0].items()}
         for name, kind in wants.items():
@@ -128,10 +128,10 @@ class TriedJob(Job):
 
     def _values(self) -> list[Any]:
         parser = Parser(self.parse)
-        found: list[Any] = []
+        values: list[Any] = []
         for record in self._records:
             try:
-                found += parser.values([record])
+                values += parser.values([record])
             except Exception as error:
                 text = (
                     f"{own_code.summary(error)}: parse got record {record.number} of "
@@ -139,11 +139,11 @@ class TriedJob(Job):
                 )
                 raise BadData(text) from None
         parser.check(self._source)
-        if not found:
+        if not values:
             raise BadData(
                 f"{self._source}: parse left out all of the first {len(self._records)} records"
             )
-        return found
+        return values
 
 
 def _first(settings: TrialSettings) -> list[Path]:
@@ -166,7 +166,9 @@ def _first(settings: TrialSettings) -> list[Path]:
         pieces = map(registry.Piece, objects)
         batches = records.batches(source, pieces, form, reader)
         return [
-            _written(objects[0].name, islice((one for batch in batches for one in batch), RECORDS))
+            _written(
+                objects[0].name, islice((record for batch in batches for record in batch), RECORDS)
+            )
         ]
     except Failure as failure:
         if "://" not in source.uri or reader is not None:

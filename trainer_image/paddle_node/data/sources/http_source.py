@@ -85,9 +85,9 @@ class HttpSource(Source):
             )
         return Answer(0, response.length, response)
 
-    def _ask(self, wanted: str) -> http.client.HTTPResponse:
+    def _ask(self, range_: str) -> http.client.HTTPResponse:
         headers = {"Accept-Encoding": "identity", "User-Agent": "paddle-aws"} | (
-            {"Range": wanted} if wanted else {}
+            {"Range": range_} if range_ else {}
         )
         setting = f"{Variable.DATA_SOURCE} is {self.uri}"
         try:
@@ -95,7 +95,7 @@ class HttpSource(Source):
             response: http.client.HTTPResponse = self._opener.open(request, timeout=TIMEOUT)
         except urllib.error.HTTPError as error:
             error.close()
-            if error.code == 416 and wanted == "bytes=0-0":
+            if error.code == 416 and range_ == "bytes=0-0":
                 return self._ask("")  # An empty file has no first byte.
             if error.code == 416:
                 changed(self.uri)
@@ -176,9 +176,9 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
             raise failed
 
         def connection(host: str, **more: Any) -> http.client.HTTPConnection:
-            made: http.client.HTTPConnection = http_class(host, **more)
-            made._create_connection = connect  # type: ignore[attr-defined]
-            return made
+            connection_: http.client.HTTPConnection = http_class(host, **more)
+            connection_._create_connection = connect  # type: ignore[attr-defined]
+            return connection_
 
         return super().do_open(connection, req, **options)
 
@@ -187,11 +187,11 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         loopback after a redirect.
         """
         places = [
-            str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            str(answer[4][0]) for answer in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         ]
         for address in map(_plain, places):
-            own = (address.is_loopback or address.is_unspecified) and netloc != self._source
-            if own or address.is_link_local or address in METADATA:
+            internal = (address.is_loopback or address.is_unspecified) and netloc != self._source
+            if internal or address.is_link_local or address in METADATA:
                 leads = f"leads to {address}, which is the pod's own or its node's"
                 raise SettingError(
                     f"{Variable.DATA_SOURCE} is {self._uri}, which {leads}: not a source"

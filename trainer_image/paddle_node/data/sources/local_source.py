@@ -25,7 +25,7 @@ class LocalSource(Source):
 
     def objects(self) -> list[Object]:
         try:
-            found = self._found()
+            objects = self._found()
         except PermissionError as error:
             raise SettingError(
                 f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not look "
@@ -37,7 +37,7 @@ class LocalSource(Source):
             raise SettingError(
                 f"{Variable.DATA_SOURCE} holds {error.filename}, {error.strerror}"
             ) from None
-        if not found:
+        if not objects:
             what = (
                 "is an empty folder"
                 if self._path.is_dir()
@@ -46,7 +46,7 @@ class LocalSource(Source):
             raise SettingError(
                 f"{Variable.DATA_SOURCE} is {self.uri!r}, which {what} in this container"
             )
-        return sorted(map(self._object, found), key=lambda thing: thing.name)
+        return sorted(map(self._object, objects), key=lambda thing: thing.name)
 
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
         raw = _File(self.path(thing), thing)

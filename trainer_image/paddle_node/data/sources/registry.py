@@ -103,10 +103,10 @@ def check(uri: str) -> None:
         raise SettingError(f"{shown}: write blanks and letters beyond ASCII as %20 and the like")
     try:
         parts = urlsplit(uri)
-        found = parts.hostname and (parts.port is None or parts.port)
+        host = parts.hostname and (parts.port is None or parts.port)
     except ValueError:
-        found = None
-    if not found:
+        host = None
+    if not host:
         raise SettingError(f"{shown}: its host or port cannot be read")
     if parts.username is not None:
         raise SettingError(

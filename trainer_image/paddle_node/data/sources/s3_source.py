@@ -59,15 +59,15 @@ class S3Source(Source):
 
     def objects(self) -> list[Object]:
         try:
-            found = self._single() or self._listed()
+            objects = self._single() or self._listed()
         except ERRORS as error:
             self._explain(error)
-        if not found:
+        if not objects:
             raise SettingError(
                 f"{Variable.DATA_SOURCE} is {self.uri}: the bucket holds no object of that name "
                 "or below it"
             )
-        return sorted(found, key=lambda thing: thing.name)
+        return sorted(objects, key=lambda thing: thing.name)
 
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
         name = f"s3://{self._bucket}/{thing.address}"
@@ -106,8 +106,8 @@ class S3Source(Source):
         # Lists instead of using HEAD: without ListBucket, its 403 and 404 look alike, and neither
         # has a message.
         answer = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=self._key, MaxKeys=1)
-        found = [entry for entry in answer.get("Contents", []) if entry["Key"] == self._key]
-        return [_object(entry, self._key.rpartition("/")[2]) for entry in found]
+        entries = [entry for entry in answer.get("Contents", []) if entry["Key"] == self._key]
+        return [_object(entry, self._key.rpartition("/")[2]) for entry in entries]
 
     def _listed(self) -> list[Object]:
         prefix, star, _ = self._key.partition("*")

@@ -66,7 +66,7 @@ class Member(NamedTuple):
 
 def members(raw: BinaryIO) -> Iterator[Member]:
     """Yields the members. Raises `tarfile.TarError` for damage, even behind the last one."""
-    at, own, shared = 0, dict[str, bytes](), dict[str, bytes]()
+    at, headers, shared = 0, dict[str, bytes](), dict[str, bytes]()
     while (block := raw.read(BLOCK)) != bytes(BLOCK):
         if not block:
             raise tarfile.ReadError("the two blocks of zeros at its end are missing")
@@ -76,7 +76,7 @@ def members(raw: BinaryIO) -> Iterator[Member]:
         if not extension and header.type in NO_BODY:
             size = 0
         elif not extension:
-            size = int(own.get("size") or shared.get("size") or size)
+            size = int(headers.get("size") or shared.get("size") or size)
             # A header has room for eight GiB, and has a checksum.
             if size != header.size and size < LARGE:
                 raise tarfile.ReadError("an extended header's size is not that of its member")
@@ -88,18 +88,18 @@ def members(raw: BinaryIO) -> Iterator[Member]:
             if _exactly(raw, -size % BLOCK).strip(b"\0"):
                 raise tarfile.ReadError("an extended header is longer than it says")
             if header.type in LONG_NAMES:
-                own.setdefault("path" if header.type == b"L" else "linkpath", _long_name(text))
+                headers.setdefault("path" if header.type == b"L" else "linkpath", _long_name(text))
             else:
-                (shared if header.type == b"g" else own).update(_pax(text))
+                (shared if header.type == b"g" else headers).update(_pax(text))
             continue
-        facts, own = shared | own, {}
+        facts, headers = shared | headers, {}
         sparse = header.type == tarfile.GNUTYPE_SPARSE or any(
             keyword.startswith("GNU.sparse.") for keyword in facts
         )
         body = Body(raw, size)
         yield Member(_name(header, facts), header, sparse, body)
         body.skip()
-    if own:
+    if headers:
         raise tarfile.ReadError("an extended header has no member")
     _end(raw, at)
 
@@ -126,12 +126,12 @@ def _end(raw: BinaryIO, at: int) -> None:
 
 def _exactly(raw: BinaryIO, size: int) -> bytes:
     """Reads `size` bytes, however few the stream returns at a time."""
-    found = b""
-    while len(found) < size:
-        if not (block := raw.read(size - len(found))):
+    content = b""
+    while len(content) < size:
+        if not (block := raw.read(size - len(content))):
             raise tarfile.ReadError("it is cut short")
-        found += block
-    return found
+        content += block
+    return content
 
 
 def _long_name(text: bytes) -> bytes:
@@ -142,7 +142,7 @@ def _long_name(text: bytes) -> bytes:
 
 
 def _pax(text: bytes) -> Mapping[str, bytes]:
-    found, at = {}, 0
+    records, at = {}, 0
     while at < len(text):
         record = _PAX_RECORD.match(text, at)
         end = at + int(record[1]) if record else 0
@@ -152,9 +152,9 @@ def _pax(text: bytes) -> Mapping[str, bytes]:
         # Extensions have a vendor's name before a dot.
         if keyword not in _PAX_KEYWORDS and "." not in keyword:
             raise tarfile.ReadError(f"an extended header has the keyword {keyword!r}")
-        found[keyword] = text[record.end() : end - 1]
+        records[keyword] = text[record.end() : end - 1]
         at = end
-    return found
+    return records
 
 
 def _name(header: tarfile.TarInfo, facts: Mapping[str, bytes]) -> str:

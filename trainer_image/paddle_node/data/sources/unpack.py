@@ -47,16 +47,16 @@ def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, B
         kind = _kind(raw, thing.name, format)
         unpacked: Any = io.BufferedReader(_Gzip(raw), BUFFER) if kind.endswith("gz") else raw
         if kind == "zip":
-            found = _zip(raw, thing.name)
+            files = _zip(raw, thing.name)
         elif kind.startswith("tar"):
-            found = _tar(unpacked, thing.name)
+            files = _tar(unpacked, thing.name)
         else:
-            found = iter(
+            files = iter(
                 [(thing.name.removesuffix(".gz") if kind == "gz" else thing.name, unpacked)]
             )
         while True:
             with _damage_of(thing.name):
-                member = next(found, None)
+                member = next(files, None)
             if member is None:
                 return
             content = _Content(member[1], thing.name)
@@ -201,11 +201,11 @@ def _damage_of(name: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             # The disk's error, not the archive's: bz2 and gzip raise OSError without an errno.
             raise
-        told = (
+        errors = (
             "".join(letter if letter.isprintable() else "?" for letter in str(error))
             or type(error).__name__
         )
-        raise BadData(f"{name} is damaged or cut short: {told}") from None
+        raise BadData(f"{name} is damaged or cut short: {errors}") from None
 
 
 def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:

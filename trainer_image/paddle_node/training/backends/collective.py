@@ -69,10 +69,10 @@ class Collective(Backend):
     def step(self, samples: Sequence[Sample]) -> float:
         loss = 0.0
         if samples:
-            found = checked(self._forward(self._layer, samples), self._forward)
-            self.answers = found.answers
-            found.loss.backward()
-            loss = found.loss.numpy().item()
+            model = checked(self._forward(self._layer, samples), self._forward)
+            self.answers = model.answers
+            model.loss.backward()
+            loss = model.loss.numpy().item()
         if self._session is not None:
             self._average_gradients(self._session, len(samples))
         self._optimizer.step()
@@ -105,9 +105,9 @@ class Collective(Backend):
             )
             return
         shapes = [
-            [1 if size in (None, -1) else size for size in each.shape] for each in self._inputs
+            [1 if size in (None, -1) else size for size in input_.shape] for input_ in self._inputs
         ]
-        kinds = [str(each.dtype).rpartition(".")[2].lower() for each in self._inputs]
+        kinds = [str(input_.dtype).rpartition(".")[2].lower() for input_ in self._inputs]
         example = ", ".join(
             f'paddle.zeros({shape}, "{kind}")' for shape, kind in zip(shapes, kinds, strict=True)
         )
@@ -129,13 +129,13 @@ class Collective(Backend):
         """Records the inputs' shapes without the batch size and integer inputs' lengths, which
         differ from batch to batch.
         """
-        if not self._inputs and all(isinstance(each, paddle.Tensor) for each in inputs):
-            free = [2 if "int" in str(each.dtype) else 1 for each in inputs]
+        if not self._inputs and all(isinstance(tensor, paddle.Tensor) for tensor in inputs):
+            free = [2 if "int" in str(tensor.dtype) else 1 for tensor in inputs]
             self._inputs = [
                 paddle.static.InputSpec(
-                    [*[None] * many, *each.shape[many:]][: each.ndim], each.dtype
+                    [*[None] * many, *tensor.shape[many:]][: tensor.ndim], tensor.dtype
                 )
-                for each, many in zip(inputs, free, strict=True)
+                for tensor, many in zip(inputs, free, strict=True)
             ]
 
     def _average_gradients(self, session: Session, records: int) -> None:

@@ -36,15 +36,15 @@ class Model:
     """Names of the classes, for a classifier; empty: the answer is a number."""
 
 
-def checked(made: Any, maker: Callable[..., Any]) -> Model:
+def checked(model: Any, maker: Callable[..., Any]) -> Model:
     """Returns what the program's function made, if it is a Model. Raises `SettingError`
     otherwise.
     """
-    if not isinstance(made, Model):
+    if not isinstance(model, Model):
         raise SettingError(
-            f"{own_code.place(maker)}: it returns {type(made).__name__}, a fleet.Model is needed"
+            f"{own_code.place(maker)}: it returns {type(model).__name__}, a fleet.Model is needed"
         )
-    return made
+    return model
 
 
 def ids(name: str) -> Any:
@@ -151,13 +151,13 @@ class Feeder:
         # Read once: each access to a Paddle variable's property crosses into C++.
         self.inputs = [
             Input(
-                each.name,
-                np.float32 if each.dtype == paddle.float32 else np.int64,
-                bool(each.lod_level),
-                each.shape[1:],
+                variable.name,
+                np.float32 if variable.dtype == paddle.float32 else np.int64,
+                bool(variable.lod_level),
+                variable.shape[1:],
             )
-            for each in program.list_vars()
-            if each.is_data and (names is None or each.name in names)
+            for variable in program.list_vars()
+            if variable.is_data and (names is None or variable.name in names)
         ]
         self._place = paddle.CPUPlace()
         self._checked = False
@@ -172,8 +172,8 @@ class Feeder:
             self._checked = True
         try:
             return {
-                each.name: self._values(each, [sample[each.name] for sample in samples])
-                for each in self.inputs
+                input_.name: self._values(input_, [sample[input_.name] for sample in samples])
+                for input_ in self.inputs
             }
         except (KeyError, TypeError, ValueError, OverflowError):
             self.check(samples)
@@ -186,14 +186,16 @@ class Feeder:
                 raise BadSample(
                     f"sample() returns {_shown(sample)}: a dict of {{input: value}} is needed"
                 )
-            for each in self.inputs:
-                if each.name not in sample:
+            for input_ in self.inputs:
+                if input_.name not in sample:
                     raise BadSample(
-                        f"`{each.name}` is missing: sample() returns "
+                        f"`{input_.name}` is missing: sample() returns "
                         f"{', '.join(map(str, sample)) or 'nothing'}"
                     )
-                if not each.takes(sample[each.name]):
-                    raise BadSample(f"`{each.name}` got {_shown(sample[each.name])}: {each.wants}")
+                if not input_.takes(sample[input_.name]):
+                    raise BadSample(
+                        f"`{input_.name}` got {_shown(sample[input_.name])}: {input_.wants}"
+                    )
 
     def _values(self, which: Input, values: Sequence[Any]) -> Any:
         if not which.sequence:

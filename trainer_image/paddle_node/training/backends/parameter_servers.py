@@ -235,12 +235,12 @@ def _not_whole(directory: Path, why: str) -> Failure:
     """Returns the failure. A pserver that cannot write reports nothing: the volume's free bytes
     tell the likeliest cause.
     """
-    free, said = shutil.disk_usage(directory).free, f"{directory} was not saved whole"
+    free, sentence = shutil.disk_usage(directory).free, f"{directory} was not saved whole"
     if free < _FULL:
         return Failure(
-            ExitCode.VOLUME_FULL, f"{said}, the volume is full ({free} bytes free): {why}"
+            ExitCode.VOLUME_FULL, f"{sentence}, the volume is full ({free} bytes free): {why}"
         )
-    return Failure(1, f"{said}: {why}")
+    return Failure(1, f"{sentence}: {why}")
 
 
 def _differences(saved: Layout, mine: Layout) -> str:

@@ -136,10 +136,10 @@ def missing_parts(directory: Path, layout: Layout) -> list[str]:
     ]
     missing = [name for name in names if not (directory / name).is_file()]
     for table in layout.sparse:
-        found = len(durable.glob(directory, f"{table.table:03d}/part-*-*.gz"))
-        if found != layout.shards:
+        parts = len(durable.glob(directory, f"{table.table:03d}/part-*-*.gz"))
+        if parts != layout.shards:
             missing.append(
-                f"{layout.shards - found} of {layout.shards} parts of {table.table:03d}/ "
+                f"{layout.shards - parts} of {layout.shards} parts of {table.table:03d}/ "
                 f"({table.name})"
             )
     return missing
