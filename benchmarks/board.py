@@ -22,11 +22,11 @@ from types import SimpleNamespace
 PROJECT = Path(__file__).parents[1]
 sys.path[:0] = [str(PROJECT), str(PROJECT / "trainer_image")]
 
-import plotly  # noqa: E402
 from paddle_node.contract import JobFolder  # noqa: E402
 from paddle_node.training.step_log import MOST, Spent, StepLog  # noqa: E402
 
-from paddle_aws.operations.commands.board import Page  # noqa: E402
+from paddle_aws.operations.board.job_page import JobPage  # noqa: E402
+from paddle_aws.operations.board.site import Site  # noqa: E402
 from paddle_aws.operations.jobs.volume.server import Folder  # noqa: E402
 
 # The page looks for news every five seconds of its own time: in this time budget, once.
@@ -94,10 +94,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = JobFolder(Path(name))
         laid_out(folder, ranks)
-        view = SimpleNamespace(phase="running", reason="", as_json=lambda: {"pods": []})
+        training = SimpleNamespace(wanted=ranks, processes=1)
+        view = SimpleNamespace(
+            phase="running", reason="", training=training, as_json=lambda: {"pods": []}
+        )
         where = SimpleNamespace(name="many", status=lambda: view)
-        library = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-        page = Page(where, Folder(folder.root), None, library)
+        page = Site(JobPage(where, Folder(folder.root), None, None))
         with page.server(0) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             address = f"http://127.0.0.1:{server.server_address[1]}/{page.secret}/"

@@ -7,9 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
+from paddle_node.contract import Variable
+
 from k8s_charts.names import COMPONENT
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.jobs.rehearsal_backend import Record, not_begun
+from paddle_aws.operations.jobs.watch import job_objects
 from paddle_aws.operations.jobs.watch.job_objects import JobState, Phase
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.jobs.watch.pod_state import PodState
@@ -52,6 +55,7 @@ class Recorder(Watcher):
             created=datetime.now(UTC),
             finished=None,
             image="",
+            processes=job_objects.processes(_environment(job).get(Variable.PROCESSES, "")),
         )
         self._write()
 
@@ -143,6 +147,13 @@ class Recorder(Watcher):
             )
             self._record = replace(self._record, view=view)
         self._record.write(self._folder)
+
+
+def _environment(job: Job | PaddleJob) -> dict[str, str]:
+    """Returns what the manifest sets in the pods of a Job."""
+    if isinstance(job, PaddleJob):
+        return {}
+    return {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
 
 
 def _identity(pod: Pod, index: int | None) -> tuple[str, int | None]:

@@ -1,5 +1,5 @@
-"""`board` on a cluster, through the inspection pod: what a browser shows, who gets an answer, and
-what `status` says of time.
+"""`board` on a cluster: the list of jobs, what a browser shows of a job through the inspection pod,
+who gets an answer, and what `status` says of time.
 """
 
 import http.client
@@ -92,10 +92,38 @@ def measured(job: JobFolder, ranks: int = 2, points: int = 50) -> None:
         job.steps(rank, rank).write_text("\n".join(lines) + '\n{"attempt": 2, "st')
 
 
+PRICES = {
+    "read": "2026-01-02",
+    "source": "a test",
+    "region": "us-west-2",
+    "prices": {"m5.large-hour": {"usd": "0.36"}},
+}
+
+
+def priced(folder: Path) -> None:
+    """Writes what `lock prices` would have read."""
+    (folder / "cluster.yaml").write_text("retain: false")
+    (folder / "locks").mkdir()
+    (folder / "locks/prices.json").write_text(json.dumps(PRICES))
+
+
+def first_pod(api: JobController) -> str:
+    """Returns the name of trainer 0's newest pod."""
+    index = "batch.kubernetes.io/job-completion-index"
+    pods = [pod["metadata"] for pod in api.of("trainer", "pods")]
+    return [pod["name"] for pod in pods if pod["annotations"][index] == "0"][-1]
+
+
 @pytest.fixture
-def address(job: JobFolder, folder: Path) -> Iterator[str]:
-    """Yields the address of a board."""
+def address(api: JobController, job: JobFolder, folder: Path) -> Iterator[str]:
+    """Yields the address of the board of all jobs."""
     measured(job)
+    priced(folder)
+    api.say(first_pod(api), "[agent 0] goodput 70% of 200 s: 10 waiting, 140 training")
+    api.say(
+        first_pod(api),
+        "[trainer 0] pass=2 passes=3 attempt=2 trainers=3 loss=0.25 records=9 seconds=1",
+    )
     # What a hostile program may leave behind.
     (job.output / "node_7").mkdir()
     (job.output / "node_7/steps-7.jsonl").symlink_to("/etc/passwd")
@@ -118,19 +146,36 @@ def address(job: JobFolder, folder: Path) -> Iterator[str]:
 
 
 def test_what_a_browser_shows_and_nobody_else_gets(api: JobController, address: str) -> None:
-    page = subprocess.run([*BROWSER, address], capture_output=True, text=True, check=True).stdout
+    jobs, page = (
+        subprocess.run([*BROWSER, at], capture_output=True, text=True, check=True).stdout
+        for at in (address, f"{address}job/words/")
+    )
+    (row,) = re.findall(r"<tr>(<td>.*?)</tr>", jobs)
+    cells = [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td.*?</td>", row)]
+    # Three nodes for the 200 seconds of all attempts.
+    assert cells[:7] == ["words", "done", "3", "0.25", "70 %", "3.3 min", "0.06 USD"]
+    assert 'href="job/words/"' in row
+
     assert 'data-shown="yes"' in page, page
     shown = {
         name: re.search(rf'id="{name}"[^>]*>([^<]*)<', page)[1]
-        for name in ("job", "goodput", "loss", "lost", "slow")
+        for name in ("job", "world", "goodput", "loss", "lost", "cost", "slow")
     }
     assert shown.pop("slow") == "slow: rank 1 on node-1, 2.0 times the median"
-    assert shown == {"job": "words", "goodput": "70 %", "loss": "0.02", "lost": "60"}
+    assert shown == {
+        "job": "words",
+        "world": "3 pods · metrics come from 2 of 3 processes · 3 attempts",
+        "cost": "0.06 USD",
+        "goodput": "70 %",
+        "loss": "0.02",
+        "lost": "30 s",
+    }
     # A program's text never becomes HTML, and VisualDL's own curve is beside the others.
     assert (
         "&lt;b&gt;a pod&lt;/b&gt; was lost" in page
         and "train/loss" in page
-        and "&lt;b&gt;accuracy&lt;/b&gt; of rank 1" in page
+        and "&lt;b&gt;accuracy&lt;/b&gt; by step" in page
+        and "dotted: lost, and trained again" in page
     )
     assert "nobody recorded its end" in page
 
@@ -153,15 +198,7 @@ def test_status_and_results_say_where_the_time_goes_and_who_is_slow(
         "seconds": {"waiting": 10, "starting": 20, "training": 140, "lost": 30},
         "usd": None,
     }
-    (folder / "cluster.yaml").write_text("retain: false")
-    prices = {
-        "read": "2026-01-02",
-        "source": "a test",
-        "region": "us-west-2",
-        "prices": {"m5.large-hour": {"usd": "0.36"}},
-    }
-    (folder / "locks").mkdir()
-    (folder / "locks/prices.json").write_text(json.dumps(prices))
+    priced(folder)
     assert json.loads(run("results", "--json").out)["goodput"]["usd"]["training"] == round(
         0.36 * 2 * 140 / 3600, 2
     )
@@ -169,13 +206,11 @@ def test_status_and_results_say_where_the_time_goes_and_who_is_slow(
 
     api.scripts["trainer"] = Script(code=None, lines=())
     assert run("resume").code == 0
-    for pod in api.of("trainer", "pods"):
-        if pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == "0":
-            api.say(
-                pod["metadata"]["name"],
-                "[agent 0] goodput 81% of 134 s: 3 waiting, 109 training; slow: trainer 2 on "
-                "node-1 (1.8 times the median)",
-            )
+    api.say(
+        first_pod(api),
+        "[agent 0] goodput 81% of 134 s: 3 waiting, 109 training; slow: trainer 2 on node-1 (1.8 "
+        "times the median)",
+    )
     text = " ".join(run("status").out.split())
     assert (
         "goodput 81 % of 2 min: 3 waiting, 109 training (seconds) slow trainer 2 on node-1 (1.8 "

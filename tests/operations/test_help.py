@@ -56,7 +56,7 @@ def test_help_flows_to_the_terminals_width(run: Run) -> None:
 
 def test_help_starts_no_heavy_library() -> None:
     program = (
-        "import sys; from operations.main import app\n"
+        "import sys; from paddle_aws.operations.main import app\n"
         "heavy = {'boto3', 'kubernetes', 'cdk8s', 'aws_cdk', 'plotly'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -5,18 +5,10 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.watch.job_objects import (
-    INSTANCE,
-    PART_OF,
-    label,
-    of_newest,
-    pods,
-    runs,
-)
-from paddle_aws.operations.jobs.watch.job_view import JobView, make
-from paddle_aws.operations.jobs.watch.pod_state import pod_states
+from paddle_aws.operations.jobs.watch.job_listing import created, list_jobs
+from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.screen import (
     DEFAULT_NAMESPACE,
     Context,
@@ -44,7 +36,7 @@ def listing(
     """
     with cli_errors():
         where = None if everywhere else (namespace or DEFAULT_NAMESPACE)
-        views = _views(Cluster(context, say), where)
+        views = list_jobs(Cluster(context, say), where)
         if json:
             as_json([view.as_json() for view in views])
             return
@@ -58,29 +50,6 @@ def listing(
         show(columns, [_row(view, everywhere) for view in views])
 
 
-def _views(cluster: Cluster, namespace: str | None) -> list[JobView]:
-    found: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
-    for document in runs(cluster, namespace):
-        found.setdefault((document["metadata"]["namespace"], label(document, INSTANCE)), ([], []))[
-            0
-        ].append(document)
-    for pod in cluster.items(pods(namespace), PART_OF):
-        # Pods whose Job is gone belong to no job, and are left out.
-        found.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
-    views = [
-        make(name, one, its, pod_states(of_newest(its, its_pods), aws=cluster.aws))
-        for (one, name), (its, its_pods) in found.items()
-    ]
-    return sorted(
-        views, key=lambda view: _created(view) or datetime.min.replace(tzinfo=UTC), reverse=True
-    )
-
-
-def _created(view: JobView) -> datetime | None:
-    job = view.training or view.data
-    return job.created if job is not None else None
-
-
 def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
     # What is left of a cancelled job is another Job's.
     job = None if view.cancelled else view.training or view.data
@@ -91,7 +60,7 @@ def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
         view.phase,
         done,
         ran,
-        age(_created(view)),
+        age(created(view)),
         view.namespace if everywhere else "",
         view.reason,
     )

@@ -44,11 +44,7 @@ def backend(
     """Returns the backend for a command's JOB and options. Raises BadInput."""
     from paddle_aws.operations.jobs import rehearsal_backend
 
-    if rehearsal and (namespace or context):
-        raise BadInput("--rehearsal has no cluster: leave --namespace and --context out")
-    if rehearsal or (
-        rehearsal is None and not namespace and not context and rehearsal_backend.ran_last()
-    ):
+    if is_rehearsal(namespace, context, rehearsal):
         found = rehearsal_backend.load()
         if argument == DEFAULT or named(argument, None).name == found.name:
             say(
@@ -64,3 +60,14 @@ def backend(
     from paddle_aws.operations.jobs.run import Run
 
     return Run.find(argument, namespace=namespace, context=context, say=say)
+
+
+def is_rehearsal(namespace: str | None, context: str | None, rehearsal: bool | None) -> bool:
+    """Returns whether a command's options mean this folder's rehearsal. Raises BadInput."""
+    from paddle_aws.operations.jobs import rehearsal_backend
+
+    if rehearsal and (namespace or context):
+        raise BadInput("--rehearsal has no cluster: leave --namespace and --context out")
+    if rehearsal is None:
+        return not namespace and not context and rehearsal_backend.ran_last()
+    return rehearsal

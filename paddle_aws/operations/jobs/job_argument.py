@@ -33,6 +33,16 @@ JobArgument = Annotated[
     typer.Argument(metavar="JOB", help="The job's name, or its job file.", autocompletion=_here),
 ]
 
+OptionalJobArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="JOB",
+        help="The job's name, or its job file. Default: all jobs.",
+        autocompletion=_here,
+        show_default=False,
+    ),
+]
+
 
 @dataclass(frozen=True)
 class Named:

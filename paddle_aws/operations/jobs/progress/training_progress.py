@@ -100,15 +100,25 @@ class TrainingProgress:
 
 
 def of_pods(
-    cluster: Cluster, namespace: str, found: Iterable[PodState]
+    cluster: Cluster, namespace: str, pod_states: Iterable[PodState]
 ) -> tuple[TrainingProgress | None, Goodput | None]:
     """Returns the last report of trainer 0's running pod, with one request; None if none runs, or
     its program reports nothing.
     """
+    running = [pod for pod in pod_states if pod.phase == "running"]
+    return of_log(log_of(cluster, namespace, running))
+
+
+def log_of(
+    cluster: Cluster, namespace: str, pod_states: Iterable[PodState]
+) -> list[tuple[str, str]]:
+    """Returns the last lines of trainer 0's newest pod, each with its time, with one request; none
+    if there is no such pod, or it has no log.
+    """
     first = [
         pod.name
-        for pod in found
-        if (pod.component, pod.rank, pod.phase) == ("trainer", 0, "running")
+        for pod in pod_states
+        if (pod.component, pod.rank) == ("trainer", 0) and pod.phase != "waiting"
     ]
     # A container that has just restarted has no log yet.
     with suppress(ApiError, IndexError):
@@ -118,8 +128,8 @@ def of_pods(
             query={"timestamps": "true", "tailLines": TAIL},
         )
         lines = log.data.decode(errors="replace").splitlines()
-        return of_log((moment, text) for moment, _, text in (line.partition(" ") for line in lines))
-    return None, None
+        return [(moment, text) for moment, _, text in (line.partition(" ") for line in lines)]
+    return []
 
 
 def of_log(lines: Iterable[tuple[str, str]]) -> tuple[TrainingProgress | None, Goodput | None]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from paddle_node.contract import Variable
+
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 
@@ -75,6 +77,11 @@ def variable(spec: Mapping[str, Any], name: str) -> str:
     """Returns an environment variable of a pod's first container; empty if it is not set."""
     environment = spec["containers"][0].get("env") or ()
     return next((str(one.get("value", "")) for one in environment if one["name"] == name), "")
+
+
+def processes(text: str) -> int:
+    """Returns how many processes train in each pod, by the value of its variable."""
+    return int(text) if text.isdecimal() else 1
 
 
 def template(run: Mapping[str, Any]) -> Object:
@@ -155,6 +162,8 @@ class JobState:
     """Whether its job was cancelled later: this is the data job of what is gone, or an earlier
     run.
     """
+    processes: int = 1
+    """Processes that train in each pod."""
 
     @property
     def ended(self) -> bool:
@@ -204,6 +213,7 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
         finished=moment(finished),
         image=str(containers[0].get("image", "")),
         cancelled=CANCELLED in (job["metadata"].get("annotations") or {}),
+        processes=processes(variable({"containers": containers}, Variable.PROCESSES)),
     )
 
 

@@ -1,0 +1,168 @@
+"""The page of all jobs of a namespace: state, loss, goodput and cost so far, from the cluster's API
+alone. The page of a job below it mounts that job's folder when it is first opened.
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any
+
+import re2
+from paddle_node.contract import Variable
+
+from paddle_aws.operations.board.job_page import JobPage
+from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, as_json, static
+from paddle_aws.operations.cluster.cluster import ApiError, Cluster
+from paddle_aws.operations.jobs.progress import training_progress
+from paddle_aws.operations.jobs.progress.training_progress import Goodput, TrainingProgress
+from paddle_aws.operations.jobs.run import Run
+from paddle_aws.operations.jobs.watch.job_listing import list_jobs
+from paddle_aws.operations.jobs.watch.job_objects import collection, template, variable
+from paddle_aws.operations.jobs.watch.job_view import JobView
+from paddle_aws.operations.screen import LABEL
+
+FRESH = 3.0
+"""Seconds for which the list is taken as it was: several browsers ask the cluster once."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the newest pod of trainer 0 has written."""
+
+    progress: TrainingProgress | None = None
+    goodput: Goodput | None = None
+    loss: float | None = None
+
+
+class JobList:
+    """Answers what the browser may ask of a namespace's jobs. A context manager: at its end, the
+    jobs' folders are unmounted.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, usd_per_hour: float | None) -> None:
+        self._cluster, self._namespace, self._usd_per_hour = cluster, namespace, usd_per_hour
+        self._pages: dict[str, JobPage] = {}
+        self._opening: dict[str, Lock] = {}
+        self._volumes, self._lock = ExitStack(), Lock()
+        self._document: tuple[float, dict[str, Any]] = (0.0, {})
+        self._final: dict[str, Report] = {}
+        """Reports of trainings that have ended, by the name of their Job."""
+        self._patterns: dict[str, dict[str, str]] = {}
+        """The `metrics` of a Job's command, by the Job's name."""
+
+    def __enter__(self) -> "JobList":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._volumes.close()
+
+    def answer(self, name: str, query: Query) -> Answer:
+        """Answers a request for the list, or for a job's page below it."""
+        if name == "data":
+            return as_json(self.data())
+        if below := re.fullmatch(rf"job/({LABEL.pattern})/(.*)", name):
+            job, rest = below[1], below[below.re.groups]
+            # The page itself is there before the folder, for which the browser then waits.
+            if rest in ("data", "events"):
+                return self._open(job).answer(rest, query)
+            return static(rest or "job.html")
+        return NOT_FOUND if "/" in name else static(name or "jobs.html")
+
+    def refresh(self) -> None:
+        """Keeps the inspection pods of the opened jobs alive."""
+        for page in list(self._pages.values()):
+            page.refresh()
+
+    def data(self) -> dict[str, Any]:
+        """Returns the jobs of the namespace as they are now, the newest first."""
+        with self._lock:
+            read, document = self._document
+            if time.monotonic() > read + FRESH or not document:
+                views = list_jobs(self._cluster, self._namespace)
+                document = {
+                    "namespace": self._namespace,
+                    "priced": self._usd_per_hour is not None,
+                    "now": time.time(),
+                    "jobs": [self._row(view) for view in views],
+                }
+                self._document = time.monotonic(), document
+            return document
+
+    def _open(self, job: str) -> JobPage:
+        with self._lock:
+            opening = self._opening.setdefault(job, Lock())
+        with opening:
+            if job not in self._pages:
+                run = Run(self._cluster, job, self._namespace, None)
+                run.status()  # A job that does not exist has no folder to mount.
+                volume = self._volumes.enter_context(run.volume())
+                self._pages[job] = JobPage(run, volume, None, self._usd_per_hour, listed=True)
+            return self._pages[job]
+
+    def _row(self, view: JobView) -> dict[str, Any]:
+        training = None if view.cancelled else view.training
+        report = self._report(view) if training is not None else Report()
+        paid = training.seconds(datetime.now(UTC)) if training is not None else None
+        if report.goodput is not None:
+            paid = report.goodput.seconds  # Of earlier runs as well.
+        usd = None
+        if training is not None and paid is not None and self._usd_per_hour is not None:
+            usd = round(self._usd_per_hour * training.wanted * paid / 3600, 2)
+        job = training or view.data
+        return {
+            "job": view.name,
+            "state": view.phase,
+            "reason": view.reason,
+            "pods": training.wanted if training else None,
+            "processes": training.processes if training else None,
+            "loss": report.progress.loss if report.progress else report.loss,
+            "progress": str(report.progress) if report.progress else "",
+            "goodput": report.goodput.percent if report.goodput else None,
+            "slow": report.goodput.slow if report.goodput else "",
+            "usd": usd,
+            "seconds": paid,
+            "created": job.created.timestamp() if job and job.created else None,
+        }
+
+    def _report(self, view: JobView) -> Report:
+        training = view.training
+        assert training is not None
+        if training.object in self._final:
+            return self._final[training.object]
+        lines = training_progress.log_of(self._cluster, self._namespace, view.pods)
+        progress, goodput = training_progress.of_log(lines)
+        loss = None if progress else _loss(lines, self._metrics(view))
+        report = Report(progress, goodput, loss)
+        if training.ended:
+            self._final[training.object] = report
+        return report
+
+    def _metrics(self, view: JobView) -> Mapping[str, str]:
+        assert view.training is not None
+        name = view.training.object
+        if name not in self._patterns:
+            self._patterns[name] = {}
+            with suppress(ApiError, ValueError, LookupError):
+                path = f"{collection('Job', self._namespace)}/{name}"
+                run = self._cluster.find(path)
+                text = variable(template(run)["spec"], Variable.METRICS) if run else ""
+                self._patterns[name] = json.loads(text or "{}")
+        return self._patterns[name]
+
+
+def _loss(lines: list[tuple[str, str]], patterns: Mapping[str, str]) -> float | None:
+    """Returns the newest loss in a log, by a command's own pattern for it."""
+    if not (pattern := patterns.get("loss")):
+        return None
+    with suppress(re2.error):
+        loss = re2.compile(pattern)
+        for _, text in reversed(lines):
+            if match := loss.search(text):
+                with suppress(ValueError, IndexError):
+                    return float(match[1])
+    return None

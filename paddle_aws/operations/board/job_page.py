@@ -1,0 +1,95 @@
+"""The page of one job. It reads the job's folder as `results` does."""
+
+import json
+import time
+from contextlib import suppress
+from typing import Any
+
+from paddle_node.contract import DATA_MANIFEST
+
+from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, as_json, static
+from paddle_aws.operations.errors import OperationError
+from paddle_aws.operations.jobs.backend import Backend, Volume
+from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
+
+POINTS = 10_000
+"""Lines of metrics that a page gets at most, for all ranks together."""
+PIECE = 4 << 20
+"""Bytes of an event file that one request reads."""
+
+
+class JobPage:
+    """Answers what the browser may ask of a job."""
+
+    def __init__(
+        self,
+        where: Backend,
+        volume: Volume,
+        evaluation: dict[str, Any] | None,
+        usd_per_hour: float | None,
+        *,
+        listed: bool = False,
+    ) -> None:
+        """`usd_per_hour`: the price of a trainer's node, None if none was read. `listed`: there is
+        a list of jobs above the page.
+        """
+        self._where, self._volume, self._evaluation = where, volume, evaluation
+        self._usd_per_hour, self._listed = usd_per_hour, listed
+        self._shards: list[int] = []
+        self._events: set[str] = set()
+
+    def answer(self, name: str, query: Query) -> Answer:
+        """Answers a request for the page, its data or its files."""
+        if name == "data":
+            return as_json(self.data())
+        if name == "events" and (file := query.get("path", [""])[0]) in self._events:
+            offset = query.get("offset", [""])[0]
+            begin = int(offset) if offset.isdecimal() else 0
+            piece = self._volume.read(f"output/{file}", begin, PIECE)
+            return Answer(200, "application/octet-stream", piece)
+        return NOT_FOUND if name == "events" else static(name or "job.html")
+
+    def refresh(self) -> None:
+        """Keeps the inspection pod alive while no browser shows the page."""
+        with suppress(OperationError, OSError):
+            self.data()
+
+    def data(self) -> dict[str, Any]:
+        """Returns the job as it is now, and the raw lines of its ranks' metrics."""
+        view, steps = self._where.status(), self._volume.steps("output", POINTS)
+        self._events = {event["name"] for event in steps["events"]}
+        if not self._shards:
+            manifest = self._json(DATA_MANIFEST)
+            self._shards = [
+                sum(file["records"] for file in shard["files"])
+                for shard in manifest.get("shards", ())
+            ]
+        training = view.training
+        document = {
+            "job": self._where.name,
+            "state": view.phase,
+            "reason": view.reason,
+            "pods": view.as_json()["pods"],
+            "world": {
+                "pods": training.wanted if training else 0,
+                "processes": training.processes if training else 1,
+            },
+            "attempts": self._json("output/run/attempts.json").get("attempts", []),
+            "shards": self._shards,
+            "evaluation": self._evaluation,
+            "listed": self._listed,
+            "now": time.time(),
+            **steps,
+        }
+        # A rehearsal costs nothing.
+        if not isinstance(self._where, RehearsalBackend):
+            document["usd_per_hour"] = self._usd_per_hour
+        return document
+
+    def _json(self, path: str) -> dict[str, Any]:
+        """Reads a JSON object from the volume; empty if it does not exist yet, or is damaged."""
+        with suppress(FileNotFoundError, ValueError, RecursionError):
+            # Drops Python's own numbers (NaN, Infinity), which a browser cannot parse.
+            document = json.loads(self._volume.read(path), parse_constant=lambda _: None)
+            return document if isinstance(document, dict) else {}
+        return {}

@@ -1,0 +1,112 @@
+"""The board's web server: it answers only this machine's requests to its own address, which holds a
+secret, and its pages load nothing from elsewhere.
+"""
+
+import json
+import secrets
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from paddle_aws.operations.errors import OperationError
+
+FOLDER = Path(__file__).with_name("page")
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css",
+    "js": "text/javascript",
+    "json": "application/json",
+}
+POLICY = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "frame-ancestors 'none'"
+)
+"""Allows inline styles, as Plotly writes its own style elements."""
+Query = dict[str, list[str]]
+
+
+class Answer(NamedTuple):
+    """What a request gets."""
+
+    code: int
+    type: str
+    content: bytes
+
+
+NOT_FOUND = Answer(404, "text/plain", b"no such page")
+
+
+def as_json(document: Any) -> Answer:
+    """Returns a document as an answer."""
+    return Answer(200, TYPES["json"], json.dumps(document).encode())
+
+
+def static(name: str) -> Answer:
+    """Returns a file of the pages, or Plotly."""
+    if name == "plotly.js":
+        plotly = resources.files("plotly") / "package_data" / "plotly.min.js"
+        return Answer(200, TYPES["js"], plotly.read_bytes())
+    if name not in {file.name for file in FOLDER.iterdir()}:
+        return NOT_FOUND
+    return Answer(200, TYPES[name.rpartition(".")[2]], (FOLDER / name).read_bytes())
+
+
+class Page(Protocol):
+    """Whatever stands at the board's address."""
+
+    def answer(self, name: str, query: Query) -> Answer:
+        """Answers a request for a name below the page's. Raises OperationError, OSError."""
+
+    def refresh(self) -> None:
+        """Called every half minute while the board runs: keeps alive what the page needs."""
+
+
+class Site:
+    """Serves a page at an address that holds a secret."""
+
+    def __init__(self, page: Page) -> None:
+        self.secret = secrets.token_urlsafe(16)
+        self._page = page
+
+    def server(self, port: int) -> ThreadingHTTPServer:
+        """Returns a server for this machine only; port 0: any that is free."""
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                parts = urlsplit(self.path)
+                host = self.headers.get("Host", "")
+                code, kind, content = site.answer(host, parts.path, parse_qs(parts.query))
+                self.send_response(code)
+                for name, value in {
+                    "Content-Type": kind,
+                    "Content-Length": str(len(content)),
+                    "Content-Security-Policy": POLICY,
+                    "Cache-Control": "no-store",
+                    "Referrer-Policy": "no-referrer",
+                    "X-Content-Type-Options": "nosniff",
+                }.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Logs nothing: each address holds the secret."""
+
+        return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+
+    def answer(self, host: str, path: str, query: Query) -> Answer:
+        """Answers a request, if it is this machine's and knows the secret."""
+        secret, _, name = path.lstrip("/").partition("/")
+        # A request by another name for this machine comes from somebody's page that wants to read
+        # this one.
+        if host.partition(":")[0] != "127.0.0.1" or not secrets.compare_digest(
+            secret.encode(), self.secret.encode()
+        ):
+            return NOT_FOUND
+        try:
+            return self._page.answer(name, query)
+        except (OperationError, OSError) as error:
+            return Answer(503, "text/plain", str(error).encode())

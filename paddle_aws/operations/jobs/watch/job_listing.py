@@ -1,0 +1,39 @@
+"""Every job of a namespace, or of the cluster, in one look."""
+
+from datetime import UTC, datetime
+
+from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.jobs.watch.job_objects import (
+    INSTANCE,
+    PART_OF,
+    label,
+    of_newest,
+    pods,
+    runs,
+)
+from paddle_aws.operations.jobs.watch.job_view import JobView, make
+from paddle_aws.operations.jobs.watch.pod_state import pod_states
+
+
+def list_jobs(cluster: Cluster, namespace: str | None) -> list[JobView]:
+    """Returns the jobs, the newest first; None: of all namespaces."""
+    found: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
+    for document in runs(cluster, namespace):
+        key = document["metadata"]["namespace"], label(document, INSTANCE)
+        found.setdefault(key, ([], []))[0].append(document)
+    for pod in cluster.items(pods(namespace), PART_OF):
+        # Pods whose Job is gone belong to no job, and are left out.
+        found.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
+    views = [
+        make(name, where, jobs, pod_states(of_newest(jobs, its_pods), aws=cluster.aws))
+        for (where, name), (jobs, its_pods) in found.items()
+    ]
+    return sorted(
+        views, key=lambda view: created(view) or datetime.min.replace(tzinfo=UTC), reverse=True
+    )
+
+
+def created(view: JobView) -> datetime | None:
+    """Returns when the job's newest Job was created."""
+    job = view.training or view.data
+    return job.created if job is not None else None
