@@ -103,6 +103,7 @@ lock: setup  ## resolve the lock files anew, from the ranges, and EC2's list of 
 	@$(COMPILE) -o trainer_image/requirements-agent.lock trainer_image/requirements-agent.in
 	@$(COMPILE) -o paddle_aws/rehearsal/emulator/requirements.lock paddle_aws/rehearsal/emulator/requirements.in
 	@$(COMPILE) -o requirements/checkov.lock requirements/checkov.in
+	@$(COMPILE) -o requirements/release.lock requirements/release.in
 	@$(COMPILE) -o requirements/docs.lock requirements/docs.in
 	@rm -rf .cache/moto && $(BIN)/python -m pip download -qq --no-deps --dest .cache/moto moto
 	@$(BIN)/python tests/aws/instance_types.py .cache/moto/*.whl > constructs_lib/ec2/instance_types.json
