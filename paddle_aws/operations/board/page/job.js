@@ -47,7 +47,7 @@ function head({job, ranks, attempts}) {
   const {pods, processes} = job.world, reporting = Object.values(ranks).filter((points) => points.length).length, all = pods * processes;
   const shards = job.shards.length > 1 ? `${count(job.shards.length, "shard")} of ${sum(job.shards) === job.shards[0] * job.shards.length ? number(job.shards[0], 9) : `about ${number(mean(job.shards), 3)}`} records` : "";
   const world = pods ? `${count(pods, "pod")}${processes > 1 ? ` with ${count(processes, "process").replace("processs", "processes")} each` : ""}` : "";
-  write("world", [world, reporting && reporting < all ? `metrics come from ${reporting} of ${all} processes` : "", shards, count(attempts.length, "attempt")].filter(Boolean).join(" · "));
+  write("world", [world, reporting && reporting < all ? `metrics come from ${reporting} of ${all} processes` : "", shards, attempts.length ? count(attempts.length, "attempt") : ""].filter(Boolean).join(" · "));
   write("live", ENDED.has(job.state) ? `read ${clock(job.now)} UTC` : `live: renewed every ${PAUSE.running / 1000} s, last at ${clock(job.now)} UTC`);
 }
 
@@ -55,6 +55,7 @@ function head({job, ranks, attempts}) {
 function advise({job, attempts, names, events}) {
   const reason = job.reason ? ` ${job.reason}.` : "";
   if (job.state === "failed") return sentence("notice", `It failed:${reason || " nobody said why."} \`paddle-aws logs ${job.job}\` shows what its pods wrote, \`paddle-aws resume ${job.job}\` takes it up again.`, true);
+  if (!attempts.length && ENDED.has(job.state)) return sentence("notice", `No attempt was recorded, so there is nothing to draw. \`paddle-aws results ${job.job}\` lists what it wrote.${reason}`);
   if (!attempts.length) return sentence("notice", `No attempt has begun: the pods are not all there yet.${reason} \`paddle-aws status ${job.job}\` says what each pod waits for. This page shows the training as soon as it begins.`);
   if (!names.length && !events.length) return sentence("notice", "No metrics yet. A program on `paddle_node.fleet` reports its loss within seconds of its first step. A `command` does once its job file has `metrics: {step: 'step ([0-9]+)', loss: 'loss ([0-9.]+)'}`, patterns for the lines that it prints, or once it calls `paddle_node.report(loss=...)`.");
   return sentence("notice", reason.trim());
@@ -69,7 +70,7 @@ function numbers({job, attempts, paid, main, rates}) {
   tile("speed", rates.rates.length ? number(mean(rates.rates.slice(-10).map((rate) => rate.value)), 3) : "", `${rates.unit} a second, ${rates.unit === "records" ? "all ranks, " : ""}newest`);
   tile("lost", paid.paid ? duration(paid.parts.lost) : "", paid.parts.lost ? `of each pod, ${percent(paid.parts.lost / paid.paid)} of its time: trained, not saved, done again` : "nothing was trained twice");
   const perSecond = (job.usd_per_hour / 3600) * job.world.pods;
-  tile("cost", job.usd_per_hour ? dollars(perSecond * paid.paid) : job.usd_per_hour === null ? "unknown" : "", job.usd_per_hour ? `${count(job.world.pods, "node")} at ${number(job.usd_per_hour)} USD an hour` : "paddle-aws lock prices reads AWS's prices");
+  tile("cost", !paid.paid ? "" : job.usd_per_hour ? dollars(perSecond * paid.paid) : job.usd_per_hour === null ? "unknown" : "", job.usd_per_hour ? `${count(job.world.pods, "node")} at ${number(job.usd_per_hour)} USD an hour` : "paddle-aws lock prices reads AWS's prices");
   const score = job.evaluation;
   write("held-out-title", score ? score.metric[0].toUpperCase() + score.metric.slice(1) : "");
   tile("held-out", score ? number(score.value) : "", score ? `on ${number(score.records, 9)} records that no trainer saw (${score.baseline_of}: ${score.baseline})` : "");

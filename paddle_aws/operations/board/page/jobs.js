@@ -16,7 +16,7 @@ function row(job) {
   const pods = job.pods === null ? "" : `${job.pods}${job.processes > 1 ? ` × ${job.processes} processes` : ""}`;
   return element("tr", {}, name, element("td", {}, state), cell(pods, "", "its training has not begun"), cell(number(job.loss), "number", unread), cell(job.goodput === null ? "" : `${job.goodput} %`, "number", unread),
     cell(job.seconds === null ? "" : duration(job.seconds), "number", "its training has not begun"), cell(job.usd === null ? "" : dollars(job.usd), "number", "no price was read, or it does not train"),
-    element("td", {className: "words", textContent: [job.reason || job.progress, job.slow && `slow: ${job.slow}`].filter(Boolean).join("; ")}));
+    element("td", {className: "words", textContent: [job.reason || (job.state === "running" ? job.progress : ""), job.slow && `slow: ${job.slow}`].filter(Boolean).join("; ")}));
 }
 
 async function follow() {
