@@ -81,6 +81,10 @@ DAYS = Bounds(1)
 """How long objects, images and snapshots are kept."""
 IMAGES = Bounds(1)
 POSIX_ID = Bounds(1, 4294967295)
+BACKUP_DAYS = Bounds(0, 90)
+"""How long FSx keeps daily backups."""
+LUSTRE_THROUGHPUT = (125, 250, 500, 1000)
+"""MB/s for each TiB of an FSx file system of type PERSISTENT_2."""
 
 
 def log_days(prop: str, days: int | None, *, off: bool = False) -> Iterator[Violation]:
@@ -131,3 +135,16 @@ def nat_count(gateways: int | None, zones: int) -> Iterator[Violation]:
     if gateways is not None and gateways not in (0, 1, zones):
         allowed = f"allowed is 0, 1, or {zones} (one for each of {{availability_zones}})"
         yield Violation("nat_gateways", gateways, allowed)
+
+
+def lustre_capacity(prop: str, gib: int | None) -> Iterator[Violation]:
+    """Refuses a size that FSx for Lustre, type PERSISTENT_2 with SSDs, does not have."""
+    if gib is not None and gib != 1200 and (gib < 2400 or gib % 2400):
+        yield Violation(prop, gib, "allowed is 1200, or a multiple of 2400")
+
+
+def lustre_throughput(prop: str, rate: int | None) -> Iterator[Violation]:
+    """Refuses a throughput that FSx for Lustre, type PERSISTENT_2, does not have."""
+    if rate is not None and rate not in LUSTRE_THROUGHPUT:
+        allowed = ", ".join(map(str, LUSTRE_THROUGHPUT[:-1]))
+        yield Violation(prop, rate, f"allowed is {allowed} or {LUSTRE_THROUGHPUT[-1]}")

@@ -47,9 +47,12 @@ class ClusterOutputs(model.Settings):
     model_config = ConfigDict(alias_generator=to_pascal, validate_by_name=True, extra="ignore")
 
     file_system_id: str
-    access_point_id: str
+    access_point_id: str = ""
+    """Of EFS; empty: the file system is another."""
     bucket_name: str
     file_system_dns_name: str
+    file_system_mount_name: str = ""
+    """Of FSx for Lustre; empty: the file system is another."""
     region: str = ""
     """Empty: unknown."""
     data_job_credentials: Literal["pod-identity", "instance-profile"] = "pod-identity"
@@ -121,6 +124,12 @@ class ClusterOutputs(model.Settings):
                 "file_system": volume.file_system_id or self.file_system_id,
                 "access_point": volume.access_point_id or self.access_point_id,
             }
+        if volume.kind == "lustre":
+            return {
+                "file_system": self.file_system_id,
+                "mount_name": self.file_system_mount_name,
+                "server": self.file_system_dns_name,
+            }
         if volume.kind == "nfs":
             return {
                 "path": volume.path or "/",
@@ -163,6 +172,24 @@ class ClusterOutputs(model.Settings):
             file_system_dns_name="fs-00000000000000000.efs.placeholder.invalid",
             kubernetes_version="1.35",
             placeholders=True,
+        )
+
+
+def check_volume(job: TrainingJob, outputs: ClusterOutputs) -> None:
+    """Raises SettingError for a job whose volume is the deployed file system of another kind."""
+    volume = job.volume
+    if outputs.placeholders or not volume.is_deployed:
+        return
+    deployed = "lustre" if outputs.file_system_mount_name else "efs"
+    if {volume.kind, deployed} == {"efs", "lustre"}:
+        raise SettingError(
+            f"volume.kind is {volume.kind}: the deployed file system is {deployed}: set it to "
+            f"{deployed}"
+        )
+    if volume.kind == "efs" and not outputs.access_point_id:
+        raise SettingError(
+            "the deployed stacks have no output AccessPointId: deploy all of them, or set "
+            "volume.kind to what the deployed file system is"
         )
 
 

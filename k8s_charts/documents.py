@@ -12,7 +12,7 @@ from typing import Any
 from cdk8s import App, Chart
 
 from k8s_charts import yaml_documents
-from k8s_charts.deployed import ClusterOutputs, check_namespace
+from k8s_charts.deployed import ClusterOutputs, check_namespace, check_volume
 from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.namespace import NamespaceChart
 from k8s_charts.kinds.paddle_job import OperatorChart, PaddleJobChart
@@ -42,6 +42,7 @@ def charts(
     if job.takes_the_node:
         _check_ports(job, outputs)
     check_namespace(job, outputs)
+    check_volume(job, outputs)
     app = App()
     steps: list[Chart] = [NamespaceChart(app, job)]
     if job.controller == "paddlejob" and job.operator.install_operator:

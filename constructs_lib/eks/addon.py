@@ -160,6 +160,23 @@ class EfsDriver(Construct):
         self.resource.node.add_dependency(policy)
 
 
+class FsxDriver(Construct):
+    """The aws-fsx-csi-driver add-on, for file systems that exist: it needs no rights in AWS.
+
+    Args:
+        version: add-on version; None: EKS's default.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: eks.ICluster, version: str | None = None
+    ) -> None:
+        super().__init__(scope, id)
+        self.resource = ClusterAddon(
+            self, "Addon", cluster=cluster, addon_name="aws-fsx-csi-driver", version=version
+        ).resource
+        self.node.default_child = self.resource
+
+
 POLICY = "CloudWatchAgentServerPolicy"
 METRICS = "performance"
 GROUPS = ("application", "dataplane", "host", METRICS)

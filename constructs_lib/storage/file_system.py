@@ -2,7 +2,7 @@
 never as root.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack, cast
 
@@ -59,6 +59,15 @@ class MountableFileSystem(Construct):
             f"{self.file_system.file_system_id}.efs.{self.file_system.stack.region}."
             f"{self.file_system.stack.url_suffix}"
         )
+
+    @property
+    def volume_source(self) -> Mapping[str, str]:
+        """What charts make a PersistentVolume from (job.yaml: `volume: {kind: efs}`)."""
+        return {
+            "file_system_id": self.file_system.file_system_id,
+            "access_point_id": self.access_point.access_point_id,
+            "file_system_dns_name": self.dns_name,
+        }
 
     def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
         """Lets `grantee` mount and read with its IAM identity."""

@@ -15,6 +15,8 @@ MOUNT_OPTIONS = {
     # TLS is the driver's default; it is set explicitly because the file system refuses anything
     # else.
     "efs": ("tls", "noresvport"),
+    # What the driver's own example has: programs lock files on every node, not on one alone.
+    "lustre": ("flock",),
     # The tutorials' options, and `noresvport`, which EFS asks for: without it a client may hang
     # after a failover.
     "nfs": (
@@ -50,6 +52,10 @@ def _source(volume: Volume, outputs: ClusterOutputs) -> dict[str, Any]:
     }
     if volume.kind == "nfs":
         return {"nfs": source, **options}
+    if volume.kind == "lustre":
+        driver = {"driver": "fsx.csi.aws.com", "volumeHandle": source["file_system"]}
+        attributes = {"dnsname": source["server"], "mountname": source["mount_name"]}
+        return {"csi": {**driver, "volumeAttributes": attributes}, **options}
     handle = f"{source['file_system']}::{source['access_point']}"
     return {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": handle}, **options}
 
@@ -64,8 +70,8 @@ def _nodes(folder: str | None) -> dict[str, Any]:
 
 
 class VolumeChart(Chart):
-    """PersistentVolume and claim: EFS through its CSI driver, an NFS server, or a folder of the
-    nodes.
+    """PersistentVolume and claim: EFS or FSx for Lustre through its CSI driver, an NFS server, or a
+    folder of the nodes.
     """
 
     def __init__(

@@ -334,8 +334,9 @@ class Gpus(Settings):
 class Volume(Settings):
     """The shared volume with data, program and output."""
 
-    kind: Literal["efs", "nfs", "host-path", "claim", "none"] = "efs"
-    """efs: the deployed file system, through its access point and TLS; nfs: any NFS server, by the
+    kind: Literal["efs", "lustre", "nfs", "host-path", "claim", "none"] = "efs"
+    """efs: the deployed file system, through its access point and TLS; lustre: the deployed one, if
+    that is FSx for Lustre; nfs: any NFS server, by the
     kernel's client; host-path: a folder of the node, where all nodes mount the same; claim: a claim
     that exists; none: controller paddlejob only.
     """
@@ -365,7 +366,7 @@ class Volume(Settings):
     @property
     def is_deployed(self) -> bool:
         """Whether it is the deployed file system: no other is named."""
-        return (self.kind == "efs" and self.file_system_id is None) or (
+        return (self.kind in ("efs", "lustre") and self.file_system_id is None) or (
             self.kind == "nfs" and self.server is None
         )
 

@@ -145,7 +145,7 @@ def test_the_frame_and_the_nodes_stay_closed() -> None:
     name = namespace["metadata"]["name"]
     assert (
         f"request.name.startsWith('{name}.')" in expressions
-        and "object.spec.csi.driver == 'efs.csi.aws.com'" in expressions
+        and "object.spec.csi.driver in ['efs.csi.aws.com', 'fsx.csi.aws.com']" in expressions
     )
     [kinds] = frame["spec"]["matchConstraints"]["resourceRules"]
     assert kinds["resources"] == ["limitranges", "namespaces", "resourcequotas"]

@@ -27,6 +27,7 @@ from constructs import Construct
 
 from constructs_lib.ec2.machine import auto_mode_role
 from constructs_lib.ec2.node_shape import NodeShape, NodeTaint
+from constructs_lib.eks.addon import FsxDriver
 from constructs_lib.eks.auto_mode import AutoModeNodes
 from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import ClusterAccess
@@ -40,6 +41,8 @@ from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
 from constructs_lib.storage.key import EndingLogGroup
+from constructs_lib.storage.lustre import LustreFileSystem
+from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from constructs_lib.watch.dashboard import MonthlyBudget
 from paddle_aws.stacks.k3s_cluster import release
 
@@ -214,6 +217,16 @@ REFUSED: list[tuple[type[Construct], dict[str, Any], str]] = [
     (ManagedNodes, shape(labels={"k8s.io/x": "y"}), "kubelets may not set labels of k8s.io"),
     (AutoModeNodes, {"shapes": {"w": NodeShape(gpu=True)}}, "shapes.w.instance_types is m5.large"),
     (SharedFileSystem, {"posix_id": -5}, "posix_id is -5: allowed is 1 to 4294967295"),
+    (
+        LustreFileSystem,
+        {"storage_capacity_gib": 3600},
+        "storage_capacity_gib is 3600: allowed is 1200, or a multiple of 2400",
+    ),
+    (
+        LustreFileSystem,
+        {"per_unit_storage_throughput": 200},
+        "per_unit_storage_throughput is 200: allowed is 125, 250, 500 or 1000",
+    ),
     (DataBucket, {"keep_logs_days": 0}, "keep_logs_days is 0: allowed is at least 1"),
     (ImageRepository, {"keep_images": 0}, "keep_images is 0: allowed is at least 1"),
     (EndingLogGroup, {"days": 45}, "days is 45: allowed is 1, 3, 5, 7"),
@@ -241,6 +254,7 @@ NEEDS: dict[Any, tuple[str, ...]] = {
     SelfManagedNodes: ("vpc", "cluster", "kubernetes_version"),
     AutoModeNodes: ("vpc", "cluster", "role"),
     SharedFileSystem: ("vpc",),
+    LustreFileSystem: ("vpc",),
     MonthlyBudget: ("usd", "tag"),
     ClusterAccess: ("cluster", "principal_arn"),
     SelfManagedCluster: ("vpc", "cluster_name", "release", "snapshots"),
@@ -440,6 +454,52 @@ def test_what_we_do_not_decide_goes_through_to_the_cdk(stranger: tuple[Stack, ec
     assert "sysctl -w vm.max_map_count=262144" in machines
     assert "amazon-linux-2023/arm64/standard/recommended/image_id" in machines
     assert template.find_resources("AWS::EKS::Addon", {"DependsOn": Match.any_value()})
+
+
+def test_lustre_is_mounted_by_nodes_that_carry_its_client_group(
+    stranger: tuple[Stack, ec2.Vpc],
+) -> None:
+    """It fits where our EFS fits. FSx refuses to make it before the rules of its servers stand."""
+    stack, vpc = stranger
+    key = kms.Key(stack, "Key")
+    bucket = DataBucket(stack, "Bucket", encryption_key=key)
+    lustre = LustreFileSystem(stack, "Scratch", vpc=vpc, storage_capacity_gib=2400)
+    lustre.add_data_repository("Bucket", bucket, bucket_key=key)
+    shared: ISharedFileSystem = lustre
+    efs: ISharedFileSystem = SharedFileSystem(stack, "Data", vpc=vpc)
+    assert efs.volume_source.keys() >= {"file_system_id", "access_point_id"}
+    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="theirs")
+    FsxDriver(stack, "FsxDriver", cluster=cluster)
+    cluster.add_node_group(
+        "workers",
+        security_groups=[shared.client_security_group],
+        depends_on=[shared.mount_targets],
+        extra_user_data=lustre.prepare_script,
+    )
+    template = Template.from_stack(stack)
+    ((name, system),) = template.find_resources("AWS::FSx::FileSystem").items()
+    assert system["DeletionPolicy"] == system["UpdateReplacePolicy"] == "Retain"
+    assert len(system["Properties"]["SubnetIds"]) == 1
+    rules = {
+        id: rule["Properties"]
+        for kind in ("Ingress", "Egress")
+        for id, rule in template.find_resources(f"AWS::EC2::SecurityGroup{kind}").items()
+        if id.startswith("Scratch")
+    }
+    assert {(rule["FromPort"], rule["ToPort"]) for rule in rules.values()} == {
+        (988, 988),
+        (1018, 1023),
+    }
+    assert rules.keys() <= set(system["DependsOn"])
+    (group,) = template.find_resources("AWS::EKS::Nodegroup").values()
+    assert name in group["DependsOn"]
+    machine = str(template.find_resources("AWS::EC2::LaunchTemplate"))
+    assert "mount -t lustre" in machine and "LustreMountName" in machine
+    template.has_resource_properties(
+        "AWS::FSx::DataRepositoryAssociation",
+        {"S3": {"AutoExportPolicy": Match.absent(), "AutoImportPolicy": Match.any_value()}},
+    )
+    assert "s3.data-source.lustre.fsx" in str(template.find_resources("AWS::KMS::Key"))
 
 
 def test_a_group_of_nodes_keeps_its_logical_id_in_a_stage(variant: Any) -> None:

@@ -13,6 +13,7 @@ import pytest
 from aws_cdk import assertions, aws_ec2, aws_efs, aws_eks_v2, aws_lambda, aws_s3
 
 from constructs_lib.eks.cluster import TrainingCluster
+from constructs_lib.storage.lustre import LustreFileSystem
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.volume import VolumeChart
@@ -38,13 +39,18 @@ def manifests(job: TrainingJob, *, more: bool = False) -> str:
     cluster = TrainingCluster(
         stack, "Cluster", vpc=vpc, cluster_name="train", kubectl_provider_options=options
     )
-    files = aws_efs.FileSystem(stack, "Files", vpc=vpc)
-    outputs = ClusterOutputs(
-        file_system_id=files.file_system_id,
-        access_point_id=files.add_access_point("Point").access_point_id,
-        bucket_name=aws_s3.Bucket(stack, "Bucket").bucket_name,
-        file_system_dns_name=f"{files.file_system_id}.efs.{stack.region}.{stack.url_suffix}",
-    )
+    bucket_name = aws_s3.Bucket(stack, "Bucket").bucket_name
+    if job.volume.kind == "lustre":
+        lustre = LustreFileSystem(stack, "Files", vpc=vpc)
+        outputs = ClusterOutputs(bucket_name=bucket_name, **lustre.volume_source)
+    else:
+        files = aws_efs.FileSystem(stack, "Files", vpc=vpc)
+        outputs = ClusterOutputs(
+            file_system_id=files.file_system_id,
+            access_point_id=files.add_access_point("Point").access_point_id,
+            bucket_name=bucket_name,
+            file_system_dns_name=f"{files.file_system_id}.efs.{stack.region}.{stack.url_suffix}",
+        )
     app = cdk8s.App()
     cluster.add_cdk8s_chart("volume", VolumeChart(app, job, outputs))
     cluster.add_cdk8s_chart("data", DataChart(app, job, outputs, "image"))
@@ -54,7 +60,9 @@ def manifests(job: TrainingJob, *, more: bool = False) -> str:
     return json.dumps([resource["Properties"]["Manifest"] for resource in found.values()])
 
 
-@pytest.mark.parametrize(("kind", "field"), [("efs", "volumeHandle"), ("nfs", "server")])
+@pytest.mark.parametrize(
+    ("kind", "field"), [("efs", "volumeHandle"), ("lustre", "mountname"), ("nfs", "server")]
+)
 def test_tokens_come_out_as_references(
     kind: str, field: str, job: Callable[..., TrainingJob]
 ) -> None:
