@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
@@ -20,10 +20,7 @@ from constructs_lib.people.team import Team
 from constructs_lib.statements import statements
 from constructs_lib.storage.key import EncryptionKey
 from paddle_aws.stacks.cluster_spec import ClusterSpec
-from paddle_aws.stacks.part import ClusterPart
-
-if TYPE_CHECKING:
-    from paddle_aws.stacks.storage import StorageStack
+from paddle_aws.stacks.part import AccessPart, ClusterPart, Platform
 
 RIGHTS = Path(__file__).with_name("people.json")
 WHY: dict[str, str] = {
@@ -34,6 +31,10 @@ WHY: dict[str, str] = {
 """What each statement is for, by Sid."""
 
 
+TASKS = {"operator": "Operates", "trainer": "Trains on", "reader": "Looks at"}
+"""The teams that get a cluster's work."""
+
+
 class AccessStack(ClusterPart):
     """The key, new or existing, and the people.
 
@@ -42,8 +43,9 @@ class AccessStack(ClusterPart):
         use it, is not ours. teams: operator, trainer and reader.
     """
 
-    def __init__(self, scope: Construct, spec: ClusterSpec) -> None:
-        super().__init__(scope, spec, "access", "the key and the people")
+    def __init__(self, platform: Platform) -> None:
+        super().__init__(platform, "access", "the key and the people")
+        spec = self.spec
         self.key: kms.IKey
         self.node_volume_key: kms.IKey | None = None
         if spec.key.existing_arn:
@@ -56,11 +58,7 @@ class AccessStack(ClusterPart):
             self.node_volume_key = self.key
         people = Construct(self, "People")
         self.teams: dict[str, Team] = {}
-        for name, task in (
-            ("operator", "Operates"),
-            ("trainer", "Trains on"),
-            ("reader", "Looks at"),
-        ):
+        for name, task in TASKS.items():
             take = None
             if policies := spec.deployment_policies:
                 # With a restricted deployer, an administrator makes it: writing a group's policy
@@ -70,8 +68,7 @@ class AccessStack(ClusterPart):
                 )
             team = Team(people, name.title(), task=f"{task} {spec.name}", may_take_role=take)
             self.teams[name] = team
-            CfnOutput(self, f"{name.title()}Group", value=team.group.group_name)
-            CfnOutput(self, f"{name.title()}RoleArn", value=team.role.role_arn)
+            self.output(**team_outputs(name, team))
             # `deployer: restricted` no longer needs it, but CloudFormation removes no export that a
             # deployed stack imports.
             self.export_value(team.group.group_name)
@@ -79,11 +76,26 @@ class AccessStack(ClusterPart):
         policy = _allow(
             people, "OperatorPolicy", self.teams["operator"], spec, "operator", key=self.key.key_arn
         )
-        CfnOutput(self, "KeyArn", value=self.key.key_arn)
-        CfnOutput(self, "OperatorPolicyArn", value=policy.managed_policy_arn)
+        self.output(KeyArn=self.key.key_arn, OperatorPolicyArn=policy.managed_policy_arn)
 
 
-def grant_work(scope: ClusterPart, storage: StorageStack, *, ssh_key: str | None = None) -> None:
+def team_outputs(name: str, team: Team) -> dict[str, str]:
+    """Returns the outputs about one team."""
+    return {
+        f"{name.title()}Group": team.group.group_name,
+        f"{name.title()}RoleArn": team.role.role_arn,
+    }
+
+
+def access_outputs(access: AccessPart) -> dict[str, str]:
+    """Returns the outputs that commands and people read, for a part that is not ours."""
+    outputs = {"KeyArn": access.key.key_arn}
+    for name in TASKS:
+        outputs |= team_outputs(name, access.teams[name])
+    return outputs
+
+
+def grant_work(scope: ClusterPart, *, ssh_key: str | None = None) -> None:
     """Grants each team its work with a cluster, in the stack that knows bucket and cluster, which
     know nothing of people.
 
@@ -91,9 +103,10 @@ def grant_work(scope: ClusterPart, storage: StorageStack, *, ssh_key: str | None
         ssh_key: name of the parameter with the private key that the cluster made; None: it made
         none.
     """
-    spec = scope.spec
+    spec, storage = scope.spec, scope.platform.storage
     own = spec.cluster.self_managed
-    for name, team in storage.network.access.teams.items():
+    for name in TASKS:
+        team = scope.platform.access.teams[name]
         parts = ["data", "self-managed" if own else "eks"]
         parts += ["trainer"] if name != "reader" else []
         if name == "operator":

@@ -1,13 +1,10 @@
 """The control plane, who may talk to it, and its name."""
 
-from collections.abc import Mapping
-
-from aws_cdk import Annotations, CfnOutput
+from aws_cdk import Annotations, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_route53 as route53
-from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.ec2.machine import auto_mode_role
@@ -16,31 +13,23 @@ from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
 from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
 from constructs_lib.statements import statements
-from paddle_aws.stacks.access import RIGHTS, AccessStack, grant_work
-from paddle_aws.stacks.cluster_spec import DATA_ACCOUNT, KUBERNETES_VERSIONS, ClusterSpec
+from paddle_aws.stacks.access import RIGHTS, grant_work
+from paddle_aws.stacks.cluster_spec import DATA_ACCOUNT, KUBERNETES_VERSIONS
 from paddle_aws.stacks.control_plane_settings import minor
-from paddle_aws.stacks.network import NetworkStack
-from paddle_aws.stacks.part import ClusterPart
-from paddle_aws.stacks.storage import StorageStack
+from paddle_aws.stacks.part import ClusterPart, Platform
 
 
 class ClusterStack(ClusterPart):
     """The EKS cluster without nodes, new or existing."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        spec: ClusterSpec,
-        storage: StorageStack,
-        versions: Mapping[str, str],
-    ) -> None:
-        """`versions`: add-on versions by name."""
-        super().__init__(scope, spec, "cluster", "Kubernetes control plane")
-        self.add_stack_dependency(storage)
-        self.storage, network, access = storage, storage.network, storage.network.access
+    def __init__(self, platform: Platform, *, cluster: eks.ICluster | None = None) -> None:
+        """`cluster`: one of your own; default: what the settings describe."""
+        super().__init__(platform, "cluster", "Kubernetes control plane")
+        spec, storage = self.spec, platform.storage
+        self.add_stack_dependency(Stack.of(storage.bucket))
         self.auto_mode_role = auto_mode_role(self, "NodeRole") if spec.auto else None
-        self.cluster = self._cluster(versions)
-        self._grant_access(access)
+        self.cluster = cluster or self.make_cluster()
+        self._grant_access()
         data = PodIdentity(
             self,
             "DataJob",
@@ -49,7 +38,7 @@ class ClusterStack(ClusterPart):
             service_account=DATA_ACCOUNT,
         )
         # No other namespace's data jobs have these rights: manifests refuse a job that needs them.
-        CfnOutput(self, "JobsNamespace", value=spec.jobs.namespace)
+        self.output(JobsNamespace=spec.jobs.namespace)
         policy = iam.ManagedPolicy(
             self, "DataJobPolicy", roles=[data.role], description="Reads training data"
         )
@@ -61,7 +50,7 @@ class ClusterStack(ClusterPart):
             "training data may lie anywhere in this one bucket",
             *wildcards(self, f"{storage.bucket_arn}/*"),
         )
-        grant_work(self, storage)
+        grant_work(self)
         if minor(spec.cluster.version) > minor(KUBERNETES_VERSIONS[-1]):
             Annotations.of(self).add_warning_v2(
                 "paddle-aws:kubernetes-version",
@@ -69,20 +58,22 @@ class ClusterStack(ClusterPart):
                 f"{KUBERNETES_VERSIONS[-1]} and older: `paddle-aws doctor` asks EKS whether it has "
                 "it; see to the add-ons' versions",
             )
-        name = EndpointName(self, "EndpointName", zone=network.zone, cluster=self.cluster)
-        CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
-        CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
-        CfnOutput(self, "EndpointDnsName", value=name.name)
+        name = EndpointName(self, "EndpointName", zone=platform.network.zone, cluster=self.cluster)
+        self.output(
+            ClusterName=self.cluster.cluster_name,
+            ClusterEndpoint=self.cluster.cluster_endpoint,
+            EndpointDnsName=name.name,
+        )
         group = ec2.SecurityGroup.from_security_group_id(
             self, "EndpointGroup", self.cluster.cluster_security_group_id
         )
-        make_tunnel(self, network, name.host, 443, group)
+        make_tunnel(self, name.host, 443, group)
         make_public_name(self, "CNAME", name.host)
-        CfnOutput(self, "Region", value=self.region)
+        self.output(Region=self.region)
         if spec.cluster.existing is None:
             # Charts use only what this version supports. An existing cluster's version is not ours
             # to state.
-            CfnOutput(self, "KubernetesVersion", value=spec.cluster.version)
+            self.output(KubernetesVersion=spec.cluster.version)
             # Self-managed nodes import these. Always exported: else they would go before the nodes
             # when a group becomes managed.
             for value in (
@@ -93,15 +84,13 @@ class ClusterStack(ClusterPart):
         # It names the operator's role: the deployer has no entry (CloudFormation's role made the
         # cluster).
         command = f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}"
-        CfnOutput(
-            self,
-            "KubeconfigCommand",
-            value=f"{command} --role-arn {access.teams['operator'].role.role_arn}",
-        )
+        role = platform.access.teams["operator"].role
+        self.output(KubeconfigCommand=f"{command} --role-arn {role.role_arn}")
         acknowledge(self, "a command for a person names a role of another stack", "cfn-lint:W6001")
 
-    def _cluster(self, versions: Mapping[str, str]) -> eks.ICluster:
-        settings, network = self.spec.cluster, self.storage.network
+    def make_cluster(self) -> eks.ICluster:
+        """Returns the cluster of the settings; override it to use another one."""
+        settings, network = self.spec.cluster, self.platform.network
         if existing := settings.existing:
             return eks.Cluster.from_cluster_attributes(
                 self,
@@ -117,16 +106,17 @@ class ClusterStack(ClusterPart):
             "Cluster",
             vpc=network.vpc,
             cluster_name=self.spec.name,
-            encryption_key=network.access.key,
+            encryption_key=self.platform.access.key,
             service_ipv4_cidr=settings.services,
-            addon_versions=versions,
+            addon_versions=self.platform.addon_versions,
             auto_mode_role=self.auto_mode_role,
             **settings.model_dump(
                 include={"version", "support", "public_access_from", "log_days", "oidc_provider"}
             ),
         )
 
-    def _grant_access(self, access: AccessStack) -> None:
+    def _grant_access(self) -> None:
+        teams = self.platform.access.teams
         for kind, arns, everybody, team, level in (
             (
                 "Administrator",
@@ -149,7 +139,7 @@ class ClusterStack(ClusterPart):
                 for arn in arns
             }
             where = [self.spec.jobs.namespace] if level is AccessLevel.DEPLOY else []
-            for id, arn in {**named, everybody: access.teams[team].role.role_arn}.items():
+            for id, arn in {**named, everybody: teams[team].role.role_arn}.items():
                 ClusterAccess(
                     self, id, cluster=self.cluster, principal_arn=arn, level=level, namespaces=where
                 )
@@ -171,26 +161,24 @@ def make_public_name(stack: ClusterPart, kind: str, target: str) -> None:
         resource_records=[target],
         comment="Kubernetes API",
     )
-    CfnOutput(stack, "PublicDnsName", value=public.host)
+    stack.output(PublicDnsName=public.host)
 
 
-def make_tunnel(
-    stack: ClusterPart, network: NetworkStack, host: str, port: int, group: ec2.ISecurityGroup
-) -> None:
+def make_tunnel(stack: ClusterPart, host: str, port: int, group: ec2.ISecurityGroup) -> None:
     """Makes a tunnel to a private endpoint, if the settings ask for one. `group` is the endpoint's
     security group.
     """
-    spec, name, key = stack.spec, stack.spec.tunnel_document, network.access.node_volume_key
+    spec, platform, name = stack.spec, stack.platform, stack.spec.tunnel_document
     if not spec.cluster.has_tunnel:
         return
     tunnel = EndpointTunnel(
         stack,
         "Tunnel",
-        vpc=network.vpc,
+        vpc=platform.network.vpc,
         host=host,
         port=port,
         document_name=name,
-        encryption_key=key,
+        encryption_key=platform.access.node_volume_key,
     )
     tunnel.connections.allow_to(group, ec2.Port.tcp(port), "Kubernetes API")
     tags = f"Name=tag:{TAG},Values={name} Name=instance-state-name,Values=running"
@@ -199,4 +187,4 @@ def make_tunnel(
     command = (
         f"aws ssm start-session --region {spec.region} --target {target} --document-name {name}"
     )
-    CfnOutput(stack, "TunnelCommand", value=f"{command} --parameters localPortNumber=8443")
+    stack.output(TunnelCommand=f"{command} --parameters localPortNumber=8443")

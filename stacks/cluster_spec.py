@@ -36,6 +36,7 @@ __all__ = [
     "ADDONS",
     "KUBERNETES_VERSIONS",
     "NODE_IMAGES",
+    "PLATFORM_OUTPUT",
     "TUNNEL_TYPE",
     "ClusterSpec",
     "most_vcpus",
@@ -57,6 +58,9 @@ path.
 
 PARTS = ("access", "network", "storage", "cluster", "nodes", "watch")
 """The last words of the stacks' names."""
+
+PLATFORM_OUTPUT = "TrainingPlatform"
+"""The output of each stack that names its cluster, so that commands find stacks of any name."""
 
 OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
 
@@ -148,6 +152,16 @@ class ClusterSpec(Settings):
     deployer: Literal["administrator", "restricted"] = "administrator"
     """An administrator, or restricted to this cluster (docs/deployment-policy.md); after a change,
     run `paddle-aws bootstrap`.
+    """
+    account: str | None = Field(default=None, pattern=r"^\d{12}$", examples=["123456789012"])
+    """The AWS account, in quotes: with credentials of another one, cdk and commands stop. Unset:
+    whichever the credentials belong to.
+    """
+    bootstrap_qualifier: str | None = Field(
+        default=None, pattern=r"^[a-z0-9]{1,10}$", examples=["corp"]
+    )
+    """The bootstrap that deploys the cluster, where your organization has one; unset: one of its
+    own, by `paddle-aws bootstrap`.
     """
     retain: bool
     """true: a destroy keeps file system, bucket, key and image repository. false: it deletes them
@@ -312,6 +326,7 @@ class ClusterSpec(Settings):
             self._untainted,
             self._region,
             self._public_name,
+            self._bootstrap,
         ):
             yield from rule()
 
@@ -494,11 +509,22 @@ class ClusterSpec(Settings):
         )
         yield Refused("zone.public", self.zone.public.host, allowed)
 
+    def _bootstrap(self) -> Iterator[Fault]:
+        if self.bootstrap_qualifier and self.deployer == "restricted":
+            yield Refused(
+                "bootstrap_qualifier",
+                self.bootstrap_qualifier,
+                "allowed with deployer administrator only: a restricted one has a bootstrap of its "
+                "own",
+            )
+
     @property
     def qualifier(self) -> str:
         """Distinguishes this cluster's bootstrap from others. The CDK accepts at most ten letters
         and digits.
         """
+        if self.bootstrap_qualifier:
+            return self.bootstrap_qualifier
         if re.fullmatch("[a-z0-9]{1,10}", self.name):
             return self.name
         return self.name.replace("-", "")[:4] + hashlib.sha256(self.name.encode()).hexdigest()[:6]

@@ -4,10 +4,9 @@ join with its token.
 
 from dataclasses import replace
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_route53 as route53
-from constructs import Construct
 
 from constructs_lib.k3s.cluster import API_PORT, SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.node_group import K3sNodeGroup, TokenNodeRole
@@ -19,8 +18,7 @@ from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.distribution_lock import DistributionLock
 from paddle_aws.stacks.node_settings import NodeGroup
 from paddle_aws.stacks.nodes import output_mounts, props_of
-from paddle_aws.stacks.part import ClusterPart
-from paddle_aws.stacks.storage import StorageStack
+from paddle_aws.stacks.part import ClusterPart, Platform
 
 
 def release(spec: ClusterSpec) -> Release:
@@ -40,11 +38,11 @@ def release(spec: ClusterSpec) -> Release:
 class K3sClusterStack(ClusterPart):
     """The self-managed cluster without nodes."""
 
-    def __init__(
-        self, scope: Construct, spec: ClusterSpec, storage: StorageStack, release: Release
-    ) -> None:
-        super().__init__(scope, spec, "cluster", "self-managed control plane")
-        self.storage, network, access = storage, storage.network, storage.network.access
+    def __init__(self, platform: Platform) -> None:
+        super().__init__(platform, "cluster", "self-managed control plane")
+        self.release = release(self.spec)
+        spec, network, access = self.spec, platform.network, platform.access
+        storage = platform.storage
         settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
         ssh, public = settings.ssh, spec.zone.public
         key_name, ssh_key = ssh.key_pair if ssh else None, None
@@ -60,14 +58,14 @@ class K3sClusterStack(ClusterPart):
                 resource.add_property_deletion_override(never_changed)
             # AWS stores the private key in this parameter, encrypted, and nowhere else.
             key_name, ssh_key = pair.key_pair_name, pair.private_key.parameter_name
-        self.add_stack_dependency(storage)
+        self.add_stack_dependency(Stack.of(storage.bucket))
         subnets = vpc.public_subnets if settings.elastic_ip else vpc.select_subnets().subnets
         self.cluster = SelfManagedCluster(
             self,
             "Cluster",
             vpc=vpc,
             cluster_name=spec.name,
-            release=release,
+            release=self.release,
             snapshots=SnapshotPlace(
                 bucket_name=storage.bucket.bucket_name,
                 bucket_arn=storage.bucket_arn,
@@ -91,10 +89,9 @@ class K3sClusterStack(ClusterPart):
             group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
         )
-        grant_work(self, storage, ssh_key=ssh_key)
+        grant_work(self, ssh_key=ssh_key)
         make_tunnel(
             self,
-            network,
             self.cluster.private_address,
             API_PORT,
             self.cluster.firewall.control_plane,
@@ -102,35 +99,30 @@ class K3sClusterStack(ClusterPart):
         self._names(spec, zone)
         if self.cluster.public_address:
             make_public_name(self, "A", self.cluster.public_address)
-        CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
-        CfnOutput(self, "ClusterEndpoint", value=self.cluster.cluster_endpoint)
-        CfnOutput(self, "EndpointDnsName", value=f"api.{zone.zone_name}")
-        CfnOutput(self, "ControlPlaneAddress", value=self.cluster.private_address)
-        CfnOutput(self, "Region", value=self.region)
-        for team, arn in self.cluster.secrets.kubeconfigs.items():
-            CfnOutput(
-                self, f"{'' if team == 'operator' else team.title()}KubeconfigSecretArn", value=arn
-            )
-        # The data job's pod has the node's role, not one of its own.
-        CfnOutput(self, "DataJobCredentials", value="instance-profile")
-        # Between nodes the firewall allows the kubelet and the pod network, and of jobs' own ports
-        # these alone.
-        CfnOutput(self, "HostPorts", value=",".join(settings.host_ports) or "closed")
-        # This command finds the team's own secret by name; the raw command would print the secret.
-        CfnOutput(self, "KubeconfigCommand", value="paddle-aws kubeconfig")
-        # v1.35.2+k3s1 is Kubernetes 1.35: charts use only what that supports.
-        CfnOutput(
-            self,
-            "KubernetesVersion",
-            value=".".join(release.version.removeprefix("v").split(".")[:2]),
+        self.output(
+            ClusterName=self.cluster.cluster_name,
+            ClusterEndpoint=self.cluster.cluster_endpoint,
+            EndpointDnsName=f"api.{zone.zone_name}",
+            ControlPlaneAddress=self.cluster.private_address,
+            Region=self.region,
+            # The data job's pod has the node's role, not one of its own.
+            DataJobCredentials="instance-profile",
+            # Between nodes the firewall allows the kubelet and the pod network, and of jobs' own
+            # ports these alone.
+            HostPorts=",".join(settings.host_ports) or "closed",
+            # This command finds the team's own secret by name; the raw one would print the secret.
+            KubeconfigCommand="paddle-aws kubeconfig",
+            # v1.35.2+k3s1 is Kubernetes 1.35: charts use only what that supports.
+            KubernetesVersion=".".join(self.release.version.removeprefix("v").split(".")[:2]),
         )
+        for team, arn in self.cluster.secrets.kubeconfigs.items():
+            name = "" if team == "operator" else team.title()
+            self.output(**{f"{name}KubeconfigSecretArn": arn})
         if ssh_key:
             command = (
                 f"aws ssm get-parameter --region {spec.region} --name {ssh_key} --with-decryption"
             )
-            CfnOutput(
-                self, "SshKeyCommand", value=f"{command} --query Parameter.Value --output text"
-            )
+            self.output(SshKeyCommand=f"{command} --query Parameter.Value --output text")
 
     def _names(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:
         # In the tutorials the control plane has the zone's own name. An address may have it, an EKS
@@ -150,21 +142,20 @@ class K3sClusterStack(ClusterPart):
 class K3sNodesStack(ClusterPart):
     """Node groups."""
 
-    def __init__(
-        self, scope: Construct, spec: ClusterSpec, home: K3sClusterStack, release: Release
-    ) -> None:
-        super().__init__(scope, spec, "nodes", "worker nodes")
-        storage, network, access = home.storage, home.storage.network, home.storage.network.access
+    def __init__(self, platform: Platform) -> None:
+        super().__init__(platform, "nodes", "worker nodes")
+        spec, home, storage = self.spec, platform.control_plane, platform.storage
+        network, access = platform.network, platform.access
         # An upgrade replaces the control plane first: a node is never newer.
         self.add_stack_dependency(home)
-        self.add_stack_dependency(storage)
+        self.add_stack_dependency(Stack.of(storage.bucket))
         # One role for all groups. It reads only sources: the snapshots in the same bucket hold
         # every secret of the cluster.
         role = TokenNodeRole(
             self,
             "Joining",
             cluster=home.cluster,
-            release=release,
+            release=home.release,
             data_arns=[f"{storage.bucket_arn}/sources/*"],
             data_bucket_arn=storage.bucket_arn,
             data_key=storage.bucket_key,
@@ -186,7 +177,7 @@ class K3sNodesStack(ClusterPart):
                     name,
                     cluster=home.cluster,
                     vpc=network.vpc,
-                    release=release,
+                    release=home.release,
                     role=role,
                     group_name=group_name,
                     **props,
@@ -195,5 +186,5 @@ class K3sNodesStack(ClusterPart):
                 raise SettingError(f"nodes.{name}: {error}") from None
 
         self.groups = [made(name, group) for name, group in spec.nodes.items()]
-        CfnOutput(self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups))
+        self.output(NodeGroupNames=",".join(group.group_name for group in self.groups))
         output_mounts(self)

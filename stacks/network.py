@@ -1,9 +1,8 @@
 """The network: the VPC and the private DNS zone."""
 
-from aws_cdk import Annotations, CfnOutput, CfnWaitConditionHandle
+from aws_cdk import Annotations, CfnWaitConditionHandle
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_route53 as route53
-from constructs import Construct
 
 from constructs_lib.network.network import (
     SELF_MANAGED_SERVICES,
@@ -11,18 +10,17 @@ from constructs_lib.network.network import (
     ServiceEndpoints,
     TrainingNetwork,
 )
-from paddle_aws.stacks.access import AccessStack
-from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.network_settings import ExistingVpc
-from paddle_aws.stacks.part import ClusterPart
+from paddle_aws.stacks.part import ClusterPart, NetworkPart, Platform
 
 
 class NetworkStack(ClusterPart):
     """The VPC and the private DNS zone, new or existing."""
 
-    def __init__(self, scope: Construct, spec: ClusterSpec, access: AccessStack) -> None:
-        super().__init__(scope, spec, "network", "network")
-        self.access, settings, own = access, spec.network, spec.cluster.self_managed
+    def __init__(self, platform: Platform) -> None:
+        super().__init__(platform, "network", "network")
+        spec, access = self.spec, platform.access
+        settings, own = spec.network, spec.cluster.self_managed
         services = SELF_MANAGED_SERVICES if own else None
         # Domain of EC2's private names (VPC user guide, DNS attributes).
         domain = "ec2.internal" if spec.region == "us-east-1" else f"{spec.region}.compute.internal"
@@ -73,9 +71,7 @@ class NetworkStack(ClusterPart):
             # CloudFormation accepts no stack without resources; this resource does nothing and
             # costs nothing.
             CfnWaitConditionHandle(self, "Nothing")
-        CfnOutput(self, "VpcId", value=self.vpc.vpc_id)
-        CfnOutput(self, "ZoneId", value=self.zone.hosted_zone_id)
-        CfnOutput(self, "ZoneName", value=self.zone.zone_name)
+        self.output(**network_outputs(self))
 
     def _existing(self, existing: ExistingVpc) -> ec2.IVpc:
         zones, public = list(existing.private_subnets), existing.public_subnets
@@ -96,3 +92,12 @@ class NetworkStack(ClusterPart):
                 "@aws-cdk/aws-ec2:noSubnetRouteTableId", "routes stay as they are"
             )
         return vpc
+
+
+def network_outputs(network: NetworkPart) -> dict[str, str]:
+    """Returns the outputs that commands and people read."""
+    return {
+        "VpcId": network.vpc.vpc_id,
+        "ZoneId": network.zone.hosted_zone_id,
+        "ZoneName": network.zone.zone_name,
+    }

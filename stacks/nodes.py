@@ -1,13 +1,12 @@
 """Compute: node groups, and the add-ons that need a node to become healthy."""
 
-from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Any
 
-from aws_cdk import CfnOutput, CfnResource
+from aws_cdk import CfnResource
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
-from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.ec2.machine import node_role
@@ -17,10 +16,8 @@ from constructs_lib.eks.auto_mode import AutoModeNodes
 from constructs_lib.eks.managed_nodes import AMI_TYPES, ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManagedNodes
 from constructs_lib.storage.file_system import MountableFileSystem
-from paddle_aws.stacks.cluster import ClusterStack
-from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.node_settings import NodeGroup
-from paddle_aws.stacks.part import ClusterPart
+from paddle_aws.stacks.part import ClusterPart, Platform
 
 METRIC_DAYS = 7
 """Retention of the log events that carry metrics; CloudWatch keeps the metrics themselves for
@@ -31,12 +28,10 @@ months.
 class NodesStack(ClusterPart):
     """Node groups and their add-ons."""
 
-    def __init__(
-        self, scope: Construct, spec: ClusterSpec, home: ClusterStack, versions: Mapping[str, str]
-    ) -> None:
-        """`versions`: add-on versions by name, and node image versions by EKS's AMI type."""
-        super().__init__(scope, spec, "nodes", "worker nodes")
-        self._home, self._cluster, self._versions = home, home.cluster, versions
+    def __init__(self, platform: Platform) -> None:
+        super().__init__(platform, "nodes", "worker nodes")
+        spec, home = self.spec, platform.control_plane
+        self._cluster: eks.ICluster = home.cluster
         # One role for all groups of a kind: EKS admits the managed groups' role on its own, and the
         # other through one entry.
         kinds = set() if spec.auto else {group.kind for group in spec.nodes.values()}
@@ -51,50 +46,47 @@ class NodesStack(ClusterPart):
         )
         if home.auto_mode_role:
             shapes = {name: group.shape for name, group in spec.nodes.items()}
-            clients = [home.storage.file_system.client_security_group]
-            vpc, role = home.storage.network.vpc, home.auto_mode_role
             auto = AutoModeNodes(
                 self,
                 "Auto",
                 cluster=self._cluster,
-                vpc=vpc,
-                role=role,
+                vpc=platform.network.vpc,
+                role=home.auto_mode_role,
                 shapes=shapes,
-                security_groups=clients,
+                security_groups=[platform.storage.file_system.client_security_group],
             )
-            CfnOutput(self, "AutoMode", value=auto.machines)
+            self.output(AutoMode=auto.machines)
             # Jobs' network policies name it.
-            CfnOutput(self, "ClusterDns", value=str(ip_network(spec.cluster.services)[10]))
+            self.output(ClusterDns=str(ip_network(spec.cluster.services)[10]))
             acknowledge(self, "`paddle-aws setup` writes them into NodeClasses", "cfn-lint:W6001")
         for addon in self._addons():
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
             addon.node.add_dependency(*(group.resource for group in self.groups))
         if self.groups:
-            CfnOutput(
-                self, "NodeGroupNames", value=",".join(group.group_name for group in self.groups)
-            )
+            self.output(NodeGroupNames=",".join(group.group_name for group in self.groups))
         output_mounts(self)
 
     def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
-        network, cluster, settings = self._home.storage.network, self._cluster, self.spec.cluster
-        props = props_of(group, self._home.storage.file_system, network.access.node_volume_key)
+        platform, cluster, settings = self.platform, self._cluster, self.spec.cluster
+        versions = platform.addon_versions
+        props = props_of(group, platform.storage.file_system, platform.access.node_volume_key)
         if group.kind == "managed":
             repair = group.auto_repair is not False
-            versions: dict[str, Any] = {
+            version: dict[str, Any] = {
                 "kubernetes_version": settings.version,
-                "release_version": self._versions.get(AMI_TYPES[group.gpu]),
+                "release_version": versions.get(AMI_TYPES[group.gpu]),
             }
             if settings.existing and "version" not in settings.model_fields_set:
                 # The settings do not say which version somebody else's cluster has.
-                versions = {}
+                version = {}
             return ManagedNodes(
                 self,
                 name,
                 cluster=cluster,
-                vpc=network.vpc,
+                vpc=platform.network.vpc,
                 role=self._role,
                 auto_repair=repair,
-                **versions,
+                **version,
                 **props,
             )
         return SelfManagedNodes(
@@ -102,7 +94,7 @@ class NodesStack(ClusterPart):
             # The resource of a logical id cannot change its type, but a group may change its kind.
             f"{name}-{group.kind}",
             cluster=cluster,
-            vpc=network.vpc,
+            vpc=platform.network.vpc,
             role=self._joining,
             kubernetes_version=settings.version,
             service_ipv4_cidr=settings.services,
@@ -110,7 +102,7 @@ class NodesStack(ClusterPart):
         )
 
     def _addons(self) -> list[CfnResource]:
-        cluster, spec, versions = self._cluster, self.spec, self._versions
+        cluster, spec, versions = self._cluster, self.spec, self.platform.addon_versions
 
         def plain(name: str) -> CfnResource:
             return ClusterAddon(
@@ -140,7 +132,7 @@ class NodesStack(ClusterPart):
                 cluster_name=spec.cluster_name,
                 days=spec.logs.days or METRIC_DAYS,
                 logs=bool(spec.logs.days),
-                encryption_key=self._home.storage.network.access.key,
+                encryption_key=self.platform.access.key,
                 version=versions.get("amazon-cloudwatch-observability"),
             )
             addons.append(logs.resource)
@@ -151,7 +143,7 @@ def output_mounts(stack: ClusterPart) -> None:
     """Says where nodes mount the file system: by host path, jobs find it there alone."""
     groups = stack.spec.nodes.values()
     folders = {group.mount_file_system for group in groups if group.mount_file_system}
-    CfnOutput(stack, "FileSystemMounts", value=",".join(sorted(folders)) or "none")
+    stack.output(FileSystemMounts=",".join(sorted(folders)) or "none")
 
 
 def props_of(

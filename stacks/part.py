@@ -1,18 +1,152 @@
 """What all stacks of one cluster have in common: name, region, description, tags, and what outlives
-a destroy (`retain`).
+a destroy (`retain`). And what each kind of part must have, so that one may be somebody else's.
 """
 
-from aws_cdk import Environment, PermissionsBoundary, RemovalPolicy, Stack, Tags
-from constructs import Construct
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from aws_cdk import (
+    CfnOutput,
+    DefaultStackSynthesizer,
+    Environment,
+    IBoundStackSynthesizer,
+    IStackSynthesizer,
+    PermissionsBoundary,
+    RemovalPolicy,
+    Stack,
+    Stage,
+    Tags,
+    Token,
+)
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_route53 as route53
+from aws_cdk import aws_s3 as s3
+from constructs import Construct, IConstruct
+
+from constructs_lib.people.team import Team
+from constructs_lib.storage.file_system import MountableFileSystem
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
+
+_deployed: MutableMapping[IConstruct, dict[tuple[str, str, str], str]] = WeakKeyDictionary()
+"""Of each app, the path of each part by account, region and stack name."""
+
+
+class AccessPart(Protocol):
+    """Who may do what, and the key that seals everything."""
+
+    @property
+    def key(self) -> kms.IKey:
+        """Seals data, secrets and logs."""
+
+    @property
+    def node_volume_key(self) -> kms.IKey | None:
+        """The key of the nodes' disks, which Auto Scaling may use; None: EBS's own."""
+
+    @property
+    def teams(self) -> Mapping[str, Team]:
+        """Those called operator, trainer and reader get their work; others get nothing."""
+
+
+class NetworkPart(Protocol):
+    """Any VPC with private subnets, and the zone of the cluster's names."""
+
+    @property
+    def vpc(self) -> ec2.IVpc:
+        """The VPC."""
+
+    @property
+    def zone(self) -> route53.IHostedZone:
+        """The private DNS zone."""
+
+
+class StoragePart(Protocol):
+    """What must not get lost."""
+
+    @property
+    def file_system(self) -> MountableFileSystem:
+        """What pods mount."""
+
+    @property
+    def bucket(self) -> s3.IBucket:
+        """What data jobs read."""
+
+    @property
+    def bucket_arn(self) -> str:
+        """The bucket's ARN, as other stacks see it."""
+
+    @property
+    def bucket_key(self) -> kms.IKey:
+        """The KMS key that seals the bucket's objects."""
+
+    @property
+    def repository(self) -> ecr.IRepository:
+        """The trainer images."""
+
+
+class Platform(Protocol):
+    """What a part reads of its platform: the settings, and the parts that live longer."""
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """The settings."""
+
+    @property
+    def access(self) -> AccessPart:
+        """People and the key."""
+
+    @property
+    def network(self) -> NetworkPart:
+        """The network."""
+
+    @property
+    def storage(self) -> StoragePart:
+        """The data."""
+
+    @property
+    def control_plane(self) -> Any:
+        """The part with the Kubernetes cluster."""
+
+    @property
+    def outputs(self) -> dict[str, CfnOutput]:
+        """What the parts put out, by name."""
+
+    @property
+    def stack_scope(self) -> Construct:
+        """Where the stacks are made."""
+
+    @property
+    def synthesizer(self) -> IStackSynthesizer | None:
+        """What deploys the stacks; None: the app's own."""
+
+    @property
+    def addon_versions(self) -> Mapping[str, str]:
+        """Versions by add-on, and of node images by EKS's AMI type."""
+
+
+class OwnBootstrap(DefaultStackSynthesizer):
+    """Deploys a stack by the bootstrap of this qualifier; no other stack inherits it."""
+
+    def __init__(self, qualifier: str) -> None:
+        super().__init__(qualifier=qualifier)
+        self._qualifier = qualifier
+
+    def reusable_bind(self, stack: Stack) -> IBoundStackSynthesizer:
+        # The CDK binds a copy, of which jsii gives Python the unbound original: `stack.synthesizer`
+        # would take no file.
+        bound = DefaultStackSynthesizer(qualifier=self._qualifier)
+        bound.bind(stack)
+        return bound
 
 
 class ClusterPart(Stack):
-    """The stack `<cluster>-<part>`; no account is needed at synth.
+    """The stack `<cluster>-<part>`, whatever it stands in; no account is needed at synth.
 
     Args:
-        spec: the cluster.
+        platform: the platform that it is a part of.
         part: the last word of the stack's name.
         holds: what is in it, for the description.
 
@@ -20,18 +154,36 @@ class ClusterPart(Stack):
         removal_policy: what happens to data, and to its key, when their stack is destroyed.
     """
 
-    def __init__(self, scope: Construct, spec: ClusterSpec, part: str, holds: str) -> None:
-        policies = spec.deployment_policies
+    def __init__(self, platform: Platform, part: str, holds: str) -> None:
+        spec, scope = platform.spec, platform.stack_scope
+        policies, name = spec.deployment_policies, f"{spec.name}-{part}"
+        if scope.node.try_find_child(name):
+            raise SettingError(
+                f"name is {spec.name}: {scope.node.path or 'the app'} has a cluster of this name"
+            )
+        _check_environment(scope, spec)
         super().__init__(
             scope,
-            f"{spec.name}-{part}",
-            env=Environment(region=spec.region),
+            name,
+            # The CDK's own name would begin with the Stage's, which neither people's policies nor
+            # commands know.
+            stack_name=name,
+            env=Environment(account=spec.account, region=spec.region),
+            synthesizer=platform.synthesizer,
             description=f"{spec.name}: {holds}",
             permissions_boundary=PermissionsBoundary.from_name(f"{policies}-boundary")
             if policies
             else None,
         )
-        self.spec = spec
+        stacks = _deployed.setdefault(self.node.root, {})
+        other = stacks.setdefault((self.account, self.region, name), self.node.path)
+        if other != self.node.path:
+            raise SettingError(
+                f"name is {spec.name}: {other} and {self.node.path} would be one stack, as both go "
+                f"to one account in {spec.region}: give each cluster a name, or an account "
+                "(`account` in cluster.yaml, or the Stage's env)"
+            )
+        self.platform, self.spec = platform, spec
         self.removal_policy = RemovalPolicy.RETAIN if spec.retain else RemovalPolicy.DESTROY
         tags = Tags.of(self)
         for key, value in spec.all_tags.items():
@@ -42,6 +194,27 @@ class ClusterPart(Stack):
         # balancers.)
         but = [] if spec.cluster.self_managed else ["AWS::EC2::SecurityGroup"]
         tags.add("KubernetesCluster", spec.name, exclude_resource_types=but)
+        # By this, commands know the cluster's stacks.
+        CfnOutput(self, PLATFORM_OUTPUT, value=spec.name)
+
+    def output(self, **values: str) -> None:
+        """Makes an output of each value, by name. Commands and `platform.outputs` find it there."""
+        for name, value in values.items():
+            self.platform.outputs[name] = CfnOutput(self, name, value=value)
+
+
+def _check_environment(scope: Construct, spec: ClusterSpec) -> None:
+    """Raises SettingError if the settings and the Stage name different places."""
+    stage = Stage.of(scope)
+    for setting, wanted, chosen in (
+        ("account", stage and stage.account, spec.account),
+        ("region", stage and stage.region, spec.region),
+    ):
+        if wanted and chosen and not Token.is_unresolved(wanted) and wanted != chosen:
+            raise SettingError(
+                f"{setting} is {chosen}: {stage.node.path if stage else ''} deploys to {wanted}; "
+                "set both alike, or leave one out"
+            )
 
 
 def removal_summary(spec: ClusterSpec) -> str:

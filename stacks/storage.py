@@ -1,19 +1,16 @@
 """What must not get lost: file system, bucket, image repository."""
 
-from aws_cdk import CfnOutput, Size
+from aws_cdk import Size
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
-from constructs import Construct
 
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
-from paddle_aws.stacks.cluster_spec import ClusterSpec
-from paddle_aws.stacks.network import NetworkStack
-from paddle_aws.stacks.part import ClusterPart
+from paddle_aws.stacks.part import ClusterPart, Platform, StoragePart
 
 
 class StorageStack(ClusterPart):
@@ -27,10 +24,10 @@ class StorageStack(ClusterPart):
         bucket_key: the bucket's KMS key.
     """
 
-    def __init__(self, scope: Construct, spec: ClusterSpec, network: NetworkStack) -> None:
-        super().__init__(scope, spec, "storage", "data and images")
-        self.network, key = network, network.access.key
-        self.file_system = self._file_system(network.vpc, key)
+    def __init__(self, platform: Platform) -> None:
+        super().__init__(platform, "storage", "data and images")
+        spec, key = self.spec, platform.access.key
+        self.file_system = self.make_file_system(platform.network.vpc, key)
         self.bucket: s3.IBucket
         self.bucket_key = key
         if spec.bucket.existing_name:
@@ -66,13 +63,10 @@ class StorageStack(ClusterPart):
             self.export_value(self.file_system.file_system.file_system_id)
         # Likewise, for nodes that mount it until the setting is taken back.
         self.export_value(self.file_system.access_point.access_point_id)
-        CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
-        CfnOutput(self, "FileSystemId", value=self.file_system.file_system.file_system_id)
-        CfnOutput(self, "FileSystemDnsName", value=self.file_system.dns_name)
-        CfnOutput(self, "AccessPointId", value=self.file_system.access_point.access_point_id)
-        CfnOutput(self, "RepositoryUri", value=self.repository.repository_uri)
+        self.output(**storage_outputs(self))
 
-    def _file_system(self, vpc: ec2.IVpc, key: kms.IKey) -> MountableFileSystem:
+    def make_file_system(self, vpc: ec2.IVpc, key: kms.IKey) -> MountableFileSystem:
+        """Returns the file system of the settings; override it to use another one."""
         settings = self.spec.file_system
         if existing := settings.existing:
             subnets = {
@@ -110,3 +104,15 @@ class StorageStack(ClusterPart):
             posix_id=settings.posix_id,
             removal_policy=self.removal_policy,
         )
+
+
+def storage_outputs(storage: StoragePart) -> dict[str, str]:
+    """Returns the outputs that commands and people read."""
+    files = storage.file_system
+    return {
+        "BucketName": storage.bucket.bucket_name,
+        "FileSystemId": files.file_system.file_system_id,
+        "FileSystemDnsName": files.dns_name,
+        "AccessPointId": files.access_point.access_point_id,
+        "RepositoryUri": storage.repository.repository_uri,
+    }

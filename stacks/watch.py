@@ -1,21 +1,18 @@
 """The cluster's cost and health: budget, alarms, dashboard. Only if cluster.yaml has a `budget`."""
 
-from aws_cdk import CfnOutput
-from constructs import Construct
-
 from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
-from paddle_aws.stacks.cluster_spec import Budget, ClusterSpec
-from paddle_aws.stacks.part import ClusterPart
-from paddle_aws.stacks.storage import StorageStack
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.part import ClusterPart, Platform
 
 
 class WatchStack(ClusterPart):
-    """Budget, alarms and dashboard."""
+    """Budget, alarms and dashboard. Raises SettingError if the settings have no `budget`."""
 
-    def __init__(
-        self, scope: Construct, spec: ClusterSpec, storage: StorageStack, budget: Budget
-    ) -> None:
-        super().__init__(scope, spec, "watch", "budget, alarms and dashboard")
+    def __init__(self, platform: Platform) -> None:
+        super().__init__(platform, "watch", "budget, alarms and dashboard")
+        spec, budget, storage = self.spec, self.spec.budget, platform.storage
+        if budget is None:
+            raise SettingError("budget is empty: the watch stack sends its alarms to its `emails`")
         if budget.monthly_usd:
             MonthlyBudget(
                 self,
@@ -46,6 +43,6 @@ class WatchStack(ClusterPart):
             scaling_groups=machines,
             # An existing key may not let CloudWatch publish: the topic then has SNS's own
             # encryption.
-            encryption_key=storage.network.access.node_volume_key,
+            encryption_key=platform.access.node_volume_key,
         )
-        CfnOutput(self, "DashboardName", value=view.dashboard.dashboard_name)
+        self.output(DashboardName=view.dashboard.dashboard_name)

@@ -1,0 +1,246 @@
+"""All that one cluster.yaml describes, as one construct: people, network, storage, cluster, nodes.
+
+References go only from shorter-lived stacks to longer-lived ones (nodes -> cluster -> storage ->
+network -> access), so that compute goes while data stays.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aws_cdk import CfnOutput, IStackSynthesizer, Stack, Token
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from constructs_lib.people.team import Team
+from constructs_lib.storage.file_system import MountableFileSystem
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.access import AccessStack, access_outputs
+from paddle_aws.stacks.cluster import ClusterStack
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.network import NetworkStack, network_outputs
+from paddle_aws.stacks.nodes import NodesStack
+from paddle_aws.stacks.part import (
+    AccessPart,
+    ClusterPart,
+    NetworkPart,
+    OwnBootstrap,
+    Platform,
+    StoragePart,
+)
+from paddle_aws.stacks.storage import StorageStack, storage_outputs
+
+NAME = "add-ons.json"
+"""File that `paddle-aws lock add-ons` writes: the versions that it read from AWS, for stacks that
+should deploy the same ones.
+"""
+QUALIFIER = "@aws-cdk/core:bootstrapQualifier"
+"""The CDK's context key of an app's bootstrap."""
+
+Part = TypeVar("Part")
+Maker = Callable[[Platform], Part]
+
+
+def locked_versions(folder: Path, kubernetes_version: str) -> dict[str, str]:
+    """Returns {add-on or AMI type: version} for one Kubernetes version, empty if the lock in
+    `folder` is missing or lacks it.
+    """
+    file = folder / NAME
+    try:
+        versions = json.loads(file.read_text(encoding="utf-8"))["versions"].get(
+            kubernetes_version, {}
+        )
+        return {str(name): str(version) for name, version in versions.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise SettingError(
+            f"{file} is not a lock of add-ons: `paddle-aws lock add-ons` writes one"
+        ) from None
+
+
+class TrainingPlatform(Construct):
+    """The stacks of one cluster. Two in one app need two names, or two accounts.
+
+    Each part may be replaced: by a subclass of ours, or anything else that makes a part from the
+    platform; or by an object that is there already, in a stack of your own, and has what the
+    protocols of part.py ask for.
+
+    Args:
+        spec: the settings.
+        access: people and key; default: AccessStack.
+        network: VPC and zone; default: NetworkStack.
+        storage: file system, bucket and image repository; default: StorageStack.
+        cluster: a ClusterStack, or an EKS cluster of your own called `spec.cluster_name`; default:
+            what the settings describe.
+        nodes: node groups and add-ons; default: what the settings describe.
+        watch: budget, alarms and dashboard; default: WatchStack if the settings have a `budget`.
+        locks: the folder that `paddle-aws lock` writes to.
+        stacks_in: what the stacks are children of. Default: this construct. Never changes once
+            deployed: security groups are described by their path, and would be replaced.
+
+    Attributes:
+        access, network, storage, control_plane, nodes, watch: the parts.
+        outputs: what the parts put out, by name.
+
+    Raises:
+        SettingError: one sentence, for settings that do not fit the app.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        spec: ClusterSpec,
+        *,
+        access: AccessPart | Maker[AccessPart] = AccessStack,
+        network: NetworkPart | Maker[NetworkPart] = NetworkStack,
+        storage: StoragePart | Maker[StoragePart] = StorageStack,
+        cluster: eks.ICluster | Maker[ClusterPart] | None = None,
+        nodes: Maker[Any] | None = None,
+        watch: Maker[Any] | None = None,
+        locks: Path | None = None,
+        stacks_in: Construct | None = None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.spec, self._locks = spec, locks
+        self.stack_scope = stacks_in or self
+        self.outputs: dict[str, CfnOutput] = {}
+        self.synthesizer = self._synthesizer()
+        self.access: AccessPart = access(self) if callable(access) else access
+        self.network: NetworkPart = network(self) if callable(network) else network
+        self.storage: StoragePart = storage(self) if callable(storage) else storage
+        self.control_plane: Any
+        if spec.cluster.self_managed:
+            # Imported here: these services' modules, like the budget's, would cost everybody else
+            # synth time.
+            from paddle_aws.stacks.k3s_cluster import K3sClusterStack, K3sNodesStack
+
+            usual_cluster: Maker[ClusterPart] = K3sClusterStack
+            usual_nodes: Maker[Any] = K3sNodesStack
+        else:
+            usual_cluster, usual_nodes = ClusterStack, NodesStack
+        if cluster is None or callable(cluster):
+            self.control_plane = (cluster or usual_cluster)(self)
+        else:
+            self.control_plane = ClusterStack(self, cluster=self._named(cluster))
+        self._output_foreign_parts()
+        self.nodes = (nodes or usual_nodes)(self)
+        self.watch: Any = None
+        if watch or spec.budget:
+            self.watch = (watch or _watch)(self)
+            if spec.node_metrics:
+                # An alarm fires if the agent is silent: it is created after nodes and agent, and
+                # deleted before them.
+                self.watch.add_stack_dependency(self.nodes)
+
+    @property
+    def file_system(self) -> MountableFileSystem:
+        """The shared file system."""
+        return self.storage.file_system
+
+    @property
+    def bucket(self) -> s3.IBucket:
+        """The bucket of the training data."""
+        return self.storage.bucket
+
+    @property
+    def cluster(self) -> Any:
+        """An `eks.ICluster`, or a `SelfManagedCluster` with `cluster.kind: self-managed`."""
+        return self.control_plane.cluster
+
+    @property
+    def node_groups(self) -> dict[str, Any]:
+        """The node groups by name; empty with EKS Auto Mode, which makes nodes itself."""
+        return dict(zip(self.spec.nodes, getattr(self.nodes, "groups", ()), strict=False))
+
+    @property
+    def teams(self) -> Mapping[str, Team]:
+        """The teams by name: operator, trainer and reader, and your own."""
+        return self.access.teams
+
+    @property
+    def stacks(self) -> list[Stack]:
+        """The platform's stacks, the longest-lived first; parts of other stacks are not among
+        them.
+        """
+        parts = (
+            self.access,
+            self.network,
+            self.storage,
+            self.control_plane,
+            self.nodes,
+            self.watch,
+        )
+        return [part for part in parts if isinstance(part, ClusterPart)]
+
+    @cached_property
+    def addon_versions(self) -> Mapping[str, str]:
+        """Versions by add-on, and of node images by EKS's AMI type: the settings' before the
+        lock's.
+        """
+        cluster = self.spec.cluster
+        locked = locked_versions(self._locks, cluster.version) if self._locks else {}
+        return {**locked, **cluster.addons}
+
+    def _synthesizer(self) -> IStackSynthesizer | None:
+        """Returns what deploys the stacks by the bootstrap of the settings; None: the app's own
+        does. Raises SettingError if the app has another bootstrap.
+        """
+        spec, app = self.spec, self.node.try_get_context(QUALIFIER)
+        chosen = "bootstrap_qualifier" in spec.model_fields_set
+        if app and app != spec.qualifier and not chosen:
+            raise SettingError(
+                f"{QUALIFIER} is {app} in this app's context, and cluster {spec.name} has a "
+                f"bootstrap of its own: set bootstrap_qualifier to {app} in cluster.yaml, or to "
+                f"{spec.qualifier} to keep its own"
+            )
+        # What does the app give a stack that asks for nothing? Only a stack can tell.
+        self.node.set_context(QUALIFIER, spec.qualifier)
+        probe = Stack(self, "Probe").synthesizer.bootstrap_qualifier
+        self.node.try_remove_child("Probe")
+        if probe == spec.qualifier:
+            return OwnBootstrap(spec.qualifier)
+        # jsii gives Python no qualifier of a synthesizer that Python made.
+        theirs = probe or "unknown here"
+        if not chosen or probe:
+            raise SettingError(
+                f"the app has a default_stack_synthesizer (qualifier {theirs}), and cluster "
+                f"{spec.name} would deploy by qualifier {spec.qualifier}: name the app's in "
+                "cluster.yaml as bootstrap_qualifier"
+            )
+        if spec.cluster.self_managed:
+            raise SettingError(
+                "the app has a default_stack_synthesizer, and jsii cannot hand it the files of "
+                f"self-managed machines: give the app the context {QUALIFIER} instead"
+            )
+        return None
+
+    def _named(self, cluster: eks.ICluster) -> eks.ICluster:
+        name, wanted = cluster.cluster_name, self.spec.cluster_name
+        if not Token.is_unresolved(name) and name != wanted:
+            raise SettingError(
+                f"{cluster.node.path} is called {name}: people's rights and commands look for "
+                f"{wanted}; give it that name"
+            )
+        return cluster
+
+    def _output_foreign_parts(self) -> None:
+        """Puts out what commands read of parts that are not ours and put out nothing themselves."""
+        outputs: dict[str, str] = {}
+        if not isinstance(self.access, ClusterPart):
+            outputs |= access_outputs(self.access)
+        if not isinstance(self.network, ClusterPart):
+            outputs |= network_outputs(self.network)
+        if not isinstance(self.storage, ClusterPart):
+            outputs |= storage_outputs(self.storage)
+        self.control_plane.output(**outputs)
+
+
+def _watch(platform: Platform) -> Stack:
+    from paddle_aws.stacks.watch import WatchStack
+
+    return WatchStack(platform)
