@@ -6,9 +6,9 @@ from pathlib import Path
 from aws_cdk import App
 
 from paddle_aws.settings.errors import SettingError
-from paddle_aws.stacks.build import build
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.part import removal_summary
+from paddle_aws.stacks.platform import TrainingPlatform
 
 HERE = Path(__file__).parent
 
@@ -16,14 +16,9 @@ if __name__ == "__main__":
     app = App()
     try:
         spec = ClusterSpec.load(Path(app.node.try_get_context("config") or HERE / "cluster.yaml"))
-        build(app, spec, locks=HERE / "locks")
+        TrainingPlatform(app, "Platform", spec, stacks_in=app, locks=HERE / "locks")
     except SettingError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
     print(removal_summary(spec), file=sys.stderr)
-    print(
-        f"{spec.name}: deployed through its own bootstrap (qualifier {spec.qualifier}), by "
-        "`paddle-aws bootstrap`",
-        file=sys.stderr,
-    )
     app.synth()

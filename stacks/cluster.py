@@ -74,6 +74,7 @@ class ClusterStack(ClusterPart):
             # Charts use only what this version supports. An existing cluster's version is not ours
             # to state.
             self.output(KubernetesVersion=spec.cluster.version)
+        if cluster is None and spec.cluster.existing is None:
             # Self-managed nodes import these. Always exported: else they would go before the nodes
             # when a group becomes managed.
             for value in (

@@ -20,9 +20,8 @@ from paddle_aws.stacks.network_settings import (
     once,
     private_range,
 )
+from paddle_aws.stacks.project import project_folder
 from paddle_aws.stacks.rule_settings import obeys
-
-PROJECT = Path(__file__).resolve().parents[1]
 
 
 class Distribution(Settings):
@@ -36,12 +35,12 @@ class Distribution(Settings):
     @property
     def lock_path(self) -> Path:
         """Path of the lock file."""
-        return PROJECT / self.lock
+        return project_folder() / self.lock
 
     @property
     def files_path(self) -> Path:
         """Path of the folder with the files of all versions."""
-        return PROJECT / self.files
+        return project_folder() / self.files
 
 
 class Snapshots(Settings):

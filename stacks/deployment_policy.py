@@ -24,6 +24,7 @@ import typer
 from constructs_lib.statements import filled
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import PARTS, POLICY_PATH, ClusterSpec
+from paddle_aws.stacks.project import project_folder
 
 LIMIT = 6144
 """IAM's limit for a managed policy, in characters without white space."""
@@ -420,7 +421,9 @@ def main(
 
 
 def synthesized(spec: ClusterSpec) -> Templates:
-    """Returns the templates of `spec`'s stacks, by stack name."""
+    """Returns the templates of `spec`'s stacks, by stack name, with the context of cdk.json and the
+    locks beside it.
+    """
     # Node.js is installed beside Python; the stacks are validated when they are deployed.
     os.environ["PATH"] = (
         f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
@@ -430,11 +433,15 @@ def synthesized(spec: ClusterSpec) -> Templates:
 
     from paddle_aws.stacks.build import build
 
-    project = Path(__file__).resolve().parents[1]
-    app = App(
-        analytics_reporting=False,
-        context=json.loads((project / "cdk.json").read_text(encoding="utf-8"))["context"],
-    )
+    project = project_folder()
+    file = project / "cdk.json"
+    try:
+        context = json.loads(file.read_text(encoding="utf-8")).get("context", {})
+    except FileNotFoundError:
+        context = {}
+    except (OSError, ValueError, AttributeError):
+        raise SettingError(f"{file.absolute()} is not JSON that cdk can read") from None
+    app = App(analytics_reporting=False, context=context)
     build(app, spec, locks=project / "locks")
     return {stack.stack_name: stack.template for stack in app.synth().stacks}
 

@@ -218,7 +218,12 @@ def _check_environment(scope: Construct, spec: ClusterSpec) -> None:
 
 
 def removal_summary(spec: ClusterSpec) -> str:
-    """Returns one line that says what a destroy keeps and deletes."""
+    """Returns a line that says what a destroy keeps and deletes, and one that says what deploys."""
+    makes = "" if spec.bootstrap_qualifier else ", which `paddle-aws bootstrap` makes"
+    return f"{_removal(spec)}\n{spec.name}: deployed by bootstrap {spec.qualifier}{makes}"
+
+
+def _removal(spec: ClusterSpec) -> str:
     data = {
         "file system": spec.file_system.existing,
         "bucket": spec.bucket.existing_name,

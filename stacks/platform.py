@@ -220,7 +220,9 @@ class TrainingPlatform(Construct):
         return None
 
     def _named(self, cluster: eks.ICluster) -> eks.ICluster:
-        name, wanted = cluster.cluster_name, self.spec.cluster_name
+        # An L2's own attribute is a reference.
+        name = getattr(cluster.node.default_child, "name", None) or cluster.cluster_name
+        wanted = self.spec.cluster_name
         if not Token.is_unresolved(name) and name != wanted:
             raise SettingError(
                 f"{cluster.node.path} is called {name}: people's rights and commands look for "

@@ -8,7 +8,7 @@ Quotas' own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ import yaml
 
 from paddle_aws.operations.account.aws import client, every
 from paddle_aws.operations.errors import OperationError, translated
-from paddle_aws.stacks.cluster_spec import TUNNEL_TYPE, ClusterSpec
+from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, TUNNEL_TYPE, ClusterSpec
 
 EXTENDED_PRICE = "extended support costs $0.60 an hour instead of $0.10"
 """AWS's announcement of its price, 2024 (AWS Containers Blog, "Amazon EKS extended support for
@@ -89,6 +89,28 @@ def machines(spec: ClusterSpec) -> Iterator[Machines]:
         yield Machines("cluster.tunnel", [TUNNEL_TYPE], zones, 1, 1, False, TUNNEL_DISK)
 
 
+def outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the outputs in CloudFormation's description of a stack."""
+    return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
+
+
+def cluster_of(stack: Mapping[str, Any]) -> str | None:
+    """Returns the name of the cluster that a stack is a part of; None: of none."""
+    outputs = outputs_of(stack)
+    if PLATFORM_OUTPUT not in outputs and "AccessPointId" in outputs:
+        # Deployed before stacks said so: of these, the storage stack is told by its name.
+        return str(stack["StackName"]).removesuffix("-storage")
+    return outputs.get(PLATFORM_OUTPUT)
+
+
+def belongs(stack: Mapping[str, Any], spec: ClusterSpec) -> bool:
+    """Returns whether a stack is a part of the cluster, by its output; by its name while it has
+    none yet.
+    """
+    named = outputs_of(stack).get(PLATFORM_OUTPUT)
+    return named == spec.name if named else stack["StackName"] in spec.stack_names
+
+
 class AccountChecks:
     """The checks of one cluster's settings."""
 
@@ -116,39 +138,34 @@ class AccountChecks:
         ]
 
     @cached_property
-    def _identity(self) -> dict[str, str]:
+    def identity(self) -> dict[str, str]:
+        """Whose credentials these are."""
         found: dict[str, str] = self.client("sts").get_caller_identity()
         return found
 
     @cached_property
     def deployed_stacks(self) -> list[dict[str, Any]]:
         """The cluster's own stacks that exist."""
-        names = self.spec.stack_names
         found = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
-        return [stack for stack in found if stack["StackName"] in names]
+        return [stack for stack in found if belongs(stack, self.spec)]
 
     @property
     def outputs(self) -> dict[str, str]:
         """The outputs of the deployed stacks."""
         return {
-            out["OutputKey"]: out["OutputValue"]
+            name: value
             for stack in self.deployed_stacks
-            for out in stack.get("Outputs", ())
+            for name, value in outputs_of(stack).items()
         }
 
     def other_clusters(self) -> set[str]:
-        """Returns the names of other settings' clusters in this region, recognized by their storage
-        stacks.
-        """
-        storage = "Stacks[?Outputs[?OutputKey == 'AccessPointId']].StackName"
-        found = every(self.client("cloudformation"), "describe_stacks", storage)
-        return {stack.removesuffix("-storage") for stack in found if stack.endswith("-storage")} - {
-            self.spec.name
-        }
+        """Returns the names of other settings' clusters in this region."""
+        found = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
+        return {name for stack in found if (name := cluster_of(stack))} - {self.spec.name}
 
     def other_regions(self) -> list[str]:
-        """Returns the other regions in which this cluster's storage stack is deployed, of those
-        that the account lets us ask.
+        """Returns the other regions in which this cluster is deployed, of those that the account
+        lets us ask.
         """
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.session import get_session
@@ -159,12 +176,10 @@ class AccountChecks:
 
         def has_stack(region: str) -> bool:
             try:
-                client("cloudformation", region).describe_stacks(
-                    StackName=f"{self.spec.name}-storage"
-                )
+                stacks = every(client("cloudformation", region), "describe_stacks", "Stacks[]")
+                return any(cluster_of(stack) == self.spec.name for stack in stacks)
             except (ClientError, BotoCoreError):
-                return False  # It has none, or the account has not opted in to this region.
-            return True
+                return False  # The account has not opted in to this region.
 
         others = sorted(set(regions) - {self.spec.region})
         with ThreadPoolExecutor(8) as pool:
@@ -177,7 +192,7 @@ class AccountChecks:
     def credentials(self) -> Found:
         try:
             with translated():
-                yield "ok", f"account {self._identity['Account']}, as {self._identity['Arn']}"
+                yield "ok", f"account {self.identity['Account']}, as {self.identity['Arn']}"
         except OperationError as error:
             # Not a warning as in other checks: without an account nothing can be deployed.
             yield "problem", str(error)
@@ -320,7 +335,10 @@ class AccountChecks:
         )
 
     def bootstrap(self) -> Found:
-        spec, ssm, advice = self.spec, self.client("ssm"), "run `paddle-aws bootstrap`"
+        spec, ssm = self.spec, self.client("ssm")
+        advice = "run `paddle-aws bootstrap`"
+        if spec.bootstrap_qualifier:
+            advice = f"ask who keeps it for `cdk bootstrap --qualifier {spec.qualifier}`"
         try:
             version = int(
                 ssm.get_parameter(Name=f"/cdk-bootstrap/{spec.qualifier}/version")["Parameter"][
@@ -347,8 +365,7 @@ class AccountChecks:
     def _deployer(self) -> tuple[State, str]:
         """Checks whether CloudFormation deploys with the policies of a restricted deployer."""
         role = (
-            f"cdk-{self.spec.qualifier}-cfn-exec-role-"
-            f"{self._identity['Account']}-{self.spec.region}"
+            f"cdk-{self.spec.qualifier}-cfn-exec-role-{self.identity['Account']}-{self.spec.region}"
         )
         has = self.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
         names = [one["PolicyName"] for one in has]
@@ -363,7 +380,7 @@ class AccountChecks:
 
         The deployment policy governs what cdk's roles may do in turn (docs/deployment-policy.md).
         """
-        iam, arn, refused = self.client("iam"), self._identity["Arn"], False
+        iam, arn, refused = self.client("iam"), self.identity["Arn"], False
         if arn.endswith(":root"):
             yield (
                 "warning",
@@ -373,7 +390,7 @@ class AccountChecks:
             return
         if match := re.fullmatch(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/.+", arn):
             arn = iam.get_role(RoleName=match[3])["Role"]["Arn"]
-        for need in _needs(self.spec, arn.split(":")[1], self._identity["Account"]):
+        for need in _needs(self.spec, arn.split(":")[1], self.identity["Account"]):
             if denied := _denied(iam, arn, need):
                 refused = True
                 state: State = "problem" if need.get("vital") else "warning"

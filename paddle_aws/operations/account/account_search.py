@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from paddle_aws.operations.account.account_checks import BROKEN
+from paddle_aws.operations.account.account_checks import BROKEN, belongs
 from paddle_aws.operations.account.aws import client, every
 from paddle_aws.operations.errors import Unreachable, translated
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -79,10 +79,9 @@ class _Search:
         self._owners: dict[str, str] = {}
         """The owning stack, by a resource's AWS id, name or ARN."""
         cloudformation = self._client("cloudformation")
-        for name, state in every(
-            cloudformation, "describe_stacks", "Stacks[].[StackName, StackStatus]"
-        ):
-            if name in self.spec.stack_names and state != "DELETE_COMPLETE":
+        for stack in every(cloudformation, "describe_stacks", "Stacks[]"):
+            name, state = stack["StackName"], stack["StackStatus"]
+            if belongs(stack, self.spec) and state != "DELETE_COMPLETE":
                 self._states[name] = state
                 ids = every(cloudformation, "list_stack_resources", OWN, StackName=name)
                 self._owners |= dict.fromkeys((name, *filter(None, ids)), name)

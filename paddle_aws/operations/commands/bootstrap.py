@@ -3,21 +3,33 @@ deployer.
 """
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.screen import CLUSTER, Config, say
 from paddle_aws.stacks.cluster_spec import POLICY_PATH, ClusterSpec
 
+ACCOUNTS = re.compile(r"\d{12}(,\d{12})*")
+
 
 def bootstrap(
     config: Config = CLUSTER,
+    trust: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ACCOUNT[,…]",
+            help="Other accounts whose pipelines may deploy here, added to those of earlier runs.",
+        ),
+    ] = None,
 ) -> None:
     """Prepare account and region for this cluster's deploys: `cdk bootstrap` with the qualifier
     that its stacks name.
@@ -26,10 +38,21 @@ def bootstrap(
     CloudFormation deploys with and the permissions boundaries; `python -m
     paddle_aws.stacks.deployment_policy` shows them. An administrator runs it.
 
-    Example: paddle-aws bootstrap
+    A pipeline of another account deploys with --trust; `cdk bootstrap --untrust` takes it back.
+
+    Example: paddle-aws bootstrap --trust 123456789012
     """
     with cli_errors():
         spec = ClusterSpec.load(config)
+        if trust is not None and not ACCOUNTS.fullmatch(trust):
+            raise BadInput(
+                f"--trust is {trust}: allowed are account numbers of 12 digits, with commas between"
+            )
+        if spec.bootstrap_qualifier:
+            raise BadInput(
+                f"bootstrap_qualifier is {spec.qualifier}: whoever made this bootstrap keeps it; "
+                "leave the setting out for one of the cluster's own"
+            )
         # Before the first request to AWS: settings from which no policies can be made change
         # nothing.
         policies = _policies(config) if spec.deployment_policies else {}
@@ -45,6 +68,8 @@ def bootstrap(
             or f"arn:{partition}:iam::aws:policy/AdministratorAccess"
         )
         command = ["bootstrap", f"aws://{account}/{spec.region}", "--qualifier", spec.qualifier]
+        for other in trust.split(",") if trust else ():
+            command += ["--trust", other]
         command += [
             "--toolkit-stack-name",
             f"CDKToolkit-{spec.qualifier}",
@@ -75,8 +100,10 @@ def cdk(arguments: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str
 def _policies(config: Path) -> dict[str, dict[str, Any]]:
     """Returns the policies by name; a separate process makes them from the templates."""
     with tempfile.TemporaryDirectory() as out:
+        # Without a folder on the path in which files may have the names of our libraries.
         command = [
             sys.executable,
+            "-P",
             "-m",
             "paddle_aws.stacks.deployment_policy",
             "--config",
@@ -84,9 +111,7 @@ def _policies(config: Path) -> dict[str, dict[str, Any]]:
             "--out",
             out,
         ]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise (BadInput if done.returncode == 2 else Failed)(done.stderr.strip())
         return {

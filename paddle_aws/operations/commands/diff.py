@@ -2,13 +2,14 @@
 it.
 """
 
+import json as json_documents
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_aws.operations.account.account_checks import AccountChecks
+from paddle_aws.operations.account.account_checks import AccountChecks, outputs_of
 from paddle_aws.operations.account.version_checks import refused_step
 from paddle_aws.operations.commands.bootstrap import cdk
 from paddle_aws.operations.commands.protect import HOLDS_DATA, IN_USE, SET_BACK
@@ -96,9 +97,17 @@ def diff(
                 for state, text in account.support():
                     if state != "ok":
                         say(text)
-        api, watch = account.client("cloudformation"), f"{spec.name}-watch"
+        api = account.client("cloudformation")
+        watch = next(
+            (
+                stack["StackName"]
+                for stack in account.deployed_stacks
+                if "DashboardName" in outputs_of(stack)
+            ),
+            None,
+        )
         losses = []
-        if not spec.budget and watch in deployed:
+        if not spec.budget and watch:
             losses.append(
                 Loss(watch, "the whole stack", "AWS::CloudFormation::Stack", "left behind", "")
             )
@@ -109,7 +118,7 @@ def diff(
                 f"behind: run `{delete}` first"
             )
         if deployed:
-            _prepare(config, deployed)
+            _prepare(config, account, deployed)
         try:
             losses += [loss for stack in deployed for loss in _losses(api, stack)]
         finally:
@@ -133,31 +142,36 @@ def diff(
             raise Failed("\n".join(ends))
 
 
-def _prepare(config: Path, stacks: list[str]) -> None:
+def _prepare(config: Path, account: AccountChecks, deployed: list[str]) -> None:
     """Prepares change sets of the deployed stacks with the cdk command, which knows the roles and
     where templates go.
     """
-    command = [
-        "deploy",
-        *stacks,
-        "--exclusively",
-        "--method",
-        "prepare-change-set",
-        "--change-set-name",
-        NAME,
-    ]
-    command += [
-        "--require-approval",
-        "never",
-        "--context",
-        f"config={config.resolve()}",
-        "--output",
-    ]
     with tempfile.TemporaryDirectory() as assembly:
-        done = cdk([*command, assembly], capture_output=True)
+        listing = ["list", "--long", "--json", "--context", f"config={config.resolve()}"]
+        done = cdk([*listing, "--output", assembly], capture_output=True)
+        if done.returncode:
+            raise Failed("cdk could not synthesize the stacks:\n" + _last_lines(done.stderr))
+        # cdk knows a stack by its path, which begins with a Stage's name; and an app may have
+        # stacks of this name in other accounts and regions.
+        here = {
+            "account": {account.identity["Account"], "unknown-account"},
+            "region": {account.spec.region, "unknown-region"},
+        }
+        paths = [
+            stack["id"].partition(" (")[0]
+            for stack in json_documents.loads(done.stdout)
+            if stack["name"] in deployed
+            and all(stack["environment"][key] in values for key, values in here.items())
+        ]
+        command = ["deploy", *paths, "--exclusively", "--method", "prepare-change-set"]
+        command += ["--change-set-name", NAME, "--require-approval", "never", "--app", assembly]
+        done = cdk(command, capture_output=True) if paths else done
     if done.returncode:
-        last = [line for line in done.stderr.splitlines() if line.strip()][-5:]
-        raise Failed("cdk could not prepare the change sets:\n" + "\n".join(last))
+        raise Failed("cdk could not prepare the change sets:\n" + _last_lines(done.stderr))
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join([line for line in text.splitlines() if line.strip()][-5:])
 
 
 def _losses(api: Any, stack: str) -> Iterator[Loss]:

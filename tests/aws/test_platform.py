@@ -1,0 +1,171 @@
+"""The platform in other people's apps: two of them, in Stages, for two accounts, beside their own
+stacks and synthesizer, with parts replaced.
+"""
+
+from typing import Any
+
+import pytest
+from aws_cdk import App, DefaultStackSynthesizer, Environment, Stack, Stage
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_route53 as route53
+from aws_cdk import aws_sqs as sqs
+from aws_cdk.assertions import Template
+
+from constructs_lib.eks.cluster import TrainingCluster
+from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.stacks.build import build
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.platform import TrainingPlatform
+from paddle_aws.stacks.storage import StorageStack
+
+from .built import CONTEXT
+
+ONE, OTHER = (Environment(account=digit * 12, region="us-west-2") for digit in "12")
+
+
+def spec(**settings: Any) -> ClusterSpec:
+    return ClusterSpec.model_validate({"retain": False, "name": "ml", **settings})
+
+
+def deployed_by(stack: Any) -> str:
+    """Returns the bootstrap by whose role cdk deploys a stack."""
+    return str(stack.assume_role_arn).partition(":role/cdk-")[2].partition("-deploy-role")[0]
+
+
+def test_two_beside_the_apps_own_stacks_share_nothing() -> None:
+    app = App(context=CONTEXT, analytics_reporting=False)
+    sqs.Queue(Stack(app, "before"), "Queue")
+    build(app, spec())
+    TrainingPlatform(app, "Second", spec(name="second"))
+    sqs.Queue(Stack(app, "after"), "Queue")
+    stacks = {stack.stack_name: stack for stack in app.synth().stacks}
+    parts = [
+        f"{name}-{part}"
+        for name in ("ml", "second")
+        for part in ("access", "network", "storage", "cluster", "nodes")
+    ]
+    assert set(stacks) == {"before", "after", *parts}
+    assert {name.split("-")[0]: deployed_by(stack) for name, stack in stacks.items()} == {
+        "before": "hnb659fds",
+        "ml": "ml",
+        "second": "second",
+        "after": "hnb659fds",
+    }
+    assert stacks["ml-nodes"].template["Outputs"]["TrainingPlatform"] == {"Value": "ml"}
+
+
+def test_stages_of_two_accounts_have_the_names_that_policies_and_commands_know() -> None:
+    app = App(context=CONTEXT, analytics_reporting=False)
+    for name, env in (("Dev", ONE), ("Prod", OTHER)):
+        TrainingPlatform(Stage(app, name, env=env), "Ml", spec())
+    assembly = app.synth()
+    for name, env in (("Dev", ONE), ("Prod", OTHER)):
+        for stack in assembly.get_nested_assembly(f"assembly-{name}").stacks:
+            assert stack.stack_name.startswith("ml-") and deployed_by(stack) == "ml"
+            assert stack.environment.account == env.account
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        ({}, {}, "Dev/Ml/ml-access and Prod/Ml/ml-access would be one stack"),
+        ({"env": ONE}, {"env": ONE}, "would be one stack"),
+        ({}, {"env": ONE, "account": "2" * 12}, "account is 2{12}: Prod deploys to 1{12}"),
+        (
+            {},
+            {"env": Environment(region="eu-west-1")},
+            "region is us-west-2: Prod deploys to eu-west-1",
+        ),
+    ],
+)
+def test_stages_that_would_overwrite_each_other_are_refused(
+    first: dict[str, Any], second: dict[str, Any], sentence: str
+) -> None:
+    app = App(analytics_reporting=False)
+    with pytest.raises(SettingError, match=sentence):
+        for name, given in (("Dev", first), ("Prod", second)):
+            stage = Stage(app, name, env=given.pop("env", None))
+            TrainingPlatform(stage, "Ml", spec(**given))
+
+
+@pytest.mark.parametrize(
+    ("qualifier", "app", "sentence"),
+    [
+        (None, {"default_stack_synthesizer": True}, "has a default_stack_synthesizer"),
+        (None, {"context": True}, "bootstrapQualifier is corp in this app's context"),
+        ("corp", {"default_stack_synthesizer": True}, None),
+        ("corp", {"context": True}, None),
+        ("corp", {}, None),
+    ],
+)
+def test_an_organizations_bootstrap_is_named_in_the_settings_or_refused(
+    qualifier: str | None, app: dict[str, Any], sentence: str | None
+) -> None:
+    """Otherwise people's rights and commands would be about roles that deploy nothing."""
+    context: dict[str, Any] = {**CONTEXT}
+    if app.pop("context", None):
+        context["@aws-cdk/core:bootstrapQualifier"] = "corp"
+    if "default_stack_synthesizer" in app:
+        app["default_stack_synthesizer"] = DefaultStackSynthesizer(qualifier="corp")
+    theirs = App(context=context, analytics_reporting=False, **app)
+    settings = {"bootstrap_qualifier": qualifier} if qualifier else {}
+    if sentence:
+        with pytest.raises(SettingError, match=sentence):
+            build(theirs, spec(**settings))
+        return
+    build(theirs, spec(**settings))
+    stacks = theirs.synth().stacks
+    assert {deployed_by(stack) for stack in stacks} == {"corp"}
+    rights = str(next(stack.template for stack in stacks if stack.stack_name == "ml-access"))
+    assert "role/cdk-corp-*" in rights and "cdk-ml-" not in rights
+
+
+class Archive(StorageStack):
+    """Their house rules: another folder of the file system."""
+
+    def make_file_system(self, vpc: ec2.IVpc, key: kms.IKey) -> MountableFileSystem:
+        return SharedFileSystem(self, "Archive", vpc=vpc, encryption_key=key, path="/archive")
+
+
+class Theirs(Stack):
+    """A network that is there already."""
+
+    def __init__(self, scope: App, id: str) -> None:
+        super().__init__(scope, id, env=Environment(region="us-west-2"))
+        zones = ["us-west-2a", "us-west-2b"]
+        self.vpc: ec2.IVpc = ec2.Vpc(self, "Vpc", availability_zones=zones, nat_gateways=1)
+        self.zone: route53.IHostedZone = route53.PrivateHostedZone(
+            self, "Zone", vpc=self.vpc, zone_name="theirs"
+        )
+        self.cluster = TrainingCluster(self, "Cluster", vpc=self.vpc, cluster_name="ml")
+
+
+def test_each_part_is_replaced_by_a_subclass_or_handed_in() -> None:
+    app = App(context=CONTEXT, analytics_reporting=False)
+    theirs = Theirs(app, "theirs")
+    platform = TrainingPlatform(
+        app, "Ml", spec(), network=theirs, storage=Archive, cluster=theirs.cluster
+    )
+    assert platform.file_system is platform.storage.file_system
+    assert platform.cluster is theirs.cluster and list(platform.node_groups) == ["workers"]
+    assert list(platform.teams) == ["operator", "trainer", "reader"]
+    stacks = {stack.stack_name: stack for stack in app.synth().stacks}
+    assert set(stacks) == {
+        "theirs", "ml-access", "ml-storage", "ml-cluster", "ml-nodes"
+    }  # fmt: skip
+    # What commands read is there, whoever made the part.
+    outputs = {name for stack in stacks.values() for name in stack.template.get("Outputs", ())}
+    assert set(platform.outputs) | {"VpcId", "ZoneName", "BucketName"} <= outputs
+    Template.from_json(stacks["ml-storage"].template).has_resource_properties(
+        "AWS::EFS::AccessPoint", {"RootDirectory": {"Path": "/archive"}}
+    )
+    Template.from_json(stacks["ml-cluster"].template).resource_count_is("AWS::EKS::Cluster", 0)
+
+
+def test_a_cluster_that_commands_would_not_find_is_refused() -> None:
+    app = App(analytics_reporting=False)
+    theirs = Theirs(app, "theirs")
+    with pytest.raises(SettingError, match="theirs/Cluster is called ml: people's rights"):
+        TrainingPlatform(app, "Ml", spec(name="other"), network=theirs, cluster=theirs.cluster)

@@ -1,0 +1,50 @@
+"""`bootstrap`: what it asks cdk for."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Run
+
+ACCOUNT = "000000000000"
+
+
+@pytest.fixture
+def cdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file to which a `cdk` on PATH writes its arguments."""
+    said, program = tmp_path / "said", tmp_path / "bin" / "cdk"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" > {said}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return said
+
+
+def test_pipelines_of_other_accounts_may_deploy(
+    run: Run, aws_api: Any, cdk: Path, folder: Path
+) -> None:
+    aws_api.answer(
+        "sts", "GetCallerIdentity", {"Arn": f"arn:aws:iam::{ACCOUNT}:user/a", "Account": ACCOUNT}
+    )
+    (folder / "cluster.yaml").write_text("name: ml\nretain: false\n")
+    assert run("bootstrap", "--trust", f"{'1' * 12},{'2' * 12}").code == 0
+    words = cdk.read_text()
+    assert f"aws://{ACCOUNT}/us-west-2 --qualifier ml" in words
+    assert f"--trust {'1' * 12} --trust {'2' * 12} " in words
+
+
+@pytest.mark.parametrize(
+    ("settings", "trust", "sentence"),
+    [
+        ("", "12345", "--trust is 12345: allowed are account numbers of 12 digits"),
+        ("bootstrap_qualifier: corp\n", "1" * 12, "bootstrap_qualifier is corp: whoever made"),
+    ],
+)
+def test_what_cannot_be_bootstrapped_is_refused(
+    run: Run, aws_api: Any, cdk: Path, folder: Path, settings: str, trust: str, sentence: str
+) -> None:
+    (folder / "cluster.yaml").write_text(f"name: ml\nretain: false\n{settings}")
+    done = run("bootstrap", "--trust", trust)
+    assert done.code == 2 and sentence in done.err
+    assert not cdk.exists() and not aws_api.requests
