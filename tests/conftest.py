@@ -14,6 +14,13 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest tests, whole rehearsals, first: else one worker ends with such a test while
+    the other has nothing left.
+    """
+    items.sort(key=lambda item: "rehearsal" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[], Any]], Any]:
     """`once(name, make)` calls `make` in one worker of this run, and returns what it made, as JSON,
