@@ -241,12 +241,12 @@ class Cloud:
         )
 
     def _run(self, what: str, command: list[str]) -> list[str]:
-        own = {
+        environment = {
             "CDK_HOME": str(self.state / "cdk-home"),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "NO_COLOR": "1",
         }
-        own |= {"CDK_CI": "true", "CDK_NOTICES": "false"}
+        environment |= {"CDK_CI": "true", "CDK_NOTICES": "false"}
         lines: deque[str] = deque(maxlen=10_000)
         pipes: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
@@ -254,7 +254,7 @@ class Cloud:
             "stderr": subprocess.STDOUT,
         }
         with self._start(
-            command, self.project, self.environment | own, **pipes, errors="replace"
+            command, self.project, self.environment | environment, **pipes, errors="replace"
         ) as process:
             try:
                 for line in process.stdout:

@@ -50,11 +50,11 @@ def retained(cloud: Cloud, stacks: list[str]) -> Callable[[Resource], bool]:
         for one in every(
             client, "list_stack_resources", "StackResourceSummaries[]", StackName=stack
         ):
-            for kind, found in ids.items():
+            for kind, resources in ids.items():
                 if policies.get(one["LogicalResourceId"], "").startswith(kind) and one.get(
                     "PhysicalResourceId"
                 ):
-                    found.add(one["PhysicalResourceId"])
+                    resources.add(one["PhysicalResourceId"])
 
     def covered(resource: Resource) -> bool:
         if resource.type == "snapshot" and ids["Snapshot"]:
@@ -63,6 +63,6 @@ def retained(cloud: Cloud, stacks: list[str]) -> Callable[[Resource], bool]:
             ]
             return snapshot["VolumeId"] in ids["Snapshot"]
         # The ids of a bucket's objects and settings contain its name.
-        return any(known in resource.id for known in ids["Retain"])
+        return any(part in resource.id for part in ids["Retain"])
 
     return covered

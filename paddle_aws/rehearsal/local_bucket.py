@@ -129,8 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, file: Path) -> None:
         with file.open("rb") as stream:
             facts = os.fstat(stream.fileno())
-            wanted = self.headers.get("If-Match")
-            if wanted not in (None, _etag(facts)):
+            tag = self.headers.get("If-Match")
+            if tag not in (None, _etag(facts)):
                 return self._refuse(412, "PreconditionFailed", f"{file} has changed")
             first, last = 0, facts.st_size - 1
             span = (self.headers.get("Range") or "").removeprefix("bytes=").partition("-")

@@ -46,9 +46,11 @@ def _brings_its_program(job: PaddleJob, read: Manifests, image: str) -> bool:
 
 def _running(replicas: Replicas, program: Path) -> Replicas:
     first, *others = replicas.template.containers
-    told = first.model_copy(update={"command": ("python3", str(program)), "args": ()})
+    container = first.model_copy(update={"command": ("python3", str(program)), "args": ()})
     return replicas.model_copy(
-        update={"template": replicas.template.model_copy(update={"containers": (told, *others)})}
+        update={
+            "template": replicas.template.model_copy(update={"containers": (container, *others)})
+        }
     )
 
 

@@ -250,11 +250,10 @@ class Rehearsal:
 
     def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
         with self.screen.phase("measure") as phase:
-            found, _ = interruption.run(evaluate(self._documents, host, addresses))
-            phase.result = (
-                f"{found.metric} {found.value:.3f} ({found.baseline_of}: {found.baseline:.3f})"
-            )
-        return found
+            evaluation, _ = interruption.run(evaluate(self._documents, host, addresses))
+            baseline = f"{evaluation.baseline_of}: {evaluation.baseline:.3f}"
+            phase.result = f"{evaluation.metric} {evaluation.value:.3f} ({baseline})"
+        return evaluation
 
     def _program(
         self, training: Job, host: Host, addresses: AddressBlock, folder: JobFolder

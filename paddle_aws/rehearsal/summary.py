@@ -89,12 +89,12 @@ class Results:
 def _goodput(folder: JobFolder | None) -> dict[str, str]:
     """A row that says where the pods' time went, from the attempts' record."""
     with suppress(OSError):
-        found = (
+        seconds = (
             goodput(json.loads((folder.run_state / "attempts.json").read_text())["attempts"], 1)
             if folder
             else None
         )
-        return {"time of pods": sentence(found["seconds"])} if found else {}
+        return {"time of pods": sentence(seconds["seconds"])} if seconds else {}
     return {}
 
 

@@ -30,19 +30,19 @@ def mapping(path: Path) -> dict[str, Any]:
     """Returns the content of the YAML file."""
     content = text(path)
     try:
-        found = _load(content)
+        settings = _load(content)
     except yaml.YAMLError as error:
         raise SettingError(f"{path} is not valid YAML: {_flat(error)}") from None
     except RecursionError:
         raise SettingError(
             f"{path} is nested too deeply: allowed are `setting: value` lines"
         ) from None
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise SettingError(
-            f"{path} holds {_KINDS.get(type(found), 'one value')}: allowed are `setting: value` "
+            f"{path} holds {_KINDS.get(type(settings), 'one value')}: allowed are `setting: value` "
             "lines"
         )
-    return found
+    return settings
 
 
 def value(content: str) -> Any:
@@ -60,12 +60,12 @@ def text(path: Path) -> str:
     try:
         # A FIFO that nobody writes to would block a plain `open` forever.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-            found = os.fstat(stream.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise SettingError(f"{path} is not a file: name a settings file")
-            if found.st_size > MOST_BYTES:
+            if status.st_size > MOST_BYTES:
                 raise SettingError(
-                    f"{path} has {found.st_size:,} bytes: at most {MOST_BYTES:,} are allowed in "
+                    f"{path} has {status.st_size:,} bytes: at most {MOST_BYTES:,} are allowed in "
                     "a settings file"
                 )
             return stream.read(MOST_BYTES).decode("utf-8-sig")
@@ -92,17 +92,17 @@ def _load(content: str) -> Any:
         loader.dispose()
 
 
-def _values(node: yaml.Node, known: dict[int, float]) -> float:
+def _values(node: yaml.Node, counts: dict[int, float]) -> float:
     """Returns how many values a node stands for, those of its aliases each time; infinite if it
     contains itself.
     """
-    if id(node) not in known:
-        known[id(node)] = math.inf
+    if id(node) not in counts:
+        counts[id(node)] = math.inf
         inside = node.value if isinstance(node, yaml.SequenceNode) else ()
         if isinstance(node, yaml.MappingNode):
             inside = [part for pair in node.value for part in pair]
-        known[id(node)] = 1 + sum(_values(part, known) for part in inside)
-    return known[id(node)]
+        counts[id(node)] = 1 + sum(_values(part, counts) for part in inside)
+    return counts[id(node)]
 
 
 class _Strict(yaml.SafeLoader):
@@ -143,17 +143,17 @@ class _Strict(yaml.SafeLoader):
             return super().construct_object(node, deep)
         shown = f"{node.value[:60]}..." if len(node.value) > 60 else node.value or "empty"
         try:
-            found = super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError, OverflowError):
             # PyYAML's own converters fail on 5,000 digits, 2001-99-99 and `!!bool maybe`.
             raise _fault(
                 node, f"{shown} is not a value of its kind: put it in quotes where it is text"
             ) from None
-        if (isinstance(found, float) and not math.isfinite(found)) or (
-            isinstance(found, int) and found.bit_length() > 64
+        if (isinstance(value, float) and not math.isfinite(value)) or (
+            isinstance(value, int) and value.bit_length() > 64
         ):
             raise _fault(node, f"{shown} is not a number that a setting takes")
-        return found
+        return value
 
 
 def _fault(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:

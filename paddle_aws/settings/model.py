@@ -87,9 +87,9 @@ def read(spec: type[Spec], path: Path) -> Spec:
     """Returns the settings file at `path` as a `spec`. Raises SettingError if it is missing, not
     YAML, or not allowed.
     """
-    found = settings_file.mapping(path)
+    settings = settings_file.mapping(path)
     try:
-        return parse(spec, found)
+        return parse(spec, settings)
     except SettingError as error:
         raise SettingError(
             "\n".join(f"{path.name}: {line}" for line in str(error).splitlines())
@@ -282,9 +282,9 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _without(found: Mapping[str, Any], faults: Sequence[ErrorDetails]) -> dict[str, Any]:
+def _without(settings: Mapping[str, Any], faults: Sequence[ErrorDetails]) -> dict[str, Any]:
     """Returns the settings without the faulty ones. A list with a fault is left out as a whole."""
-    rest = copy.deepcopy(dict(found))
+    rest = copy.deepcopy(dict(settings))
     for fault in faults:
         group: Any = {"": rest}
         *above, last = [

@@ -99,8 +99,8 @@ class Cluster:
 
     def get(self, path: str, **query: str) -> Object:
         """Returns the document at `path`."""
-        found: Object = json.loads(self.request("GET", path, query=query).data)
-        return found
+        document: Object = json.loads(self.request("GET", path, query=query).data)
+        return document
 
     def find(self, path: str, **query: str) -> Object | None:
         """Returns the document at `path`; None if there is none."""
@@ -118,8 +118,8 @@ class Cluster:
             for name, value in (("labelSelector", labels), ("fieldSelector", fields))
             if value
         }
-        found: list[Object] = (self.find(path, **query) or {"items": []})["items"]
-        return found
+        items: list[Object] = (self.find(path, **query) or {"items": []})["items"]
+        return items
 
     def path(self, document: Mapping[str, Any]) -> str:
         """Returns a document's API path. Raises NotInstalled if the cluster does not know its
@@ -361,11 +361,11 @@ def _client(context: str | None) -> Any:
     from kubernetes.config.config_exception import ConfigException
 
     # The client only logs a failed credential program, in words that repeat the program's output.
-    heard, root = BufferingHandler(capacity=1000), logging.getLogger()
-    heard.setLevel(logging.ERROR)
-    root.addHandler(heard)
+    messages, root = BufferingHandler(capacity=1000), logging.getLogger()
+    messages.setLevel(logging.ERROR)
+    root.addHandler(messages)
     try:
-        made = config.new_client_from_config(
+        client = config.new_client_from_config(
             config_file=kubeconfig(), context=context, persist_config=False
         )
     except ConfigException as error:
@@ -374,11 +374,11 @@ def _client(context: str | None) -> Any:
                 f"there is no kubeconfig {kubeconfig()}: name your cluster's with KUBECONFIG, or "
                 "let `paddle-aws kubeconfig` write one for the deployed cluster"
             ) from None
-        wanted = f"has no context {context}" if context else "cannot be used"
+        fault = f"has no context {context}" if context else "cannot be used"
         # From the first brace on, the message repeats an entry, which may hold a token.
         why = str(error).partition("{")[0]
         raise Unreachable(
-            f"the kubeconfig {wanted} ({why}): `paddle-aws kubeconfig` writes one for the "
+            f"the kubeconfig {fault} ({why}): `paddle-aws kubeconfig` writes one for the "
             "deployed cluster"
         ) from None
     except (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError):
@@ -388,10 +388,10 @@ def _client(context: str | None) -> Any:
             "and let `paddle-aws kubeconfig` write one"
         ) from None
     finally:
-        root.removeHandler(heard)
-    if heard.buffer:
+        root.removeHandler(messages)
+    if messages.buffer:
         advice = "run it by hand to see why not"
-        if _in_aws(made, context):
+        if _in_aws(client, context):
             advice = (
                 f"log in to AWS again (aws sso login), or {advice}; for EKS install the aws CLI "
                 "and run `paddle-aws kubeconfig`"
@@ -399,11 +399,11 @@ def _client(context: str | None) -> Any:
         raise Unreachable(
             f"the program that the kubeconfig names for your credential gave none: {advice}"
         )
-    if not str(made.configuration.host).startswith(("https://", "http://")):
+    if not str(client.configuration.host).startswith(("https://", "http://")):
         raise Unreachable(
-            f"the kubeconfig's server is {made.configuration.host}: it has to begin with https://"
+            f"the kubeconfig's server is {client.configuration.host}: it has to begin with https://"
         )
-    return made
+    return client
 
 
 def kubeconfig() -> str:

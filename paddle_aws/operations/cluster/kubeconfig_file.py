@@ -63,18 +63,18 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
         return empty
     try:
-        found = yaml.safe_load(settings_file.text(path))
+        document = yaml.safe_load(settings_file.text(path))
     except (settings_file.SettingError, ValueError, yaml.YAMLError, RecursionError):
-        found = False
-    if found is None:
+        document = False
+    if document is None:
         return empty
-    if not isinstance(found, dict) or any(
-        not isinstance(found.get(kind) or [], list) for kind in ("clusters", "users", "contexts")
+    if not isinstance(document, dict) or any(
+        not isinstance(document.get(kind) or [], list) for kind in ("clusters", "users", "contexts")
     ):
         raise BadInput(
             f"{path} is not a kubeconfig: move it away, or name another file with --file"
         )
-    return found
+    return document
 
 
 def of_team(name: str, region: str, team: Team) -> Entry:

@@ -12,12 +12,12 @@ def every(kind: str, message: str, *, aws: bool, **facts: str) -> list[str]:
     """Returns the sentences of a kind's rules for a message, one for each distinct thing that a
     rule finds in it. `aws`: the cluster runs in AWS.
     """
-    found = [
+    reasons = [
         _of_cluster(sentence, aws).format(*map(short, match.groups("")), **facts)
         for rule, sentence in _rules()[kind].items()
         for match in re.finditer(rule, message, re.IGNORECASE | re.DOTALL)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(reasons))
 
 
 def first(kind: str, message: str, otherwise: str, *, aws: bool = False, **facts: str) -> str:
@@ -31,10 +31,10 @@ def _of_cluster(sentence: str | Mapping[str, str], aws: bool) -> str:
 
 @cache
 def _rules() -> dict[str, dict[str, str | dict[str, str]]]:
-    found: dict[str, dict[str, str | dict[str, str]]] = yaml.safe_load(
+    rules: dict[str, dict[str, str | dict[str, str]]] = yaml.safe_load(
         Path(__file__).with_name("reasons.yaml").read_text(encoding="utf-8")
     )
-    return found
+    return rules
 
 
 def short(text: str, width: int = 240) -> str:

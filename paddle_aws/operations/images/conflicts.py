@@ -35,7 +35,7 @@ def sentence(output: str, paddle: str) -> str:
     """Returns who asks for which versions of the package that pip's `output` is about, and the
     remedy; empty if it tells of no conflict. `paddle`: the image's Paddle.
     """
-    said, separator, conflict = _BUILDER.sub("", output).partition(CONFLICT)
+    before, separator, conflict = _BUILDER.sub("", output).partition(CONFLICT)
     if not separator:
         return ""
     demands: dict[str, dict[str, _Demand]] = {}
@@ -49,7 +49,7 @@ def sentence(output: str, paddle: str) -> str:
             by_asker = demands.setdefault(re.sub(r"[-_.]+", "-", package).lower(), {})
             by_asker.setdefault("the image" if limit else asker, demand)
     roots = {
-        (by_name or file).replace("_", "-"): root for by_name, file, root in _CHAIN.findall(said)
+        (by_name or file).replace("_", "-"): root for by_name, file, root in _CHAIN.findall(before)
     }
     for package, by_asker in demands.items():
         if len(by_asker) > 1:

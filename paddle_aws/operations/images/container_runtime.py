@@ -77,7 +77,12 @@ class ContainerRuntime:
         """
         variables = self._inspect(tag, '{{join .Config.Env "\\n"}}').splitlines()
         return next(
-            (one.partition("=")[2] for one in variables if one.startswith("CUDA_VERSION=")), ""
+            (
+                variable.partition("=")[2]
+                for variable in variables
+                if variable.startswith("CUDA_VERSION=")
+            ),
+            "",
         )
 
     def login(self, registry: str, user: str, password: str) -> None:
@@ -85,10 +90,10 @@ class ContainerRuntime:
         command = [self.name, "login", "--username", user, "--password-stdin", registry]
         done = subprocess.run(command, input=password, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines()
+            lines = done.stderr.strip().splitlines()
             raise Failed(
                 f"{self.name} could not log in to {registry}: "
-                f"{said[-1] if said else 'it did not say why'}"
+                f"{lines[-1] if lines else 'it did not say why'}"
             )
 
     def push(self, tag: str, remote: str) -> None:

@@ -92,13 +92,13 @@ def push(
             )
         image = _pushed(runtime, tag, repository)
         # A new base image outdates the variants that were built on the previous one.
-        known = chosen.pushed(image_file) if variant and image_file.exists() else {}
-        known[variant] = image
-        found: dict[str, object] = {"image": known.pop("")} if "" in known else {}
+        images = chosen.pushed(image_file) if variant and image_file.exists() else {}
+        images[variant] = image
+        document: dict[str, object] = {"image": images.pop("")} if "" in images else {}
         if cuda := runtime.cuda(tag):
-            found["cuda"] = cuda
+            document["cuda"] = cuda
         temporary = image_file.with_name(f".{image_file.name}.tmp")
-        temporary.write_text(json.dumps(found | ({"variants": known} if known else {})) + "\n")
+        temporary.write_text(json.dumps(document | ({"variants": images} if images else {})) + "\n")
         temporary.replace(image_file)
         typer.echo(
             f"pushed {image}\n{image_file} names it: jobs without an image of their own use it"
@@ -127,7 +127,7 @@ def _derived_name(runtime: ContainerRuntime, job: TrainingJob, base: str) -> str
 
 
 def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
-    tag, said = _derived_name(runtime, job, base), list[str]()
+    tag, notes = _derived_name(runtime, job, base), list[str]()
     program = job.program
     arguments = {
         "BASE": base,
@@ -135,9 +135,9 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
         "PACKAGES": " ".join(program.packages),
     }
     try:
-        runtime.build(PROJECT, DOCKERFILE.with_suffix(".program"), tag, arguments, said.append)
+        runtime.build(PROJECT, DOCKERFILE.with_suffix(".program"), tag, arguments, notes.append)
     except Failed:
-        output = "".join(said)
+        output = "".join(notes)
         if sentence := conflicts.sentence(output, job.chosen_paddle) or reasons.first(
             "install", output, ""
         ):
@@ -148,11 +148,13 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
 
 def repository_uri(outputs: Path) -> str:
     """Returns RepositoryUri of the deployed stacks. Raises BadInput unless there is exactly one."""
-    found = {stack["RepositoryUri"] for stack in read(outputs).values() if "RepositoryUri" in stack}
-    if len(found) != 1:
+    addresses = {
+        stack["RepositoryUri"] for stack in read(outputs).values() if "RepositoryUri" in stack
+    }
+    if len(addresses) != 1:
         needed = "one is needed: deploy the storage stack of one cluster"
-        raise BadInput(f"{outputs} has {len(found)} outputs named RepositoryUri, {needed}")
-    return found.pop()
+        raise BadInput(f"{outputs} has {len(addresses)} outputs named RepositoryUri, {needed}")
+    return addresses.pop()
 
 
 def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
@@ -182,7 +184,7 @@ def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
 def _digest(ecr: Any, account: str, name: str, tag: str) -> str | None:
     """Returns the digest of a tag in ECR; None if ECR does not have the tag."""
     try:
-        found = ecr.describe_images(
+        answer = ecr.describe_images(
             registryId=account, repositoryName=name, imageIds=[{"imageTag": tag}]
         )["imageDetails"]
     except ecr.exceptions.ImageNotFoundException:
@@ -192,7 +194,7 @@ def _digest(ecr: Any, account: str, name: str, tag: str) -> str | None:
             f"there is no repository {name} in account {account}: deploy the cluster of these "
             "outputs"
         ) from None
-    return str(found[0]["imageDigest"]) if found else None
+    return str(answer[0]["imageDigest"]) if answer else None
 
 
 def _revision() -> str:

@@ -28,7 +28,7 @@ def run(command: Sequence[str | Path], say: Callable[[str], object]) -> tuple[in
     and what it wrote to stderr; in front of that, who asked for what if there is a conflict.
     """
     began, packages, doing = time.monotonic(), 0, "resolving"
-    told, conflicting = list[str](), False
+    lines, conflicting = list[str](), False
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [*command, "--progress-bar", "off"],
@@ -38,10 +38,10 @@ def run(command: Sequence[str | Path], say: Callable[[str], object]) -> tuple[in
             text=True,
             errors="replace",
         )
-        over = threading.Event()
+        ended = threading.Event()
 
         def report() -> None:
-            while not over.wait(EVERY):
+            while not ended.wait(EVERY):
                 say(f"{packages} packages, {doing}, {time.monotonic() - began:.0f} s")
 
         reporter = threading.Thread(target=report, daemon=True)
@@ -50,9 +50,9 @@ def run(command: Sequence[str | Path], say: Callable[[str], object]) -> tuple[in
             for line in process.stdout or ():
                 if conflicting or line.startswith(CONFLICT):
                     conflicting = True
-                    told.append(line)
+                    lines.append(line)
                 elif "(from " in line:
-                    told.append(line)
+                    lines.append(line)
                 if match := _COLLECTING.search(line):
                     packages, doing = packages + 1, f"collecting {match[1]}"
                 elif match := _DOWNLOADING.search(line):
@@ -66,11 +66,11 @@ def run(command: Sequence[str | Path], say: Callable[[str], object]) -> tuple[in
             process.kill()
             raise
         finally:
-            over.set()
+            ended.set()
             process.wait()
         reporter.join()
         errors.seek(0)
-        return code, "".join(told if conflicting else ()) + errors.read()
+        return code, "".join(lines if conflicting else ()) + errors.read()
 
 
 def main() -> int:

@@ -49,11 +49,11 @@ def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
     """Returns the same bin/ if it exists, or this Python's if that has all that the job needs.
     Installs nothing.
     """
-    made = _folder(job, project, _place)
-    if (made.parent / ".complete").exists() or (
-        made.parent == project / ".venv-image" and (made / "python").exists()
+    folder = _folder(job, project, _place)
+    if (folder.parent / ".complete").exists() or (
+        folder.parent == project / ".venv-image" and (folder / "python").exists()
     ):
-        return made
+        return folder
     try:
         fits = importlib.metadata.version("paddlepaddle").startswith(f"{job.chosen_paddle}.")
     except importlib.metadata.PackageNotFoundError:
@@ -62,26 +62,26 @@ def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
 
 
 def _folder(
-    job: TrainingJob, project: Path, made: Callable[[Path, Path, Path | None, list[str]], Path]
+    job: TrainingJob, project: Path, place: Callable[[Path, Path, Path | None, list[str]], Path]
 ) -> Path:
-    wanted = list(job.program.requirements)
-    image = _image(job.chosen_paddle, project, made)
+    requirements = list(job.program.requirements)
+    image = _image(job.chosen_paddle, project, place)
     lock = project / LOCKS[job.chosen_paddle]
     python = project / ".venv-image" / "bin" / "python"
-    return (made(python, lock, image, wanted) if wanted else image) / "bin"
+    return (place(python, lock, image, requirements) if requirements else image) / "bin"
 
 
 def _image(
-    paddle: str, project: Path, made: Callable[[Path, Path, Path | None, list[str]], Path]
+    paddle: str, project: Path, place: Callable[[Path, Path, Path | None, list[str]], Path]
 ) -> Path:
     """Returns the environment with a Paddle and nothing of a program."""
     image, lock = project / ".venv-image", project / LOCKS[paddle]
     if paddle == "2.6":
         return image
-    return made(image / "bin" / "python", lock, None, [*LOCKED, str(lock)])
+    return place(image / "bin" / "python", lock, None, [*LOCKED, str(lock)])
 
 
-def _place(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> Path:
+def _place(python: Path, lock: Path, below: Path | None, requirements: list[str]) -> Path:
     # Of an environment below, its Paddle and the limits count; of one with Paddle, also what the
     # agent imports.
     files = [lock, lock.with_suffix(".in"), *([] if below else [lock.parent / _AGENT])]
@@ -90,7 +90,7 @@ def _place(python: Path, lock: Path, below: Path | None, wanted: list[str]) -> P
         python.resolve(),
         *(file.read_text() if file.exists() else "" for file in files),
         below,
-        *sorted(wanted),
+        *sorted(requirements),
     )
 
 
@@ -98,22 +98,22 @@ def _made(
     python: Path,
     lock: Path,
     below: Path | None,
-    wanted: list[str],
+    requirements: list[str],
     say: Callable[[str], object] = lambda text: None,
 ) -> Path:
     """Makes a separate environment, or one that also sees the packages of `below`. `python` is of
     the version that the environment gets.
     """
-    made = _place(python, lock, below, wanted)
+    environment = _place(python, lock, below, requirements)
     # This project's own pip, whose release is locked.
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python"]
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with made.with_suffix(".lock").open("w") as lock_file:
+    environment.parent.mkdir(parents=True, exist_ok=True)
+    with environment.with_suffix(".lock").open("w") as lock_file:
         fcntl.flock(lock_file, fcntl.LOCK_EX)
-        if not (made / ".complete").exists():
-            shutil.rmtree(made, ignore_errors=True)
-            _run([python, "-m", "venv", "--without-pip", made])
-            install_here: list[str | Path] = [*pip, made / "bin" / "python", "install"]
+        if not (environment / ".complete").exists():
+            shutil.rmtree(environment, ignore_errors=True)
+            _run([python, "-m", "venv", "--without-pip", environment])
+            install_here: list[str | Path] = [*pip, environment / "bin" / "python", "install"]
             if below is None:
                 agent = [
                     "--require-hashes",
@@ -121,9 +121,9 @@ def _made(
                     "--requirement",
                     str(lock.parent / _AGENT),
                 ]
-                _check(*install.run([*install_here, "--target", made / AGENT, *agent], say))
+                _check(*install.run([*install_here, "--target", environment / AGENT, *agent], say))
             else:
-                _extend(made, below)
+                _extend(environment, below)
                 freeze = _run([*pip, below / "bin" / "python", "list", "--format=freeze"])
                 # With Paddle among them, its own requirements count, too.
                 paddle = [line for line in freeze.split() if line.startswith("paddlepaddle")]
@@ -131,31 +131,33 @@ def _made(
                 # vain.
                 limits = ["--only-binary=numpy,protobuf,pillow"]
                 limits += ["--constraint", str(lock.with_suffix(".in"))]
-                wanted = [*paddle, *limits, *wanted]
-            _check(*install.run([*install_here, *wanted], say), lock)
-            packages = _run([*pip, made / "bin" / "python", "list", "--format=freeze"])
+                requirements = [*paddle, *limits, *requirements]
+            _check(*install.run([*install_here, *requirements], say), lock)
+            packages = _run([*pip, environment / "bin" / "python", "list", "--format=freeze"])
             if below is not None and "\nnumpy==1." in packages:
                 limits = ["--constraint", str(lock.parent / "requirements-numpy1.in")]
-                _check(*install.run([*install_here, *wanted, *limits], say), lock)
-            (made / ".complete").touch()
-    return made
+                _check(*install.run([*install_here, *requirements, *limits], say), lock)
+            (environment / ".complete").touch()
+    return environment
 
 
-def _extend(made: Path, below: Path) -> None:
+def _extend(environment: Path, below: Path) -> None:
     """Lets an environment see the packages, the programs and the agent's packages of another."""
-    (packages,), (own,) = (list(env.glob("lib/python3*/site-packages")) for env in (below, made))
-    (own / "below.pth").write_text(f"{packages}\n")
+    (packages,), (added,) = (
+        list(env.glob("lib/python3*/site-packages")) for env in (below, environment)
+    )
+    (added / "below.pth").write_text(f"{packages}\n")
     if (below / AGENT).is_dir():
-        (made / AGENT).symlink_to(below / AGENT)
+        (environment / AGENT).symlink_to(below / AGENT)
     for script in filter(
         Path.is_file, (below / "bin").iterdir()
     ):  # Paddle's launcher has to start this Python.
         head, _, rest = script.read_bytes().partition(b"\n")
         if head.startswith(b"#!") and b"python" in head and not script.is_symlink():
-            (made / "bin" / script.name).write_bytes(
-                b"#!" + os.fsencode(made / "bin" / "python") + b"\n" + rest
+            (environment / "bin" / script.name).write_bytes(
+                b"#!" + os.fsencode(environment / "bin" / "python") + b"\n" + rest
             )
-            (made / "bin" / script.name).chmod(0o755)
+            (environment / "bin" / script.name).chmod(0o755)
 
 
 def _run(command: Sequence[str | Path]) -> str:

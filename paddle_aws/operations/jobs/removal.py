@@ -43,8 +43,8 @@ LOOK = 0.5
 
 def running(cluster: Cluster, name: str, namespace: str) -> dict[str, str]:
     """Returns the paths, by name, of the job's Jobs and PaddleJobs that have not ended."""
-    its = runs(cluster, namespace, selector(name))
-    return {run["metadata"]["name"]: path(run) for run in its if not ended(run)}
+    runs_ = runs(cluster, namespace, selector(name))
+    return {run["metadata"]["name"]: path(run) for run in runs_ if not ended(run)}
 
 
 def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
@@ -53,17 +53,17 @@ def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
     Marks the job's other Jobs, such as the data job that has ended: nothing else is left to say
     that the job was cancelled.
     """
-    its = running(cluster, name, namespace)
-    if its:
-        cluster.say(f"ending {', '.join(its)}: the pods have time to save")
+    runs_ = running(cluster, name, namespace)
+    if runs_:
+        cluster.say(f"ending {', '.join(runs_)}: the pods have time to save")
         for run in runs(cluster, namespace, selector(name)):
             if ended(run):
                 # Whoever may only delete can cancel, too.
                 with suppress(OperationError):
                     cluster.annotate(path(run), CANCELLED, datetime.now(UTC).isoformat())
-    for place in its.values():
+    for place in runs_.values():
         remove(cluster, place)
-    return list(its)
+    return list(runs_)
 
 
 def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
@@ -78,27 +78,27 @@ def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
     for place, _ in _its(cluster, pods(namespace), name):
         # Inspection pods, and pods whose Job was deleted without them.
         cluster.delete(place)
-    its = [
-        one
+    objects = [
+        document
         for collection in NAMESPACED
-        for one in _its(cluster, collection.format(namespace), name)
+        for document in _its(cluster, collection.format(namespace), name)
     ]
-    for place, _ in its:
+    for place, _ in objects:
         cluster.delete(place)
     volumes = [*_its(cluster, CLAIMS.format(namespace), name), *_volumes(cluster, name, namespace)]
     for place, _ in volumes:
         cluster.delete(place)
     for place, _ in volumes:
         remove(cluster, place)
-    gone += [place for place, _ in (*its, *volumes)]
+    gone += [place for place, _ in (*objects, *volumes)]
     return ["/".join(place.split("/")[-2:]) for place in gone]
 
 
 def _its(cluster: Cluster, collection: str, name: str) -> list[tuple[str, Object]]:
     """Returns the job's objects in a collection, with their paths."""
     return [
-        (f"{collection}/{one['metadata']['name']}", one)
-        for one in cluster.items(collection, selector(name))
+        (f"{collection}/{document['metadata']['name']}", document)
+        for document in cluster.items(collection, selector(name))
     ]
 
 
@@ -106,11 +106,11 @@ def _volumes(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Obj
     """Returns the job's volumes. They have no namespace: one of an equally named job in another
     namespace is not ours.
     """
-    found = _its(cluster, "/api/v1/persistentvolumes", name)
+    volumes = _its(cluster, "/api/v1/persistentvolumes", name)
     return [
-        one
-        for one in found
-        if one[1].get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace
+        volume
+        for volume in volumes
+        if volume[1].get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace
     ]
 
 
@@ -118,22 +118,22 @@ def remove(cluster: Cluster, place: str) -> None:
     """Deletes an object and waits until it is gone, its pods before it. Says so if that takes
     long.
     """
-    found = cluster.find(place)
-    if found is None or not cluster.delete(place):
+    document = cluster.find(place)
+    if document is None or not cluster.delete(place):
         return
-    began, most, told = time.monotonic(), grace(found) + GONE, False
-    while (found := cluster.find(place)) is not None:
+    began, most, reported = time.monotonic(), grace(document) + GONE, False
+    while (document := cluster.find(place)) is not None:
         name, passed = "/".join(place.split("/")[-2:]), time.monotonic() - began
         # Kubernetes' own finalizers wait for the pods; any other waits for the controller that set
         # it.
-        its = [
-            one
-            for one in found.get("metadata", {}).get("finalizers", ())
-            if "/" in one.removeprefix("kubernetes.io/")
+        holders = [
+            finalizer
+            for finalizer in document.get("metadata", {}).get("finalizers", ())
+            if "/" in finalizer.removeprefix("kubernetes.io/")
         ]
         waits = (
-            f"{', '.join(its)} holds it: does its controller run?"
-            if its
+            f"{', '.join(holders)} holds it: does its controller run?"
+            if holders
             else "a pod that belongs to it or uses it has not ended"
         )
         if passed > most:
@@ -142,10 +142,10 @@ def remove(cluster: Cluster, place: str) -> None:
                 "is gone"
             )
         # A running controller removes its finalizer before the second look.
-        if not told and passed > (LOOK if its else NOTICED):
-            told = True
+        if not reported and passed > (LOOK if holders else NOTICED):
+            reported = True
             cluster.say(
-                f"{name} is not gone yet ({waits if its else 'its pods end'}): waiting up to "
+                f"{name} is not gone yet ({waits if holders else 'its pods end'}): waiting up to "
                 f"{most:.0f} s"
             )
         time.sleep(LOOK)

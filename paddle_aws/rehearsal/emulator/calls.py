@@ -31,7 +31,7 @@ def client(service: str) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _client(service: str, account: str, region: str) -> Any:
-    made = _session.create_client(
+    client = _session.create_client(
         service,
         region_name=region,
         endpoint_url="http://localhost",
@@ -40,8 +40,8 @@ def _client(service: str, account: str, region: str) -> Any:
         config=botocore.config.Config(retries={"max_attempts": 0}),
     )
     module = SERVICE_REGISTRY[service]["module"]
-    made.meta.events.register("before-send.*.*", functools.partial(_answer, module))
-    return made
+    client.meta.events.register("before-send.*.*", functools.partial(_answer, module))
+    return client
 
 
 def model(service: str) -> Any:
@@ -76,14 +76,14 @@ def _fitted(shape: Any, value: Any) -> Any:
         names = {name.lower(): name for name in shape.members}
         if unknown := sorted(name for name in value if name.lower() not in names):
             raise ValueError(f"Encountered unsupported property {', '.join(unknown)}")
-        known = {names[name.lower()]: one for name, one in value.items()}
-        return {name: _fitted(shape.members[name], one) for name, one in known.items()}
+        members = {names[name.lower()]: item for name, item in value.items()}
+        return {name: _fitted(shape.members[name], item) for name, item in members.items()}
     if kind == "list":
         return [
-            _fitted(shape.member, one) for one in (value if isinstance(value, list) else [value])
+            _fitted(shape.member, item) for item in (value if isinstance(value, list) else [value])
         ]
     if kind == "map" and isinstance(value, Mapping):
-        return {key: _fitted(shape.value, one) for key, one in value.items()}
+        return {key: _fitted(shape.value, item) for key, item in value.items()}
     if kind == "boolean":
         return str(value).lower() == "true"
     return {"integer": int, "long": int, "float": float, "double": float, "string": str}.get(

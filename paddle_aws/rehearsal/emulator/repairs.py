@@ -61,16 +61,16 @@ def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str,
     if not old:
         vpc = ec2._subnets[_subnets(new)[0]]["VpcId"]
         network["vpcId"] = vpc
-        made = client("ec2").create_security_group(
+        group = client("ec2").create_security_group(
             GroupName=f"eks-cluster-sg-{name}-{new_uuid()[:8]}",
             Description="EKS created security group applied to ENI that is attached to EKS "
             "Control Plane "
             "master nodes",
             VpcId=vpc,
         )["GroupId"]
-        itself = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": made}]}
-        client("ec2").authorize_security_group_ingress(GroupId=made, IpPermissions=[itself])
-        network["clusterSecurityGroupId"] = made
+        itself = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+        client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=[itself])
+        network["clusterSecurityGroupId"] = group
     for kept in ("EncryptionConfig", "ComputeConfig", "StorageConfig"):
         if kept in new:
             cluster[kept[0].lower() + kept[1:]] = provisioners._pascal_to_camel(new[kept])

@@ -113,8 +113,10 @@ def after(
     def updated(
         update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any
     ) -> Made:
-        made, attributes = update(physical_id, old, new, *rest)
-        return made, attributes | (complete(made, old if made == physical_id else {}, new) or {})
+        updated_id, attributes = update(physical_id, old, new, *rest)
+        return updated_id, attributes | (
+            complete(updated_id, old if updated_id == physical_id else {}, new) or {}
+        )
 
     around(kind, create=created, update=updated)
 
@@ -153,10 +155,10 @@ def only(props: Properties, *names: str) -> None:
         raise ValueError(f"Encountered unsupported property {', '.join(unknown)}")
 
 
-def _found(paths: Mapping[str, str] | None, known: Properties) -> dict[str, Any]:
+def _found(paths: Mapping[str, str] | None, properties: Properties) -> dict[str, Any]:
     """The value at each path, where there is one."""
-    told = {name: jmespath.search(path, known) for name, path in (paths or {}).items()}
-    return {name: value for name, value in told.items() if value is not None}
+    values = {name: jmespath.search(path, properties) for name, path in (paths or {}).items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _by_calls(row: Mapping[str, Any]) -> ResourceType:
@@ -187,15 +189,15 @@ def _by_calls(row: Mapping[str, Any]) -> ResourceType:
         )
         seen = {**props, "made_up": made_up, "account": get_account_id()}
         tags = {"Tags": props.get("Tags") or [], "tags": provisioners._tag_map(props.get("Tags"))}
-        own = {name: value for name, value in tags.items() if name in members(service, create)}
-        seen |= call(service, create, {**given(props, row.get("with"), seen), **own})
+        tags_ = {name: value for name, value in tags.items() if name in members(service, create)}
+        seen |= call(service, create, {**given(props, row.get("with"), seen), **tags_})
         physical_id: str = jmespath.search(row["id"], seen)
         attributes = _found(row.get("attributes"), seen)
         kept[physical_id] = (
             attributes,
             jmespath.search(row.get("tags", "id"), {**seen, "id": physical_id}),
         )
-        if not own:
+        if not tags_:
             retagged(physical_id, {}, props)
         return physical_id, attributes
 
@@ -212,11 +214,11 @@ def _by_calls(row: Mapping[str, Any]) -> ResourceType:
     def updated(physical_id: str, old: Properties, new: Properties) -> Made:
         for operation, paths in row.get("update", {}).items():
             possible = {name.lower() for name in members(service, operation)}
-            told = given(new, paths, known(physical_id, new))
+            changes = given(new, paths, known(physical_id, new))
             call(
                 service,
                 operation,
-                {name: value for name, value in told.items() if name.lower() in possible},
+                {name: value for name, value in changes.items() if name.lower() in possible},
             )
         retagged(physical_id, old, new)
         return physical_id, kept[physical_id][0]
@@ -278,13 +280,13 @@ PRIVATE_KEY = "/ec2/keypair/{}"
 def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
     tags = [{"ResourceType": "key-pair", "Tags": props["Tags"]}] if props.get("Tags") else []
     given = {name: value for name, value in props.items() if name != "Tags"}
-    made = call("ec2", "create_key_pair", {**given, "TagSpecifications": tags})
+    pair = call("ec2", "create_key_pair", {**given, "TagSpecifications": tags})
     client("ssm").put_parameter(
-        Name=PRIVATE_KEY.format(made["KeyPairId"]), Value=made["KeyMaterial"], Type="SecureString"
+        Name=PRIVATE_KEY.format(pair["KeyPairId"]), Value=pair["KeyMaterial"], Type="SecureString"
     )
     return props["KeyName"], {
-        "KeyPairId": made["KeyPairId"],
-        "KeyFingerprint": made["KeyFingerprint"],
+        "KeyPairId": pair["KeyPairId"],
+        "KeyFingerprint": pair["KeyFingerprint"],
     }
 
 

@@ -51,7 +51,7 @@ def resources() -> list[tuple[str, str, str]]:
     with request_scope(ACCOUNT, region):
         # The first request creates the account's default VPC: it is nobody's leftover.
         sys.modules["ministack.services.ec2"]._ensure_defaults_initialized()  # type: ignore[attr-defined]
-    found = []
+    resources_ = []
     for full_name, module in sorted(sys.modules.items()):
         prefix, _, rest = full_name.partition("ministack.services.")
         if prefix or not rest or module is None:
@@ -61,13 +61,13 @@ def resources() -> list[tuple[str, str, str]]:
             # Tags cannot exist without their resource, which itself counts.
             ignored = f"{service}.{attribute}" in NOT_RESOURCES or attribute.endswith("_tags")
             if isinstance(store, (AccountScopedDict, AccountRegionScopedDict)) and not ignored:
-                found += [
+                resources_ += [
                     (NAMES.get(service, service), _kind(attribute), _identifier(key, region))
                     for key, value in list(store._data.items())
                     if _exists(service, attribute, key, value)
                     and not _part(service, attribute, key, module)
                 ]
-    return sorted(set(found))
+    return sorted(set(resources_))
 
 
 def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:

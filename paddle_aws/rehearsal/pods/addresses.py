@@ -97,9 +97,7 @@ class Names:
 
     def remove(self, address: str) -> None:
         """Removes the names of a pod that ended, unless they lead to its successor by now."""
-        self._addresses = {
-            name: known for name, known in self._addresses.items() if known != address
-        }
+        self._addresses = {name: held for name, held in self._addresses.items() if held != address}
         self._write()
 
     def _write(self) -> None:

@@ -36,13 +36,13 @@ def _descendants() -> list[int]:
             except OSError:
                 continue
             children.setdefault(int(fields[1]), []).append(int(name))
-    found = []
+    descendants = []
     queue = list(children.get(os.getpid(), ()))
     while queue:
         pid = queue.pop()
-        found.append(pid)
+        descendants.append(pid)
         queue += children.get(pid, ())
-    return found
+    return descendants
 
 
 def _reap(until: int | None = None) -> int | None:

@@ -72,10 +72,10 @@ def environment(
     for name in container.config_maps:
         variables |= config_maps[name]
     for entry in container.environment:
-        told = (
+        values = (
             facts.value(entry.field_path)
             if entry.field_path is not None
             else expand(entry.value or "", variables)
         )
-        variables[entry.name] = told
+        variables[entry.name] = values
     return variables

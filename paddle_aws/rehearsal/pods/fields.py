@@ -37,16 +37,16 @@ _KINDS = sorted(name for name in _WRITTEN if name[0].isupper())
 def _fields(group: str) -> dict[str, tuple[str, str]]:
     """The list and the reason for each field of a group and of the groups below it."""
     written = _WRITTEN[group]
-    found = {path: ("honoured", "") for path in written.get("honoured", ())}
+    fields = {path: ("honoured", "") for path in written.get("honoured", ())}
     for listing in ("without_effect", "refused"):
-        found |= {
+        fields |= {
             path: (listing, reason) for path, reason in _by_item(written.get(listing, {})).items()
         }
     for at, groups in written.get("below", {}).items():
-        found |= {
+        fields |= {
             f"{at}.{path}": listed for below in groups for path, listed in _fields(below).items()
         }
-    return found
+    return fields
 
 
 def paths(value: object, at: str = "") -> Iterator[str]:
@@ -91,10 +91,10 @@ def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
             without.setdefault(_KINDS_WITHOUT_EFFECT[kind], set()).add(kind)
             continue
         if kind not in _KINDS:
-            known = ", ".join(sorted({*_KINDS, *_KINDS_WITHOUT_EFFECT}))
+            kinds = ", ".join(sorted({*_KINDS, *_KINDS_WITHOUT_EFFECT}))
             raise BadInput(
                 f"{name or 'a document without a kind'}: the rehearsal knows no such kind; it "
-                f"runs {known}"
+                f"runs {kinds}"
             )
         fields = _fields("any_kind") | _fields(kind)
         for path in paths(document):

@@ -106,11 +106,11 @@ class _Run:
     def __init__(
         self,
         job: Job,
-        made: Sequence[Callable[[], Pod]],
+        pods: Sequence[Callable[[], Pod]],
         watchers: Sequence[Watcher],
         cancelled: Callable[[], bool],
     ) -> None:
-        self.job, self.made, self.watchers, self._cancelled = job, made, watchers, cancelled
+        self.job, self.made, self.watchers, self._cancelled = job, pods, watchers, cancelled
         self._pods: set[Pod] = set()
         self._failures = 0
         self._ends: list[PodEnd] = []
@@ -239,7 +239,7 @@ def _with_index(template: PodTemplate) -> PodTemplate:
     )
 
     def one(container: Container) -> Container:
-        named = {known.name for known in container.environment}
+        named = {variable.name for variable in container.environment}
         return (
             container
             if entry.name in named

@@ -275,13 +275,13 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
         if template.token and where.startswith("PaddleJob"):
             there = f"{where}: automountServiceAccountToken is true"
             raise BadInput(f"{there}: there is no API server here for the pods of a PaddleJob")
-    wanted = {
+    names = {
         volume.claim
         for template, _ in templates
         for volume in template.volumes.values()
         if volume.claim
     }
-    if elsewhere := sorted(f"claim {claim}" for claim in wanted - manifests.claims.keys()):
+    if elsewhere := sorted(f"claim {claim}" for claim in names - manifests.claims.keys()):
         note = fields.WithoutEffect(
             "a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere)
         )
@@ -303,11 +303,15 @@ def _without_sidecars(
         for holder in (spec, *roles):
             pod = ((holder or {}).get("template") or {}).get("spec") or {}
             containers = pod.get("initContainers") or []
-            sidecars = [one for one in containers if one.get("restartPolicy") == "Always"]
+            sidecars = [
+                container for container in containers if container.get("restartPolicy") == "Always"
+            ]
             if not sidecars:
                 continue
             names.update(str(sidecar.get("name")) for sidecar in sidecars)
-            pod["initContainers"] = [one for one in containers if one not in sidecars]
+            pod["initContainers"] = [
+                container for container in containers if container not in sidecars
+            ]
             left = _mounted([*pod["initContainers"], *pod.get("containers", [])])
             unused = _mounted(sidecars) - left
             pod["volumes"] = [
@@ -344,5 +348,5 @@ def _read(kind: type[T], document: dict[str, Any]) -> T:
         where = (
             f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"
         )
-        found = "missing" if first["type"] == "missing" else first["input"]
-        raise BadInput(f"{where} is {found}: {first['msg']}") from None
+        value = "missing" if first["type"] == "missing" else first["input"]
+        raise BadInput(f"{where} is {value}: {first['msg']}") from None

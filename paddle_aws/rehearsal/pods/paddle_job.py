@@ -56,7 +56,7 @@ def _shared(job: PaddleJob, addresses: Mapping[str, str], shift: int) -> dict[st
     servers, workers = (
         [addresses[pod.name] for pod in pods(job) if pod.role == role] for role in ROLES
     )
-    found = {
+    settings = {
         "TRAINER_PORTS_NUM": str(PORTS),
         "PADDLE_PORT": str(DRAWN + shift if job.intranet == "Service" else port),
         "PADDLE_TRAINER_ENDPOINTS": _endpoints(workers, port),
@@ -64,12 +64,12 @@ def _shared(job: PaddleJob, addresses: Mapping[str, str], shift: int) -> dict[st
         "PADDLE_TRAINERS_NUM": str(len(workers)),
     }
     if servers:
-        found["PADDLE_PSERVERS_IP_PORT_LIST"] = _endpoints(servers, port)
+        settings["PADDLE_PSERVERS_IP_PORT_LIST"] = _endpoints(servers, port)
     if job.gloo > 0 and servers:
-        found["PADDLE_WITH_GLOO"] = str(job.gloo)
-        found["PADDLE_GLOO_RENDEZVOUS"] = "3"
-        found["PADDLE_GLOO_HTTP_ENDPOINT"] = f"{servers[0]}:{port + PORTS - 2}"
-    return found
+        settings["PADDLE_WITH_GLOO"] = str(job.gloo)
+        settings["PADDLE_GLOO_RENDEZVOUS"] = "3"
+        settings["PADDLE_GLOO_HTTP_ENDPOINT"] = f"{servers[0]}:{port + PORTS - 2}"
+    return settings
 
 
 def _endpoints(hosts: Sequence[str], port: int) -> str:
@@ -92,10 +92,10 @@ async def run_paddle_job(
         job.name: _shared(job, given, shift),
     }
     host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))
-    made = [partial(_pod, job, pod, host, given[pod.name]) for pod in pods(job)]
+    pods_ = [partial(_pod, job, pod, host, given[pod.name]) for pod in pods(job)]
     # One failed pod fails the job: the operator retries none.
     rules = Job.model_construct(name=job.name, template=job.worker.template, back_off_limit=0)
-    result = await run_pods(rules, made, *watchers, cancelled=cancelled)
+    result = await run_pods(rules, pods_, *watchers, cancelled=cancelled)
     if result.reason == CANCELLED:
         return result
     return replace(result, reason="Completed" if result.succeeded else "Failed")
@@ -105,7 +105,7 @@ def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str) -> Pod:
     template = pod.template
     first, *others = template.containers
     role = ROLES[pod.role]
-    own = {
+    labels = {
         "POD_IP": address,
         "PADDLE_TRAINER_ID": str(pod.number),
         "TRAINING_ROLE": role,
@@ -113,7 +113,7 @@ def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str) -> Pod:
     }
     variables = (
         *first.environment,
-        *(EnvironmentEntry(name=name, value=value) for name, value in own.items()),
+        *(EnvironmentEntry(name=name, value=value) for name, value in labels.items()),
     )
     first = first.model_copy(
         update={"environment": variables, "config_maps": (*first.config_maps, job.name)}

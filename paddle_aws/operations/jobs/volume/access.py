@@ -66,21 +66,21 @@ class VolumeAccess:
         """Where the job's pods see the folder."""
 
     def files(self, path: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.ask("files", path))
-        return found
+        files: list[dict[str, Any]] = json.loads(self.ask("files", path))
+        return files
 
     def steps(self, path: str, most: int) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.ask("steps", path, most=most))
-        return found
+        steps: dict[str, Any] = json.loads(self.ask("steps", path, most=most))
+        return steps
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         return self.ask("read", path, offset=offset, size=size)
 
     def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
-        found: list[str] = json.loads(
+        digests: list[str] = json.loads(
             self.ask("sums", path, offset=offset, end=end, block=block, part=int(part))
         )
-        return found
+        return digests
 
     def write(self, path: str, body: bytes, offset: int) -> None:
         self.ask("write", path, body, offset=offset)
@@ -159,7 +159,7 @@ def mounted(
 
 
 def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None:
-    deadline, told = time.monotonic() + READY, ""
+    deadline, reported = time.monotonic() + READY, ""
     while True:
         pod = cluster.find(access.path)
         if pod is None:
@@ -174,13 +174,13 @@ def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None
                 "the inspection pod ended at once: "
                 f"{state.reason or 'see kubectl logs ' + access.pod}"
             )
-        if state.phase == "waiting" and state.reason != told:
-            told = state.reason
-            cluster.say(f"the inspection pod waits: {told}")
+        if state.phase == "waiting" and state.reason != reported:
+            reported = state.reason
+            cluster.say(f"the inspection pod waits: {reported}")
         if time.monotonic() > deadline:
             raise Failed(
                 f"the inspection pod does not start within {READY:.0f} s"
-                + (f": {told}" if told else "")
+                + (f": {reported}" if reported else "")
             )
         time.sleep(0.3)
 
@@ -195,28 +195,28 @@ def _read(job: str, namespace: str, file: Path) -> Submission:
             f"{gone}, and there is no job.yaml here that describes its volume: name its job file "
             "instead"
         )
-    found = Submission.load(JobSource(file), Path("outputs.json"), Path("image.json"))
-    if (found.job.name, found.job.namespace) != (job, namespace):
+    submission = Submission.load(JobSource(file), Path("outputs.json"), Path("image.json"))
+    if (submission.job.name, submission.job.namespace) != (job, namespace):
         raise BadInput(
-            f"{gone}, and {file} describes another one ({found.job.name}): name its job file "
+            f"{gone}, and {file} describes another one ({submission.job.name}): name its job file "
             "instead"
         )
-    if found.deployed.missing:
-        raise BadInput(f"{gone}; {found.deployed.missing}")
-    return found
+    if submission.deployed.missing:
+        raise BadInput(f"{gone}; {submission.deployed.missing}")
+    return submission
 
 
 def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
     """Returns the pod template of the job's newest Job or PaddleJob on the cluster; None if none is
     left.
     """
-    found = [run for run in runs(cluster, namespace, selector(job)) if component(run) != "reader"]
-    return template(max(found, key=created)) if found else None
+    runs_ = [run for run in runs(cluster, namespace, selector(job)) if component(run) != "reader"]
+    return template(max(runs_, key=created)) if runs_ else None
 
 
-def inspection_pod(its: Object, job: str, name: str, token: str, write: bool) -> Object:
+def inspection_pod(job_template: Object, job: str, name: str, token: str, write: bool) -> Object:
     """Returns the job's own pod, with our program instead of its own, and only its volume."""
-    spec = copy.deepcopy(its["spec"])
+    spec = copy.deepcopy(job_template["spec"])
     original = spec["containers"][0]
     mount = next((m for m in original.get("volumeMounts", ()) if m["name"] == "job"), None)
     if mount is None:

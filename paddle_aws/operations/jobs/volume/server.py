@@ -50,10 +50,10 @@ METHODS = {
 
 def inside(root: Path, path: str) -> Path:
     """Resolves a name in a folder. Raises FileNotFoundError if it leads out of the folder."""
-    found = Path(os.path.realpath(root / path))  # Also for circular links, where resolve() raises.
-    if not found.is_relative_to(os.path.realpath(root)):
+    real = Path(os.path.realpath(root / path))  # Also for circular links, where resolve() raises.
+    if not real.is_relative_to(os.path.realpath(root)):
         raise FileNotFoundError(errno.ENOENT, "outside of the job's folder", path)
-    return found
+    return real
 
 
 class Folder:
@@ -73,7 +73,7 @@ class Folder:
         Links to folders are followed only where they lead to what a command writes, which is left
         out where it really lies.
         """
-        found, top = [], inside(self.root, path)
+        files, top = [], inside(self.root, path)
         views = {link.name for link in top.glob("*") if _target(link).startswith(VIEW)}
         for folder, folders, names in itertools.chain(
             os.walk(top), *(os.walk(top / name) for name in sorted(views))
@@ -90,14 +90,14 @@ class Folder:
                     facts = inside(self.root, str(file)).stat()
                 except OSError:
                     continue
-                found.append(
+                files.append(
                     {
                         "name": file.relative_to(top).as_posix(),
                         "bytes": facts.st_size,
                         "time": facts.st_mtime,
                     }
                 )
-        return sorted(found, key=lambda entry: str(entry["name"]))
+        return sorted(files, key=lambda entry: str(entry["name"]))
 
     def steps(self, path: str, most: int) -> dict[str, Any]:
         """Returns lines of the ranks' metrics below a folder, about `most` in all, and the event
@@ -115,8 +115,8 @@ class Folder:
             for entry in self.files(path)
             if re.search(r"(vdlrecords|tfevents)[^/]*$", entry["name"])
         ]
-        each, room = (max(1, whole // max(1, len(files))) for whole in (most, TOGETHER))
-        found = {}
+        share, room = (max(1, whole // max(1, len(files))) for whole in (most, TOGETHER))
+        texts = {}
         for file in files:
             try:
                 lines = self.read(str(file), -LARGEST).decode(errors="replace").splitlines()
@@ -124,7 +124,7 @@ class Folder:
                 continue
             whose, apart = (
                 [line.partition(",")[0] for line in lines],
-                max(-(-len(lines) // each), -(-sum(map(len, lines)) // room)),
+                max(-(-len(lines) // share), -(-sum(map(len, lines)) // room)),
             )
             kept = [n % apart == 0 or whose[n : n + 2] != [whose[n]] * 2 for n in range(len(lines))]
             chosen = list(itertools.compress(lines, kept))
@@ -132,8 +132,8 @@ class Folder:
                 sum(map(len, chosen)) > 2 * room
             ):  # Not a rank's own file: each rank has few attempts, and short lines.
                 chosen = chosen[1::2]
-            found[file.relative_to(top).as_posix()] = chosen
-        return {"lines": found, "events": events}
+            texts[file.relative_to(top).as_posix()] = chosen
+        return {"lines": texts, "events": events}
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """Returns bytes of a file; a negative offset counts from its end, a negative size means
@@ -152,8 +152,8 @@ class Folder:
         with _opened(_part(file) if part else file) as stream:
             stream.seek(offset)
             blocks = iter(lambda: stream.read(max(0, min(block, end - stream.tell()))), b"")
-            found = [hashlib.blake2b(one).hexdigest() for one in itertools.islice(blocks, WINDOW)]
-            return found if found or offset else [hashlib.blake2b().hexdigest()]
+            digests = [hashlib.blake2b(one).hexdigest() for one in itertools.islice(blocks, WINDOW)]
+            return digests if digests or offset else [hashlib.blake2b().hexdigest()]
 
     def write(self, path: str, body: bytes, offset: int) -> None:
         """Writes into a part file beside the final file; later requests fill its gaps."""
@@ -189,9 +189,9 @@ class Folder:
 
     def _below(self, path: str) -> Path:
         """Resolves a name that may not be the folder itself."""
-        if (found := inside(self.root, path)) == Path(os.path.realpath(self.root)):
+        if (place := inside(self.root, path)) == Path(os.path.realpath(self.root)):
             raise FileNotFoundError(errno.ENOENT, "the job's folder itself", path)
-        return found
+        return place
 
 
 def _opened(file: Path) -> IO[bytes]:

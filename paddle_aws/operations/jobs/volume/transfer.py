@@ -29,8 +29,8 @@ def upload(
     there = {entry["name"]: int(entry["bytes"]) for entry in volume.files(folder)}
     stop = Event()
 
-    def put(one: tuple[Path, str]) -> bool:
-        file, name = one
+    def put(pair: tuple[Path, str]) -> bool:
+        file, name = pair
         size, path = file.stat().st_size, f"{folder}/{name}".lstrip("/")
         if there.get(name) == size and _same(volume, path, file):
             progress(size)

@@ -17,16 +17,16 @@ from paddle_aws.operations.jobs.watch.pod_state import pod_states
 
 def list_jobs(cluster: Cluster, namespace: str | None) -> list[JobView]:
     """Returns the jobs, the newest first; None: of all namespaces."""
-    found: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
+    objects: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
     for document in runs(cluster, namespace):
         key = document["metadata"]["namespace"], label(document, INSTANCE)
-        found.setdefault(key, ([], []))[0].append(document)
+        objects.setdefault(key, ([], []))[0].append(document)
     for pod in cluster.items(pods(namespace), PART_OF):
         # Pods whose Job is gone belong to no job, and are left out.
-        found.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
+        objects.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
     views = [
         make(name, where, jobs, pod_states(of_newest(jobs, its_pods), aws=cluster.aws))
-        for (where, name), (jobs, its_pods) in found.items()
+        for (where, name), (jobs, its_pods) in objects.items()
     ]
     return sorted(
         views, key=lambda view: created(view) or datetime.min.replace(tzinfo=UTC), reverse=True

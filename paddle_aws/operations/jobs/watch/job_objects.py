@@ -52,9 +52,9 @@ def runs(cluster: Cluster, namespace: str | None, labels: str = PART_OF) -> list
     """
     kinds = ("Job", "PaddleJob")
     return [
-        {"kind": kind, **one}
+        {"kind": kind, **document}
         for kind in kinds
-        for one in cluster.items(collection(kind, namespace), labels)
+        for document in cluster.items(collection(kind, namespace), labels)
     ]
 
 
@@ -76,7 +76,7 @@ def label(document: Mapping[str, Any], name: str) -> str:
 def variable(spec: Mapping[str, Any], name: str) -> str:
     """Returns an environment variable of a pod's first container; empty if it is not set."""
     environment = spec["containers"][0].get("env") or ()
-    return next((str(one.get("value", "")) for one in environment if one["name"] == name), "")
+    return next((str(entry.get("value", "")) for entry in environment if entry["name"] == name), "")
 
 
 def processes(text: str) -> int:
@@ -86,8 +86,8 @@ def processes(text: str) -> int:
 
 def template(run: Mapping[str, Any]) -> Object:
     """Returns the pod template of a Job, or of a PaddleJob's workers."""
-    found: Object = run["spec"].get("worker", run["spec"])["template"]
-    return found
+    pod: Object = run["spec"].get("worker", run["spec"])["template"]
+    return pod
 
 
 def component(document: Mapping[str, Any]) -> str:
@@ -99,15 +99,17 @@ def newest(documents: Iterable[Object], of_component: str) -> Object | None:
     """Returns a component's Job, or the PaddleJob: the one that has not ended, else the one that
     was created last.
     """
-    found = [document for document in documents if component(document) == of_component]
-    return max(found, key=lambda document: (not ended(document), created(document)), default=None)
+    candidates = [document for document in documents if component(document) == of_component]
+    return max(
+        candidates, key=lambda document: (not ended(document), created(document)), default=None
+    )
 
 
 def of_newest(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
     """Leaves out the pods of earlier runs, whose Jobs the cluster has not forgotten yet."""
-    known = list(jobs)
-    last = [newest(known, of_component) for of_component in {component(job) for job in known}]
-    earlier = {job["metadata"]["name"] for job in known if job not in last}
+    jobs_ = list(jobs)
+    last = [newest(jobs_, of_component) for of_component in {component(job) for job in jobs_}]
+    earlier = {job["metadata"]["name"] for job in jobs_ if job not in last}
     return [pod for pod in pods if label(pod, JOB_NAME) not in earlier]
 
 
@@ -118,8 +120,8 @@ def created(document: Mapping[str, Any]) -> str:
 
 def seconds_old(document: Mapping[str, Any]) -> float:
     """Returns the seconds since the object was created; 0 if its creation time is unknown."""
-    made = moment(created(document))
-    return (datetime.now(UTC) - made).total_seconds() if made is not None else 0.0
+    created_at = moment(created(document))
+    return (datetime.now(UTC) - created_at).total_seconds() if created_at is not None else 0.0
 
 
 def condition(
@@ -130,7 +132,12 @@ def condition(
     """
     conditions: list[Mapping[str, Any]] = document.get("status", {}).get("conditions") or []
     return next(
-        (one for one in conditions if (one.get("type"), one.get("status")) == (kind, status)), None
+        (
+            entry
+            for entry in conditions
+            if (entry.get("type"), entry.get("status")) == (kind, status)
+        ),
+        None,
     )
 
 

@@ -117,16 +117,16 @@ def _told(what: JobState | PodState | None) -> dict[str, Any] | None:
     if what is None:
         return None
     names = {"name": "pod", "phase": "state", "code": "exit_code", "message": "", "restarts": ""}
-    told = {
+    facts = {
         names.get(name, name): value
         for name, value in asdict(what).items()
         if names.get(name, name)
     }
     if isinstance(what, JobState):
-        told["seconds"] = what.seconds(datetime.now(UTC))
+        facts["seconds"] = what.seconds(datetime.now(UTC))
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in told.items()
+        for name, value in facts.items()
     }
 
 
@@ -147,13 +147,13 @@ def view(cluster: Cluster, name: str, namespace: str) -> JobView:
 def look(cluster: Cluster, name: str, namespace: str) -> JobView:
     """Returns the job as it is now, `gone` if the cluster has no job of that name."""
     # In this order: a Job ends after its pods.
-    found = runs(cluster, namespace, selector(name))
-    its = of_newest(found, cluster.items(pods(namespace), selector(name)))
+    runs_ = runs(cluster, namespace, selector(name))
+    pods_ = of_newest(runs_, cluster.items(pods(namespace), selector(name)))
     try:
-        return make(name, namespace, found, *states(cluster, namespace, its, found))
+        return make(name, namespace, runs_, *states(cluster, namespace, pods_, runs_))
     except Unreachable:
         # Events say why pods do not start: the next poll asks again.
-        return make(name, namespace, found, pod_states(its, aws=cluster.aws))
+        return make(name, namespace, runs_, pod_states(pods_, aws=cluster.aws))
 
 
 def make(

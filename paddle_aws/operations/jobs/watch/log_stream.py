@@ -57,10 +57,10 @@ class Wanted:
 
     def pod(self, pod: PodState) -> bool:
         """Returns whether this pod is selected."""
-        of_data, its = self.of == "data", pod.component
+        of_data, component_ = self.of == "data", pod.component
         return (
-            (its == "data") == of_data
-            and its != "reader"
+            (component_ == "data") == of_data
+            and component_ != "reader"
             and (self.ranks is None or pod.rank in self.ranks)
         )
 
@@ -69,7 +69,7 @@ def ranks(text: str) -> frozenset[int] | None:
     """Parses `all` (as None), or numbers and ranges: 0, 0-3, 0,2. Raises BadInput."""
     if text == "all":
         return None
-    found: set[int] = set()
+    chosen: set[int] = set()
     for part in text.split(","):
         # Five digits: a Job has at most 100,000 indexes.
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part.strip())
@@ -78,8 +78,8 @@ def ranks(text: str) -> frozenset[int] | None:
                 f"--rank is {text}: all, a number, a range such as 0-3, or several with commas "
                 "are allowed"
             )
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return frozenset(found)
+        chosen.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(chosen)
 
 
 class Printer:
@@ -151,7 +151,7 @@ def _of_pod(
     namespace: str,
     pod: PodState,
     tail: int | None,
-    over: threading.Event | None = None,
+    ended: threading.Event | None = None,
 ) -> Iterator[Line]:
     """Yields each line once, even if the answer is cut off; with `over`, as long as the pod writes,
     or until `over` is set.
@@ -168,7 +168,7 @@ def _of_pod(
             query["sinceTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
         elif tail is not None:
             query["tailLines"] = str(tail)
-        follow = over is not None and not over.is_set()
+        follow = ended is not None and not ended.is_set()
         if follow:
             query["follow"] = "true"
         try:
@@ -199,10 +199,10 @@ def _of_pod(
         except Lost:
             outage.over()
             cuts += 1
-            if over is None and cuts >= TRIES:
+            if ended is None and cuts >= TRIES:
                 raise
         except Unreachable as error:
-            if over is None:
+            if ended is None:
                 raise
             outage.wait(error)
         time.sleep(AGAIN)

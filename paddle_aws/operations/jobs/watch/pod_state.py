@@ -120,7 +120,7 @@ def pod_states(
     have one.
     """
     pods = list(pods)
-    found = {
+    states_ = {
         (name := pod["metadata"]["name"]): pod_state(pod, (events or {}).get(name, ()), aws=aws)
         for pod in pods
     }
@@ -128,16 +128,16 @@ def pod_states(
     unranked = {
         name: ip_address(pod["status"]["podIP"])
         for pod in trainers
-        if (one := found[name := pod["metadata"]["name"]]).rank is None
+        if (one := states_[name := pod["metadata"]["name"]]).rank is None
         if one.phase not in ("failed", "ending") and pod.get("status", {}).get("podIP")
     }
     if unranked and str(len(unranked)) == variable(trainers[0]["spec"], Variable.TRAINERS):
         by_address = sorted(
             unranked, key=lambda name: (unranked[name].version, int(unranked[name]))
         )
-        found |= {name: replace(found[name], rank=rank) for rank, name in enumerate(by_address)}
+        states_ |= {name: replace(states_[name], rank=rank) for rank, name in enumerate(by_address)}
     return sorted(
-        found.values(), key=lambda state: (state.component, state.rank or 0, state.created)
+        states_.values(), key=lambda state: (state.component, state.rank or 0, state.created)
     )
 
 
@@ -182,13 +182,13 @@ def states(
     for name in lacking:
         # A refusal that is older than the newest pod no longer holds.
         since = max((created(pod) for pod in pods if label(pod, JOB_NAME) == name), default="")
-        said = [
+        messages = [
             one
             for one in events.get(name, ())
             if one.get("reason") == "FailedCreate" and _when(one) >= since
         ]
-        if said:
-            refused[name] = refusal(str(max(said, key=_when).get("message", "")))
+        if messages:
+            refused[name] = refusal(str(max(messages, key=_when).get("message", "")))
     return pod_states(pods, events, aws=cluster.aws), refused
 
 
@@ -250,10 +250,10 @@ def _phase(
             if event.get("reason") == "Nominated" or NO_NODE in str(event.get("message"))
         ]:
             words = str(max(news, key=_when).get("message"))
-            if made := re.search("nodeclaim/[^, ]+|node/[^, ]+", words):
+            if node := re.search("nodeclaim/[^, ]+|node/[^, ]+", words):
                 return (
                     "waiting",
-                    f"a node is made for it, {made[0]}; it has waited for {span(seconds_old(pod))}",
+                    f"a node is made for it, {node[0]}; it has waited for {span(seconds_old(pod))}",
                     None,
                 )
             return (
@@ -272,12 +272,12 @@ def _phase(
     for container in containers:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in BROKEN_PULLS:
-            image, said = (
+            image, reason = (
                 container.get("image", ""),
                 ": ".join(filter(None, (waiting["reason"], waiting.get("message")))),
             )
-            otherwise = f"image {image} cannot be pulled: {short(said)}"
-            return "waiting", reasons.first("image", said, otherwise, aws=aws, image=image), None
+            otherwise = f"image {image} cannot be pulled: {short(reason)}"
+            return "waiting", reasons.first("image", reason, otherwise, aws=aws, image=image), None
         if waiting.get("reason") in NOT_CREATED:
             return (
                 "waiting",
@@ -353,7 +353,7 @@ def _ended(containers: Iterable[Mapping[str, Any]], when: str = "state") -> Mapp
 
 
 def _restarts(containers: Iterable[Mapping[str, Any]]) -> int:
-    return sum(int(one.get("restartCount") or 0) for one in containers)
+    return sum(int(container.get("restartCount") or 0) for container in containers)
 
 
 def _restarted(containers: list[Mapping[str, Any]], resources: str) -> str:

@@ -84,8 +84,8 @@ class Follower:
                 self.cluster.say(f"{word} waits: {waits}")
 
     def _is_new(self, name: str, phase: str, reason: str) -> bool:
-        known, self._told[name] = self._told.get(name), (phase, reason)
-        return known != (phase, reason)
+        earlier, self._told[name] = self._told.get(name), (phase, reason)
+        return earlier != (phase, reason)
 
 
 def lines(states: Iterable[PodState]) -> list[str]:
@@ -96,16 +96,16 @@ def lines(states: Iterable[PodState]) -> list[str]:
     def same(state: PodState) -> tuple[str, str, str]:
         return (state.component, state.phase, state.reason)
 
-    told = []
+    lines_ = []
     for (component, phase, reason), group in groupby(
         sorted(states, key=lambda s: (*same(s), s.rank or 0)), key=same
     ):
         ranks = [state.rank for state in group if state.rank is not None]
-        told.append(
+        lines_.append(
             f"{component}{' ' if ranks else ''}{spans(ranks)} {phase}"
             + (f": {reason}" if reason else "")
         )
-    return told
+    return lines_
 
 
 def spans(ranks: Iterable[int]) -> str:
@@ -145,16 +145,16 @@ def settled(job: JobView) -> bool:
     )
 
 
-def verdict(found: JobView) -> str:
+def verdict(view: JobView) -> str:
     """Returns in one sentence how the job ended. Raises JobFailed with that sentence if it
     failed.
     """
-    job = found.training or found.data
+    job = view.training or view.data
     if job is None:
-        raise Failed(f"job {found.name} is not there")
+        raise Failed(f"job {view.name} is not there")
     if not job.ended:
-        raise Failed(f"job {found.name} was deleted or cancelled before it ended")
+        raise Failed(f"job {view.name} was deleted or cancelled before it ended")
     if job.phase == "failed":
-        what = "training" if found.training is not None else "the data split"
-        raise JobFailed(f"job {found.name}: {what} failed: {found.reason or 'no reason given'}")
-    return f"job {found.name} is {job.phase}: {job.succeeded} of {job.wanted} pods succeeded"
+        what = "training" if view.training is not None else "the data split"
+        raise JobFailed(f"job {view.name}: {what} failed: {view.reason or 'no reason given'}")
+    return f"job {view.name} is {job.phase}: {job.succeeded} of {job.wanted} pods succeeded"
