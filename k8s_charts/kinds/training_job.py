@@ -39,6 +39,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
         Variable.GRACE: job.limits.grace_period_seconds - 5,
         Variable.CHECKPOINT: 60 * job.checkpoint_minutes or None,
         Variable.RESUME_FROM: job.resume_from if job.resume_from != "same" else None,
+        Variable.METRICS_PORT: job.ports.metrics if job.scrape is not None else None,
         Variable.STAGE_TO: f"{contract.HOME}/shard" if stages else None,
         Variable.STAGE: data.stage if data is not None and stages else None,
         # A pod sees its node's disk, not its own share of it, and is evicted if it uses more than
@@ -91,6 +92,7 @@ def _container_ports(job: TrainingJob) -> list[pod.Object]:
     on_host = job.ports.on_host
     named = {"control": job.ports.control, **_pserver_ports(job)}
     others = [port for port in on_host if port not in named.values()]
+    named |= {"metrics": job.ports.metrics} if job.scrape is not None else {}
     named |= {f"jobport{f'-{port}' if len(others) > 1 else ''}": port for port in others}
     return [
         {
@@ -101,6 +103,17 @@ def _container_ports(job: TrainingJob) -> list[pod.Object]:
         }
         for name, port in named.items()
     ]
+
+
+def _scraped(job: TrainingJob) -> dict[str, str]:
+    """Returns the annotations by which a Prometheus finds what to scrape."""
+    if job.scrape is None:
+        return {}
+    return {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(job.ports.metrics),
+        "prometheus.io/path": contract.METRICS_PATH,
+    }
 
 
 def _environment(job: TrainingJob, data_job: str | None) -> dict[Any, object]:
@@ -190,7 +203,7 @@ class TrainingChart(pod.PodChart):
             "schedulerName": "volcano" if job.gang.kind == "volcano" else None,
         }
         # Volcano finds a pod's PodGroup by this annotation.
-        group = {"scheduling.k8s.io/group-name": job.name} if job.gang.kind == "volcano" else None
+        group = {"scheduling.k8s.io/group-name": job.name} if job.gang.kind == "volcano" else {}
         template = pod.template(
             job,
             "trainer",
@@ -198,7 +211,7 @@ class TrainingChart(pod.PodChart):
             image=image,
             container=container,
             spec=spec,
-            annotations=group,
+            annotations={**group, **_scraped(job)},
             customize=self.customize_pod,
         )
         # Kueue starts a job by clearing its `suspend`.

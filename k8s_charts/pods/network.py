@@ -76,8 +76,19 @@ def peers(
             job,
             role,
             [{"to": others}, _names(outputs), *more, *world],
-            ingress=[{"from": others}],
+            ingress=[{"from": others}, *_readers(job)],
         )
+
+
+def _readers(job: TrainingJob) -> list[Rule]:
+    """Returns the rule that lets somebody read the pods' numbers, and reach nothing else."""
+    if job.scrape is None:
+        return []
+    reader = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": job.scrape.namespace}},
+        **({"podSelector": {"matchLabels": job.scrape.pods}} if job.scrape.pods else {}),
+    }
+    return [{"from": [reader], "ports": [{"port": job.ports.metrics, "protocol": "TCP"}]}]
 
 
 def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:

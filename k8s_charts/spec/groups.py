@@ -23,6 +23,7 @@ from k8s_charts.spec.value_types import (
     AbsolutePath,
     Amount,
     Cpu,
+    DnsLabel,
     FolderBelow,
     ImageName,
     LabelKey,
@@ -386,6 +387,8 @@ class Ports(Settings):
     """Its ports for sparse updates."""
     control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535)
     """The agents' port."""
+    metrics: int = Field(default=contract.METRICS_PORT, ge=1, le=65535)
+    """The agents' port for whoever `scrape` lets read their numbers."""
     host_ports: bool | Several[Annotated[int, Field(ge=1, le=65535)]] = Field(
         default=False, union_mode="left_to_right"
     )
@@ -428,6 +431,19 @@ class Ports(Settings):
                 )
         if len(set(self.on_host)) != len(self.on_host):
             yield "ports.host_ports names a port twice: each may be taken once"
+
+
+class Scrape(Settings):
+    """Who may read the trainers' numbers: loss, step, speed, goodput, attempt and slow ranks, in
+    OpenMetrics at /metrics of `ports.metrics`. The pods then have the annotations prometheus.io/*.
+    """
+
+    namespace: DnsLabel
+    """The namespace of the pods that may, such as monitoring or amazon-cloudwatch. An agent of the
+    pod's own node reaches it in any case.
+    """
+    pods: Labels = Field(default_factory=dict)
+    """Labels of those pods. Default: all of that namespace."""
 
 
 class Toleration(Settings):

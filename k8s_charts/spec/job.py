@@ -166,6 +166,10 @@ class TrainingJob(Settings):
     """
     volume: groups.Volume = Field(default_factory=groups.Volume)
     ports: groups.Ports = Field(default_factory=groups.Ports)
+    scrape: groups.Scrape | None = None
+    """Serve the trainers' numbers to a Prometheus or a CloudWatch agent (docs/monitoring.md).
+    Default: nobody reads them, and none are served.
+    """
     resources: groups.TrainerResources = Field(default_factory=groups.TrainerResources)
     """Of each trainer pod."""
     data_resources: groups.Resources = Field(default_factory=groups.Resources)
@@ -419,6 +423,13 @@ class TrainingJob(Settings):
             yield from self._command_faults(self.command)
         yield from self._environment_faults()
         yield from self._pod_faults()
+        if self.scrape is not None:
+            port, trainers = self.ports.metrics, contract.TRAINER_PORTS_FROM
+            taken = (self.ports.control, *self.ports.pserver, *range(trainers, trainers + 100))
+            if port in taken:
+                yield (
+                    f"ports.metrics is {port}: the job's pods listen there already, choose another"
+                )
         for name, given in self.inputs.items():
             if isinstance(given, groups.FromJob):
                 if given.from_job == self.name:

@@ -5,6 +5,7 @@ No API server runs here: the tests read from the two policies' expressions what 
 not try it.
 """
 
+import re
 from typing import Any
 
 import kubernetes_validate
@@ -37,9 +38,16 @@ def _of(documents: Documents, *kinds: str) -> Documents:
     return [document for document in documents if document["kind"] in kinds]
 
 
-@pytest.mark.parametrize(("name", "label"), [("nvidia", GPU_LABEL), ("efa", EFA_LABEL)])
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("nvidia_device_plugin", GPU_LABEL),
+        ("dcgm_exporter", GPU_LABEL),
+        ("efa_device_plugin", EFA_LABEL),
+    ],
+)
 def test_a_plugin_runs_on_the_nodes_that_need_it(name: str, label: str) -> None:
-    [plugin] = yaml_documents.template(f"{name}_device_plugin.yaml")
+    [plugin] = yaml_documents.template(f"{name}.yaml")
     kubernetes_validate.validate(plugin, "1.34", strict=True)
     pod = plugin["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {label: "true"}
@@ -47,7 +55,7 @@ def test_a_plugin_runs_on_the_nodes_that_need_it(name: str, label: str) -> None:
         one.get("key", GPU_TAINT) == GPU_TAINT and one["operator"] == "Exists"
         for one in pod["tolerations"]
     )
-    assert ":v" in pod["containers"][0]["image"]
+    assert re.search(r":v?\d+\.", pod["containers"][0]["image"])
 
 
 def test_deployers_are_the_group_of_the_access_entries_and_a_self_managed_clusters_account() -> (

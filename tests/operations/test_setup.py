@@ -47,6 +47,7 @@ def test_it_is_applied_once_and_again(run: Run, api: JobController) -> None:
         done = run("setup", GPU)
         assert done.code == 0, done.err
         assert {one["metadata"]["name"] for one in api.all("daemonsets")} == {
+            "dcgm-exporter",
             "efa-device-plugin",
             "nvidia-device-plugin",
         }

@@ -154,6 +154,8 @@ class Variable(StrEnum):
     """
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
     """TCP port on which the agents talk to each other."""
+    METRICS_PORT = "PADDLE_NODE_METRICS_PORT"
+    """TCP port on which each agent serves its pod's numbers in OpenMetrics; 0 (default): none."""
     PEER_DEADLINE = "PADDLE_NODE_PEER_DEADLINE"
     """Seconds to wait for all N pods before the job fails and names the missing ones (pod-list:
     counts them).
@@ -340,6 +342,9 @@ PORTS_NUM = 2
 PORTS_NUM_SPARSE = 2
 # Ours.
 CONTROL_PORT = 7163
+METRICS_PORT = 7161
+"""Where agents serve metrics in jobs that let somebody read them."""
+METRICS_PATH = "/metrics"
 TRAINER_PORTS_FROM = 8500
 """fleet's trainers listen from this port upwards, with one port for each trainer of the same
 address.

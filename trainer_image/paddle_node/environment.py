@@ -250,6 +250,7 @@ class NodeEnvironment:
     control_port: int = setting(
         Reader.whole, Variable.CONTROL_PORT, contract.CONTROL_PORT, 1, 65535
     )
+    metrics_port: int = setting(Reader.whole, Variable.METRICS_PORT, 0, 0, 65535)
     peer_deadline: float = setting(Reader.seconds, Variable.PEER_DEADLINE, contract.PEER_DEADLINE)
     grace: float = setting(Reader.seconds, Variable.GRACE, contract.GRACE)
     stall: float = setting(Reader.seconds, Variable.STALL, contract.STALL)
@@ -403,6 +404,11 @@ def _check(node: NodeEnvironment) -> None:
         f"{last}; choose another port"
     )
     _refuse(node.port <= node.control_port <= last, taken)
+    _refuse(
+        node.port <= node.metrics_port <= last or node.metrics_port == node.control_port,
+        f"{Variable.METRICS_PORT} is {node.metrics_port}: the pserver or the agent listens there; "
+        "choose another port",
+    )
 
 
 def _refuse(wrong: object, sentence: str) -> None:

@@ -114,6 +114,8 @@ def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
         found = [document for document in found if document["kind"] != "Namespace"]
     if any(group.gpu for group in groups) and not spec.auto:
         found += yaml_documents.template("nvidia_device_plugin.yaml")
+    if any(group.gpu for group in groups):
+        found += yaml_documents.template("dcgm_exporter.yaml")
     if any(group.efa for group in groups):
         found += yaml_documents.template("efa_device_plugin.yaml")
     if spec.auto:

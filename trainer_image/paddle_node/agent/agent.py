@@ -16,7 +16,7 @@ from functools import partial
 from typing import NoReturn
 
 from paddle_node import background
-from paddle_node.agent import health, node_check, output
+from paddle_node.agent import exporter, health, node_check, output
 from paddle_node.agent.client import Client
 from paddle_node.agent.worker_group import State, WorkerGroup
 from paddle_node.background import Tasks
@@ -85,6 +85,9 @@ class Agent:
             asyncio.get_running_loop().add_signal_handler(number, self._terminate)
         self._group = WorkerGroup(self._runtime, self._node, self._tasks, self._tell)
         self._tasks.spawn(self._write_status())
+        if port := self._node.metrics_port:
+            served = exporter.Exporter(self._observe, self._say)
+            self._tasks.spawn(served.serve(self._node.pod_ip, port))
         self._tasks.spawn(self._look_for_outcome())
         # The standby starts first: its imports take longer than everything else before training,
         # and need no rank.
@@ -380,6 +383,19 @@ class Agent:
                         f"{error.strerror or error}"
                     )
             await asyncio.sleep(m.BEAT)
+
+    def _observe(self) -> exporter.Pod:
+        """Returns what the exporter serves besides the step logs."""
+        node, group = self._node, self._group
+        seconds, slow = self._server.numbers if self._server is not None else ({}, {})
+        return exporter.Pod(
+            node.job_name,
+            node.folder.node(node.trainer_id),
+            group.attempt,
+            group.state is not State.WAITING,
+            seconds,
+            slow,
+        )
 
     def _say(self, text: str) -> None:
         output.of_agent(self._node, text)

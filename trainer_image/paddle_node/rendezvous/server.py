@@ -294,6 +294,15 @@ class Server:
             with contextlib.suppress(TimeoutError):  # It expires instead.
                 await asyncio.wait_for(background.call(self._lease.release), RELEASE)
 
+    @property
+    def numbers(self) -> tuple[dict[str, float], dict[int, float]]:
+        """The run's goodput and its slow trainers, as `Rendezvous.numbers` returns them; empty
+        before `serve`.
+        """
+        if self._listener is None:
+            return {}, {}
+        return self._rendezvous.numbers(time.monotonic())
+
     # What the rendezvous asks of its server.
 
     def send(self, message: m.Message, *connections: Any) -> None:

@@ -538,6 +538,15 @@ class Rendezvous:
             )
             self._server.say(goodput.sentence(seconds, slow[:SHOWN]))
 
+    def numbers(self, now: float) -> tuple[dict[str, float], dict[int, float]]:
+        """Returns the run's seconds by what they went into, and how many times the median a step
+        takes, by the rank of each slow trainer.
+        """
+        seconds = Counter(self.goodput.seconds)
+        if self.state in RUNNING:
+            seconds.update(self.goodput.attempt(self.trainers, now, done=True))
+        return dict(seconds), dict(self._slow)
+
     def _overdue(self, now: float) -> deadlines.Verdict:
         match self.state:
             case State.GATHERING:

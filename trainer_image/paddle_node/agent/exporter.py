@@ -1,0 +1,330 @@
+"""The pod's numbers in OpenMetrics, for a Prometheus or a CloudWatch agent: GET /metrics.
+
+Whoever may reach the port reads; nobody can change anything there. Numbers never disturb training:
+a fault here ends the exporter alone. A client gets one short answer and a few seconds; there are
+few clients at once and few answers a second, however many connect or how slowly they speak, and the
+volume is read at most every five seconds, outside the event loop.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import math
+import os
+import re
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paddle_node import background, contract
+
+CLIENTS = 8
+"""Connections that are served at once; others wait in the kernel, where `WAITING` have room."""
+WAITING = 16
+PAUSE = 0.02
+"""Seconds between two connections."""
+DEADLINE = 3.0
+"""Seconds for a client to ask and to take its answer."""
+LONGEST, PIECES = 4096, 16
+"""Most bytes of a request, and in how many pieces they may come."""
+FRESH = 1.0
+"""Seconds for which an answer is given again."""
+READ_AGAIN, WAIT = 5.0, 0.5
+"""Seconds between two looks at the volume, and how long an answer waits for one."""
+TAIL = 65_536
+"""Bytes at the end of a step log that are read."""
+RANKS, NAMES = 16, 50
+"""Most step logs of a pod that are read, and most metrics of one of them."""
+ENTRIES = 10_000
+"""Most files of the pod's folder that are looked at."""
+_STEP_LOG = re.compile(r"steps-([0-9]{1,6})\.jsonl")
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Family:
+    """Samples of one metric, all gauges: most may fall again when an attempt ends."""
+
+    name: str
+    help: str
+    samples: list[tuple[Labels, float]] = field(default_factory=list)
+
+    def add(self, value: float, **labels: str) -> None:
+        """Adds a sample."""
+        self.samples.append((tuple(labels.items()), value))
+
+
+def exposition(families: Iterable[Family], **common: str) -> str:
+    """Returns the families as OpenMetrics text, each sample with the labels `common`."""
+    lines = []
+    for family in families:
+        if not family.samples:
+            continue
+        lines += [f"# TYPE {family.name} gauge", f"# HELP {family.name} {family.help}"]
+        for labels, value in family.samples:
+            text = ",".join(f'{name}="{_escaped(v)}"' for name, v in (*common.items(), *labels))
+            lines.append(f"{family.name}{{{text}}} {value!r}")
+    return "\n".join([*lines, "# EOF\n"])
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one step log says about the attempt that runs."""
+
+    rank: str
+    step: int
+    metrics: Mapping[str, float]
+    pass_number: float | None
+    steps_a_second: float | None
+    records_a_second: float | None
+
+
+def read_progress(folder: Path, attempt: int) -> list[Progress]:
+    """Returns what the step logs in a pod's folder on the volume say about an attempt. Blocking.
+
+    Programs write there, so nothing is taken for granted: not what kind of file it is, nor how
+    long, nor what its lines hold. Raises OSError.
+    """
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in itertools.islice(entries, ENTRIES)]
+    matches = [match for name in names if (match := _STEP_LOG.fullmatch(name)) is not None]
+    progress = []
+    for match in sorted(matches, key=lambda match: int(match[1]))[:RANKS]:
+        lines = [line for line in _lines(folder / match[0]) if line["attempt"] == attempt]
+        if lines:
+            progress.append(_progress(match[1], lines))
+    return progress
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    """Yields the well-formed lines at the end of a step log."""
+    for line in _tail(file).split(b"\n"):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if (
+            isinstance(entry, dict)
+            and type(entry.get("attempt")) is int
+            and _number(entry.get("step")) is not None
+            and _number(entry.get("time")) is not None
+            and isinstance(entry.get("metrics"), dict)
+        ):
+            yield entry
+
+
+def _tail(file: Path) -> bytes:
+    # Neither a link to elsewhere nor a pipe, on which this process would wait.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            return b""
+        return os.pread(descriptor, TAIL, max(0, state.st_size - TAIL))
+    finally:
+        os.close(descriptor)
+
+
+def _progress(rank: str, lines: list[dict[str, Any]]) -> Progress:
+    # The last lines, which are at most ten seconds apart: a speed of about the last minute.
+    newest, before = lines[-1], lines[-min(len(lines), 7)]
+    seconds = newest["time"] - before["time"]
+    steps = newest["step"] - before["step"]
+    read, read_before = _number(newest.get("records")), _number(before.get("records"))
+    same_pass = newest.get("pass") == before.get("pass")
+    metrics = {
+        name[:100].encode(errors="replace").decode(): number
+        for name, value in list(newest["metrics"].items())[:NAMES]
+        if (number := _number(value)) is not None
+    }
+    return Progress(
+        rank,
+        int(newest["step"]),
+        metrics,
+        _number(newest.get("pass")),
+        steps / seconds if seconds > 0 and steps >= 0 else None,
+        (read - read_before) / seconds
+        if seconds > 0 and same_pass and read is not None and read_before is not None
+        else None,
+    )
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What the agent knows without the volume."""
+
+    job: str
+    folder: Path
+    """The pod's folder on the volume."""
+    attempt: int
+    """The attempt that runs, or ran last; 0: none yet."""
+    running: bool
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Goodput: the run's seconds by what they went into; only the pod of trainer 0 knows them."""
+    slow: Mapping[int, float] = field(default_factory=dict)
+    """How many times the median a step takes, by the rank of each slow trainer."""
+
+
+def families(pod: Pod, progress: Iterable[Progress]) -> list[Family]:
+    """Returns a pod's metrics."""
+    attempt = Family("paddle_attempt", "Number of the attempt that runs or ran last.")
+    running = Family("paddle_attempt_running", "1 while an attempt runs in this pod.")
+    step = Family("paddle_step", "The newest step that a rank reported.")
+    number = Family("paddle_pass", "The pass that a rank is in.")
+    metric = Family("paddle_step_metric", "A metric of the newest steps, such as loss.")
+    speed = Family("paddle_steps_per_second", "Steps a second over about the last minute.")
+    records = Family("paddle_records_per_second", "Records a second of this rank's shard.")
+    seconds = Family("paddle_run_seconds", "Where the run's time went, as the mean over its pods.")
+    goodput = Family("paddle_goodput_ratio", "Share of the run's time that trained and was kept.")
+    slow = Family(
+        "paddle_slow_trainer_ratio", "How many times the median a slow rank's step takes."
+    )
+    attempt.add(pod.attempt)
+    running.add(float(pod.running))
+    for rank in progress if pod.running else ():
+        step.add(rank.step, rank=rank.rank)
+        for name, value in rank.metrics.items():
+            metric.add(value, rank=rank.rank, name=name)
+        optional = (
+            (number, rank.pass_number),
+            (speed, rank.steps_a_second),
+            (records, rank.records_a_second),
+        )
+        for family, amount in optional:
+            if amount is not None:
+                family.add(amount, rank=rank.rank)
+    for part, spent in pod.seconds.items():
+        seconds.add(round(spent, 3), part=part)
+    if (whole := sum(pod.seconds.values())) > 0:
+        goodput.add(round(pod.seconds.get("training", 0.0) / whole, 6))
+    for rank_number, times in pod.slow.items():
+        slow.add(round(times, 3), rank=str(rank_number))
+    return [attempt, running, step, number, metric, speed, records, seconds, goodput, slow]
+
+
+class Exporter:
+    """Serves what `look` returns, with what the volume says."""
+
+    def __init__(self, look: Callable[[], Pod], say: Callable[[str], None]) -> None:
+        self._look = look
+        self._say = say
+        self._text, self._made = b"", -math.inf
+        self._progress: list[Progress] = []
+        self._read: asyncio.Task[None] | None = None
+        self._read_at = -math.inf
+
+    async def serve(self, address: str, port: int) -> None:
+        """Serves until it is cancelled, or something of its own fails."""
+        try:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            with socket.create_server((address, port), family=family, backlog=WAITING) as listener:
+                listener.setblocking(False)
+                await self._accept(listener)
+        except Exception as error:
+            self._say(f"no metrics are served at port {port}: {error}; training continues without")
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop, free = asyncio.get_running_loop(), asyncio.Semaphore(CLIENTS)
+        clients: set[asyncio.Task[None]] = set()
+
+        def forget(task: asyncio.Task[None]) -> None:
+            clients.discard(task)
+            free.release()
+
+        try:
+            while True:
+                await free.acquire()
+                try:
+                    connection, _ = await loop.sock_accept(listener)
+                except OSError:  # It is gone again, or a limit was reached.
+                    free.release()
+                else:
+                    clients.add(task := asyncio.create_task(self._answer(connection)))
+                    task.add_done_callback(forget)
+                await asyncio.sleep(PAUSE)
+        finally:
+            for task in clients:
+                task.cancel()
+
+    async def _answer(self, connection: socket.socket) -> None:
+        loop, request = asyncio.get_running_loop(), b""
+        with connection, contextlib.suppress(Exception):
+            connection.setblocking(False)
+            async with asyncio.timeout(DEADLINE):
+                for _ in range(PIECES):
+                    piece = await loop.sock_recv(connection, LONGEST - len(request))
+                    request += piece
+                    if not piece or b"\r\n\r\n" in request or len(request) >= LONGEST:
+                        break
+                await loop.sock_sendall(connection, await self._response(request))
+
+    async def _response(self, request: bytes) -> bytes:
+        """Returns the whole answer to a request's head."""
+        head, end, _ = request.partition(b"\r\n\r\n")
+        method, _, rest = head.partition(b" ")
+        target = rest.partition(b" ")[0].partition(b"?")[0]
+        if not end:
+            status, kind, body = "400 Bad Request", TEXT, b""
+        elif method != b"GET":
+            status, kind, body = "405 Method Not Allowed", TEXT, b""
+        elif target != contract.METRICS_PATH.encode():
+            status, kind, body = "404 Not Found", TEXT, b""
+        else:
+            kind = OPEN_METRICS if b"application/openmetrics-text" in head.lower() else TEXT
+            status, body = "200 OK", await self._metrics()
+        lines = (
+            f"HTTP/1.1 {status}",
+            f"Content-Type: {kind}",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        )
+        return "\r\n".join([*lines, "", ""]).encode() + body
+
+    async def _metrics(self) -> bytes:
+        now = time.monotonic()
+        if now - self._made < FRESH:
+            return self._text
+        pod = self._look()
+        if self._read is None and now - self._read_at >= READ_AGAIN:
+            self._read_at = now
+            self._read = asyncio.create_task(self._read_volume(pod))
+        if self._read is not None:
+            # A volume that hangs holds up one thread, and no answer.
+            await asyncio.wait({self._read}, timeout=WAIT)
+        self._text = exposition(families(pod, self._progress), training_job=pod.job).encode(
+            errors="replace"
+        )
+        self._made = time.monotonic()
+        return self._text
+
+    async def _read_volume(self, pod: Pod) -> None:
+        try:
+            self._progress = await background.call(
+                lambda: read_progress(pod.folder, pod.attempt) if pod.running else []
+            )
+        except OSError:
+            self._progress = []
+        finally:
+            self._read = None
