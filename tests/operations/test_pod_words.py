@@ -125,3 +125,16 @@ def test_the_pod_whose_program_failed_tells_of_a_jobs_end() -> None:
     assert (
         found and found.failure == "trainer on n: out of memory: raise resources.memory in job.yaml"
     )
+
+
+def test_a_sidecars_end_says_nothing_about_the_pods() -> None:
+    spec = {"nodeName": "n", "initContainers": [{"name": "logs", "restartPolicy": "Always"}]}
+    ended = {"state": {"terminated": {"exitCode": 143, "message": "killed"}}, "restartCount": 9}
+    program = {"state": {"terminated": {"exitCode": 1, "message": "boom"}}, "name": "trainer"}
+    status = {"phase": "Failed", "initContainerStatuses": [{"name": "logs", **ended}]}
+    failed = pod_state(pod({**status, "containerStatuses": [program]}, spec=spec))
+    assert "code 1: boom" in failed.reason and failed.restarts == 0
+    pull = {"reason": "ErrImagePull", "message": "not found"}
+    waiting = {"name": "logs", "image": "logs:1", "state": {"waiting": pull}}
+    pending = pod_state(pod({"phase": "Pending", "initContainerStatuses": [waiting]}, spec=spec))
+    assert "logs:1" in pending.reason

@@ -342,8 +342,20 @@ def _failure(pod: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tup
 
 
 def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    status = pod.get("status", {})
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    status, spec = pod.get("status", {}), pod.get("spec") or {}
+    containers = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    if status.get("phase") == "Pending":
+        return containers
+    # A sidecar is ended after the pod's program, and its end says nothing about that.
+    sidecars = {
+        container.get("name")
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    }
+    return [container for container in containers if container.get("name", "") not in sidecars]
 
 
 def _ended(containers: Iterable[Mapping[str, Any]], when: str = "state") -> Mapping[str, Any]:
