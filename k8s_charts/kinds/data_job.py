@@ -74,6 +74,7 @@ def _environment(
         Variable.SPLIT_PODS: data.splitters if data is not None else None,
         Variable.DATA_SOURCE: source(job, outputs) if data is not None else None,
         Variable.DATA_FORMAT: "files" if shared else literal(form) or None,
+        Variable.HEADER: 1 if data is not None and data.header else None,
         Variable.INPUTS: json.dumps(inputs) if inputs or data is None else None,
         Variable.SHARED: job_folder.shared(job),
         **({} if shared or data is None else pod.told(data)),

@@ -210,6 +210,8 @@ class Data(Settings):
     """One unpacked, unsplit copy for all jobs of this source; for a `command` of your own."""
     format: Text = Field(default="lines", pattern=f"^({contract.RECORD_FORMAT})$")
     """lines | files | module:function, a record reader in your program's folder."""
+    header: bool = False
+    """The first line of each file of the source is a header, and no record."""
     shards: int | None = Field(default=None, ge=1, le=10_000)
     """Default: one for each trainer."""
     splitters: int = Field(default=1, ge=1, le=1000)
@@ -229,6 +231,11 @@ class Data(Settings):
     def _faults(self) -> Iterator[Fault]:
         if self.source is not None and (fault := address_fault(self.source)):
             yield f"data.source {fault}"
+        if self.header and self.format != "lines":
+            yield (
+                f"data.header is true and data.format is {self.format}: only lines have a header, "
+                "leave it out"
+            )
 
 
 class FromJob(Settings):

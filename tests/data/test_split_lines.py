@@ -245,6 +245,24 @@ def test_bad_settings_end_with_one_sentence_without_a_secret(
 
 LABELLED = [f"{'sport' if number % 3 else 'arts'}\tword{number} and more" for number in range(60)]
 NUMBERS = [f"{number},{number * 7 % 50},{1 + number % 5}.5" for number in range(60)]
+HEADED = ["user,movie,rating", *NUMBERS]
+
+
+@pytest.mark.parametrize("pods", [1, 3])
+def test_a_header_is_no_record_of_any_file(job: Job, tmp_path: Path, pods: int) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("a", "b"):
+        (source / name).write_text("".join(f"{line}\n" for line in HEADED))
+    shared = {"SPLIT_PODS": pods, "PADDLE_NODE_RUN_ID": "run", "DATA_HEADER": 1}
+    for index in range(pods):
+        job.split(source, JOB_COMPLETION_INDEX=index, POD_UID=f"pod-{index}", **shared)
+    assert sorted(job.records()) == sorted(line.encode() for line in NUMBERS * 2)
+    if pods == 1:  # With the header it is another split.
+        job.split(source)
+        assert len(job.records()) == 2 * len(HEADED)
+
+
 HEADER = "line 1 of source looks like a header, which a program reads as a record: "
 
 

@@ -71,6 +71,17 @@ def test_what_each_input_gets_and_a_loss_that_falls(
     assert float(last) < float(first)
 
 
+def test_a_header_is_a_warning_and_no_record_once_the_job_says_so(mine, run: Run, capfd) -> None:
+    mine("quick_start")
+    text = Path("sample").read_text()
+    Path("sample").write_text(f"label\ttext\n{text}")
+    assert run("try").code == 0
+    said = capfd.readouterr().out
+    assert "warning: line 1 of sample looks like a header, which a program reads as a record" in said
+    assert run("try", "--set", "data.header=true").code == 0
+    assert "warning" not in capfd.readouterr().out
+
+
 @pytest.mark.parametrize("fault", CASES["faults"], ids=lambda fault: fault["new"])
 def test_a_fault_is_one_sentence_with_the_programs_own_line(mine, run: Run, fault) -> None:
     mine(fault.get("example", "quick_start"), fault["old"], fault["new"], **fault.get("job", {}))

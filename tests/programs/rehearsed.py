@@ -14,14 +14,14 @@ class Rehearsal:
     have.
     """
 
-    def __init__(self, place: Path, name: str, process: str) -> None:
+    def __init__(self, place: Path, name: str, process: str, *words: str) -> None:
         self.place, self._name, self._process = place, name, process.encode()
         environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         # Beside the job's folder, which is the program's as well.
         self._log = place.with_name("rehearsal.log")
         self._output = self._log.open("w")
         self.process = subprocess.Popen(
-            ["paddle-aws", "rehearse", "job.yaml"],
+            ["paddle-aws", "rehearse", "job.yaml", *words],
             cwd=place,
             env=environment,
             stdout=self._output,
@@ -44,6 +44,16 @@ class Rehearsal:
             assert self.process.poll() is None, self.said
             time.sleep(0.01)
         raise AssertionError(f"no {pattern} in {seconds} s: {self.said}")
+
+    def wait_for_line(self, text: str, seconds: float = 600) -> None:
+        """Waits until rank 0 has printed a line with the text."""
+        log, deadline = self.output / "node_0" / "train.log", time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if log.exists() and text in log.read_text(errors="replace"):
+                return
+            assert self.process.poll() is None, self.said
+            time.sleep(0.01)
+        raise AssertionError(f"no line with {text!r} in {seconds} s: {self.said}")
 
     def kill_rank(self, rank: int) -> None:
         """Kills the process of that rank that this rehearsal started."""

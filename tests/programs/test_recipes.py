@@ -1,8 +1,8 @@
-"""Training stacks that are known, by a job.yaml that says nothing of them: two pods to the end, and
-again with a rank killed behind its second checkpoint, as people run it.
+"""PaddleFormers by a job.yaml that says nothing of how it resumes: two pods, with a rank killed
+behind its second checkpoint, as people run it.
 
-`make test-programs` runs these. The environment of PaddleFormers takes a minute to make, once, and
-2 GB; each of its runs about 20 s on two busy cores.
+Its environment takes a minute to make, once, and 1.3 GB. `make test` runs it with one kill,
+`make test-programs` also undisturbed and with a truncated checkpoint.
 """
 
 import os
@@ -18,21 +18,36 @@ from rehearsed import Rehearsal
 
 PROJECT = Path(__file__).parents[2]
 PADDLEFORMERS = PROJECT / "examples" / "llama"
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif("PROGRAMS" not in os.environ, reason="make test-programs runs these"),
-]
+pytestmark = pytest.mark.slow
+programs = pytest.mark.skipif("PROGRAMS" not in os.environ, reason="make test-programs runs these")
 STEP = re.compile(r"- loss: ([\d.eE+-]+), learning_rate: ([\d.eE+-]+), global_step: (\d+),")
 
 
-def llama(place: Path) -> Rehearsal:
+def llama(place: Path, *words: str) -> Rehearsal:
     shutil.copytree(PADDLEFORMERS, place)
-    return Rehearsal(place, "llama", "paddleformers/cli/launcher.py")
+    return Rehearsal(place, "llama", "paddleformers/cli/launcher.py", *words)
 
 
 def steps_of(attempt: str) -> dict[int, tuple[str, str]]:
     """Returns loss and learning rate by step."""
     return {int(step): (loss, rate) for loss, rate, step in STEP.findall(attempt)}
+
+
+def test_a_killed_run_repeats_its_steps_loss_and_rate_from_the_second_checkpoint(
+    tmp_path: Path,
+) -> None:
+    run = llama(tmp_path / "job", "--set", "command+=max_steps=40")
+    run.wait_for("attempts/*-1/output/checkpoint-20/scheduler.pdparams")
+    run.wait_for("attempts/*-1/output/checkpoint-20/rng_state_1.pth")
+    run.wait_for_line(", global_step: 23,")
+    run.kill_rank(1)
+    first, second = map(steps_of, run.attempts())
+    assert list(second) == list(range(min(second), 41)) and min(second) in (21, 31), run.said
+    assert "recipe paddleformers (PaddleFormers 1.2.0): the command has" in run.said
+    repeated = first.keys() & second.keys()
+    assert repeated or min(second) == 31, run.said
+    assert {step: first[step] for step in repeated} == {step: second[step] for step in repeated}
+    assert float(second[40][0]) < float(first[1][0]) and list(run.output.glob("model-*"))
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +61,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[str
     return steps
 
 
+@programs
 @pytest.mark.parametrize("truncated", [False, True])
 def test_paddleformers_resumes_at_the_undisturbed_runs_step_loss_and_rate(
     undisturbed: dict[int, tuple[str, str]], tmp_path: Path, truncated: bool

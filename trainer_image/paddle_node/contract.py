@@ -48,6 +48,8 @@ class Variable(StrEnum):
     """What to split: a path in the container, s3://bucket/prefix or an https:// address."""
     DATA_FORMAT = "DATA_FORMAT"
     """lines | files | module:function, a record reader of the user's."""
+    HEADER = "DATA_HEADER"
+    """1: the first line of each file of the source is a header, and no record; else 0."""
     HOLD_OUT = "HOLD_OUT"
     """Share of the records kept from training for evaluation, 0 <= x < 1."""
     SHUFFLE_SEED = "SHUFFLE_SEED"

@@ -203,6 +203,7 @@ def _run(
         Variable.SEED: str(job.seed),
         Variable.DATA_SOURCE: str(source),
         Variable.DATA_FORMAT: job.data.format if job.data is not None else "lines",
+        Variable.HEADER: str(int(job.data is not None and job.data.header)),
         Variable.COMMAND: "" if job.command is None else json.dumps(job.command),
     }
     with tempfile.TemporaryDirectory() as name:
@@ -349,6 +350,7 @@ def _lay_data(
             "SPLIT_COUNT": "1",
             Variable.DATA_SOURCE: str(source) if laid else "",
             "DATA_FORMAT": "files" if shared or job.data is None else job.data.format,
+            Variable.HEADER: str(int(job.data is not None and job.data.header)),
             "SHUFFLE_SEED": "0",
             "PROGRAM_FROM": str(program),
             Variable.INPUTS: json.dumps(

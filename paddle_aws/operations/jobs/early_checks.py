@@ -54,9 +54,8 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
         )
     if job.command is None:
         # The last line may be cut off.
-        for doubt in doubts.of_lines(
-            io.BytesIO(head[: head.rfind(b"\n") + 1]).readlines(), file.name
-        ):
+        lines = io.BytesIO(head[: head.rfind(b"\n") + 1]).readlines()
+        for doubt in doubts.of_lines(lines[job.data.header :], file.name):
             say(f"warning: {doubt}")
     return file
 

@@ -33,7 +33,7 @@ def of_lines(lines: Sequence[bytes], name: str) -> Iterator[str]:
     ):
         yield (
             f"line 1 of {name} looks like a header, which a program reads as a record: "
-            f"{shown(texts[0])}; remove it"
+            f"{shown(texts[0])}; set data.header: true"
         )
 
 

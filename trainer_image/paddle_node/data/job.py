@@ -235,6 +235,8 @@ def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) 
     if form not in FORMATS:
         # A reader with different code yields different records.
         form = f"{form}@{program_copy.digest(settings.reader_folder)[:16]}"
+    elif settings.header:
+        form = f"{form} behind a header"
     return DataManifest(
         source=registry.summary(source, objects),
         format=form,
@@ -358,7 +360,9 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
             settings.first - number,
             1 - 2 * number,
         )
-        for batch in records.batches(source, shares[number], settings.format, reader):
+        for batch in records.batches(
+            source, shares[number], settings.format, reader, bool(settings.header)
+        ):
             if not (deal.taken or settings.index or number) and settings.format == "lines":
                 for doubt in doubts.of_lines(batch, shares[number][0].thing.name):
                     _say(f"warning: {doubt}")

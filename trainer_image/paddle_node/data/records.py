@@ -35,18 +35,24 @@ RecordReader = Callable[[BinaryIO, str], Iterable[bytes]]
 
 
 def batches(
-    source: Source, pieces: Iterable[Piece], format: str, reader: RecordReader | None
+    source: Source,
+    pieces: Iterable[Piece],
+    format: str,
+    reader: RecordReader | None,
+    header: bool = False,
 ) -> Iterator[list[bytes]]:
-    """Yields lists of records. Raises `Failure` for damage, and for anything that is not a
-    record.
+    """Yields lists of records; `header`: without the first line of each file. Raises `Failure` for
+    damage, and for anything that is not a record.
     """
     for piece in pieces:
         if piece.end is not None:
             with source.open(piece.thing, max(piece.begin - 1, 0)) as stream:
-                yield from _between(stream, piece.begin, piece.end, piece.thing.name)
+                lines = _between(stream, piece.begin, piece.end, piece.thing.name)
+                yield from _behind_first(lines) if header and not piece.begin else lines
             continue
         for name, content in unpack.members(source, piece.thing, format):
-            yield from _read(reader, content, name) if reader else _lines(content, name)
+            lines = _read(reader, content, name) if reader else _lines(content, name)
+            yield from _behind_first(lines) if header else lines
 
 
 def load_reader(name: str, program: Path) -> RecordReader:
@@ -70,6 +76,12 @@ def load_reader(name: str, program: Path) -> RecordReader:
     if not callable(function):
         raise SettingError(f"{setting}, but {module_name} has no function {function_name}")
     return function
+
+
+def _behind_first(batches: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
+    if rest := next(batches, [])[1:]:
+        yield rest
+    yield from batches
 
 
 def _lines(

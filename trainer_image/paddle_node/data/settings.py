@@ -46,6 +46,7 @@ class SplitSettings:
         "lines, files or module:function is allowed",
         FORMATS[0],
     )
+    header: int = setting(Reader.whole, Variable.HEADER, 0, 0, 1)
     hold_out: float = setting(Reader.number, Variable.HOLD_OUT, 0.0, *_SHARE)
     seed: str | None
     program_from: str

@@ -17,7 +17,7 @@ import paddle
 
 from paddle_node import environment, own_code
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data import records
+from paddle_node.data import doubts, records
 from paddle_node.data.settings import FORMATS
 from paddle_node.data.sources import registry, unpack
 from paddle_node.environment import read_settings, setting
@@ -40,6 +40,7 @@ class TrialSettings:
     seed: int = setting(environment.Reader.whole, Variable.SEED, 0, 0, 2**31 - 1)
     source: str = setting(environment.Reader.raw, Variable.DATA_SOURCE)
     format: str = setting(environment.Reader.text, Variable.DATA_FORMAT, FORMATS[0])
+    header: int = setting(environment.Reader.whole, Variable.HEADER, 0, 0, 1)
 
 
 class LocalSteps:
@@ -164,12 +165,12 @@ def _first(settings: TrialSettings) -> list[Path]:
                 for name, stream in islice(members, FILES)
             ]
         pieces = map(registry.Piece, objects)
-        batches = records.batches(source, pieces, form, reader)
-        return [
-            _written(
-                objects[0].name, islice((record for batch in batches for record in batch), RECORDS)
-            )
-        ]
+        batches = records.batches(source, pieces, form, reader, bool(settings.header))
+        lines = list(islice((line for batch in batches for line in batch), RECORDS))
+        name = Path(objects[0].name).name
+        for doubt in doubts.of_lines(lines, name) if reader is None else ():
+            print(f"warning: {doubt}")
+        return [_written(name, lines)]
     except Failure as failure:
         if "://" not in source.uri or reader is not None:
             raise
