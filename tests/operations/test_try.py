@@ -77,9 +77,18 @@ def test_a_header_is_a_warning_and_no_record_once_the_job_says_so(mine, run: Run
     Path("sample").write_text(f"label\ttext\n{text}")
     assert run("try").code == 0
     said = capfd.readouterr().out
-    assert "warning: line 1 of sample looks like a header, which a program reads as a record" in said
+    assert (
+        "warning: line 1 of sample looks like a header, which a program reads as a record" in said
+    )
     assert run("try", "--set", "data.header=true").code == 0
     assert "warning" not in capfd.readouterr().out
+
+
+def test_an_unscaled_answer_is_a_warning(mine, run: Run, capfd) -> None:
+    mine("regression", 'price / known["price"]', "price")
+    assert run("try").code == 0
+    said = capfd.readouterr().out
+    assert "warning: price is about 45,450: let sample() divide it by its mean" in said
 
 
 @pytest.mark.parametrize("fault", CASES["faults"], ids=lambda fault: fault["new"])

@@ -13,6 +13,14 @@ _NOT_OWN = (str(Path(__file__).parent), sys.prefix, sys.base_prefix, "<")
 _PADDLES_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _PADDLES_SUMMARY = re.compile(r"^ *(?:(\w+Error): |(?=\(\w+\) ))(.*)$", re.MULTILINE)
 
+_MEANINGS = [
+    (
+        r"^Variable '.*' has been created before",
+        "two inputs or embeddings of the network have this name: give each its own",
+    ),
+]
+"""What Paddle's own errors mean that newcomers meet."""
+
 
 def summary(error: BaseException) -> str:
     """Returns the error in one line, with the line of the user's code that it comes from."""
@@ -26,7 +34,8 @@ def summary(error: BaseException) -> str:
         kind, text, where = says[-1][0] or kind, says[-1][1], frames[-1] if frames else where
     elif isinstance(error, SyntaxError) and error.filename and _own(error.filename):
         text, where = error.msg, f"{_shown(error.filename)}:{error.lineno}"
-    return f"{kind}: {' '.join(text.split())}{f' ({where})' if where else ''}"
+    means = "".join(f"; {meaning}" for pattern, meaning in _MEANINGS if re.search(pattern, text))
+    return f"{kind}: {' '.join(text.split())}{f' ({where})' if where else ''}{means}"
 
 
 def line(error: BaseException) -> str:

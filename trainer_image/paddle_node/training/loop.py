@@ -180,7 +180,7 @@ class Training:
         if not math.isfinite(loss):
             raise SettingError(
                 f"the loss is {loss} in pass {number}, after {read} records: training diverged; "
-                "lower the learning rate"
+                "lower the learning rate, or scale inputs and answers to about 1"
             )
         if not self._stepped:
             self._stepped = True

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import paddle
 
 from paddle_node import environment, own_code
@@ -30,6 +31,8 @@ from paddle_node.training.shard import Parser, Reader, Record
 RECORDS = 100
 FILES = 20
 STEPS = 40
+LARGE = 100.0
+"""Mean of a regression's answers from which it is worth a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,8 @@ class LocalSteps:
     def __init__(self, model: Model, optimizer: Any) -> None:
         optimizer.minimize(model.loss)
         self._loss = model.loss
+        self.number = "" if model.answers else model.answer.name
+        """The input with the answer, if that is a number."""
         self._program = paddle.static.default_main_program()
         self._executor = paddle.static.Executor(paddle.CPUPlace())
         self._executor.run(paddle.static.default_startup_program())
@@ -103,6 +108,13 @@ class TriedJob(Job):
             print(
                 f"{name} ({kind}): {', '.join(_shown(sample[name]) for sample in samples[:3])}, ..."
             )
+            if name := backend.number:
+                mean = np.mean([np.abs(sample[name]) for sample in samples])
+                if mean > LARGE:
+                    print(
+                        f"warning: {name} is about {mean:,.0f}: let sample() divide it by its "
+                        "mean, as numbers around 1 are learned fastest"
+                    )
         paddle.disable_signal_handler()
         # An id beyond an embedding's rows may crash Paddle: the caller reads at which line.
         faulthandler.enable()
@@ -113,7 +125,7 @@ class TriedJob(Job):
             if not all(map(math.isfinite, losses)):
                 raise SettingError(
                     f"the loss is not a number in pass {number} over these records: lower the "
-                    "learning rate"
+                    "learning rate, or scale inputs and answers to about 1"
                 )
             passes.append(sum(losses) / len(losses))
         falls = (
