@@ -21,6 +21,7 @@ def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(traini
     assert found["value"] < 0.85 < 1 < found["baseline"]
     predicted = job.predict()
     assert predicted.stdout.startswith("[["), predicted.stderr
+    assert all(0 < float(rating) < 6 for rating in job.predict_records("1::2", "999999::3"))
     assert [job.folder.done(number).exists() for number in range(4)] == [False, False, True, True]
     # The job asks for fewer passes than exist, and the last one it asks for is gone: nothing is
     # left to do, and nothing is wrong.
@@ -46,6 +47,8 @@ def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     found = job.judged()
     # Asynchronous trainers learn less on a busy machine: 0.89 of the baseline was observed.
     assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.95
+    small, large = map(int, job.predict_records("3,2,40.5", "3,2,140"))
+    assert 0 < small < large
 
 
 def test_a_program_of_several_modules_is_evaluated_and_other_data_is_trained_anew(
@@ -89,6 +92,7 @@ def test_collective_trainers_stay_in_step_on_uneven_shards(training_job):
     assert job.judged()["value"] > 0.75
     predicted = job.predict()
     assert "shape=[1, 4]" in predicted.stdout, predicted.stdout + predicted.stderr + job.logs()
+    assert job.predict_records("health1 health2") == ["health"]
 
 
 def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own_pod_alone(

@@ -61,6 +61,7 @@ print(numpy.argmax(paddle.static.Executor().run(program, feed=record, fetch_list
     assert len(probabilities) == 4 and vocabulary["labels"][int(answer)] == "health", (
         predicted.stdout + predicted.stderr
     )
+    assert trained.predict_records("health1 health2", "unheard")[0] == "health"
 
 
 @pytest.mark.parametrize("part", ["000/part-001-00003.gz", "001/part-002.gz"])

@@ -128,6 +128,14 @@ class TrainingJob(Pods):
             [PADDLE, "-c", lines + more], env={}, cwd=inference, capture_output=True, text=True
         )
 
+    def predict_records(self, *records: str) -> list[str]:
+        """Returns what the example's predict.py says of raw records, with nothing but Paddle."""
+        inference = self.folder.output / "inference"
+        words = [PADDLE, inference / "program" / "predict.py", *records]
+        done = subprocess.run(words, env={}, cwd=self.place, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
     def probe(self, pod: int, stall: str) -> subprocess.CompletedProcess[str]:
         """Runs the probe that Kubernetes runs in a pod."""
         environ = self.environment(pod, STALL=stall) | {
