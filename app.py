@@ -6,7 +6,7 @@ from pathlib import Path
 from aws_cdk import App
 
 from paddle_aws.settings.errors import SettingError
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import load_cluster
 from paddle_aws.stacks.part import removal_summary
 from paddle_aws.stacks.platform import TrainingPlatform
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 if __name__ == "__main__":
     app = App()
     try:
-        spec = ClusterSpec.load(Path(app.node.try_get_context("config") or HERE / "cluster.yaml"))
+        spec = load_cluster(Path(app.node.try_get_context("config") or HERE / "cluster.yaml"))
         TrainingPlatform(app, "Platform", spec, stacks_in=app, locks=HERE / "locks")
     except SettingError as error:
         print(error, file=sys.stderr)

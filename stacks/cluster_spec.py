@@ -6,8 +6,10 @@ Imports no aws_cdk, so that tools can read it.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import re
+import sys
 from collections.abc import Iterator
 from importlib import resources
 from ipaddress import IPv4Address
@@ -19,7 +21,9 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from constructs_lib.ec2.node_rules import XEN_TYPE
 from constructs_lib.rules import EMAIL, EMAIL_LENGTH, EMAILS, USD, LogDays
-from paddle_aws.settings.model import Fault, Refused, Settings, read
+from paddle_aws.settings import layers
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.settings.model import Fault, Refused, Settings, has_setting, parse
 from paddle_aws.stacks.control_plane_settings import (
     ADDONS,
     KUBERNETES_VERSIONS,
@@ -39,6 +43,7 @@ __all__ = [
     "PLATFORM_OUTPUT",
     "TUNNEL_TYPE",
     "ClusterSpec",
+    "load_cluster",
     "most_vcpus",
 ]
 
@@ -163,6 +168,12 @@ class ClusterSpec(Settings):
     """The bootstrap that deploys the cluster, where your organization has one; unset: one of its
     own, by `paddle-aws bootstrap`.
     """
+    extends: str | None = Field(default=None, examples=["org.yaml"])
+    """A settings file that this one adds to, by its path from here: groups are merged, all else is
+    replaced (docs/library.md).
+    """
+    locked: list[str] = Field(default=[], examples=[["retain", "nodes.*.ssh"]])
+    """Settings that no file that extends this one changes."""
     retain: bool
     """true: a destroy keeps file system, bucket, key and image repository. false: it deletes them
     with everything in them.
@@ -201,7 +212,15 @@ class ClusterSpec(Settings):
         """Returns the settings in the file at `path`. Raises SettingError, one sentence per fault,
         if they are unusable.
         """
-        return read(cls, path)
+        found = layers.load(path)
+        for lock, file in found.locks:
+            if not has_setting(cls, lock):
+                raise SettingError(f"{file}: locked has {lock}: cluster.yaml has no such setting")
+        try:
+            return parse(cls, found.merged)
+        except SettingError as error:
+            lines = [f"{found.origin(line)}: {line}" for line in str(error).splitlines()]
+            raise SettingError("\n".join(lines)) from None
 
     @field_validator("name")
     @classmethod
@@ -510,6 +529,8 @@ class ClusterSpec(Settings):
         yield Refused("zone.public", self.zone.public.host, allowed)
 
     def _bootstrap(self) -> Iterator[Fault]:
+        if self.extends:
+            yield Refused("extends", self.extends, "allowed in a file that ClusterSpec.load reads")
         if self.bootstrap_qualifier and self.deployer == "restricted":
             yield Refused(
                 "bootstrap_qualifier",
@@ -615,3 +636,41 @@ class ClusterSpec(Settings):
     def node_group_name(self, group: str) -> str:
         """Returns the name of the Auto Scaling group for a node group of a self-managed cluster."""
         return f"{self.name}-nodes-{group}"
+
+
+SPEC_CONTEXT = "paddle-aws:cluster-spec"
+"""The key in cdk.json's context of an organization's own settings, `package.module:Class`."""
+
+
+def load_cluster(path: Path) -> ClusterSpec:
+    """Returns the settings at `path`, as the subclass of ClusterSpec that cdk.json in the current
+    folder names, if it does. That file says what cdk runs; cluster.yaml only holds values.
+
+    Raises SettingError, one sentence per fault.
+    """
+    return _cluster_spec().load(path)
+
+
+def _cluster_spec() -> type[ClusterSpec]:
+    try:
+        name = json.loads(Path("cdk.json").read_text(encoding="utf-8"))["context"][SPEC_CONTEXT]
+    except (FileNotFoundError, KeyError):
+        return ClusterSpec
+    except (OSError, ValueError, TypeError):
+        raise SettingError(f"{Path('cdk.json').absolute()} is not JSON that cdk can read") from None
+    # As where cdk runs `python app.py`; last, so that no file there takes a library's name.
+    sys.path.append(str(Path.cwd()))
+    try:
+        module, _, attribute = str(name).partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingError(
+            f"cdk.json: context {SPEC_CONTEXT} is {name}: {error}; allowed is package.module:Class"
+        ) from None
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    if not (isinstance(found, type) and issubclass(found, ClusterSpec)):
+        raise SettingError(
+            f"cdk.json: context {SPEC_CONTEXT} is {name}: allowed is a subclass of ClusterSpec"
+        )
+    return found

@@ -23,7 +23,7 @@ import typer
 
 from constructs_lib.statements import filled
 from paddle_aws.settings.errors import SettingError
-from paddle_aws.stacks.cluster_spec import PARTS, POLICY_PATH, ClusterSpec
+from paddle_aws.stacks.cluster_spec import PARTS, POLICY_PATH, ClusterSpec, load_cluster
 from paddle_aws.stacks.project import project_folder
 
 LIMIT = 6144
@@ -403,7 +403,7 @@ def main(
 ) -> None:
     """Write the policies of a restricted deployer to files, for review."""
     try:
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
         if spec.deployer != "restricted":
             raise SettingError(
                 f"{config}: deployer is {spec.deployer}: set it restricted, which gives each "

@@ -25,7 +25,7 @@ from paddle_aws.rehearsal.inventory import Resource, retained
 from paddle_aws.rehearsal.pods.pod import Identity
 from paddle_aws.rehearsal.screen import Screen
 from paddle_aws.rehearsal.state import State
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import load_cluster
 
 
 class DeployedAccount(Account):
@@ -37,7 +37,7 @@ class DeployedAccount(Account):
         """
         self._project, self._config = project, config
         self._source, self._variant = source, job.image_variant
-        self._spec = ClusterSpec.load(config)
+        self._spec = load_cluster(config)
         check_cluster(job, self._spec)
         for name, part in self._spec:
             for field in getattr(type(part), "model_fields", ()):

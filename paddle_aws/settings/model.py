@@ -304,6 +304,11 @@ def _nearest(spec: type[Settings], location: Location) -> str:
     return next(iter(difflib.get_close_matches(str(location[-1]), names, n=1)), "")
 
 
+def has_setting(spec: type[Settings], path: str) -> bool:
+    """Returns whether a settings file may have the setting at `path`, such as `nodes.*.ssh`."""
+    return bool(_described(spec, tuple(path.split("."))))
+
+
 def _described(spec: type[Settings], location: Location) -> Mapping[str, Any]:
     """Returns the schema of the setting at `location`, or of the group of settings there."""
     group: Mapping[str, Any] = spec.model_json_schema()

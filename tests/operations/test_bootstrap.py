@@ -48,3 +48,41 @@ def test_what_cannot_be_bootstrapped_is_refused(
     done = run("bootstrap", "--trust", trust)
     assert done.code == 2 and sentence in done.err
     assert not cdk.exists() and not aws_api.requests
+
+
+def test_another_accounts_credentials_stop_a_command(
+    run: Run, aws_api: Any, cdk: Path, folder: Path
+) -> None:
+    aws_api.answer(
+        "sts", "GetCallerIdentity", {"Arn": f"arn:aws:iam::{ACCOUNT}:user/a", "Account": ACCOUNT}
+    )
+    (folder / "cluster.yaml").write_text(f'name: ml\nretain: false\naccount: "{"1" * 12}"\n')
+    for command in ("bootstrap", "diff", "doctor", "kubeconfig", "leftovers", "protect"):
+        done = run(command)
+        assert done.code == 2, command
+        assert f"account is {'1' * 12}, and these credentials are of {ACCOUNT}" in done.err
+    assert not cdk.exists()
+
+
+def test_commands_take_an_organizations_own_settings(
+    run: Run, aws_api: Any, cdk: Path, folder: Path
+) -> None:
+    (folder / "org_settings.py").write_text(
+        "from paddle_aws.settings.model import Refused\n"
+        "from paddle_aws.stacks.cluster_spec import ClusterSpec\n"
+        "class OrgSpec(ClusterSpec):\n"
+        "    cost_center: str\n"
+        "    def _faults(self):\n"
+        "        yield from super()._faults()\n"
+        "        if not self.retain:\n"
+        '            yield Refused("retain", False, "we keep data")\n'
+    )
+    (folder / "cdk.json").write_text(
+        '{"app": "", "context": {"paddle-aws:cluster-spec": "org_settings:OrgSpec"}}'
+    )
+    (folder / "cluster.yaml").write_text("name: ml\nretain: false\ncost_center: a7\n")
+    done = run("bootstrap")
+    assert (done.code, done.err) == (2, "cluster.yaml: retain is false: we keep data\n")
+    (folder / "cdk.json").write_text('{"context": {"paddle-aws:cluster-spec": "os:path"}}')
+    done = run("bootstrap")
+    assert done.code == 2 and "is os:path: allowed is a subclass of ClusterSpec" in done.err

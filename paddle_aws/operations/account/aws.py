@@ -6,6 +6,8 @@ boto3 handles AWS_ENDPOINT_URL, profiles and regions; botocore's standard mode r
 from collections.abc import Iterator
 from typing import Any
 
+from paddle_aws.operations.errors import BadInput
+
 
 def client(service: str, region: str | None = None) -> Any:
     """Returns a boto3 client. Raises botocore's errors, which `operations.errors` explains."""
@@ -32,3 +34,15 @@ def every(client: Any, operation: str, path: str, **arguments: Any) -> Iterator[
     )
     found = (one for answer in answers for one in jmespath.search(path, answer) or ())
     return (one for one in found if one is not None)
+
+
+def check_account(account: str | None, region: str) -> None:
+    """Raises BadInput if the credentials are not of the `account` of the settings; None: any is."""
+    if account is None:
+        return
+    identity = client("sts", region).get_caller_identity()
+    if identity["Account"] != account:
+        raise BadInput(
+            f"account is {account}, and these credentials are of {identity['Account']} "
+            f"({identity['Arn']}): take others with AWS_PROFILE"
+        )

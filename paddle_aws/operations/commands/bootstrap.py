@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from paddle_aws.operations.account.aws import client
+from paddle_aws.operations.account.aws import check_account, client
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.screen import CLUSTER, Config, say
-from paddle_aws.stacks.cluster_spec import POLICY_PATH, ClusterSpec
+from paddle_aws.stacks.cluster_spec import POLICY_PATH, load_cluster
 
 ACCOUNTS = re.compile(r"\d{12}(,\d{12})*")
 
@@ -43,7 +43,8 @@ def bootstrap(
     Example: paddle-aws bootstrap --trust 123456789012
     """
     with cli_errors():
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
+        check_account(spec.account, spec.region)
         if trust is not None and not ACCOUNTS.fullmatch(trust):
             raise BadInput(
                 f"--trust is {trust}: allowed are account numbers of 12 digits, with commas between"

@@ -15,7 +15,7 @@ from paddle_aws.operations.commands.prices import PRICES
 from paddle_aws.operations.errors import BadInput, OperationError, cli_errors
 from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
 from paddle_aws.settings.errors import SettingError
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
 
 HOURS = 730
 """Hours per month, as AWS's own calculator counts them."""
@@ -57,7 +57,7 @@ def cost(
     Example: paddle-aws cost cluster.yaml --hours 8
     """
     with cli_errors():
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
         known = _read(lock, spec.region)
         asked = items(spec)
         for item in asked:
@@ -142,7 +142,7 @@ def node_hour(config: Path = CLUSTER, lock: Path = PRICES) -> float | None:
     if no price was read here.
     """
     try:
-        group = next(iter((spec := ClusterSpec.load(config)).nodes.values()))
+        group = next(iter((spec := load_cluster(config)).nodes.values()))
         price = f"{group.instance_types[0]}-{'spot-' if group.spot else ''}hour"
         return float(_read(lock, spec.region)["prices"][price])
     except (OperationError, SettingError, LookupError, ValueError, StopIteration):

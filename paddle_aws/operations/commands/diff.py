@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paddle_aws.operations.account.account_checks import AccountChecks, outputs_of
+from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.account.version_checks import refused_step
 from paddle_aws.operations.commands.bootstrap import cdk
 from paddle_aws.operations.commands.protect import HOLDS_DATA, IN_USE, SET_BACK
 from paddle_aws.operations.errors import BadInput, Failed, OperationError, cli_errors, translated
 from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import load_cluster
 
 NAME = "paddle-aws-diff"
 REFUSED = "refused"
@@ -70,7 +71,8 @@ def diff(
     Example: paddle-aws diff && cdk deploy --all --outputs-file outputs.json
     """
     with cli_errors():
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
+        check_account(spec.account, spec.region)
         account = AccountChecks(spec)
         deployed = [stack["StackName"] for stack in account.deployed_stacks]
         if not deployed:

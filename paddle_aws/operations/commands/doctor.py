@@ -8,10 +8,11 @@ import typer
 
 from paddle_aws.operations.account import account_checks
 from paddle_aws.operations.account.account_checks import AccountChecks, Finding
+from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.account.deployed_checks import DeployedChecks
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, cli_errors
 from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import load_cluster
 
 
 def doctor(
@@ -39,7 +40,8 @@ def doctor(
     Example: paddle-aws doctor --destroy && cdk destroy --all
     """
     with cli_errors():
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
+        check_account(spec.account, spec.region)
         if fix and destroy:
             raise BadInput("--fix prepares a deploy: leave out --destroy")
         account = AccountChecks(spec, fix=fix)

@@ -10,11 +10,12 @@ import typer
 
 from paddle_aws.operations.account import eks
 from paddle_aws.operations.account import tunnel as tunnels
+from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.cluster import cluster, kubeconfig_file
 from paddle_aws.operations.cluster.kubeconfig_file import Entry, Team
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.screen import CLUSTER, Config, say
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
 
 
 def kubeconfig(
@@ -57,7 +58,8 @@ def kubeconfig(
     with cli_errors(
         "the tunnel is closed" if tunnel else "interrupted: the kubeconfig is as it was"
     ):
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
+        check_account(spec.account, spec.region)
         entry, public = _entry(spec, team)
         path = file or Path(cluster.kubeconfig().split(":")[0])
         if tunnel and not spec.cluster.has_tunnel:

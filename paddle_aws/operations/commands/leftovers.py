@@ -3,9 +3,10 @@
 from dataclasses import asdict
 
 from paddle_aws.operations.account import account_search
+from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.errors import Failed, Unreachable, cli_errors
 from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import load_cluster
 
 
 def leftovers(
@@ -22,7 +23,8 @@ def leftovers(
     Example: cdk destroy --all && paddle-aws leftovers
     """
     with cli_errors():
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
+        check_account(spec.account, spec.region)
         found, unasked = account_search.search(spec)
         if json:
             as_json({"left": [asdict(one) for one in found], "not_asked": unasked})

@@ -18,7 +18,7 @@ import typer
 from paddle_aws.operations.account.aws import client, every
 from paddle_aws.operations.errors import Failed, cli_errors
 from paddle_aws.operations.screen import CLUSTER, Config, say
-from paddle_aws.stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, ClusterSpec
+from paddle_aws.stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, load_cluster
 
 Out = Annotated[Path, typer.Option(help="The file to write.")]
 
@@ -49,7 +49,7 @@ def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
     Example: paddle-aws lock add-ons && cdk diff
     """
     with cli_errors():
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
         region, own = spec.region, {spec.cluster.version} if not spec.cluster.self_managed else {}
         eks, ssm = client("eks", region), client("ssm", region)
         versions = sorted({*KUBERNETES_VERSIONS, *own})

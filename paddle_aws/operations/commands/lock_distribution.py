@@ -20,7 +20,7 @@ from paddle_aws.operations.commands.lock import write
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.screen import CLUSTER, Config, say
 from paddle_aws.settings.addresses import without_secrets
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import load_cluster
 from paddle_aws.stacks.distribution_lock import FILES, VERSION, DistributionLock
 
 CHANNELS = "https://update.k3s.io/v1-release/channels"
@@ -74,7 +74,7 @@ def lock_distribution(
     with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
         from paddle_aws.operations.account.download import content, download, redirection
 
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
         out, cache = spec.cluster.distribution.lock_path, spec.cluster.distribution.files_path
         if fetch_only:
             lock = DistributionLock.load(out)

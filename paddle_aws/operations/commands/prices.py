@@ -27,7 +27,7 @@ from paddle_aws.operations.commands.lock import Out, write
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, cli_errors, translated
 from paddle_aws.operations.screen import CLUSTER, Config, say
 from paddle_aws.settings.addresses import without_secrets
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
 
 PRICES = Path("locks/prices.json")
 SOURCE = "AWS's public price list, on demand, in US dollars"
@@ -88,7 +88,7 @@ def prices(
     Example: paddle-aws lock prices && paddle-aws cost
     """
     with cli_errors("interrupted: the lock is as it was"):
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
         asked = queries(sorted({kind for group in machines(spec) for kind in group.types}))
         read, known = _listed(files, spec.region, asked)
         for name, kind in [(group.name, kind) for group in machines(spec) for kind in group.types]:

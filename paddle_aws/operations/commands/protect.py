@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from paddle_aws.operations.account.account_checks import AccountChecks
+from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.screen import CLUSTER, Config, say
-from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.cluster_spec import load_cluster
 
 HOLDS_DATA = {
     "AWS::EFS::FileSystem": "shards, programs and passes on the file system",
@@ -53,7 +54,8 @@ def protect(
     Example: paddle-aws protect
     """
     with cli_errors():
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
+        check_account(spec.account, spec.region)
         account = AccountChecks(spec)
         stacks = [stack["StackName"] for stack in account.deployed_stacks]
         if not stacks:

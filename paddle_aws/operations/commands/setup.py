@@ -10,7 +10,7 @@ from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.cluster.cluster import ApiError, Cluster, Object
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.screen import CLUSTER, OUTPUTS, Config, Context, Outputs, say
-from paddle_aws.stacks.cluster_spec import ClusterSpec, most_vcpus
+from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster, most_vcpus
 
 POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/eks.amazonaws.com/v1/nodeclasses"
 OURS = "app.kubernetes.io/part-of=paddle-aws"
@@ -48,7 +48,7 @@ def setup(
             raise BadInput(
                 "--dry-run, --yaml and --remove are given together: one of them is allowed"
             )
-        spec = ClusterSpec.load(config)
+        spec = load_cluster(config)
         if remove:
             _remove(Cluster(context, say))
             return

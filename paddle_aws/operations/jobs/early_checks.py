@@ -16,7 +16,7 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.value_types import amount
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.settings.addresses import without_secrets
-from paddle_aws.stacks.cluster_spec import ClusterSpec, most_vcpus
+from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster, most_vcpus
 
 HEAD = 1 << 20
 """Bytes of the data to check."""
@@ -147,6 +147,6 @@ def check_deployed(job: TrainingJob, outputs_file: Path) -> None:
         return
     if outputs_file.exists():
         # Which namespace is served, the manifests know from the outputs: cluster.yaml may be newer.
-        check_nodes(job, ClusterSpec.load(cluster_file))
+        check_nodes(job, load_cluster(cluster_file))
     elif takes:
-        check_cluster(job, ClusterSpec.load(cluster_file))
+        check_cluster(job, load_cluster(cluster_file))

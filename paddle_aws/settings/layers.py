@@ -1,0 +1,132 @@
+"""A settings file that adds to another one: `extends: org.yaml`.
+
+Promises: groups are merged setting by setting, and all else is replaced by the nearer file; what a
+file locks (`locked: [retain, network.cidr, nodes.*.ssh]`), no file that extends it changes. Imports
+no aws_cdk.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from paddle_aws.settings import file as settings_file
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.settings.model import shown
+
+MOST_FILES = 8
+"""The longest chain of files."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The files of a chain, the nearest first, as one mapping."""
+
+    merged: dict[str, Any]
+    files: list[tuple[Path, dict[str, Any]]]
+    locks: list[tuple[str, str]]
+    """Each locked setting, and the name of the file that locks it."""
+
+    def origin(self, sentence: str) -> str:
+        """Returns the name of the file that a fault's sentence is about: the nearest that has the
+        setting, else the first.
+        """
+        path = sentence.partition(" ")[0].split(".")
+        names = [file.name for file, settings in self.files if _has(settings, path)]
+        return (names or [self.files[0][0].name])[0]
+
+
+def load(path: Path) -> Layers:
+    """Returns the file at `path` with all that it extends. Raises SettingError."""
+    files = list(_chain(path))
+    merged: dict[str, Any] = {}
+    locks: list[tuple[str, str]] = []
+    for file, settings in reversed(files):
+        above = _merge(merged, settings)
+        for lock, by in locks:
+            _check_lock(file.name, lock, by, merged, above)
+        merged = above
+        locks += [(lock, file.name) for lock in _locked(file, settings)]
+    for setting in ("extends", "locked"):
+        merged.pop(setting, None)
+    return Layers(merged, files, locks)
+
+
+def _chain(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    seen: list[Path] = []
+    while True:
+        seen.append(path.resolve())
+        settings = settings_file.mapping(path)
+        yield path, settings
+        base = settings.get("extends")
+        if base is None:
+            return
+        if not isinstance(base, str) or not base:
+            raise SettingError(
+                f"{path.name}: extends is {shown(base)}: allowed is the path of a settings file"
+            )
+        path, nearer = path.parent / base, path
+        if path.resolve() in seen or len(seen) == MOST_FILES:
+            raise SettingError(
+                f"{nearer.name}: extends is {shown(base)}: allowed is a chain of up to "
+                f"{MOST_FILES} files that ends"
+            )
+
+
+def _locked(file: Path, settings: Mapping[str, Any]) -> list[str]:
+    locked = settings.get("locked", [])
+    if not isinstance(locked, list) or not all(isinstance(one, str) for one in locked):
+        raise SettingError(
+            f"{file.name}: locked is {shown(locked)}: allowed is a list of settings such as retain "
+            "or network.cidr"
+        )
+    return locked
+
+
+def _check_lock(
+    file: str, lock: str, by: str, below: Mapping[str, Any], above: Mapping[str, Any]
+) -> None:
+    """Raises SettingError if `file` makes of the locked settings `below` others."""
+    before, after = (dict(_matches(settings, lock.split("."))) for settings in (below, above))
+    for setting in {**before, **after}:
+        kept, value = before.get(setting), after.get(setting)
+        if kept == value:
+            continue
+        while isinstance(kept, dict) and isinstance(value, dict):
+            name = next(name for name in {**kept, **value} if kept.get(name) != value.get(name))
+            setting, kept, value = f"{setting}.{name}", kept.get(name), value.get(name)
+        at = f" at {shown(kept)}" if kept is not None else ""
+        raise SettingError(
+            f"{file}: {setting} is {shown(value)}: {by} has locked {lock}{at}; leave it out"
+        )
+
+
+def _matches(settings: Any, parts: list[str], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields (path, value) of the settings that a lock such as `nodes.*.ssh` is about."""
+    if not parts:
+        yield path, settings
+    elif isinstance(settings, Mapping):
+        for name, value in settings.items():
+            if fnmatchcase(name, parts[0]):
+                yield from _matches(value, parts[1:], f"{path}.{name}" if path else name)
+
+
+def _has(settings: Any, path: list[str]) -> bool:
+    for name in path:
+        if not isinstance(settings, dict) or name not in settings:
+            return False
+        settings = settings[name]
+    return True
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **below,
+        **{
+            name: _merge(below[name], value)
+            if isinstance(value, dict) and isinstance(below.get(name), dict)
+            else value
+            for name, value in above.items()
+        },
+    }
