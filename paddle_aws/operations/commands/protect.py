@@ -15,6 +15,7 @@ HOLDS_DATA = {
     "AWS::EFS::FileSystem": "shards, programs and passes on the file system",
     "AWS::EFS::AccessPoint": "the pods' access to what the file system holds: its folder stays "
     "with the old user id",
+    "AWS::FSx::FileSystem": "all that the file system holds, and its backups",
     "AWS::S3::Bucket": "what the bucket holds, with all old versions",
     "AWS::ECR::Repository": "the trainer images",
     "AWS::KMS::Key": "the key, without which nothing that it sealed can be read",
