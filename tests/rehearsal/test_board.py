@@ -47,7 +47,7 @@ def test_attempts_lost_steps_goodput_and_the_slow_rank(make_clone) -> None:
     # shorter here.
     shorter = {
         "trainer_image/paddle_node/rendezvous/trainers.py": ("LOOK, WINDOW = 10.0", "3.3"),
-        "paddle_aws/operations/commands/board_page/page.js": ("MINUTE = 60", "20"),
+        "paddle_aws/operations/board/page/attempts.js": ("MINUTE = 60", "20"),
         "job.yaml": ("passes: 5", "2"),
     }
     for name, (old, new) in shorter.items():
