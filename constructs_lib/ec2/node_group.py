@@ -38,7 +38,7 @@ from constructs_lib.network.addresses import not_everybody
 from constructs_lib.network.subnets import chosen, zones_of
 from constructs_lib.rules import Violation, not_a_list
 from constructs_lib.storage.file_system import MountableFileSystem
-from constructs_lib.storage.key import open_to
+from constructs_lib.storage.key_policy import open_to
 from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
 from constructs_lib.watch.metrics import AUTO_SCALING, MetricOptions, metric
 

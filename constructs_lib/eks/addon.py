@@ -17,7 +17,7 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
 from constructs_lib.statements import OF_MACHINES, statements
-from constructs_lib.storage.key import EndingLogGroup
+from constructs_lib.storage.log_group import EndingLogGroup
 
 
 def pod_identity_principal() -> iam.IPrincipal:

@@ -22,7 +22,7 @@ from constructs_lib.network.subnets import chosen, zones_of
 from constructs_lib.rules import KUBERNETES_VERSION, Violation, unlike
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.statements import OF_MACHINES, statements
-from constructs_lib.storage.key import EndingLogGroup
+from constructs_lib.storage.log_group import EndingLogGroup
 from constructs_lib.validation import refuse, unless_token, without_tokens
 from constructs_lib.watch.metrics import CONTAINER_INSIGHTS, MetricOptions, metric
 

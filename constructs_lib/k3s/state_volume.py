@@ -8,7 +8,7 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.statements import OF_MACHINES, statements
-from constructs_lib.storage.key import retain_if_replaced
+from constructs_lib.storage.removal import retain_if_replaced
 
 
 class StateVolume(Construct):

@@ -25,7 +25,7 @@ from constructs_lib.ec2.machine import (
 )
 from constructs_lib.network.subnets import chosen
 from constructs_lib.statements import filled
-from constructs_lib.storage.key import open_to
+from constructs_lib.storage.key_policy import open_to
 
 TAG = "paddle-aws/tunnel"
 """The machine's tag; its value is the document's name."""

@@ -20,7 +20,7 @@ from constructs_lib.network.addresses import SHARED, not_private
 from constructs_lib.network.subnets import chosen
 from constructs_lib.rules import Violation, duplicates, nat_count, not_a_list
 from constructs_lib.rules import log_days as wrong_log_days
-from constructs_lib.storage.key import EndingLogGroup
+from constructs_lib.storage.log_group import EndingLogGroup
 from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
 
 _TABLE: dict[str, dict[str, str]] = json.loads(

@@ -1,8 +1,8 @@
 """The bucket of a training cluster: private, encrypted, versioned, with every access logged to a
 second such bucket.
 
-With RemovalPolicy.DESTROY, the library's only Lambda function, one for each stack, empties these
-buckets and no others.
+With RemovalPolicy.DESTROY, a Lambda function, one for each stack, empties these buckets and no
+others.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,7 @@ import jsii
 from aws_cdk import (
     CfnDeletionPolicy,
     CfnResource,
-    CustomResource,
     Duration,
-    IStableStringProducer,
     Lazy,
     RemovalPolicy,
     Stack,
@@ -23,14 +21,14 @@ from aws_cdk import (
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
 from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.rules import DAYS
 from constructs_lib.statements import statements
-from constructs_lib.storage.key import EndingLogGroup, retain_if_replaced
+from constructs_lib.storage.removal import DeletionPolicy, deletion_policy, retain_if_replaced
+from constructs_lib.storage.stack_end import StackEndFunction
 from constructs_lib.validation import refuse, unless_token
 from constructs_lib.watch.metrics import S3, MetricOptions, metric
 
@@ -42,79 +40,38 @@ sets both in one step, so that no failed or rolled back update sets one without 
 """
 
 
-@jsii.implements(IStableStringProducer, IValidation)
-class _Fate:
-    """What becomes of a bucket with its stack, after everything outside has had its say."""
+@jsii.implements(IValidation)
+class _GoesTogether:
+    """Refuses a bucket that stays while what empties it goes."""
 
     def __init__(self, bucket: CfnResource, request: CfnResource) -> None:
         self._bucket, self._request = bucket, request
 
-    @property
-    def _policy(self) -> str:
-        policies = {
-            CfnDeletionPolicy.DELETE: "Delete",
-            CfnDeletionPolicy.SNAPSHOT: "Snapshot",
-            CfnDeletionPolicy.RETAIN_EXCEPT_ON_CREATE: "RetainExceptOnCreate",
-        }
-        policy = self._bucket.cfn_options.deletion_policy
-        return "Delete" if policy is None else policies.get(policy, "Retain")
-
-    def produce(self) -> str:
-        """Returns the bucket's deletion policy."""
-        return self._policy
-
     def validate(self) -> list[str]:
-        """Refuses a bucket that stays while what empties it goes."""
+        """Returns why this bucket is refused, if it is."""
         kept = CfnDeletionPolicy.RETAIN, CfnDeletionPolicy.RETAIN_EXCEPT_ON_CREATE
-        if self._policy == "Delete" or self._request.cfn_options.deletion_policy in kept:
+        policy = deletion_policy(self._bucket)
+        if policy == "Delete" or self._request.cfn_options.deletion_policy in kept:
             return []
         return [
             f"removal_policy: the bucket is emptied when the stack goes, but its deletion policy "
-            f"was set to {self._policy} later: make it with removal_policy=RemovalPolicy.RETAIN to "
+            f"was set to {policy} later: make it with removal_policy=RemovalPolicy.RETAIN to "
             "keep it, or leave DESTROY in place"
         ]
 
 
-class BucketEmptier(Construct):
+class BucketEmptier(StackEndFunction):
     """A stack's only provider of this custom resource: call `empty_on_delete(bucket)`."""
 
     def __init__(
         self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None
     ) -> None:
-        super().__init__(scope, id)
-        log_group = EndingLogGroup(self, "Logs", days=30, encryption_key=encryption_key)
-        role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
-        # A managed policy: inline ones cannot be reviewed or reused on their own.
-        task = "Empties this stack's buckets when it is deleted"
-        self._policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
-        known = {"logs": log_group.log_group_arn, "stack": Stack.of(self).stack_id}
-        self._policy.add_statements(*statements(STATEMENTS, "emptier", **known))
-        # The L1 resource: the L2 construct loads five more services' modules, a tenth of the time
-        # of a whole synth.
-        self._function = lambda_.CfnFunction(
-            self,
-            "Function",
-            description=task,
-            runtime="python3.14",
-            handler="index.handler",
-            # Inline: nothing to upload, so that an app on EKS has no asset.
-            code=lambda_.CfnFunction.CodeProperty(zip_file=HANDLER.read_text(encoding="utf-8")),
-            timeout=15 * 60,
-            memory_size=256,
-            role=role.role_arn,
-            logging_config=lambda_.CfnFunction.LoggingConfigProperty(
-                log_group=log_group.log_group_name
-            ),
-        )
-        self._function.node.add_dependency(self._policy)
-
-        acknowledge(
-            self._function,
-            "CloudFormation alone calls it, waits for its answer and says why it failed: it "
-            "needs no reserved concurrency, no dead-letter queue and no VPC",
-            *("NIST.800.53.R5-LambdaConcurrency", "CKV_AWS_115"),
-            *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
-            *("NIST.800.53.R5-LambdaInsideVPC", "CKV_AWS_117"),
+        super().__init__(
+            scope,
+            id,
+            task="Empties this stack's buckets when it is deleted",
+            handler=HANDLER,
+            encryption_key=encryption_key,
         )
 
     def empty_on_delete(self, bucket: s3.Bucket) -> None:
@@ -124,7 +81,7 @@ class BucketEmptier(Construct):
         An update that removes the bucket, or this custom resource, from the stack deletes no
         objects.
         """
-        self._policy.add_statements(
+        self.policy.add_statements(
             iam.PolicyStatement(
                 actions=["s3:GetBucketTagging", "s3:ListBucketVersions", "s3:PutBucketPolicy"],
                 resources=[bucket.bucket_arn],
@@ -135,23 +92,17 @@ class BucketEmptier(Construct):
             ),
         )
         acknowledge(
-            self._policy,
+            self.policy,
             "it is there to delete every object of this bucket",
             *wildcards(self, bucket.arn_for_objects("*")),
         )
-        request = CustomResource(
-            bucket,
-            "EmptyOnDelete",
-            resource_type="Custom::EmptyBucket",
-            service_token=self._function.attr_arn,
-            properties={"BucketName": bucket.bucket_name},
+        request = self.request(
+            bucket, "EmptyOnDelete", "Custom::EmptyBucket", BucketName=bucket.bucket_name
         )
-        request.node.add_dependency(self._policy)
         resource, asks = bucket.node.default_child, request.node.default_child
         assert isinstance(resource, s3.CfnBucket) and isinstance(asks, CfnResource)
-        fate = _Fate(resource, asks)
-        bucket.node.add_validation(fate)
-        resource.tags.set_tag(TAG, Lazy.string(fate))
+        bucket.node.add_validation(_GoesTogether(resource, asks))
+        resource.tags.set_tag(TAG, Lazy.string(DeletionPolicy(resource)))
         if bucket.policy is not None:
             # The bucket is emptied first, then its policy is deleted, then the bucket.
             request.node.add_dependency(bucket.policy)

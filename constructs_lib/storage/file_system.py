@@ -19,7 +19,7 @@ from constructs_lib.acknowledged import acknowledge
 from constructs_lib.network.subnets import chosen
 from constructs_lib.rules import POSIX_ID
 from constructs_lib.statements import statements
-from constructs_lib.storage.key import retain_if_replaced
+from constructs_lib.storage.removal import retain_if_replaced
 from constructs_lib.validation import refuse, unless_token
 from constructs_lib.watch.metrics import EFS, MetricOptions, metric
 

@@ -11,7 +11,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.rules import IMAGES
-from constructs_lib.storage.key import retain_if_replaced
+from constructs_lib.storage.removal import retain_if_replaced
 from constructs_lib.validation import refuse, unless_token
 
 

@@ -1,34 +1,26 @@
-"""One KMS key for everything that a cluster stores, and log groups that it encrypts.
+"""One KMS key for everything that a cluster stores.
 
-A construct of ours that is given a plain `kms.Key` of the same app opens it to the services that
-must use it, for this account's resources only. An imported key stays as it is.
+The key outlives what it encrypts: with RemovalPolicy.DESTROY a Lambda function schedules its
+deletion, when nothing needs it any more.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from aws_cdk import CfnDeletionPolicy, CfnResource, Duration, RemovalPolicy
+from aws_cdk import CfnResource, Duration, Lazy, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_logs as logs
-from constructs import Construct, IConstruct
+from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.rules import log_days
 from constructs_lib.statements import statements
-from constructs_lib.validation import refuse, unless_token
+from constructs_lib.storage.key_policy import open_to
+from constructs_lib.storage.removal import DeletionPolicy, retain_if_replaced
+from constructs_lib.storage.stack_end import StackEndFunction
 
-POLICY = Path(__file__).with_name("key_policy.json")
-
-
-def retain_if_replaced(construct: IConstruct) -> None:
-    """Makes an update that must replace a resource with data keep the old one outside the stack,
-    whatever its removal policy.
-    """
-    resource = construct if isinstance(construct, CfnResource) else construct.node.default_child
-    assert isinstance(resource, CfnResource)
-    resource.cfn_options.update_replace_policy = CfnDeletionPolicy.RETAIN
+HANDLER = Path(__file__).with_name("unused_key_handler.py")
+STATEMENTS = Path(__file__).with_name("unused_key_statements.json")
 
 
 class KeyOptions(TypedDict, total=False):
@@ -46,8 +38,10 @@ class EncryptionKey(kms.Key):
 
     Args:
         alias: name without `alias/`; None: no alias.
-        removal_policy: DESTROY schedules the deletion (in 30 days; until then it can be cancelled);
-            RETAIN keeps the key.
+        removal_policy: RETAIN keeps the key. DESTROY schedules its deletion when the stack goes (in
+            30 days; until then it can be cancelled), unless something in the region is still
+            encrypted by it: a file system, bucket, repository, volume, snapshot, secret, backup
+            vault or EKS cluster. An update never deletes it.
         options: passed to `kms.Key`.
     """
 
@@ -67,7 +61,10 @@ class EncryptionKey(kms.Key):
             alias=alias,
             description=description,
             enable_key_rotation=True,
-            removal_policy=removal_policy,
+            # Not DELETE: CloudFormation does not ask what needs the key.
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+            if removal_policy == RemovalPolicy.DESTROY
+            else removal_policy,
             **options,
         )
         retain_if_replaced(self)
@@ -78,72 +75,32 @@ class EncryptionKey(kms.Key):
             "kms:CallerAccount and aws:PrincipalArn",
             "CKV_AWS_33",
         )
+        if removal_policy == RemovalPolicy.DESTROY:
+            self._end_when_unused(options.get("pending_window", Duration.days(30)))
 
-
-def open_to(key: kms.IKey | None, *users: str) -> None:
-    """Lets `users`, which are parts of key_policy.json, use `key`, if there is one. Adds no
-    statement that `key` has already.
-
-    Without `log groups`, CloudWatch Logs refuses an encrypted group (the group is KMS's encryption
-    context). Without `node volumes`, no node starts. `alarms` lets CloudWatch alarms reach topics
-    that the key encrypts. Auto Scaling's role is named in a condition, not as principal: in an
-    account that never had an Auto Scaling group it does not exist yet, and KMS refuses a policy
-    with such a principal.
-    """
-    if key is None:
-        return
-    known = {
-        "partition": key.stack.partition,
-        "region": key.stack.region,
-        "account": key.stack.account,
-    }
-    for user in users:
-        for statement in statements(POLICY, user, **known):
-            key.add_to_resource_policy(statement)
-
-
-class LogGroupOptions(TypedDict, total=False):
-    """What `logs.LogGroup` takes and we do not decide; its documentation has the meanings."""
-
-    data_protection_policy: logs.DataProtectionPolicy
-    field_index_policies: Sequence[logs.FieldIndexPolicy]
-    log_group_class: logs.LogGroupClass
-    removal_policy: RemovalPolicy
-    """DESTROY unless given."""
-
-
-class EndingLogGroup(logs.LogGroup):
-    """A log group with a retention time and everything that `logs.LogGroup` has.
-
-    Args:
-        days: how long each event is kept; one of the numbers that CloudWatch Logs takes.
-        log_group_name: name; None: CloudFormation generates one.
-        encryption_key: KMS key; None: AWS's own. An imported key's policy must already let
-            CloudWatch Logs use it.
-        options: passed to `logs.LogGroup`.
-    """
-
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        days: int,
-        log_group_name: str | None = None,
-        encryption_key: kms.IKey | None = None,
-        **options: Unpack[LogGroupOptions],
-    ) -> None:
-        refuse(f"{scope.node.path}/{id}", log_days("days", unless_token(days)))
-        open_to(encryption_key, "log groups")
-        options.setdefault("removal_policy", RemovalPolicy.DESTROY)
-        super().__init__(
-            scope,
-            id,
-            log_group_name=log_group_name,
-            encryption_key=encryption_key,
-            **options,
+    def _end_when_unused(self, pending_window: Duration) -> None:
+        function = StackEndFunction(
+            self,
+            "Ending",
+            task="Schedules the deletion of an unused key when its stack is deleted",
+            handler=HANDLER,
+            encryption_key=self,
+        )
+        function.policy.add_statements(*statements(STATEMENTS, "unused", key=self.key_arn))
+        acknowledge(
+            function.policy,
+            "what the key encrypts may be anything of these kinds in the region; nothing is read "
+            "but names and keys",
+            "AwsSolutions-IAM5[Resource::*]",
         )
         resource = self.node.default_child
-        assert isinstance(resource, logs.CfnLogGroup)
-        # The CDK's enumeration of retention times only gives other names to the same numbers.
-        resource.retention_in_days = days
+        assert isinstance(resource, CfnResource)
+        function.request(
+            self,
+            "EndWhenUnused",
+            "Custom::UnusedKey",
+            KeyArn=self.key_arn,
+            PendingWindowInDays=str(int(pending_window.to_days())),
+            # An aspect of the app may have said RETAIN.
+            DeletionPolicy=Lazy.string(DeletionPolicy(resource)),
+        )

@@ -16,7 +16,7 @@ from constructs import Construct
 
 from constructs_lib.rules import USD, Violation, addresses, not_a_list
 from constructs_lib.statements import statements
-from constructs_lib.storage.key import open_to
+from constructs_lib.storage.key_policy import open_to
 from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
 
 POLICY = Path(__file__).with_name("topic_policy.json")

@@ -44,7 +44,14 @@ RELEASE = Release(
 )
 ZONES = ["eu-central-1a", "eu-central-1b"]
 # Base classes, and constructs that one of the others makes.
-NOT_ALONE = {"BucketEmptier", "MachineFiles", "MountableFileSystem", "NodeGroup", "ClusterNetwork"}
+NOT_ALONE = {
+    "BucketEmptier",
+    "ClusterNetwork",
+    "MachineFiles",
+    "MountableFileSystem",
+    "NodeGroup",
+    "StackEndFunction",
+}
 # Sets of equals.
 NO_SINGLE_RESOURCE = {"AutoModeNodes", "ClusterFirewall", "ClusterSecrets", "ServiceEndpoints"}
 WITHOUT_DEFAULT_CHILD = set[str]()

@@ -40,7 +40,7 @@ from constructs_lib.people.team import Team
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
-from constructs_lib.storage.key import EndingLogGroup
+from constructs_lib.storage.log_group import EndingLogGroup
 from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from constructs_lib.watch.dashboard import MonthlyBudget

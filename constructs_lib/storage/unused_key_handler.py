@@ -1,0 +1,89 @@
+"""Schedules the deletion of a KMS key when its stack is deleted, unless it still encrypts
+something, or that cannot be found out. Runs in AWS Lambda, inline: 4,096 characters at most.
+"""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+# botocore, not boto3: it is all that is needed, and all that an emulator's Python may have.
+import botocore.session
+
+SEARCHES: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("efs", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
+    ("ec2", "describe_volumes", "Volumes[?State != 'deleting'].[VolumeId, KmsKeyId]", {}),
+    ("ec2", "describe_snapshots", "Snapshots[].[SnapshotId, KmsKeyId]", {"OwnerIds": ["self"]}),
+    (
+        "ecr",
+        "describe_repositories",
+        "repositories[].[repositoryName, encryptionConfiguration.kmsKey]",
+        {},
+    ),
+    ("secretsmanager", "list_secrets", "SecretList[].[Name, KmsKeyId]", {}),
+    ("backup", "list_backup_vaults", "BackupVaultList[].[BackupVaultName, EncryptionKeyArn]", {}),
+]
+"""(service, call, JMESPath of (name, key), arguments); beside them buckets and EKS clusters."""
+
+
+def handler(event: dict[str, Any], context: Any) -> None:
+    """Answers CloudFormation in every case: a silent failure would hold the stack for an hour."""
+    answer = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
+    settings = event["ResourceProperties"]
+    goes = event["RequestType"] == "Delete"
+    key = event["PhysicalResourceId"] if goes else settings["KeyArn"]
+    answer |= {"PhysicalResourceId": key, "Status": "SUCCESS"}
+    try:
+        if goes and settings["DeletionPolicy"] != "Retain" and stack_goes(event["StackId"]):
+            end(key, int(settings["PendingWindowInDays"]))
+    except Exception as error:
+        # The key stays: a person can delete it later, and nobody can bring it back.
+        print(f"{key} stays: {error}")
+    request = urllib.request.Request(
+        event["ResponseURL"],
+        data=json.dumps(answer).encode(),
+        method="PUT",
+        headers={"Content-Type": ""},
+    )
+    urllib.request.urlopen(request, timeout=30).close()
+
+
+def client(service: str) -> Any:
+    """Returns a client of the function's own region."""
+    return botocore.session.get_session().create_client(service)
+
+
+def stack_goes(stack: str) -> bool:
+    """Whether the whole stack is deleted. An update keeps the key; CloudFormation itself deletes
+    that of a stack whose creation failed.
+    """
+    described = client("cloudformation").describe_stacks(StackName=stack)
+    return bool(described["Stacks"][0]["StackStatus"] == "DELETE_IN_PROGRESS")
+
+
+def end(key: str, days: int) -> None:
+    """Schedules the key's deletion if it encrypts nothing."""
+    for name, by in encrypted():
+        if by and by.rpartition("/")[2] == key.rpartition("/")[2]:
+            raise RuntimeError(f"it encrypts {name}")
+    client("kms").schedule_key_deletion(KeyId=key, PendingWindowInDays=days)
+
+
+def encrypted() -> Iterator[tuple[str, str | None]]:
+    """Yields what there is in the region, with its key."""
+    for service, call, find, arguments in SEARCHES:
+        yield from client(service).get_paginator(call).paginate(**arguments).search(find)
+    eks, s3 = client("eks"), client("s3")
+    for name in eks.get_paginator("list_clusters").paginate().search("clusters"):
+        for config in eks.describe_cluster(name=name)["cluster"].get("encryptionConfig", []):
+            yield name, config["provider"]["keyArn"]
+    for bucket in s3.list_buckets(BucketRegion=s3.meta.region_name)["Buckets"]:
+        try:
+            found = s3.get_bucket_encryption(Bucket=bucket["Name"])
+        except s3.exceptions.ClientError as error:
+            if "EncryptionConfigurationNotFound" in error.response["Error"]["Code"]:
+                continue
+            raise
+        for rule in found["ServerSideEncryptionConfiguration"]["Rules"]:
+            default = rule.get("ApplyServerSideEncryptionByDefault", {})
+            yield bucket["Name"], default.get("KMSMasterKeyID")

@@ -1,0 +1,116 @@
+"""A key outlives what it encrypts: its deletion is scheduled as its stack goes, if nothing needs it
+any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import App, DefaultStackSynthesizer, RemovalPolicies, RemovalPolicy, Stack
+
+from constructs_lib.storage.key import EncryptionKey
+from constructs_lib.storage.unused_key_handler import encrypted
+from paddle_aws.rehearsal.cloud import Cloud
+
+from .conftest import Deploy, settled
+
+pytestmark = pytest.mark.slow
+
+
+def template(kept: bool = False) -> dict[str, Any]:
+    """Returns the template of a key that is to go with its stack. With `kept`, an aspect of the app
+    says that keys stay.
+    """
+    app = App()
+    stack = Stack(
+        app, "Theirs", synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False)
+    )
+    EncryptionKey(stack, "Key", removal_policy=RemovalPolicy.DESTROY)
+    if kept:
+        RemovalPolicies.of(app).retain(apply_to_resource_types=["AWS::KMS::Key"])
+    made: dict[str, Any] = app.synth().get_stack_by_name("Theirs").template
+    return made
+
+
+def arn_of_key(cloud: Cloud, stack: str) -> str:
+    """Returns the ARN of a stack's key."""
+    described = cloud.client("cloudformation").describe_stack_resources(StackName=stack)
+    [id] = [
+        part["PhysicalResourceId"]
+        for part in described["StackResources"]
+        if part["ResourceType"] == "AWS::KMS::Key"
+    ]
+    arn: str = cloud.client("kms").describe_key(KeyId=id)["KeyMetadata"]["Arn"]
+    return arn
+
+
+@pytest.mark.parametrize(
+    ("what", "state"),
+    [("nothing", "PendingDeletion"), ("an aspect", "Enabled"), ("file system", "Enabled")],
+)
+def test_a_key_goes_with_its_stack_only_if_it_encrypts_nothing_that_stays(
+    cloud: Cloud, deploy: Deploy, what: str, state: str
+) -> None:
+    name = f"key-{what.replace(' ', '-')}"
+    api, kms = cloud.client("cloudformation"), cloud.client("kms")
+    made = deploy(name, template(kept=what == "an aspect"))
+    assert made["StackStatus"] == "CREATE_COMPLETE", made["reasons"]
+    key = arn_of_key(cloud, name)
+    if what == "file system":
+        cloud.client("efs").create_file_system(CreationToken=name, Encrypted=True, KmsKeyId=key)
+    api.delete_stack(StackName=name)
+    assert settled(api, name) == {}
+    assert kms.describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == state
+
+
+def test_each_kind_of_what_a_key_encrypts_is_noticed(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not shown: volumes, snapshots and secrets, whose keys the emulator does not list."""
+    key = cloud.client("kms").create_key()["KeyMetadata"]["Arn"]
+    s3 = cloud.client("s3")
+    s3.create_bucket(
+        Bucket="kept-bucket", CreateBucketConfiguration={"LocationConstraint": "us-west-2"}
+    )
+    s3.create_bucket(Bucket="plain", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    by_default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
+    s3.put_bucket_encryption(
+        Bucket="kept-bucket",
+        ServerSideEncryptionConfiguration={
+            "Rules": [{"ApplyServerSideEncryptionByDefault": by_default}]
+        },
+    )
+    cloud.client("ecr").create_repository(
+        repositoryName="kept-repository",
+        encryptionConfiguration={"encryptionType": "KMS", "kmsKey": key},
+    )
+    cloud.client("backup").create_backup_vault(BackupVaultName="kept-vault", EncryptionKeyArn=key)
+    cloud.client("eks").create_cluster(
+        name="kept-cluster",
+        roleArn="arn:aws:iam::000000000000:role/x",
+        resourcesVpcConfig={"subnetIds": []},
+        encryptionConfig=[{"resources": ["secrets"], "provider": {"keyArn": key}}],
+    )
+    for name, value in cloud.environment.items():
+        monkeypatch.setenv(name, value)
+    kept = {name for name, by in encrypted() if by == key}
+    assert kept == {f"kept-{what}" for what in ("bucket", "cluster", "repository", "vault")}
+
+
+def test_no_update_ends_a_key(cloud: Cloud, deploy: Deploy) -> None:
+    """A key that leaves the template, for `key.existing_arn` perhaps, still encrypts what was
+    replaced.
+    """
+    kms = cloud.client("kms")
+    assert deploy("key-leaves", template())["StackStatus"] == "CREATE_COMPLETE"
+    [key] = [
+        part["PhysicalResourceId"]
+        for part in cloud.client("cloudformation").describe_stack_resources(StackName="key-leaves")[
+            "StackResources"
+        ]
+        if part["ResourceType"] == "AWS::KMS::Key"
+    ]
+    topic = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}}
+    assert deploy("key-leaves", topic)["StackStatus"] == "UPDATE_COMPLETE"
+    assert kms.describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "Enabled"
