@@ -244,4 +244,5 @@ def _removal(spec: ClusterSpec) -> str:
     ours = ", ".join(name for name, existing in data.items() if not existing)
     lost = f", with {ours} and all they hold" if ours else " but what was there before"
     backups = ", but for its backups" if spec.backup and not spec.file_system.existing else ""
-    return f"{spec.name}: retain is false: a destroy deletes everything{lost}{backups}"
+    key = "" if spec.key.existing_arn else "; the key stays while it encrypts anything else"
+    return f"{spec.name}: retain is false: a destroy deletes everything{lost}{backups}{key}"

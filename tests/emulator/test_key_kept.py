@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from aws_cdk import App, DefaultStackSynthesizer, RemovalPolicies, RemovalPolicy, Stack
 
+from constructs_lib.storage import unused_key_handler
 from constructs_lib.storage.key import EncryptionKey
-from constructs_lib.storage.unused_key_handler import encrypted
+from paddle_aws.operations.account.aws import client
+from paddle_aws.operations.account.encrypted import SEARCHES, encrypted_by
 from paddle_aws.rehearsal.cloud import Cloud
 
 from .conftest import Deploy, settled
@@ -94,7 +96,11 @@ def test_each_kind_of_what_a_key_encrypts_is_noticed(
     )
     for name, value in cloud.environment.items():
         monkeypatch.setenv(name, value)
-    kept = {name for name, by in encrypted() if by == key}
+    assert encrypted_by(key.rpartition("/")[2], client, "us-west-2") == [
+        f"kept-{what}" for what in ("bucket", "cluster", "repository", "vault")
+    ]
+    assert SEARCHES == unused_key_handler.SEARCHES
+    kept = {name for name, by in unused_key_handler.encrypted() if by == key}
     assert kept == {f"kept-{what}" for what in ("bucket", "cluster", "repository", "vault")}
 
 

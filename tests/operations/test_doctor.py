@@ -387,7 +387,19 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     )
     deployed.client("logs").delete_log_group(logGroupName="/aws/eks/paddle/cluster")
 
+    # A file system that an update had replaced is no stack's, and its key stays with it.
+    efs, key = deployed.client("efs"), outputs["KeyArn"]
+    kept = efs.create_file_system(CreationToken="kept", Encrypted=True, KmsKeyId=key)[
+        "FileSystemId"
+    ]
     deployed.destroy(CONFIG)
+    done = run("leftovers", str(CONFIG))
+    assert done.code == 0 and f"it encrypts {kept}" in done.out, done.out + done.err
+    efs.delete_file_system(FileSystemId=kept)
+    done = run("leftovers", str(CONFIG))
+    end = f"aws kms schedule-key-deletion --key-id {key.rpartition('/')[2]}"
+    assert done.code == 1 and end in done.out, done.out + done.err
+    deployed.client("kms").schedule_key_deletion(KeyId=key)
     done = run("leftovers", str(CONFIG))
     assert done.code == 0, done.out + done.err
     deployed.client("logs").create_log_group(logGroupName="/aws/eks/paddle/cluster")

@@ -4,7 +4,8 @@ and Kubernetes give.
 Promises: asks AWS's tagging service for what it knows, and the services one by one for the rest (or
 for what carries no tag of ours); lists each thing once. `cdk destroy` removes what an existing
 stack owns, and no other command is given for that: without an answer about the stacks nothing is
-listed. What `retain` keeps, and a key that awaits its deletion, is expected.
+listed. What `retain` keeps, and a key that awaits its deletion or still encrypts something, is
+expected.
 """
 
 import re
@@ -19,6 +20,7 @@ import yaml
 
 from paddle_aws.operations.account.account_checks import BROKEN, belongs
 from paddle_aws.operations.account.aws import client, every
+from paddle_aws.operations.account.encrypted import encrypted_by
 from paddle_aws.operations.errors import Unreachable, translated
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 
@@ -115,13 +117,19 @@ class _Search:
         type = f"{service} {kind}".strip()
         kept = self.spec.retain and type in self._data["kept"]
         what = f"{kind} {id}".strip()
-        if (
-            type == "kms key"
-            and self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
-            == "PendingDeletion"
-        ):
-            # Nobody has to remove it: it goes away on its own.
-            return Left(service, what, "", "it waits for its deletion")
+        if type == "kms key":
+            state = self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
+            if state == "PendingDeletion":
+                # Nobody has to remove it: it goes away on its own.
+                return Left(service, what, "", "it waits for its deletion")
+            if owner is None and not kept:
+                try:
+                    with translated():
+                        names = encrypted_by(id, self._client, self.spec.region)
+                except Unreachable as error:
+                    return Left(service, what, "", "", f"it may still encrypt something: {error}")
+                if names:
+                    return Left(service, what, "", f"it encrypts {', '.join(names)}")
         if owner is not None:
             # What depends on it, such as a machine's disk, has the same owner.
             self._owners[id] = owner

@@ -138,7 +138,8 @@ def diff(
             then = "`paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
             ends.append(
                 "the deploy would lose what the last column names: keep the old settings; or "
-                f"copy it and run {then}"
+                f"copy it and run {then}. What is replaced stays in the account, and so does its "
+                "key: `paddle-aws leftovers` lists both"
             )
         if ends:
             raise Failed("\n".join(ends))

@@ -18,7 +18,7 @@ HOLDS_DATA = {
     "AWS::FSx::FileSystem": "all that the file system holds, and its backups",
     "AWS::S3::Bucket": "what the bucket holds, with all old versions",
     "AWS::ECR::Repository": "the trainer images",
-    "AWS::KMS::Key": "the key, without which nothing that it sealed can be read",
+    "AWS::KMS::Key": "the key: it stays, but what it encrypted is no longer of this cluster",
     "AWS::EC2::Volume": "the control plane's state",
     "AWS::EKS::Cluster": "the control plane, with all jobs, claims and secrets in it",
 }

@@ -1,0 +1,44 @@
+"""What a KMS key still encrypts in its region. The function that ends an unused key with its stack
+(constructs_lib/storage/unused_key_handler.py) asks the same.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from paddle_aws.operations.account.aws import every
+
+SEARCHES: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("efs", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
+    ("ec2", "describe_volumes", "Volumes[?State != 'deleting'].[VolumeId, KmsKeyId]", {}),
+    ("ec2", "describe_snapshots", "Snapshots[].[SnapshotId, KmsKeyId]", {"OwnerIds": ["self"]}),
+    (
+        "ecr",
+        "describe_repositories",
+        "repositories[].[repositoryName, encryptionConfiguration.kmsKey]",
+        {},
+    ),
+    ("secretsmanager", "list_secrets", "SecretList[].[Name, KmsKeyId]", {}),
+    ("backup", "list_backup_vaults", "BackupVaultList[].[BackupVaultName, EncryptionKeyArn]", {}),
+]
+"""(service, call, JMESPath of (name, key), arguments); beside them buckets and EKS clusters."""
+
+
+def encrypted_by(key: str, client: Callable[[str], Any], region: str) -> list[str]:
+    """Returns the names of what the key with id `key` encrypts, sorted. Raises botocore's errors:
+    without an answer nothing is known.
+    """
+    return sorted({str(name) for name, by in _keys(client, region) if key in str(by)})
+
+
+def _keys(client: Callable[[str], Any], region: str) -> Iterator[tuple[str, Any]]:
+    for service, call, find, arguments in SEARCHES:
+        yield from every(client(service), call, find, **arguments)
+    eks, s3 = client("eks"), client("s3")
+    for name in every(eks, "list_clusters", "clusters"):
+        yield name, eks.describe_cluster(name=name)["cluster"].get("encryptionConfig")
+    for name in every(s3, "list_buckets", "Buckets[].Name", BucketRegion=region):
+        try:
+            yield name, s3.get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]
+        except s3.exceptions.ClientError as error:
+            if "EncryptionConfigurationNotFound" not in error.response["Error"]["Code"]:
+                raise
