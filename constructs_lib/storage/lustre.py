@@ -22,7 +22,8 @@ from constructs import Construct
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.network.subnets import chosen
 from constructs_lib.rules import BACKUP_DAYS, POSIX_ID, lustre_capacity, lustre_throughput, unlike
-from constructs_lib.storage.key import open_to, retain_if_replaced
+from constructs_lib.storage.key_policy import open_to
+from constructs_lib.storage.removal import retain_if_replaced
 from constructs_lib.validation import refuse, unless_token
 from constructs_lib.watch.metrics import FSX, MetricOptions, metric
 

@@ -49,7 +49,13 @@ def cluster_rights(team: str) -> set[tuple[str, str]]:
     """
     given = set(VIEW) if team == "reader" else set()
     group = {"trainer": "paddle-deployers", "reader": "paddle-readers"}[team]
-    for document in yaml_documents.template("deployers.yaml", namespace="paddle"):
+    for document in yaml_documents.template(
+        "deployers.yaml",
+        namespace="paddle",
+        driver="efs.csi.aws.com",
+        handle="x",
+        attributes="!has(object.spec.csi.volumeAttributes)",
+    ):
         if document["kind"] in ("Role", "ClusterRole") and document["metadata"]["name"] == group:
             given |= {
                 (f"{kind}.{api}".rstrip("."), verb)

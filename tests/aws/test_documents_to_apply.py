@@ -29,7 +29,13 @@ false in the job).
 PLURALS = {"NetworkPolicy": "networkpolicies"}
 FRAME = {"Namespace", "LimitRange", "ResourceQuota"}
 """Applied unchanged with every job; an administrator creates and changes them."""
-DOCUMENTS: Documents = yaml_documents.template("deployers.yaml", namespace="paddle")
+DOCUMENTS: Documents = yaml_documents.template(
+    "deployers.yaml",
+    namespace="paddle",
+    driver="efs.csi.aws.com",
+    handle="fs-1::fsap-1",
+    attributes="!has(object.spec.csi.volumeAttributes)",
+)
 PEOPLE: Documents = list(yaml.safe_load_all((BOOTSTRAP / "manifests" / "people.yaml").read_text()))
 """What a self-managed cluster's control plane creates for its teams."""
 
@@ -47,7 +53,12 @@ def _of(documents: Documents, *kinds: str) -> Documents:
     ],
 )
 def test_a_plugin_runs_on_the_nodes_that_need_it(name: str, label: str) -> None:
-    [plugin] = yaml_documents.template(f"{name}.yaml")
+    given = (
+        {"registry": "602401143452.dkr.ecr.us-west-2.amazonaws.com"}
+        if name.startswith("efa")
+        else {}
+    )
+    [plugin] = yaml_documents.template(f"{name}.yaml", **given)
     kubernetes_validate.validate(plugin, "1.34", strict=True)
     pod = plugin["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {label: "true"}
@@ -79,7 +90,8 @@ def test_deployers_are_the_group_of_the_access_entries_and_a_self_managed_cluste
     for policy in _of(DOCUMENTS, "ValidatingAdmissionPolicy"):
         assert [c["expression"] for c in policy["spec"]["matchConditions"]] == [
             f"'{group}' in request.userInfo.groups || request.userInfo.username == "
-            f"'system:serviceaccount:kube-system:{account}'"
+            f"'system:serviceaccount:kube-system:{account}' || "
+            "'system:serviceaccounts:paddle' in request.userInfo.groups"
         ]
     bound = {
         binding["spec"]["policyName"]
@@ -148,13 +160,29 @@ def test_the_frame_and_the_nodes_stay_closed() -> None:
     assert (
         namespace["metadata"]["labels"] == made["metadata"]["labels"] == ours["metadata"]["labels"]
     )
-    volumes, frame = _of(DOCUMENTS, "ValidatingAdmissionPolicy")
+    volumes, frame, doors = _of(DOCUMENTS, "ValidatingAdmissionPolicy")
     expressions = " ".join(rule["expression"] for rule in volumes["spec"]["validations"])
     name = namespace["metadata"]["name"]
     assert (
         f"request.name.startsWith('{name}.')" in expressions
-        and "object.spec.csi.driver in ['efs.csi.aws.com', 'fsx.csi.aws.com']" in expressions
+        and "object.spec.csi.driver == 'efs.csi.aws.com'" in expressions
+        and "object.spec.csi.volumeHandle == 'fs-1::fsap-1'" in expressions
+        and "!has(object.spec.csi.volumeAttributes)" in expressions
     )
+    [allowed] = re.findall(r"option.matches\('(.*?)'\)", expressions)
+    ours = yaml.safe_load_all((PROJECT / "tests/charts/golden/job.yaml").read_text())
+    [volume] = _of(list(ours), "PersistentVolume")
+    assert all(re.fullmatch(allowed, option) for option in volume["spec"]["mountOptions"])
+    for elsewhere in ("accesspoint=fsap-2", "mounttargetip=10.0.0.9", "rolearn=x", "tls,iam"):
+        assert not re.fullmatch(allowed, elsewhere)
     [kinds] = frame["spec"]["matchConstraints"]["resourceRules"]
     assert kinds["resources"] == ["limitranges", "namespaces", "resourcequotas"]
-    assert all(policy["spec"]["failurePolicy"] == "Fail" for policy in (volumes, frame))
+    opened = {
+        kind
+        for rule in doors["spec"]["matchConstraints"]["resourceRules"]
+        for kind in rule["resources"]
+    }
+    [closed] = doors["spec"]["validations"]
+    assert opened == {"services", "ingresses"}
+    assert "object.spec.type in ['ClusterIP', 'ExternalName']" in closed["expression"]
+    assert all(policy["spec"]["failurePolicy"] == "Fail" for policy in (volumes, frame, doors))

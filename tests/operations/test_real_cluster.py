@@ -273,6 +273,9 @@ def test_a_job_from_its_submission_to_its_end(
 # Users who may only submit jobs (`paddle-aws setup`).
 
 
+HANDLE = "fs-0123456789abcdef0::fsap-0123456789abcdef0"
+
+
 @pytest.fixture
 def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]:
     """A kubeconfig of a member of the deployers' group, with the rights of deployers.yaml in the
@@ -281,7 +284,13 @@ def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]
     # The group has a new name each time: a server may still apply a policy that has just been
     # deleted.
     group = f"{namespace}-{secrets.token_hex(2)}"
-    documents = yaml_documents.template("deployers.yaml", namespace=namespace)
+    documents = yaml_documents.template(
+        "deployers.yaml",
+        namespace=namespace,
+        driver="efs.csi.aws.com",
+        handle=HANDLE,
+        attributes="!has(object.spec.csi.volumeAttributes)",
+    )
     made = json.loads(json.dumps(documents).replace("paddle-deployers", group))
     for document in made:
         cluster.apply(document)
@@ -318,10 +327,21 @@ def test_a_deployer_may_do_nothing_else(
         "metadata": {"name": f"{namespace}.folder"},
         "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"]},
     }
-    driver = {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": "fs-0123456789abcdef0"}}
+    driver = {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": HANDLE}}
+    elsewhere = {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": "fs-0fedcba9876543210"}}
+    around = driver | {"mountOptions": ["accesspoint=fsap-0fedcba9876543210"]}
+    door: Object = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "door", "namespace": namespace},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+    }
     forbidden = [
         volume | {"spec": volume["spec"] | {"hostPath": {"path": "/"}}},
         volume | {"spec": volume["spec"] | driver, "metadata": {"name": "somebody-elses"}},
+        volume | {"spec": volume["spec"] | elsewhere},
+        volume | {"spec": volume["spec"] | around},
+        door,
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": namespace}},
         {
             "apiVersion": "v1",
@@ -337,7 +357,7 @@ def test_a_deployer_may_do_nothing_else(
         except (Unreachable, BadInput) as error:
             return any(word in str(error) for word in ("is forbidden", "(403)"))
         # A policy takes a moment to take effect.
-        if document["kind"] == "PersistentVolume":
+        if document["kind"] in ("PersistentVolume", "Service"):
             cluster.delete(cluster.path(document))
         return False
 

@@ -58,6 +58,40 @@ def test_it_is_applied_once_and_again(run: Run, api: JobController) -> None:
     assert all("dryRun=All" in path for method, path in api.requests[before:] if method == "PATCH")
 
 
+@pytest.mark.parametrize(
+    ("region", "registry"),
+    [
+        ("us-west-2", "602401143452.dkr.ecr.us-west-2.amazonaws.com"),
+        ("eu-south-2", "455263428931.dkr.ecr.eu-south-2.amazonaws.com"),
+        ("il-central-1", "066635153087.dkr.ecr.il-central-1.amazonaws.com"),
+        ("us-gov-west-1", "013241004608.dkr.ecr.us-gov-west-1.amazonaws.com"),
+        ("cn-north-1", "918309763551.dkr.ecr.cn-north-1.amazonaws.com.cn"),
+    ],
+)
+def test_the_efa_plugin_comes_from_the_clusters_own_region(
+    run: Run, folder: Path, region: str, registry: str
+) -> None:
+    """Another region's registry is out of reach without a way to the internet."""
+    settings = {
+        "retain": False,
+        "region": region,
+        "network": {"availability_zones": [f"{region}a", f"{region}b"]},
+        "nodes": {
+            "workers": {
+                "instance_types": ["c5n.18xlarge"],
+                "efa": True,
+                "availability_zones": [f"{region}a"],
+            }
+        },
+    }
+    (folder / "cluster.yaml").write_text(json.dumps(settings))
+    done = run("setup", "--yaml")
+    assert (
+        done.code == 0
+        and f"image: {registry}/eks/aws-efa-k8s-device-plugin:v" in done.out.replace('"', "")
+    ), done
+
+
 def test_a_kind_that_the_cluster_lacks_is_named_before_anything_changes(
     run: Run, api: JobController
 ) -> None:

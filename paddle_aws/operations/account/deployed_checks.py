@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account import tunnel
 from paddle_aws.operations.account.account_checks import AccountChecks, Check, Found, State
 from paddle_aws.operations.account.aws import every
@@ -221,7 +222,13 @@ class DeployedChecks:
 
     def setup(self) -> Found:
         cluster = Cluster()
-        wanted = setup.documents(self.spec, self._account.outputs.get("AutoMode", ""))
+        outputs = self._account.outputs
+        wanted = setup.documents(
+            self.spec,
+            ClusterOutputs.placeholder().model_copy(
+                update={"auto_mode": outputs.get("AutoMode", "")}
+            ),
+        )
         missing = [
             f"{one['kind']} {one['metadata']['name']}"
             for one in wanted

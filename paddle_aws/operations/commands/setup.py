@@ -2,9 +2,11 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.cluster.cluster import ApiError, Cluster, Object
@@ -52,8 +54,7 @@ def setup(
         if remove:
             _remove(Cluster(context, say))
             return
-        deployed = ClusterOutputs.load(outputs).auto_mode if spec.auto else ""
-        wanted = documents(spec, deployed)
+        wanted = documents(spec, ClusterOutputs.load(outputs))
         if as_yaml:
             from k8s_charts import yaml_documents
 
@@ -97,18 +98,17 @@ def _remove(cluster: Cluster) -> None:
     say("no node pool of this cluster is left: `cdk destroy` can take the rest")
 
 
-def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
-    """Returns the documents in the order in which they are applied; `auto_mode`: the deployed nodes
-    stack's output of that name.
+def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
+    """Returns the documents in the order in which they are applied.
 
-    Raises BadInput if compute is auto and that output is missing.
+    Raises BadInput if compute is auto and the nodes stack's output AutoMode is missing.
     """
     # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
     from k8s_charts import yaml_documents
     from k8s_charts.kinds import node_pool
 
     groups, namespace = spec.nodes.values(), spec.jobs.namespace
-    found = yaml_documents.template("deployers.yaml", namespace=namespace)
+    found = yaml_documents.template("deployers.yaml", namespace=namespace, **_volume(outputs))
     if namespace == "default":
         # This namespace is everybody's: it keeps its own pod security.
         found = [document for document in found if document["kind"] != "Namespace"]
@@ -117,9 +117,9 @@ def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
     if any(group.gpu for group in groups):
         found += yaml_documents.template("dcgm_exporter.yaml")
     if any(group.efa for group in groups):
-        found += yaml_documents.template("efa_device_plugin.yaml")
+        found += yaml_documents.template("efa_device_plugin.yaml", registry=_registry(spec.region))
     if spec.auto:
-        if not auto_mode:
+        if not outputs.auto_mode:
             raise BadInput(
                 "compute is auto, and no output AutoMode is deployed: run `cdk deploy --all "
                 "--outputs-file outputs.json`"
@@ -128,7 +128,7 @@ def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
         for name, group in spec.nodes.items():
             found += node_pool.documents(
                 name,
-                machines=json.loads(auto_mode),
+                machines=json.loads(outputs.auto_mode),
                 instance_types=group.instance_types,
                 capacity="reserved"
                 if group.capacity_reservation
@@ -154,3 +154,36 @@ def documents(spec: ClusterSpec, auto_mode: str) -> list[Object]:
             "queue.yaml", queue=spec.jobs.queue, namespace=namespace, cpus=cores, gpus=gpus
         )
     return found
+
+
+def _volume(outputs: ClusterOutputs) -> dict[str, str]:
+    """Returns what the deployers' volumes must name: the cluster's file system alone."""
+    if outputs.file_system_mount_name:
+        attributes = {
+            "dnsname": outputs.file_system_dns_name,
+            "mountname": outputs.file_system_mount_name,
+        }
+        return {
+            "driver": "fsx.csi.aws.com",
+            "handle": outputs.file_system_id,
+            "attributes": f"object.spec.csi.volumeAttributes == {attributes}",
+        }
+    return {
+        "driver": "efs.csi.aws.com",
+        "handle": f"{outputs.file_system_id}::{outputs.access_point_id}",
+        "attributes": "!has(object.spec.csi.volumeAttributes)",
+    }
+
+
+def _registry(region: str) -> str:
+    """Returns the registry of EKS's images in a region: the region's own, because others may be out
+    of reach of a network without a way to the internet, and are in another partition's case.
+    """
+    # Not safe_load's default: an account is text, whatever its digits look like.
+    text = Path(__file__).with_name("eks_registries.yaml").read_text(encoding="utf-8")
+    known = yaml.load(text, Loader=yaml.BaseLoader)
+    account = known["accounts"].get(region, known["others"])
+    domain = {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"}.get(
+        region.partition("-")[0], "amazonaws.com"
+    )
+    return f"{account}.dkr.ecr.{region}.{domain}"
