@@ -56,6 +56,8 @@ ADDRESSES_PER_NODE = 32
 that the VPC CNI holds ready.
 """
 
+USED_IMAGE = "used-"
+"""Begins the tag of an image that a submitted job names, which never expires."""
 POLICY_PATH = "/deployment/"
 """IAM path of the policies that an administrator makes. No policy that a template makes has this
 path.

@@ -146,6 +146,7 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
         "boundary": f"{iam}*:policy{POLICY_PATH}{spec.policy_prefix}-boundary",
         "detachable": policies + groups,
         "groups": groups,
+        "interfaces": f"{arn}ec2:*:*:network-interface/*",
         "linked_role_of": reviewed("linked_role_of"),
         "looks_up": f"{iam}*:role/cdk-{spec.qualifier}-lookup-role-*",
         "mounted": {}
@@ -288,6 +289,11 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                 if arn.endswith((":key/*", ":volume/*")):
                     conditions.setdefault("StringEquals", {})["aws:ResourceTag/cluster"] = [
                         spec.name
+                    ]
+                if arn.split(":")[2:3] == ["s3"] and "*" in arn.partition("/")[0]:
+                    # Buckets' names are all accounts': a stranger may have one of this pattern.
+                    conditions.setdefault("StringEquals", {})["aws:ResourceAccount"] = [
+                        "${aws:PrincipalAccount}"
                     ]
                 under = json.dumps(conditions, sort_keys=True), "*" if arn == "*" else service
                 actions, arns = merged.setdefault(under, (set(), set()))

@@ -10,6 +10,7 @@ from aws_cdk import aws_s3 as s3
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
+from paddle_aws.stacks.cluster_spec import USED_IMAGE
 from paddle_aws.stacks.part import ClusterPart, Platform, StoragePart
 
 
@@ -55,6 +56,7 @@ class StorageStack(ClusterPart):
                 repository_name=f"{spec.name}/trainer",
                 encryption_key=key,
                 keep_images=spec.images.keep,
+                keep_tags=[f"{USED_IMAGE}*"],
                 removal_policy=self.removal_policy,
             )
         if spec.file_system.existing is None:

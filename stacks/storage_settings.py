@@ -128,7 +128,7 @@ class Images(Settings):
     existing: bool = False
     """Use the existing repository `<name>/trainer`, and keep it."""
     keep: int = Field(default=50, ge=IMAGES.least)
-    """How many images are kept."""
+    """How many of the newest images are kept; those of submitted jobs stay beside."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.existing:

@@ -14,6 +14,9 @@ from constructs_lib.rules import IMAGES
 from constructs_lib.storage.removal import retain_if_replaced
 from constructs_lib.validation import refuse, unless_token
 
+UNREACHED = 100_000
+"""More images than a repository holds (ECR's quota)."""
+
 
 class RepositoryOptions(TypedDict, total=False):
     """What `ecr.Repository` takes and we do not decide; its documentation has the meanings."""
@@ -29,7 +32,8 @@ class ImageRepository(ecr.Repository):
     Args:
         repository_name: name; None: CloudFormation generates one.
         encryption_key: KMS key; None: ECR's own.
-        keep_images: how many of the newest tagged images are kept.
+        keep_images: how many of the newest images are kept.
+        keep_tags: patterns of tags, such as used-*; images that have one of them never expire.
         removal_policy: RETAIN keeps the repository; DESTROY deletes it with its images.
         options: passed to `ecr.Repository`.
     """
@@ -42,6 +46,7 @@ class ImageRepository(ecr.Repository):
         repository_name: str | None = None,
         encryption_key: kms.IKey | None = None,
         keep_images: int = 50,
+        keep_tags: Sequence[str] = (),
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
         **options: Unpack[RepositoryOptions],
     ) -> None:
@@ -66,6 +71,16 @@ class ImageRepository(ecr.Repository):
             tag_status=ecr.TagStatus.UNTAGGED,
             max_image_age=Duration.days(7),
         )
+        for pattern in keep_tags:
+            # An image that a rule's tags match is out of reach of all later rules ("How lifecycle
+            # policies work", ECR user guide). One rule each: an image must match all patterns of a
+            # list.
+            self.add_lifecycle_rule(
+                description=f"images tagged {pattern} stay",
+                tag_status=ecr.TagStatus.TAGGED,
+                tag_pattern_list=[pattern],
+                max_image_count=UNREACHED,
+            )
         self.add_lifecycle_rule(
             description="the newest images stay",
             tag_status=ecr.TagStatus.ANY,

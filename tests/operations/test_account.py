@@ -18,6 +18,8 @@ from job_controller import JobController
 from paddle_node.contract import JobFolder
 from saved_pass import save_pass
 
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.operations.images.used_image import mark_used
 from paddle_aws.rehearsal.cloud import Cloud
 
 pytestmark = pytest.mark.slow
@@ -203,3 +205,30 @@ def test_the_entry_of_a_cluster_that_is_there_is_merged(
         "cluster nobody does not exist in us-west-2: deploy it, or correct"
     )
     assert yaml.safe_load(cluster.read_text()) == found
+
+
+def test_an_image_that_a_job_names_is_tagged_for_good(
+    aws: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lifecycle policy of the repository spares the tag (tests/aws/templates.yaml)."""
+    ecr, warnings = aws.client("ecr"), list[str]()
+    ecr.create_repository(repositoryName="used/trainer", imageTagMutability="IMMUTABLE")
+    manifest = json.dumps({"schemaVersion": 2, "layers": []})
+    pushed = ecr.put_image(
+        repositoryName="used/trainer", imageManifest=manifest, imageTag="0.1-0123456789ab"
+    )["image"]
+    digest = pushed["imageId"]["imageDigest"]
+    image = f"000000000000.dkr.ecr.us-west-2.amazonaws.com/used/trainer@{digest}"
+    for _ in range(2):
+        mark_used(image, warnings.append)
+    [details] = ecr.describe_images(repositoryName="used/trainer")["imageDetails"]
+    assert sorted(details["imageTags"]) == ["0.1-0123456789ab", f"used-{digest[7:39]}"]
+    with pytest.raises(BadInput, match="no longer in the repository: `make image push`"):
+        mark_used(image.replace(digest, f"sha256:{'0' * 64}"), warnings.append)
+    mark_used("theirs.example/trainer:1", warnings.append)
+    assert not warnings
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", "/nonexistent")
+    mark_used(image, warnings.append)
+    assert "may expire while the job needs it: no AWS credentials" in warnings[0]

@@ -296,6 +296,18 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
         if one["what"]
     }
     assert told == {("FileSystem", "removed"), ("AccessPoint", "replaced")}
+    deleted = [one["what"] for one in json.loads(done.out) if one["type"].endswith(":FileSystem")]
+    assert "set `retain: true` and deploy first" in deleted[0]
+    # Nothing is replaced, and yet it is deleted: by lifecycle rules, within a day.
+    less = "\nimages: {keep: 10}\nbucket: {keep_old_versions_days: 7}\n"
+    other.write_text(CONFIG.read_text() + less)
+    done = run("diff", str(other), "--json")
+    sooner = sorted(one["what"] for one in json.loads(done.out))
+    assert done.code == 1 and sooner == [
+        "images that no submitted job names, beyond the newest 10 (today 50) are deleted within "
+        "a day",
+        *["old versions older in days than 7 (today 30) are deleted within a day"] * 2,
+    ]
     other.write_text(CONFIG.read_text().replace("name: paddle\n", "name: second\n", 1))
     done = run("diff", str(other))
     assert (

@@ -19,6 +19,7 @@ from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, sh
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 NAME = "paddle-aws-diff"
+DELETED = ": deleted with it; to keep it, set `retain: true` and deploy first"
 REFUSED = "refused"
 VERSIONS = {"Version", "ReleaseVersion"}
 """A node group's properties that EKS changes only on their own."""
@@ -187,6 +188,9 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
                 change.get("Replacement", "")
             )
             says = "removed" if change["Action"] == "Remove" else replaced
+            held = HOLDS_DATA.get(kind, "")
+            if held and says == "removed" and change.get("PolicyAction") == "Delete":
+                held += DELETED
             named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
             if kind == "AWS::EKS::Cluster" and says == "perhaps replaced":
                 # Only the properties in FOR_GOOD replace a cluster.
@@ -204,4 +208,37 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
             if refused:
                 yield Loss(stack, change["LogicalResourceId"], kind, REFUSED, refused)
             elif says:
-                yield Loss(stack, change["LogicalResourceId"], kind, says, HOLDS_DATA.get(kind, ""))
+                yield Loss(stack, change["LogicalResourceId"], kind, says, held)
+        before, after = (
+            api.get_template(StackName=stack, **which)["TemplateBody"]["Resources"]
+            for which in ({}, {"ChangeSetName": NAME})
+        )
+        for name in before.keys() & after.keys():
+            then = _expiry(after[name])
+            for what, number in _expiry(before[name]).items():
+                if then.get(what, number) < number:
+                    yield Loss(
+                        stack,
+                        name,
+                        after[name]["Type"],
+                        "expires sooner",
+                        f"{what} {then[what]} (today {number}) are deleted within a day",
+                    )
+
+
+def _expiry(resource: dict[str, Any]) -> dict[str, int]:
+    """Returns what a bucket or repository deletes by itself, and from which number on."""
+    properties = resource.get("Properties", {})
+    found = {}
+    for rule in properties.get("LifecycleConfiguration", {}).get("Rules", ()):
+        if days := rule.get("NoncurrentVersionExpiration", {}).get("NoncurrentDays"):
+            found["old versions older in days than"] = days
+        if days := rule.get("ExpirationInDays"):
+            found["objects older in days than"] = days
+    text = properties.get("LifecyclePolicy", {}).get("LifecyclePolicyText")
+    for rule in json_documents.loads(text)["rules"] if isinstance(text, str) else ():
+        if rule["selection"]["tagStatus"] == "any":
+            found["images that no submitted job names, beyond the newest"] = rule["selection"][
+                "countNumber"
+            ]
+    return found

@@ -19,6 +19,7 @@ from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.commands import trial
 from paddle_aws.operations.commands.evaluate import Evaluation, measure
 from paddle_aws.operations.errors import Failed, TimedOut, translated
+from paddle_aws.operations.images.used_image import mark_used
 from paddle_aws.operations.jobs import rehearsal_backend, removal
 from paddle_aws.operations.jobs.backend import Volume
 from paddle_aws.operations.jobs.job_argument import DEFAULT, named
@@ -143,6 +144,8 @@ def send(submission: Submission, context: str | None, say: Say, *, no_try: bool 
     if not no_try:
         cluster.say(trial.before(submission.job, submission.file))
     run = Run(cluster, submission.job.name, submission.job.namespace, submission.described)
+    if submission.deployed.image != submission.job.image:
+        mark_used(submission.deployed.image, cluster.say)
     bring_program(cluster, submission)
     split(submission, run.follower)
     train(cluster, submission)
