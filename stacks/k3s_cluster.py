@@ -18,7 +18,7 @@ from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.distribution_lock import DistributionLock
 from paddle_aws.stacks.node_settings import NodeGroup
 from paddle_aws.stacks.nodes import output_mounts, props_of
-from paddle_aws.stacks.part import ClusterPart, Platform
+from paddle_aws.stacks.part import ClusterPart, Platform, warn_of_types
 
 
 def release(spec: ClusterSpec) -> Release:
@@ -144,6 +144,7 @@ class K3sNodesStack(ClusterPart):
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform, "nodes", "worker nodes")
+        warn_of_types(self, self.spec)
         spec, home, storage = self.spec, platform.control_plane, platform.storage
         network, access = platform.network, platform.access
         # An upgrade replaces the control plane first: a node is never newer.

@@ -17,7 +17,7 @@ from constructs_lib.eks.managed_nodes import AMI_TYPES, ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManagedNodes
 from constructs_lib.storage.file_system import MountableFileSystem
 from paddle_aws.stacks.node_settings import NodeGroup
-from paddle_aws.stacks.part import ClusterPart, Platform
+from paddle_aws.stacks.part import ClusterPart, Platform, warn_of_types
 
 METRIC_DAYS = 7
 """Retention of the log events that carry metrics; CloudWatch keeps the metrics themselves for
@@ -30,6 +30,7 @@ class NodesStack(ClusterPart):
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform, "nodes", "worker nodes")
+        warn_of_types(self, self.spec)
         spec, home = self.spec, platform.control_plane
         self._cluster: eks.ICluster = home.cluster
         # One role for all groups of a kind: EKS admits the managed groups' role on its own, and the

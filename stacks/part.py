@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from aws_cdk import (
+    Annotations,
     CfnOutput,
     DefaultStackSynthesizer,
     Environment,
@@ -26,6 +27,7 @@ from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
+from constructs_lib.ec2.node_rules import unknown_families
 from constructs_lib.people.team import Team
 from constructs_lib.storage.file_system import MountableFileSystem
 from paddle_aws.settings.errors import SettingError
@@ -215,6 +217,17 @@ def _check_environment(scope: Construct, spec: ClusterSpec) -> None:
                 f"{setting} is {chosen}: {stage.node.path if stage else ''} deploys to {wanted}; "
                 "set both alike, or leave one out"
             )
+
+
+def warn_of_types(scope: Stack, spec: ClusterSpec) -> None:
+    """Warns at synth about instance types that this release does not know: it takes them."""
+    types = [value for group in spec.nodes.values() for value in group.instance_types]
+    if unknown := unknown_families(types):
+        Annotations.of(scope).add_warning_v2(
+            "paddle-aws:instance-types",
+            f"instance_types has {', '.join(dict.fromkeys(unknown))}, of a family that this "
+            "release does not know: `paddle-aws doctor` asks EC2 whether the zones have it",
+        )
 
 
 def removal_summary(spec: ClusterSpec) -> str:

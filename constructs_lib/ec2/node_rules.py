@@ -13,7 +13,9 @@ GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+
 """NVIDIA machines that the Amazon Linux 2023 NVIDIA image supports (EKS user guide); g4ad is AMD's,
 g5g is arm.
 """
-ARM_TYPE = re.compile(r"(a1|[a-z]+\d+[a-z]*g[a-z]*)\..+")
+ARM_TYPE = re.compile(r"(a1|[a-z]+\d+[a-z]*g[a-z]*|p\d+e-gb\d+)\..+")
+ARM_GPU_TYPE = re.compile(r"(g\d+g|p\d+e-gb\d+)\..+")
+"""NVIDIA machines with arm processors: g5g, p6e-gb200, ..."""
 XEN_TYPE = re.compile(r"(c[134]|d2|f1|g2|g3s?|h1|i[23]|m[1-4]|p[23]|r[34]|t[12]|x1e?)\.(?!metal).+")
 """Machines before Nitro: those with hypervisor xen in the VPC CNI's table of types, and g2, g3 and
 p2, which it no longer has.
@@ -86,9 +88,34 @@ def wrong_types(types: Sequence[str], image: str | None = None) -> Iterator[Viol
             )
         elif ARM_TYPE.fullmatch(value) and not arm:
             of = "the trainer image" if image is None else image
-            yield Violation("instance_types", value, f"{of} is for x86-64, and this type is arm")
+            allowed = f"{of} is for x86-64, and this type is arm"
+            if image is None and ARM_GPU_TYPE.fullmatch(value):
+                allowed = (
+                    "there is no wheel of Paddle for GPUs on arm: take a type such as g5.xlarge"
+                )
+            yield Violation("instance_types", value, allowed)
         elif arm and not ARM_TYPE.fullmatch(value):
             yield Violation("instance_types", value, f"{image} is for arm, and this type is x86-64")
+        elif sizes_of_family := _sizes_without(value):
+            yield Violation(
+                "instance_types", value, f"EC2 has no such size: allowed are {sizes_of_family}"
+            )
+
+
+def _sizes_without(instance_type: str) -> str:
+    """Returns the sizes of the type's family, if the family is known and lacks this one."""
+    family, _, size = instance_type.partition(".")
+    known = INSTANCE_TYPES["sizes"].get(family, [])
+    return "" if not known or size in known else ", ".join(f"{family}.{each}" for each in known)
+
+
+def unknown_families(types: Sequence[str]) -> list[str]:
+    """Returns the types of families that this release does not know: newer ones, or misspelled."""
+    return [
+        value
+        for value in types
+        if not ARM_TYPE.fullmatch(value) and value.partition(".")[0] not in INSTANCE_TYPES["sizes"]
+    ]
 
 
 def control_plane_type(value: str | None) -> Iterator[Violation]:

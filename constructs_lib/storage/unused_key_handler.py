@@ -7,11 +7,12 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-# botocore, not boto3: it is all that is needed, and all that an emulator's Python may have.
+# botocore alone: an emulator's Python may have no boto3.
 import botocore.session
 
 SEARCHES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("efs", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
+    ("fsx", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
     ("ec2", "describe_volumes", "Volumes[?State != 'deleting'].[VolumeId, KmsKeyId]", {}),
     ("ec2", "describe_snapshots", "Snapshots[].[SnapshotId, KmsKeyId]", {"OwnerIds": ["self"]}),
     (

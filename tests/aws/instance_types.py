@@ -4,7 +4,8 @@ placement group or have disks.
 `make lock` runs this program with a wheel of moto, which carries EC2's answer to
 DescribeInstanceTypes. It prints the JSON of constructs_lib/ec2/instance_types.json: by setting and
 family, the sizes that can have it, if not all can; the first and last network card that takes an
-EFA, for types with several; families with their own disks; the number of NVIDIA GPUs of each type.
+EFA, for types with several; all sizes of each x86-64 family; families with their own disks; the
+number of NVIDIA GPUs of each type.
 """
 
 import gzip
@@ -60,6 +61,9 @@ gpus = {
     if any(
         gpu["Manufacturer"] == "NVIDIA" for gpu in types[name].get("GpuInfo", {}).get("Gpus", ())
     )
+}
+found["sizes"] = {
+    family: [name.partition(".")[2] for name in names] for family, names in families.items()
 }
 found |= {"efa_cards": cards, "disks": sorted(disks), "gpus": gpus}
 version = Path(sys.argv[1]).name.split("-")[1]

@@ -203,7 +203,12 @@ def answers(
 ) -> dict[str, list[str]]:
     """Returns the requests by decision."""
     requests = [
-        Request(action, on, {"aws:PrincipalArn": principal, **given}, principal)
+        Request(
+            action,
+            on,
+            {"aws:PrincipalArn": principal, "aws:PrincipalAccount": ACCOUNT, **given},
+            principal,
+        )
         for action, on, given in asked
     ]
     found: dict[str, list[str]] = {}
