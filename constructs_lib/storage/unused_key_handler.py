@@ -12,7 +12,6 @@ import botocore.session
 
 SEARCHES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("efs", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
-    ("fsx", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
     ("ec2", "describe_volumes", "Volumes[?State != 'deleting'].[VolumeId, KmsKeyId]", {}),
     ("ec2", "describe_snapshots", "Snapshots[].[SnapshotId, KmsKeyId]", {"OwnerIds": ["self"]}),
     (

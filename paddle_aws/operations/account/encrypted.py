@@ -9,7 +9,6 @@ from paddle_aws.operations.account.aws import every
 
 SEARCHES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("efs", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
-    ("fsx", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
     ("ec2", "describe_volumes", "Volumes[?State != 'deleting'].[VolumeId, KmsKeyId]", {}),
     ("ec2", "describe_snapshots", "Snapshots[].[SnapshotId, KmsKeyId]", {"OwnerIds": ["self"]}),
     (
