@@ -39,6 +39,7 @@ def write_files(folder: Path) -> None:
     """Writes the files that the page shows, and makes its data."""
     page = (DOCS / "learn" / "first-hour.md").read_text(encoding="utf-8")
     for name, text in re.findall(r'^```\w+ title="([^" ]+)"\n(.*?)^```$', page, re.M | re.S):
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     subprocess.run([sys.executable, "make_flowers.py"], cwd=folder, check=True)
 

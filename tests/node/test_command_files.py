@@ -359,6 +359,19 @@ if attempt == 1:
     assert second["training"] > 1.4 and second["lost"] == 0
 
 
+def test_a_pattern_that_matches_nothing_is_said_with_what_is_there(command):
+    program = """
+output.mkdir(exist_ok=True)
+(output / "epoch-1").write_text("x")
+if attempt == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    pods = command(program, RESUME='["{newest:output/ep_*}"]')
+    pods.start()
+    sentence = "nothing matches output/ep_*, so this attempt starts over; output/ has epoch-1"
+    assert sentence in pods.end_with(0)
+
+
 COUNTS = """
 if rank or attempt > 1:
     wait("released")

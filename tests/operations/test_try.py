@@ -183,7 +183,7 @@ PRINTS = """
 import os, sys, time
 print("reads", sorted(os.listdir(sys.argv[1])), open(sys.argv[2]).read())
 for step in range(10**9):
-    print(f"step {step} loss={1 / (step + 1):.3f}", flush=True)
+    print(f"step {step} loss={1 / (step + 1):.3e}", flush=True)
     time.sleep(0.05)
 """
 
@@ -196,6 +196,7 @@ def test_a_command_runs_for_a_few_steps_and_its_patterns_are_counted(
     (folder / "chars.txt").write_text("abc")
     command, inputs = "python train.py {data} {chars}", {"chars": "./chars.txt"}
     metrics = {"step": r"step (\d+)", "loss": "loss: ([0-9.]+)", "lr": "lr ([0-9.]+)"}
+    metrics["ips"] = "loss=([0-9.]+)"
     lay(folder, {"train.py": PRINTS}, command=command, inputs=inputs, paddle="2.6", metrics=metrics)
     done = run("try", "--run", "--data", "data", "--steps", "3")
     said = capfd.readouterr().out
@@ -206,6 +207,7 @@ def test_a_command_runs_for_a_few_steps_and_its_patterns_are_counted(
         "metrics.loss: loss: ([0-9.]+) matched 0 of 4 lines; these look like loss: step 0 loss="
         in said
     )
+    assert "matched 3 of 4 lines, and took 1.000 of 1.000e+00: ([-+0-9.e]+) takes the whole" in said
     assert "metrics.lr: lr ([0-9.]+) matched 0 of 4 lines; none has lr and a number" in said
     lay(folder, {"train.py": PRINTS}, command=command, inputs=inputs, paddle="2.6")
     assert run("try", "--run", "--data", "data", "--time-limit", "1").code == 0

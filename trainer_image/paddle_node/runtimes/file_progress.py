@@ -32,6 +32,8 @@ PLAIN = 100
 """The most files without a number in their names whose contents are compared."""
 CONTENTS = 300
 """Contents that are remembered."""
+NAMED = 6
+"""Files that one sentence names."""
 TORN = "not-whole"
 """Folder in the output for checkpoints that are passed over because they are not whole."""
 
@@ -98,6 +100,12 @@ class FileProgress:
             passed_over.append(name)
         if history.first and not newest:
             self._tell_of_others()
+        elif not newest and self._resume:
+            files = sorted(path.name for path in durable.glob(self._root / OUTPUT, "*"))
+            self._say(
+                f"nothing matches {self._resume}, so this attempt starts over; {OUTPUT}/ has "
+                f"{', '.join(files[:NAMED]) or 'no file'}{', ...' if files[NAMED:] else ''}"
+            )
         return Resumption(
             newest,
             f"from {newest['newest']}" if newest else "from the beginning",

@@ -30,7 +30,9 @@ SHOWN = 3
 """Lines of a kind that are shown."""
 LONGEST = 160
 """Characters of a shown line."""
-_NUMBER = r"\b{}\b\W{{0,4}}[-+]?\d"
+_NUMBER = r"\b(?:{})\b\W{{0,4}}[-+]?\d"
+_CUT = re.compile(r"\.?\d*[eE][-+]?\d+")
+"""What is left of a number behind a pattern that knows no exponents."""
 KINDS = ("loss", "step", "epoch", "lr", "ips")
 """Metrics whose lines are sought where the job names none."""
 
@@ -45,6 +47,11 @@ class Matches:
         self._texts = dict(patterns)
         self.lines = 0
         self.matched = dict.fromkeys(patterns, 0)
+        self._cut: dict[str, str] = {}
+        self._words = {
+            name: "|".join({name, *re.findall(r"[A-Za-z]{3,}", patterns.get(name, ""))})
+            for name in patterns or KINDS
+        }
         self._alike: dict[str, list[str]] = {name: [] for name in patterns or KINDS}
 
     @property
@@ -55,9 +62,12 @@ class Matches:
     def read(self, line: str) -> None:
         self.lines += 1
         for name, pattern in self._patterns.items():
-            self.matched[name] += pattern.search(line) is not None
+            match = pattern.search(line)
+            self.matched[name] += match is not None
+            if match and (rest := _CUT.match(line, match.end(1))):
+                self._cut.setdefault(name, f"{match[1]} of {match[1]}{rest[0]}")
         for name, lines in self._alike.items():
-            if len(lines) < SHOWN and re.search(_NUMBER.format(re.escape(name)), line, re.I):
+            if len(lines) < SHOWN and re.search(_NUMBER.format(self._words[name]), line, re.I):
                 lines.append(line.strip()[:LONGEST])
 
     def describe(self) -> list[str]:
@@ -78,6 +88,8 @@ class Matches:
                     if alike
                     else f"; none has {name} and a number"
                 )
+            elif cut := self._cut.get(name):
+                sentence += f", and took {cut}: ([-+0-9.e]+) takes the whole number"
             sentences.append(sentence)
         return sentences
 
