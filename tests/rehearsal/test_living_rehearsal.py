@@ -283,14 +283,15 @@ def test_several_at_once_and_a_stranger_on_the_usual_ports_never_meet(
     collective = {
         "name": "collective",
         "mode": "collective",
-        "paddle": "2.6",
         "trainers": 2,
         "passes": 2,
         "program": {"folder": str(PROJECT / "examples/collective")},
         "data": {"source": str(PROJECT / "examples/quick_start/sample.tsv")},
     }
-    # Paddle 2.6 logs where its stores listen.
-    terminals = [Terminal(tmp_path / f"launch-{number}", 4, paddle="2.6") for number in range(2)]
+    # Both releases log where their stores listen.
+    terminals = [
+        Terminal(tmp_path / f"launch-{paddle}", 4, paddle=paddle) for paddle in ("2.6", "3.3")
+    ]
     for number in range(2):
         folder = tmp_path / f"collective-{number}"
         folder.mkdir()
@@ -307,5 +308,6 @@ def test_several_at_once_and_a_stranger_on_the_usual_ports_never_meet(
             file.read_text() for file in terminal.folder.glob(".rehearsal/logs/*-0-*.trainer.log")
         )
         assert "attempt 2" not in log
-        ports |= set(re.findall(r"starts to listen on IP_ANY:(\d+)", log))
+        listens = r"starts to listen on IP_ANY:(\d+)|create libuv server at port: (\d+)"
+        ports |= {"".join(port) for port in re.findall(listens, log)}
     assert len(ports) == 4 and "7180" not in ports
