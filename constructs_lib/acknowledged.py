@@ -9,6 +9,8 @@ from typing import Any
 from aws_cdk import Acknowledgment, CfnResource, Stack, Validations
 from constructs import IConstruct
 
+OPT_OUT = "paddle-aws:acknowledgements"
+"""A context key: `false` leaves all findings open, for owners of an app who judge them alone."""
 _LINT = "cfn-lint:"
 _PACKS = {
     "AwsSolutions-": "AwsSolutions",
@@ -24,6 +26,8 @@ def acknowledge(scope: IConstruct, reason: str, *findings: str) -> None:
     A finding of checkov or cfn-lint is about one resource: `scope` itself, or its default child. If
     `scope` is a stack, a cfn-lint finding is about its whole template.
     """
+    if scope.node.try_get_context(OPT_OUT) in (False, "false"):
+        return
     rules = []
     for finding in findings:
         if finding.startswith("CKV_"):

@@ -169,3 +169,11 @@ def test_a_cluster_that_commands_would_not_find_is_refused() -> None:
     theirs = Theirs(app, "theirs")
     with pytest.raises(SettingError, match="theirs/Cluster is called ml: people's rights"):
         TrainingPlatform(app, "Ml", spec(name="other"), network=theirs, cluster=theirs.cluster)
+
+
+def test_an_app_may_judge_scanners_findings_itself() -> None:
+    context = {**CONTEXT, "paddle-aws:acknowledgements": False}
+    app = App(context=context, analytics_reporting=False)
+    build(app, spec())
+    templates = [str(stack.template) for stack in app.synth().stacks]
+    assert not [text for text in templates if "'checkov'" in text or "'cfn-lint'" in text]
