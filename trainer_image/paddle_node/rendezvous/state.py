@@ -241,7 +241,8 @@ class Rendezvous:
         cause = f"{lost.what}{error}, in {member}"
         if lost.error and not lost.exited:
             cause += f"; its last exception: {lost.error}"
-        if lost.silent:
+        # What was killed from outside would have spoken again.
+        if lost.silent and lost.failed:
             # Trainers that report where they are say more than their output.
             first = self.members.silent_first(at, lost.silent * WAITED, but=member.hello.rank)
             who = list(self.trainers.waited_for(self.members.serving)) or [first]
