@@ -2,7 +2,6 @@
 that they cannot differ from what the program does: `make docs` calls it.
 """
 
-import ast
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -133,27 +132,6 @@ For whoever submits or rehearses jobs from Python. Generated from the docstrings
 """
 
 
-def constructs_page() -> str:
-    """Returns the page of the constructs and charts: the public classes of each module."""
-    lines = [
-        "# Constructs and charts",
-        "",
-        "For whoever composes a stack of their own. Generated from the docstrings.",
-    ]
-    for room in ("constructs_lib", "k8s_charts/kinds"):
-        for file in sorted((DOCS.parent / room).rglob("*.py")):
-            classes = [
-                node.name
-                for node in ast.parse(file.read_text(encoding="utf-8")).body
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-            ]
-            module = ".".join(file.relative_to(DOCS.parent).with_suffix("").parts)
-            if classes and not file.name.startswith("_"):
-                lines += ["", f"## {module}", ""]
-                lines += [f"::: {module}.{name}\n" for name in classes]
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
     """Writes the pages below docs/reference/, which git does not keep."""
     folder = DOCS / "reference"
@@ -164,7 +142,6 @@ def main() -> None:
         page.write_text(settings_page(file, schema), encoding="utf-8")
     (folder / "commands.md").write_text(commands_page(), encoding="utf-8")
     (folder / "python.md").write_text(PYTHON, encoding="utf-8")
-    (folder / "constructs.md").write_text(constructs_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":
