@@ -138,11 +138,11 @@ class Program(Settings):
         """
         return PurePosixPath(contract.UNPACKED).name if self.archived else self.folder
 
-    def read(self, folder: Path, *, fetch: bool) -> Self:
-        """Returns the same program with the content of its local folder or commit; `fetch` allows
-        downloading the commit.
+    def read(self, folder: Path, *, fetch: bool, job_file: Path | None = None) -> Self:
+        """Returns the same program with the content of its local folder, without the job file, or
+        of its commit; `fetch` allows downloading the commit.
         """
-        read = self.local(folder)
+        read = self.local(folder, job_file)
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
             read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
@@ -152,14 +152,14 @@ class Program(Settings):
         found._read = read
         return found
 
-    def local(self, folder: Path) -> ProgramArchive | None:
+    def local(self, folder: Path, job_file: Path | None = None) -> ProgramArchive | None:
         """Reads the local folder, relative to `folder`; None if the program has none. Raises
         SettingError.
         """
         if self.path is None:
             return None
         return ProgramArchive.of_folder(
-            folder / Path(self.path).expanduser(), f"program.{self._written}"
+            folder / Path(self.path).expanduser(), f"program.{self._written}", job_file
         )
 
     @model_validator(mode="wrap")

@@ -205,15 +205,22 @@ class TrainingJob(Settings):
         Uses the network only if allowed (`fetch`), for a program's commit that is not on this
         machine yet.
         """
-        return cls.parse(settings_file.mapping(path), folder=path.parent, fetch=fetch)
+        return cls.parse(settings_file.mapping(path), path.parent, fetch=fetch, job_file=path)
 
     @classmethod
     def parse(
-        cls, settings: Mapping[str, Any], folder: Path = Path(), *, fetch: bool = False
+        cls,
+        settings: Mapping[str, Any],
+        folder: Path = Path(),
+        *,
+        fetch: bool = False,
+        job_file: Path | None = None,
     ) -> Self:
-        """Checks settings from a mapping as `load` does; local paths are relative to `folder`."""
+        """Checks settings from a mapping as `load` does; local paths are relative to `folder`.
+        `job_file`, which the settings came from, is no part of a program in whose folder it lies.
+        """
         job = model.parse(cls, settings)
-        program = job.program.read(folder, fetch=fetch)
+        program = job.program.read(folder, fetch=fetch, job_file=job_file)
         if program.archive is not None:
             root, script = program.archive.root, command_line.script(job.command or ())
             if not (root / script).exists():

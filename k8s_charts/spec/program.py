@@ -53,15 +53,16 @@ class ProgramArchive:
     """The setting that named the folder, for sentences."""
 
     @classmethod
-    def of_folder(cls, root: Path, setting: str) -> Self:
+    def of_folder(cls, root: Path, setting: str, job_file: Path | None = None) -> Self:
         """Reads the folder, which `setting` names; in a checkout, only what git does not ignore.
-        Raises SettingError.
+        The job file is left out: a run goes on after an edit of it. Raises SettingError.
         """
         if not root.is_dir():
             raise SettingError(f"{setting} is {root}: there is no such folder")
         root = root.resolve()
         try:
-            names = tuple(sorted(_listed(root)))
+            ours = job_file.resolve() if job_file is not None else None
+            names = tuple(sorted(name for name in _listed(root) if root / name != ours))
             size = sum((root / name).lstat().st_size for name in names)
             if not 0 < size <= contract.PROGRAM_LIMIT:
                 raise SettingError(

@@ -265,3 +265,18 @@ def test_what_no_config_map_can_hold_is_refused(
     path.write_bytes(content)
     with pytest.raises(SettingError, match=refused):
         parsed(tmp_path, {"from": "configmap", "path": "mine"})
+
+
+def test_an_edit_of_the_job_file_in_the_programs_folder_leaves_the_program_as_it_is(
+    program: Path,
+) -> None:
+    job_file, digests = program / "job.yaml", set()
+    for settings in ("trainers: 2", "trainers: 2\npasses: 20"):
+        job_file.write_text(
+            f"name: j\n{settings}\ncommand: python train.py\nprogram: {{folder: .}}"
+        )
+        job = archive(TrainingJob.load(job_file))
+        assert "job.yaml" not in job.names and "train.py" in job.names
+        digests.add(job.digest)
+    (program / "other.yaml").write_text("name: j\n")
+    assert len(digests) == 1 and archive(TrainingJob.load(job_file)).digest not in digests

@@ -162,7 +162,7 @@ def _program(job: TrainingJob, job_file: Path) -> ProgramArchive:
         raise BadInput(
             f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective"
         )
-    if read := program.archive or program.local(job_file.parent):
+    if read := program.archive or program.local(job_file.parent, job_file):
         return read
     folder = interpreter.PROJECT / "examples" / program.folder
     if program.origin != "image" or job.image is not None or not folder.is_dir():

@@ -33,9 +33,10 @@ class JobSource:
 
     def load(self, *, fetch: bool = False) -> TrainingJob:
         """Checks the settings as `TrainingJob.load` does. Raises SettingError."""
-        settings = {} if self.file.name == NO_FILE else settings_file.mapping(self.file)
+        file = None if self.file.name == NO_FILE else self.file
+        settings = {} if file is None else settings_file.mapping(file)
         return TrainingJob.parse(
-            overrides.apply(settings, self.overrides), self.file.parent, fetch=fetch
+            overrides.apply(settings, self.overrides), self.file.parent, fetch=fetch, job_file=file
         )
 
     def words(self) -> list[str]:
