@@ -73,6 +73,11 @@ class NetworkStack(ClusterPart):
             CfnWaitConditionHandle(self, "Nothing")
         self.output(**network_outputs(self))
 
+    @property
+    def availability_zones(self) -> list[str]:
+        """The zones of cluster.yaml: with an `account`, the CDK would ask it for others."""
+        return list(self.spec.network.availability_zones)
+
     def _existing(self, existing: ExistingVpc) -> ec2.IVpc:
         zones, public = list(existing.private_subnets), existing.public_subnets
         vpc = ec2.Vpc.from_vpc_attributes(

@@ -2,6 +2,8 @@
 stacks and synthesizer, with parts replaced.
 """
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,3 +179,10 @@ def test_an_app_may_judge_scanners_findings_itself() -> None:
     build(app, spec())
     templates = [str(stack.template) for stack in app.synth().stacks]
     assert not [text for text in templates if "'checkov'" in text or "'cfn-lint'" in text]
+
+
+def test_an_account_asks_nothing_of_aws() -> None:
+    app = App(context=CONTEXT, analytics_reporting=False)
+    build(app, spec(account="1" * 12))
+    written = json.loads((Path(app.synth().directory) / "manifest.json").read_text())
+    assert "missing" not in written
