@@ -75,7 +75,8 @@ def main() -> None:
         for option, file in files.items():
             if not file.is_file() and str(file) != "-":
                 state = "is not a file" if file.exists() else "does not exist"
-                raise BadInput(f"{file} {state}: name an existing file with {option}")
+                how = "" if arguments.local else f" with {option}"
+                raise BadInput(f"{file} {state}: name an existing file{how}")
         _rehearse(fit, arguments)
 
 

@@ -18,6 +18,7 @@ from paddle_aws.operations.jobs.early_checks import (
     check_inputs,
     tell_pod_security,
     tell_recipe,
+    tell_secrets,
 )
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.screen import (
@@ -88,6 +89,7 @@ def manifests(
         for path in documents.write(job, deployed.outputs, deployed.image, out):
             typer.echo(path)
         tell_pod_security(job, say)
+        tell_secrets(job, say)
         if deployed.missing:
             typer.echo(f"{deployed.missing}: the manifests hold placeholders", err=True)
         elif local is not None:

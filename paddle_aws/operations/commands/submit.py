@@ -11,6 +11,7 @@ from paddle_aws.operations.jobs.early_checks import (
     check_inputs,
     tell_pod_security,
     tell_recipe,
+    tell_secrets,
 )
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.progress.training_table import TrainingTable
@@ -80,6 +81,7 @@ def submit(
         submission = Submission.load(JobSource.of(job_file, settings), outputs, image_file)
         tell_recipe(submission.job, say)
         tell_pod_security(submission.job, say)
+        tell_secrets(submission.job, say)
         if dry_run:
             _print(submission)
             return

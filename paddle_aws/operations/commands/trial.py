@@ -78,6 +78,8 @@ def trial(
         job = JobSource.of(job_file, settings).load(fetch=True)
         tell_recipe(job, say)
         inputs = check_inputs(job, job_file)
+        if job.command is not None and data is None:
+            check_data(job, job_file, say)
         program, source = (
             _program(job, job_file),
             data.resolve() if data is not None else _source(job, job_file),

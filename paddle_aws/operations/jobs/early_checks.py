@@ -3,6 +3,7 @@ namespace and its nodes.
 """
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster, most_vcpus
 
 HEAD = 1 << 20
 """Bytes of the data to check."""
+_SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)", re.I)
 
 
 def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> Path | None:
@@ -85,6 +87,15 @@ def tell_pod_security(job: TrainingJob, say: Callable[[str], None]) -> None:
     )
 
 
+def tell_secrets(job: TrainingJob, say: Callable[[str], None]) -> None:
+    """Warns of variables that look like secrets: all who may read ConfigMaps see them."""
+    if names := [name for name in job.environment if _SECRET.search(name)]:
+        say(
+            f"warning: environment has {', '.join(names)}, which readers of the namespace see; "
+            "put secrets into a Secret, and name it under environment_from"
+        )
+
+
 def tell_recipe(job: TrainingJob, say: Callable[[str], None]) -> None:
     """Says which recipe the job's settings are from, and why, if there is one."""
     if job.applied_recipe is not None:
@@ -105,6 +116,15 @@ def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
     """Raises BadInput for a pod that fits on no node of the cluster, as far as the names of machine
     types tell.
     """
+    if (
+        job.gpus.count
+        and not cluster.cluster.existing
+        and not any(group.gpu for group in cluster.nodes.values())
+    ):
+        raise BadInput(
+            f"gpus.count is {job.gpus.count}: no group under `nodes` of cluster.yaml has `gpu: "
+            "true`, so each pod would wait; add one and deploy, or leave gpus out"
+        )
     types = [kind for group in cluster.nodes.values() for kind in group.instance_types]
     vcpus = [most_vcpus(kind) for kind in types]
     if cluster.cluster.existing or None in vcpus:
