@@ -72,6 +72,7 @@ IAM = {
     "s3:HeadBucket": "s3:ListBucket",
     "s3:ListObjectsV2": "s3:ListBucket",
     "s3:ListBuckets": "s3:ListAllMyBuckets",
+    "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
     "s3:CreateMultipartUpload": "s3:PutObject",
     "s3:UploadPart": "s3:PutObject",
     "s3:CompleteMultipartUpload": "s3:PutObject",

@@ -1,7 +1,8 @@
 """Repairs MiniStack's own CloudFormation types where they differ from AWS in ways that a deploy or
 a destroy would hide.
 
-Promises: each repair wraps MiniStack's handler and nothing else; boto3 sees what it adds.
+Promises: a repair wraps MiniStack's handler, or says what MiniStack's tables lack, and nothing
+else; boto3 sees what it adds.
 docs/emulator.md lists what is still missing.
 """
 
@@ -20,6 +21,10 @@ def apply() -> None:
     """Applies every repair."""
     around("AWS::S3::Bucket", delete=_bucket_delete)
     after("AWS::S3::Bucket", _bucket_tagged)
+    # MiniStack's change sets say of each property that it may replace the bucket (its schema: only
+    # the name does).
+    provisioners._REPLACING_PROPERTIES["AWS::S3::Bucket"] = ("BucketName",)
+    provisioners._REPLACING_PROPERTIES["AWS::S3::BucketPolicy"] = ("Bucket",)
     # Fn::GetAtt CidrBlock: MiniStack has only the VPC's defaults.
     after("AWS::EC2::VPC", lambda vpc, old, new: {"CidrBlock": ec2._vpcs[vpc]["CidrBlock"]})
     after("AWS::EKS::Cluster", _cluster_completed)
