@@ -1,6 +1,6 @@
 """The network: the VPC and the private DNS zone."""
 
-from aws_cdk import Annotations, CfnWaitConditionHandle
+from aws_cdk import Annotations, CfnWaitConditionHandle, Token
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_route53 as route53
 
@@ -75,8 +75,9 @@ class NetworkStack(ClusterPart):
 
     @property
     def availability_zones(self) -> list[str]:
-        """The zones of cluster.yaml: with an `account`, the CDK would ask it for others."""
-        return list(self.spec.network.availability_zones)
+        """The zones of cluster.yaml where the stack has an account, which the CDK would ask."""
+        known = not Token.is_unresolved(self.account)
+        return list(self.spec.network.availability_zones) if known else super().availability_zones
 
     def _existing(self, existing: ExistingVpc) -> ec2.IVpc:
         zones, public = list(existing.private_subnets), existing.public_subnets

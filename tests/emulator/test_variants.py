@@ -367,7 +367,6 @@ def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_
         ("efs", "file system"),
         ("efs", "mount target"),
         ("s3", "bucket"),
-        ("lambda", "function"),
     }
     ecr.delete_repository(repositoryName=f"{cluster}/trainer")
     life.deploy()

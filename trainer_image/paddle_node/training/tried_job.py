@@ -108,7 +108,7 @@ class TriedJob(Job):
             print(
                 f"{name} ({kind}): {', '.join(_shown(sample[name]) for sample in samples[:3])}, ..."
             )
-            if name := backend.number:
+            if name := getattr(backend, "number", ""):
                 mean = np.mean([np.abs(sample[name]) for sample in samples])
                 if mean > LARGE:
                     print(
