@@ -16,6 +16,7 @@ from constructs_lib.eks.auto_mode import AutoModeNodes
 from constructs_lib.eks.managed_nodes import AMI_TYPES, ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManagedNodes
 from constructs_lib.storage.file_system import MountableFileSystem
+from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.stacks.node_settings import NodeGroup
 from paddle_aws.stacks.part import ClusterPart, Platform, warn_of_types
 
@@ -148,7 +149,7 @@ def output_mounts(stack: ClusterPart) -> None:
 
 
 def props_of(
-    group: NodeGroup, file_system: MountableFileSystem, encryption_key: kms.IKey | None
+    group: NodeGroup, file_system: ISharedFileSystem, encryption_key: kms.IKey | None
 ) -> NodeGroupProps:
     """Returns a group's settings in the form that the constructs of all kinds take."""
     zones = group.availability_zones
@@ -159,7 +160,7 @@ def props_of(
         max_size=group.max,
         vpc_subnets=ec2.SubnetSelection(availability_zones=zones) if zones else None,
         security_groups=[file_system.client_security_group],
-        file_system=file_system,
+        file_system=file_system if isinstance(file_system, MountableFileSystem) else None,
         encryption_key=encryption_key,
         depends_on=[file_system.mount_targets],
     )

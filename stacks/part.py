@@ -29,7 +29,7 @@ from constructs import Construct, IConstruct
 
 from constructs_lib.ec2.node_rules import unknown_families
 from constructs_lib.people.team import Team
-from constructs_lib.storage.file_system import MountableFileSystem
+from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
 
@@ -69,7 +69,7 @@ class StoragePart(Protocol):
     """What must not get lost."""
 
     @property
-    def file_system(self) -> MountableFileSystem:
+    def file_system(self) -> ISharedFileSystem:
         """What pods mount."""
 
     @property

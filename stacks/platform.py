@@ -16,7 +16,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from constructs_lib.people.team import Team
-from constructs_lib.storage.file_system import MountableFileSystem
+from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.access import AccessStack, access_outputs
 from paddle_aws.stacks.cluster import ClusterStack
@@ -138,7 +138,7 @@ class TrainingPlatform(Construct):
                 self.watch.add_stack_dependency(self.nodes)
 
     @property
-    def file_system(self) -> MountableFileSystem:
+    def file_system(self) -> ISharedFileSystem:
         """The shared file system."""
         return self.storage.file_system
 

@@ -6,10 +6,12 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
+from pydantic.alias_generators import to_pascal
 
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
+from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.stacks.cluster_spec import USED_IMAGE
 from paddle_aws.stacks.part import ClusterPart, Platform, StoragePart
 
@@ -59,16 +61,17 @@ class StorageStack(ClusterPart):
                 keep_tags=[f"{USED_IMAGE}*"],
                 removal_policy=self.removal_policy,
             )
-        if spec.file_system.existing is None:
-            # Exported even without a budget: otherwise the export would go before the watch stack,
-            # which imports it.
-            self.export_value(self.file_system.file_system.file_system_id)
-        # Likewise, for nodes that mount it until the setting is taken back.
-        self.export_value(self.file_system.access_point.access_point_id)
+        if isinstance(self.file_system, MountableFileSystem):
+            if spec.file_system.existing is None:
+                # Exported even without a budget: otherwise the export would go before the watch
+                # stack, which imports it.
+                self.export_value(self.file_system.file_system.file_system_id)
+            # Likewise, for nodes that mount it until the setting is taken back.
+            self.export_value(self.file_system.access_point.access_point_id)
         self.output(**storage_outputs(self))
 
-    def make_file_system(self, vpc: ec2.IVpc, key: kms.IKey) -> MountableFileSystem:
-        """Returns the file system of the settings; override it to use another one."""
+    def make_file_system(self, vpc: ec2.IVpc, key: kms.IKey) -> ISharedFileSystem:
+        """Returns the file system of the settings; override it to use another one, of any kind."""
         settings = self.spec.file_system
         if existing := settings.existing:
             subnets = {
@@ -110,11 +113,9 @@ class StorageStack(ClusterPart):
 
 def storage_outputs(storage: StoragePart) -> dict[str, str]:
     """Returns the outputs that commands and people read."""
-    files = storage.file_system
+    source = storage.file_system.volume_source
     return {
         "BucketName": storage.bucket.bucket_name,
-        "FileSystemId": files.file_system.file_system_id,
-        "FileSystemDnsName": files.dns_name,
-        "AccessPointId": files.access_point.access_point_id,
+        **{to_pascal(name): value for name, value in source.items()},
         "RepositoryUri": storage.repository.repository_uri,
     }

@@ -1,5 +1,6 @@
 """The cluster's cost and health: budget, alarms, dashboard. Only if cluster.yaml has a `budget`."""
 
+from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.part import ClusterPart, Platform
@@ -30,15 +31,17 @@ class WatchStack(ClusterPart):
             machines |= {
                 spec.node_group_name(name): group.desired for name, group in spec.nodes.items()
             }
+        files = storage.file_system
+        is_efs = isinstance(files, MountableFileSystem)
         view = ClusterDashboard(
             self,
             "Watch",
             cluster_name=spec.cluster_name,
             dashboard_name=spec.name,
-            file_system_id=storage.file_system.file_system.file_system_id,
+            file_system_id=files.volume_source["file_system_id"] if is_efs else None,
             emails=budget.emails,
             min_nodes=sum(group.min for group in spec.nodes.values()),
-            bursting=spec.file_system.throughput == "bursting",
+            bursting=is_efs and spec.file_system.throughput == "bursting",
             container_insights=spec.node_metrics,
             scaling_groups=machines,
             # An existing key may not let CloudWatch publish: the topic then has SNS's own

@@ -29,11 +29,16 @@ def _wrong_emails(emails: Sequence[str]) -> Iterator[Violation]:
     return addresses("emails", without_tokens(emails), len(emails))
 
 
+Row = tuple[str, list[cloudwatch.IMetric]]
+"""A widget's title and metrics."""
+
+
 class ClusterDashboard(Construct):
     """A CloudWatch dashboard and its alarms.
 
     Args:
         dashboard_name: name; None: CloudFormation generates one.
+        file_system_id: EFS's id; None: neither alarms nor rows for a file system.
         min_nodes: an alarm fires if there are fewer nodes, or if the agent stops counting them
             (create this after nodes and agent: the agent is silent until it counts). 0: no such
             alarm, because no nodes and no agent look alike.
@@ -53,7 +58,7 @@ class ClusterDashboard(Construct):
         *,
         cluster_name: str,
         dashboard_name: str | None = None,
-        file_system_id: str,
+        file_system_id: str | None = None,
         emails: Sequence[str],
         min_nodes: int = 0,
         bursting: bool = False,
@@ -72,34 +77,9 @@ class ClusterDashboard(Construct):
         for email in emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(email))
         self.alarms: list[cloudwatch.Alarm] = []
-        efs = {"FileSystemId": file_system_id}
-        io_limit = self._metric("AWS/EFS", "PercentIOLimit", efs, "Maximum")
-        self._alarm(
-            "FileSystemBusy",
-            io_limit,
-            95,
-            "at its I/O limit for a quarter of an hour: jobs wait for the disk",
-        )
-        throughput = cloudwatch.MathExpression(
-            expression="bytes / PERIOD(bytes) / 1048576",
-            label="MiB/s",
-            using_metrics={"bytes": self._metric("AWS/EFS", "TotalIOBytes", efs, "Sum")},
-        )
-        rows: list[tuple[str, list[cloudwatch.IMetric]]] = [
-            ("File system: MiB/s", [throughput]),
-            ("File system: % of its I/O limit", [io_limit]),
-            ("File system: clients", [self._metric("AWS/EFS", "ClientConnections", efs, "Sum")]),
-        ]
-        if bursting:
-            credits = self._metric("AWS/EFS", "BurstCreditBalance", efs, "Minimum")
-            self._alarm(
-                "BurstCredits",
-                credits,
-                0.2 * TIB,
-                "burst credits run out: soon it is slow",
-                below=True,
-            )
-            rows.append(("File system: burst credits", [credits]))
+        rows: list[Row] = []
+        if file_system_id is not None:
+            rows += self._file_system(file_system_id, bursting)
         if container_insights:
             dimensions = {"ClusterName": cluster_name}
             nodes = self._metric("ContainerInsights", "cluster_node_count", dimensions, "Minimum")
@@ -132,6 +112,37 @@ class ClusterDashboard(Construct):
         self.dashboard.add_widgets(
             cloudwatch.AlarmStatusWidget(title="Alarms", alarms=self.alarms, width=24)
         )
+
+    def _file_system(self, file_system_id: str, bursting: bool) -> list[Row]:
+        efs = {"FileSystemId": file_system_id}
+        io_limit = self._metric("AWS/EFS", "PercentIOLimit", efs, "Maximum")
+        self._alarm(
+            "FileSystemBusy",
+            io_limit,
+            95,
+            "at its I/O limit for a quarter of an hour: jobs wait for the disk",
+        )
+        throughput = cloudwatch.MathExpression(
+            expression="bytes / PERIOD(bytes) / 1048576",
+            label="MiB/s",
+            using_metrics={"bytes": self._metric("AWS/EFS", "TotalIOBytes", efs, "Sum")},
+        )
+        rows: list[Row] = [
+            ("File system: MiB/s", [throughput]),
+            ("File system: % of its I/O limit", [io_limit]),
+            ("File system: clients", [self._metric("AWS/EFS", "ClientConnections", efs, "Sum")]),
+        ]
+        if bursting:
+            credits = self._metric("AWS/EFS", "BurstCreditBalance", efs, "Minimum")
+            self._alarm(
+                "BurstCredits",
+                credits,
+                0.2 * TIB,
+                "burst credits run out: soon it is slow",
+                below=True,
+            )
+            rows.append(("File system: burst credits", [credits]))
+        return rows
 
     def _metric(
         self, namespace: str, name: str, dimensions: dict[str, str], statistic: str
