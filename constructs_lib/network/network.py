@@ -164,6 +164,9 @@ class NetworkOptions(TypedDict, total=False):
 class TrainingNetwork(ClusterNetwork):
     """A VPC with private subnets in each zone and, where there is a NAT gateway, public ones.
 
+    In a stack that names its account the CDK looks up the account's zones, to compare: override
+    the stack's `availability_zones` so that it need not.
+
     Args:
         availability_zones: names of zones, such as us-west-2a.
         cidr: address range, /16 to /24.
