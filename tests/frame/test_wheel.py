@@ -239,13 +239,14 @@ def test_a_strangers_platform_is_reviewed_deployed_and_destroyed(
     done("cdk", "synth", "--quiet")
     out = app / "cdk.out"
     dev, prod = (out / f"assembly-sequencing-pipeline-{stage}" for stage in ("Dev", "Prod"))
-    assert len(list(prod.glob("*.template.json"))) == 5
-    kinds = {
-        resource["Type"]
-        for file in prod.glob("*.template.json")
-        for resource in json.loads(file.read_text())["Resources"].values()
-    }
-    assert "AWS::FSx::FileSystem" in kinds and "AWS::EFS::FileSystem" not in kinds
+    templates = [json.loads(file.read_text()) for file in prod.glob("*.template.json")]
+    kinds = {one["Type"] for template in templates for one in template["Resources"].values()}
+    assert {"AWS::FSx::FileSystem", "AWS::CloudWatch::Dashboard"} <= kinds
+    assert "AWS::EFS::FileSystem" not in kinds
+    [data] = [names for names in (one["Outputs"] for one in templates) if "BucketName" in names]
+    (app / "prod.json").write_text(json.dumps({"data": {name: name.lower() for name in data}}))
+    volume = done("python", "job.py", "prod.json")
+    assert "path: /fsx\n    server: filesystemdnsname" in volume
     done(
         Path(sys.executable).with_name("cfn-lint"),
         *("--regions", "us-west-2", "--"),

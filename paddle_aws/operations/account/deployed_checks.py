@@ -137,6 +137,9 @@ class DeployedChecks:
 
     def mount_targets(self) -> Found:
         system = self._output("FileSystemId")
+        if "AccessPointId" not in self._account.outputs:
+            yield "ok", f"{system} is not EFS: it has no mount targets to look at"
+            return
         targets = self._client("efs").describe_mount_targets(FileSystemId=system)["MountTargets"]
         states = {target["AvailabilityZoneName"]: target["LifeCycleState"] for target in targets}
         wanted = {
