@@ -199,13 +199,6 @@ class ClusterPart(Stack):
         # By this, commands know the cluster's stacks.
         CfnOutput(self, PLATFORM_OUTPUT, value=spec.name)
 
-    @property
-    def availability_zones(self) -> list[str]:
-        """The zones of the settings. For a stack with an account, the CDK would look them up there,
-        only to check that the VPC's are among them.
-        """
-        return list(self.spec.network.zones)
-
     def output(self, **values: str) -> None:
         """Makes an output of each value, by name. Commands and `platform.outputs` find it there."""
         for name, value in values.items():

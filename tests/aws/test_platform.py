@@ -64,10 +64,7 @@ def test_stages_of_two_accounts_have_the_names_that_policies_and_commands_know()
         TrainingPlatform(Stage(app, name, env=env), "Ml", spec())
     assembly = app.synth()
     for name, env in (("Dev", ONE), ("Prod", OTHER)):
-        stage = assembly.get_nested_assembly(f"assembly-{name}")
-        manifest = json.loads(Path(stage.directory, "manifest.json").read_text())
-        assert "missing" not in manifest, "a pipeline may look up nothing in these accounts"
-        for stack in stage.stacks:
+        for stack in assembly.get_nested_assembly(f"assembly-{name}").stacks:
             assert stack.stack_name.startswith("ml-") and deployed_by(stack) == "ml"
             assert stack.environment.account == env.account
 
