@@ -222,11 +222,11 @@ class TrainingPlatform(Construct):
     def _named(self, cluster: eks.ICluster) -> eks.ICluster:
         # An L2's own attribute is a reference.
         name = getattr(cluster.node.default_child, "name", None) or cluster.cluster_name
-        wanted = self.spec.cluster_name
-        if not Token.is_unresolved(name) and name != wanted:
+        expected = self.spec.cluster_name
+        if not Token.is_unresolved(name) and name != expected:
             raise SettingError(
                 f"{cluster.node.path} is called {name}: people's rights and commands look for "
-                f"{wanted}; give it that name"
+                f"{expected}; give it that name"
             )
         return cluster
 

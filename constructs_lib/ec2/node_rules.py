@@ -105,8 +105,12 @@ def wrong_types(types: Sequence[str], image: str | None = None) -> Iterator[Viol
 def _sizes_without(instance_type: str) -> str:
     """Returns the sizes of the type's family, if the family is known and lacks this one."""
     family, _, size = instance_type.partition(".")
-    known = INSTANCE_TYPES["sizes"].get(family, [])
-    return "" if not known or size in known else ", ".join(f"{family}.{each}" for each in known)
+    known_sizes = INSTANCE_TYPES["sizes"].get(family, [])
+    return (
+        ""
+        if not known_sizes or size in known_sizes
+        else ", ".join(f"{family}.{other}" for other in known_sizes)
+    )
 
 
 def unknown_families(types: Sequence[str]) -> list[str]:
@@ -144,14 +148,14 @@ def wrong_ports(ranges: Sequence[str]) -> Iterator[Violation]:
 
 def wrong_image(image: str, *, gpu: bool) -> Iterator[Violation]:
     """Refuses an AMI type that these constructs cannot boot, or whose machines have no GPUs."""
-    if not (known := IMAGE.fullmatch(image)):
+    if not (parts := IMAGE.fullmatch(image)):
         yield Violation(
             "ami_type", image, "allowed is one of Amazon Linux 2023, such as AL2023_ARM_64_STANDARD"
         )
-    elif gpu != (known[2] == "NVIDIA"):
-        wanted = "NVIDIA" if gpu else "STANDARD"
-        allowed = f"shape.gpu is {str(gpu).lower()}: allowed is one that ends with {wanted}"
-        if gpu or known[2] == "NVIDIA":
+    elif gpu != (parts[2] == "NVIDIA"):
+        variant = "NVIDIA" if gpu else "STANDARD"
+        allowed = f"shape.gpu is {str(gpu).lower()}: allowed is one that ends with {variant}"
+        if gpu or parts[2] == "NVIDIA":
             yield Violation("ami_type", image, allowed)
 
 

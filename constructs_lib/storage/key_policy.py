@@ -25,11 +25,11 @@ def open_to(key: kms.IKey | None, *users: str) -> None:
     """
     if key is None:
         return
-    known = {
+    values = {
         "partition": key.stack.partition,
         "region": key.stack.region,
         "account": key.stack.account,
     }
     for user in users:
-        for statement in statements(POLICY, user, **known):
+        for statement in statements(POLICY, user, **values):
             key.add_to_resource_policy(statement)

@@ -45,8 +45,8 @@ class StackEndFunction(Construct):
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         # A managed policy: inline ones cannot be reviewed or reused on their own.
         self.policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
-        known = {"logs": log_group.log_group_arn, "stack": Stack.of(self).stack_id}
-        self.policy.add_statements(*statements(STATEMENTS, "every", **known))
+        values = {"logs": log_group.log_group_arn, "stack": Stack.of(self).stack_id}
+        self.policy.add_statements(*statements(STATEMENTS, "every", **values))
         # The L1 resource: the L2 construct loads five more services' modules, a tenth of the time
         # of a whole synth.
         self._function = lambda_.CfnFunction(

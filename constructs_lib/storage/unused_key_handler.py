@@ -79,11 +79,11 @@ def encrypted() -> Iterator[tuple[str, str | None]]:
             yield name, config["provider"]["keyArn"]
     for bucket in s3.list_buckets(BucketRegion=s3.meta.region_name)["Buckets"]:
         try:
-            found = s3.get_bucket_encryption(Bucket=bucket["Name"])
+            encryption = s3.get_bucket_encryption(Bucket=bucket["Name"])
         except s3.exceptions.ClientError as error:
             if "EncryptionConfigurationNotFound" in error.response["Error"]["Code"]:
                 continue
             raise
-        for rule in found["ServerSideEncryptionConfiguration"]["Rules"]:
+        for rule in encryption["ServerSideEncryptionConfiguration"]["Rules"]:
             default = rule.get("ApplyServerSideEncryptionByDefault", {})
             yield bucket["Name"], default.get("KMSMasterKeyID")

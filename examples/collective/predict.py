@@ -12,9 +12,9 @@ MODEL = Path(__file__).resolve().parents[1]
 
 model = paddle.jit.load(str(MODEL / "model"))
 model.eval()
-known = json.loads((MODEL / "vocabulary.json").read_text())
-words = {word: number for number, word in enumerate(known["words"], start=1)}
+agreed = json.loads((MODEL / "vocabulary.json").read_text())
+words = {word: number for number, word in enumerate(agreed["words"], start=1)}
 
 for text in sys.argv[1:] or sys.stdin:
     ids = [words.get(word, 0) for word in text.split()] or [0]
-    print(known["labels"][int(model(paddle.to_tensor([ids])).argmax())])
+    print(agreed["labels"][int(model(paddle.to_tensor([ids])).argmax())])

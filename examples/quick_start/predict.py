@@ -14,12 +14,12 @@ MODEL = Path(__file__).resolve().parents[1]
 paddle.enable_static()
 executor = paddle.static.Executor()
 program, _, outputs = paddle.static.load_inference_model(str(MODEL / "model"), executor)
-known = json.loads((MODEL / "vocabulary.json").read_text())
-words = {word: number for number, word in enumerate(known["words"], start=1)}
+agreed = json.loads((MODEL / "vocabulary.json").read_text())
+words = {word: number for number, word in enumerate(agreed["words"], start=1)}
 
 for text in sys.argv[1:] or sys.stdin:
     ids = [words.get(word, 0) for word in text.lower().split()] or [0]
     column = np.array(ids, "int64").reshape(-1, 1)
     record = {"text": paddle.base.create_lod_tensor(column, [[len(ids)]], paddle.CPUPlace())}
     (scores,) = executor.run(program, feed=record, fetch_list=outputs)
-    print(known["labels"][int(scores[0].argmax())])
+    print(agreed["labels"][int(scores[0].argmax())])

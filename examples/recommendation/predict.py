@@ -14,7 +14,7 @@ MODEL = Path(__file__).resolve().parents[1]
 paddle.enable_static()
 executor = paddle.static.Executor()
 program, _, outputs = paddle.static.load_inference_model(str(MODEL / "model"), executor)
-known = json.loads((MODEL / "ratings.json").read_text())
+agreed = json.loads((MODEL / "ratings.json").read_text())
 
 
 def row(number, rows):
@@ -25,6 +25,6 @@ def row(number, rows):
 
 for line in sys.argv[1:] or sys.stdin:
     user, movie = map(int, line.split("::")[:2])
-    record = {"user": row(user, known["users"]), "movie": row(movie, known["movies"])}
+    record = {"user": row(user, agreed["users"]), "movie": row(movie, agreed["movies"])}
     (rating,) = executor.run(program, feed=record, fetch_list=outputs)
     print(f"{rating[0][0]:.2f}")

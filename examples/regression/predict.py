@@ -14,15 +14,15 @@ MODEL = Path(__file__).resolve().parents[1]
 paddle.enable_static()
 executor = paddle.static.Executor()
 program, _, outputs = paddle.static.load_inference_model(str(MODEL / "model"), executor)
-known = json.loads((MODEL / "flats.json").read_text())
+agreed = json.loads((MODEL / "flats.json").read_text())
 
 for line in sys.argv[1:] or sys.stdin:
     district, rooms, area = map(float, line.split(",")[:3])
-    ids = np.array([[int(district) if district <= known["districts"] else 0]], "int64")
+    ids = np.array([[int(district) if district <= agreed["districts"] else 0]], "int64")
     record = {
         "district": paddle.base.create_lod_tensor(ids, [[1]], paddle.CPUPlace()),
         "rooms": np.array([[rooms / 4]], "float32"),
         "area": np.array([[area / 100]], "float32"),
     }
     (price,) = executor.run(program, feed=record, fetch_list=outputs)
-    print(round(float(price[0][0]) * known["price"]))
+    print(round(float(price[0][0]) * agreed["price"]))

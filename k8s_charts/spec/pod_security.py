@@ -66,37 +66,37 @@ def _host_faults(at: str, container: Object) -> Iterator[str]:
                 yield f"{at}.{name}.{kind}.host is {host}: the pod itself is allowed, leave it out"
 
 
-def _container_faults(at: str, own: Object, context: Object, level: Level) -> Iterator[str]:
-    if own.get("privileged"):
+def _container_faults(at: str, security: Object, context: Object, level: Level) -> Iterator[str]:
+    if security.get("privileged"):
         yield f"{at}.privileged is true: false is allowed"
-    if own.get("procMount", "Default") != "Default":
-        yield f"{at}.procMount is {own['procMount']}: Default is allowed"
-    capabilities = own.get("capabilities", {})
+    if security.get("procMount", "Default") != "Default":
+        yield f"{at}.procMount is {security['procMount']}: Default is allowed"
+    capabilities = security.get("capabilities", {})
     for capability in capabilities.get("add", ()):
         if capability not in _CAPABILITIES[level]:
             allowed = ", ".join(_CAPABILITIES[level])
             yield f"{at}.capabilities.add has {capability}: {allowed} is allowed"
-    yield from _context_faults(at, own, context, level)
+    yield from _context_faults(at, security, context, level)
     if level == "restricted":
-        if own.get("allowPrivilegeEscalation") is not False:
+        if security.get("allowPrivilegeEscalation") is not False:
             yield f"{at}.allowPrivilegeEscalation is not false: false is allowed"
         if "ALL" not in capabilities.get("drop", ()):
             yield f"{at}.capabilities.drop is without ALL: [ALL] is allowed"
-        if not own.get("runAsNonRoot", context.get("runAsNonRoot", False)):
+        if not security.get("runAsNonRoot", context.get("runAsNonRoot", False)):
             yield f"{at}.runAsNonRoot is not true: true is allowed"
-        if own.get("seccompProfile", context.get("seccompProfile")) is None:
+        if security.get("seccompProfile", context.get("seccompProfile")) is None:
             yield f"{at}.seccompProfile is missing: RuntimeDefault or Localhost is allowed"
 
 
-def _context_faults(at: str, own: Object, context: Object, level: Level) -> Iterator[str]:
+def _context_faults(at: str, security: Object, context: Object, level: Level) -> Iterator[str]:
     """Yields the faults of what a pod's and a container's securityContext have in common."""
-    if level == "restricted" and own.get("runAsUser") == 0:
+    if level == "restricted" and security.get("runAsUser") == 0:
         yield f"{at}.runAsUser is 0: another user is allowed"
     for field in ("seccompProfile", "appArmorProfile"):
-        if own.get(field, {}).get("type") == "Unconfined":
+        if security.get(field, {}).get("type") == "Unconfined":
             yield f"{at}.{field}.type is Unconfined: RuntimeDefault or Localhost is allowed"
-    linux = own.get("seLinuxOptions", {})
+    linux = security.get("seLinuxOptions", {})
     if linux.get("user") or linux.get("role"):
         yield f"{at}.seLinuxOptions has a user or a role: neither is allowed"
-    if own.get("windowsOptions", {}).get("hostProcess"):
+    if security.get("windowsOptions", {}).get("hostProcess"):
         yield f"{at}.windowsOptions.hostProcess is true: false is allowed"

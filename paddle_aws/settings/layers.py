@@ -76,7 +76,7 @@ def _chain(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def _locked(file: Path, settings: Mapping[str, Any]) -> list[str]:
     locked = settings.get("locked", [])
-    if not isinstance(locked, list) or not all(isinstance(one, str) for one in locked):
+    if not isinstance(locked, list) or not all(isinstance(entry, str) for entry in locked):
         raise SettingError(
             f"{file.name}: locked is {shown(locked)}: allowed is a list of settings such as retain "
             "or network.cidr"

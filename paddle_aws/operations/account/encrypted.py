@@ -1,26 +1,12 @@
 """What a KMS key still encrypts in its region. The function that ends an unused key with its stack
-(constructs_lib/storage/unused_key_handler.py) asks the same.
+asks the same, and says how.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from constructs_lib.storage.unused_key_handler import SEARCHES
 from paddle_aws.operations.account.aws import every
-
-SEARCHES: list[tuple[str, str, str, dict[str, Any]]] = [
-    ("efs", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
-    ("ec2", "describe_volumes", "Volumes[?State != 'deleting'].[VolumeId, KmsKeyId]", {}),
-    ("ec2", "describe_snapshots", "Snapshots[].[SnapshotId, KmsKeyId]", {"OwnerIds": ["self"]}),
-    (
-        "ecr",
-        "describe_repositories",
-        "repositories[].[repositoryName, encryptionConfiguration.kmsKey]",
-        {},
-    ),
-    ("secretsmanager", "list_secrets", "SecretList[].[Name, KmsKeyId]", {}),
-    ("backup", "list_backup_vaults", "BackupVaultList[].[BackupVaultName, EncryptionKeyArn]", {}),
-]
-"""(service, call, JMESPath of (name, key), arguments); beside them buckets and EKS clusters."""
 
 
 def encrypted_by(key: str, client: Callable[[str], Any], region: str) -> list[str]:

@@ -108,13 +108,13 @@ class TriedJob(Job):
             print(
                 f"{name} ({kind}): {', '.join(_shown(sample[name]) for sample in samples[:3])}, ..."
             )
-            if name := getattr(backend, "number", ""):
-                mean = np.mean([np.abs(sample[name]) for sample in samples])
-                if mean > LARGE:
-                    print(
-                        f"warning: {name} is about {mean:,.0f}: let sample() divide it by its "
-                        "mean, as numbers around 1 are learned fastest"
-                    )
+        if isinstance(backend, LocalSteps) and (answer := backend.number):
+            mean = np.mean([np.abs(sample[answer]) for sample in samples])
+            if mean > LARGE:
+                print(
+                    f"warning: {answer} is about {mean:,.0f}: let sample() divide it by its mean, "
+                    "as numbers around 1 are learned fastest"
+                )
         paddle.disable_signal_handler()
         # An id beyond an embedding's rows may crash Paddle: the caller reads at which line.
         faulthandler.enable()
