@@ -127,7 +127,7 @@ def test_everything_python_is_in_the_wheel(wheel: Path) -> None:
     wanted |= {f"paddle_aws/stacks/{file.name}" for file in (ROOT / "stacks").glob("*.py")}
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in inside if name.endswith(".py")} == wanted
-    assert {name for name in inside if name.endswith("py.typed")} >= {
+    assert {name for name in inside if name.endswith("py.typed")} == {
         f"{room}/py.typed" for room in rooms
     }
     assert any(name.endswith("/LICENSE") for name in inside)
