@@ -198,6 +198,8 @@ def test_a_command_runs_for_a_few_steps_and_its_patterns_are_counted(
     metrics = {"step": r"step (\d+)", "loss": "loss: ([0-9.]+)", "lr": "lr ([0-9.]+)"}
     metrics["ips"] = "loss=([0-9.]+)"
     lay(folder, {"train.py": PRINTS}, command=command, inputs=inputs, paddle="2.6", metrics=metrics)
+    done = run("try", "--run", "--data", "nowhere.tsv")
+    assert (done.code, done.err) == (2, "--data is nowhere.tsv: there is no such file or folder\n")
     done = run("try", "--run", "--data", "data", "--steps", "3")
     said = capfd.readouterr().out
     assert done.code == 0, done.err

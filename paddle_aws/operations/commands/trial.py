@@ -75,6 +75,8 @@ def trial(
     with cli_errors("interrupted: nothing was changed"):
         if time_limit <= 0 or steps < 1:
             raise BadInput("--time-limit and --steps must be more than 0")
+        if data is not None and not data.exists():
+            raise BadInput(f"--data is {data}: there is no such file or folder")
         job = JobSource.of(job_file, settings).load(fetch=True)
         tell_recipe(job, say)
         inputs = check_inputs(job, job_file)
