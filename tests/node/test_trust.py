@@ -47,7 +47,7 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     pods.release()
     os.kill(trainer, signal.SIGCONT)
     pods.wait_until(lambda: not runs(trainer))
-    for pid in (old.pid, server):
+    for pid in (server, old.pid):  # The agent, once it is back, ends its pserver.
         os.kill(pid, signal.SIGCONT)
     assert old.wait(30) != 0
     assert (
