@@ -37,7 +37,7 @@ from paddle_node.contract import JobFolder  # noqa: E402
 from paddle_node.rendezvous import messages  # noqa: E402
 from paddle_node.rendezvous.discovery import Discovery  # noqa: E402
 from paddle_node.rendezvous.server import Server  # noqa: E402
-from paddle_node.training import passes  # noqa: E402
+from paddle_node.volume import passes  # noqa: E402
 
 PORT = 7163
 HUB = "127.250.0.1"
@@ -134,7 +134,7 @@ NEWEST = """
 import sys
 from pathlib import Path
 from paddle_node.contract import JobFolder
-from paddle_node.training import passes
+from paddle_node.volume import passes
 found = next(passes.newest_first(JobFolder(Path(sys.argv[1]))))
 passes.verify(found.folder)
 """

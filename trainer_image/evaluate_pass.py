@@ -15,10 +15,9 @@ from tempfile import TemporaryDirectory
 
 from paddle_node import environment
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data import data_manifest
 from paddle_node.failure import BadData, Failure, Finished, SettingError
-from paddle_node.training import passes
 from paddle_node.training.program import run
+from paddle_node.volume import data_manifest, passes
 
 
 def main() -> int:

@@ -14,11 +14,12 @@ import pytest
 import yaml
 from paddle_node import environment as pod_environment
 from paddle_node.contract import JobFolder
-from paddle_node.data import data_manifest, job
-from paddle_node.data.data_manifest import DataManifest, below
+from paddle_node.data import job
 from paddle_node.data.settings import SplitSettings
 from paddle_node.failure import Failure
 from paddle_node.staging.shard_copy import verify_file
+from paddle_node.volume import data_manifest
+from paddle_node.volume.data_manifest import DataManifest, below
 
 IMAGE = Path(__file__).parents[2] / "trainer_image"
 ENTRY = (str(IMAGE / "split_data.py"),)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from job_folder import Job, lines_file
 from paddle_node import contract
-from paddle_node.rendezvous import lease
 from paddle_node.rendezvous.attempts import STOPPED, Loss, Outcome, Record
 from paddle_node.runtimes import Resumption
 from paddle_node.staging.program_copy import copy_program
-from paddle_node.training.passes import Identity
+from paddle_node.volume import lease
+from paddle_node.volume.passes import Identity
 
 FILES = {"train.py": "one", "deep/more.py": "two"}
 

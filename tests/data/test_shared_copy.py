@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from job_folder import Job, tar
 from paddle_node import runtimes
-from paddle_node.data import data_manifest
 from paddle_node.environment import Attempt
 from paddle_node.failure import Failure
 from paddle_node.staging import preparation
+from paddle_node.volume import data_manifest
 
 SHARED = "shared/0123456789abcdef"
 CONTENT = {

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from job_folder import Job, Split
-from paddle_node.data import data_manifest
+from paddle_node.volume import data_manifest
 
 SETTINGS = {"SHUFFLE_SEED": 1, "HOLD_OUT": 0.1}
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_folder import Job, lines_file, table, tar
-from paddle_node.data import data_manifest
 from paddle_node.failure import Failure
+from paddle_node.volume import data_manifest
 
 # Any bytes except the magic numbers of archives: a file that begins with one is taken for an
 # archive.

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import xxhash
 from job_folder import IMAGE, Job, lines_file, table, tar
-from paddle_node import durable, retry
-from paddle_node.data import data_manifest
+from paddle_node import retry
 from paddle_node.failure import Failure
 from paddle_node.staging import local_disk, preparation
 from paddle_node.staging.local_disk import LocalDisk
 from paddle_node.staging.shard_copy import stage
+from paddle_node.volume import data_manifest, durable
 
 
 @pytest.fixture

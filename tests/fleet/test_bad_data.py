@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from paddle_node.training import passes
+from paddle_node.volume import passes
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,8 @@ import signal
 import time
 
 import pytest
-from paddle_node.training import passes, shard
+from paddle_node.training import shard
+from paddle_node.volume import passes
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("KILLS", "5"))

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from paddle_node.training import passes
+from paddle_node.volume import passes
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from paddle_node.training import pass_metrics
 from paddle_node.training.metrics import evaluate
+from paddle_node.volume import pass_metrics
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from node_pods import GOOD
 from paddle_node import environment, runtimes
 from paddle_node.contract import JobFolder
 from paddle_node.runtimes import History, Resumption
-from paddle_node.training import passes
-from paddle_node.training.passes import Identity, Position
+from paddle_node.volume import passes
+from paddle_node.volume.passes import Identity, Position
 
 OURS = Identity("data", "program")
 OTHER = Identity("other data", "program")
@@ -157,7 +157,7 @@ def test_a_checkpoint_is_used_by_a_run_that_reads_the_same_records_in_the_same_o
 
 BAD_DISK = """
 if index == '1' and seen == 1:
-    from paddle_node.training import passes
+    from paddle_node.volume import passes
     works = passes.described
     def fails(*share):
         passes.described = works

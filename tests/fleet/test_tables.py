@@ -9,7 +9,7 @@ import pytest
 import yaml
 from paddle_node.training.backends import tables
 from paddle_node.training.backends.tables import DenseTable, Layout, SparseTable
-from paddle_node.training.passes import DamagedPass
+from paddle_node.volume.passes import DamagedPass
 
 
 def part(path, *rows: str) -> None:

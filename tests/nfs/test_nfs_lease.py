@@ -12,8 +12,8 @@ import pytest
 from nfs_machine import GRACE, Volume, at_once, cut_off, server_down, until
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
-from paddle_node.rendezvous import lease
-from paddle_node.rendezvous.lease import Lease
+from paddle_node.volume import lease
+from paddle_node.volume.lease import Lease
 
 EXPIRY = 4.5
 """Seconds, chosen for half a second between two heartbeats."""

@@ -16,8 +16,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
 
-from paddle_node import contract, durable
+from paddle_node import contract
 from paddle_node.contract import JobFolder
+from paddle_node.volume import durable
 
 from paddle_aws.rehearsal.pods.addresses import AddressBlock
 

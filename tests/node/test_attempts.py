@@ -7,7 +7,7 @@ from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
 from paddle_node.rendezvous.attempts import ALIKE, CLUSTER, CLUSTER_FAULTS, PROGRAM, Loss, Record
 from paddle_node.runtimes import Resumption
-from paddle_node.training.passes import Identity
+from paddle_node.volume.passes import Identity
 
 BEGINNING, ZERO = Resumption(), Resumption({"pass": "0"}, "after pass 0")
 ONE = Resumption({"pass": "1"}, "after pass 1")

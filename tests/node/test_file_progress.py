@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from node_pods import GOOD
-from paddle_node import contract, durable, environment
+from paddle_node import contract, environment
 from paddle_node.contract import JobFolder
-from paddle_node.data.data_manifest import DataManifest, Shard, Source
 from paddle_node.runtimes import History, Resumption
 from paddle_node.runtimes.file_progress import FileProgress
-from paddle_node.training.passes import Identity
+from paddle_node.volume import durable
+from paddle_node.volume.data_manifest import DataManifest, Shard, Source
+from paddle_node.volume.passes import Identity
 
 MINE = Identity("data", "program")
 

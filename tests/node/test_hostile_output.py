@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from paddle_node import durable
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Resumption, attempt_output
-from paddle_node.training.passes import Identity
+from paddle_node.volume import durable
+from paddle_node.volume.passes import Identity
 from test_file_progress import MINE, Job
 
 RESUME = {"PADDLE_NODE_RESUME": '["{newest:output/epoch-*}"]'}

@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from paddle_node.training import passes
+from paddle_node.volume import passes
 
 pytestmark = pytest.mark.slow
 UNPRIVILEGED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")

@@ -8,9 +8,8 @@ import signal
 
 import pytest
 from node_pods import StandIns, runs
-from paddle_node.data import data_manifest
 from paddle_node.staging import program_copy
-from paddle_node.training import passes
+from paddle_node.volume import data_manifest, passes
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from paddle_node import environment, retry
 from paddle_node.rendezvous.attempts import Outcome, Record
 from paddle_node.rendezvous.server import Volume
 from paddle_node.runtimes import Resumption
-from paddle_node.training.passes import Identity
+from paddle_node.volume.passes import Identity
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from paddle_node.contract import JobFolder
-from paddle_node.training import passes
+from paddle_node.volume import passes
 
 
 def save_pass(job: JobFolder, number: int, files: Mapping[str, bytes], attempt: int = 1) -> Path:

@@ -15,7 +15,7 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault
 from paddle_node.contract import JobFolder
-from paddle_node.training import passes
+from paddle_node.volume import passes
 from saved_pass import save_model, save_pass
 
 from k8s_charts.deployed import ClusterOutputs

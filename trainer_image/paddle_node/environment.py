@@ -21,7 +21,7 @@ from paddle_node import command_line, contract
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.failure import SettingError
 from paddle_node.staging.local_disk import CHOICES, NEVER, LocalDisk
-from paddle_node.training.passes import Identity
+from paddle_node.volume.passes import Identity
 
 DISCOVERIES = ("index", "pod-list")
 DEFAULT_RUNTIME = "fleet-ps"

@@ -23,11 +23,10 @@ from typing import Any, NoReturn
 from paddle_node import contract, coordination, environment, own_code
 from paddle_node.contract import ExitCode, JobFolder, Variable
 from paddle_node.coordination import AttemptEnded
-from paddle_node.data import data_manifest
 from paddle_node.environment import ProgramEnvironment
 from paddle_node.failure import BadData, Failure, Finished, SettingError, leave
 from paddle_node.retry import disk_full
-from paddle_node.training import passes, shard
+from paddle_node.training import shard
 from paddle_node.training.agreement import agreed
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.backends.network import (
@@ -41,6 +40,7 @@ from paddle_node.training.backends.network import (
     pooled,
 )
 from paddle_node.training.shard import Parser, Reader, lines
+from paddle_node.volume import data_manifest, passes
 
 __all__ = ["Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
 

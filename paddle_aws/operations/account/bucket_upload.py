@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from paddle_node.training.passes import checksum
+from paddle_node.volume.passes import checksum
 
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.screen import console, say

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from paddle_node.training import passes
-from paddle_node.training.passes import INFERENCE, PASS, PREDICT
+from paddle_node.volume import passes
+from paddle_node.volume.passes import INFERENCE, PASS, PREDICT
 
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.account.bucket_upload import AT_ONCE, bar, object_of, upload_files

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from paddle_node import durable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.training.step_log import LineMetrics
+from paddle_node.volume import durable
 
 LONGEST_LINE = 64 * 1024
 """Bytes without a line end after which they are passed on anyway."""

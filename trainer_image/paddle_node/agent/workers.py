@@ -17,13 +17,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from paddle_node import background, durable
+from paddle_node import background
 from paddle_node.agent import limits
 from paddle_node.agent.output import Log
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import ProgramEnvironment
 from paddle_node.runtimes import Process
 from paddle_node.training.step_log import LineMetrics, StepLog
+from paddle_node.volume import durable
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

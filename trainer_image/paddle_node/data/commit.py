@@ -15,14 +15,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from paddle_node import contract, durable
+from paddle_node import contract
 from paddle_node.contract import SPLIT_MANIFEST, JobFolder
-from paddle_node.data import data_manifest
-from paddle_node.data.data_manifest import DataManifest, Shard, below
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.whole_files import Names
 from paddle_node.failure import BadData
-from paddle_node.rendezvous import attempts, lease
+from paddle_node.rendezvous import attempts
+from paddle_node.volume import data_manifest, durable, lease
+from paddle_node.volume.data_manifest import DataManifest, Shard, below
 
 MANIFEST = SPLIT_MANIFEST
 GONE = ".removed-"

@@ -17,16 +17,17 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from paddle_node import contract, durable
+from paddle_node import contract
 from paddle_node.contract import ExitCode, JobFolder, Variable
-from paddle_node.data.data_manifest import Input
 from paddle_node.data.sources import registry, unpack
 from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.registry import Object, Source, inside
 from paddle_node.data.whole_files import Names
 from paddle_node.failure import BadData, Failure, SettingError
-from paddle_node.rendezvous import attempts, lease
+from paddle_node.rendezvous import attempts
 from paddle_node.runtimes.attempt_output import OURS
+from paddle_node.volume import durable, lease
+from paddle_node.volume.data_manifest import Input
 
 FILES, LISTING = "files", "listing.json"
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")

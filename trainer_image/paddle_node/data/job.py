@@ -19,19 +19,9 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from paddle_node import contract, durable
+from paddle_node import contract
 from paddle_node.contract import ExitCode, JobFolder
-from paddle_node.data import (
-    commit,
-    data_manifest,
-    doubts,
-    inputs,
-    lanes,
-    parts,
-    records,
-    whole_files,
-)
-from paddle_node.data.data_manifest import DataManifest, Input, Shard
+from paddle_node.data import commit, doubts, inputs, lanes, parts, records, whole_files
 from paddle_node.data.deal import HELD_OUT, Deal
 from paddle_node.data.lanes import Advance, Dealt, Files
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
@@ -42,6 +32,8 @@ from paddle_node.environment import Reader
 from paddle_node.failure import Failure, SettingError
 from paddle_node.retry import disk_full, retry
 from paddle_node.staging import program_archive, program_copy, shard_copy
+from paddle_node.volume import data_manifest, durable
+from paddle_node.volume.data_manifest import DataManifest, Input, Shard
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:

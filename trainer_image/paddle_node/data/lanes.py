@@ -16,8 +16,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 
-from paddle_node.data.data_manifest import DataFile
 from paddle_node.failure import Failure
+from paddle_node.volume.data_manifest import DataFile
 
 LANES = 2
 """Fixed, rather than the machine's number of processors, so that the same settings give the same

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import xxhash
 
-from paddle_node import durable
-from paddle_node.data import data_manifest
-from paddle_node.data.data_manifest import DataFile
 from paddle_node.retry import naming
+from paddle_node.volume import data_manifest, durable
+from paddle_node.volume.data_manifest import DataFile
 
 PART = 64 << 20
 """Approximate bytes of a full file."""

@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 
 import xxhash
 
-from paddle_node.data.data_manifest import DataFile
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.lanes import Advance, Files
 from paddle_node.data.parts import PartFile
@@ -22,6 +21,7 @@ from paddle_node.data.settings import SplitSettings
 from paddle_node.data.sources import unpack
 from paddle_node.data.sources.registry import Piece, Source, inside
 from paddle_node.failure import BadData
+from paddle_node.volume.data_manifest import DataFile
 
 BLOCK = 1 << 20
 AT_ONCE = 64

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from paddle_node import durable, typed
+from paddle_node import typed
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
 from paddle_node.runtimes import History, Resumption
-from paddle_node.training import passes
-from paddle_node.training.passes import Identity
+from paddle_node.volume import durable, passes
+from paddle_node.volume.passes import Identity
 
 PROGRAM, CLUSTER, POD, STOPPED = KINDS = ("program", "cluster", "pod", "stopped")
 """Why an attempt ended: the program failed, the cluster failed, a pod was lost, or a stop was

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.rendezvous.messages import Hello, Refused, Report
 from paddle_node.rendezvous.trainers import SHOWN, numbers
-from paddle_node.training.passes import Identity
+from paddle_node.volume.passes import Identity
 
 TOGETHER = 1.0
 """Seconds between two trainers' last lines within which neither fell silent first."""

@@ -16,9 +16,10 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Literal, dataclass_transform
 
-from paddle_node import durable, typed
+from paddle_node import typed
 from paddle_node.contract import ExitCode, JobFolder
 from paddle_node.failure import Failure
+from paddle_node.volume import durable
 
 BEAT = 1.0
 """Seconds between two signs of life, in both directions."""

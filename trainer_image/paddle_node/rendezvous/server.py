@@ -21,7 +21,6 @@ from paddle_node.background import Tasks
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
-from paddle_node.rendezvous import lease
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import POD, Loss, Outcome, Record
 from paddle_node.rendezvous.discovery import Discovery
@@ -30,7 +29,8 @@ from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.state import Question, Rendezvous, State
 from paddle_node.retry import disk_full, passing, retry
 from paddle_node.runtimes import Progress, Resumption, Runtime
-from paddle_node.training.passes import Identity
+from paddle_node.volume import lease
+from paddle_node.volume.passes import Identity
 
 UNPROVEN = 256
 """Connections that may be in their handshake at once, besides the run's own; beyond that, the

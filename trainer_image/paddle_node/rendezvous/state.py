@@ -28,7 +28,7 @@ from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.trainers import LOOK, SHOWN, Trainer, Trainers, numbers
 from paddle_node.retry import REMIND
 from paddle_node.runtimes import Resumption
-from paddle_node.training.passes import Identity
+from paddle_node.volume.passes import Identity
 
 if TYPE_CHECKING:
     from paddle_node.rendezvous.server import Server

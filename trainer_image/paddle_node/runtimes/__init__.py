@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from paddle_node.contract import LONGEST_STRING, Variable
 from paddle_node.environment import Attempt, NodeEnvironment
 from paddle_node.failure import SettingError
-from paddle_node.training.passes import Identity
+from paddle_node.volume.passes import Identity
 
 Role = Literal["server", "trainer", "check"]
 

@@ -21,11 +21,11 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_node import contract, durable
+from paddle_node import contract
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import SettingError
-from paddle_node.training import passes
-from paddle_node.training.passes import Identity
+from paddle_node.volume import durable, passes
+from paddle_node.volume.passes import Identity
 
 OUTPUT, BEFORE, COPYING, BEGAN = "output", "before", "copying", "began.json"
 """What an attempt's folder holds: what the command writes, the `success` file of an earlier

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from paddle_node import durable
+from paddle_node.volume import durable
 
 RANK, STEM = "{rank}", "{stem}"
 SKIPPED = 1 << 16

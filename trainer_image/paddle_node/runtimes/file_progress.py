@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from paddle_node import command_line, contract, durable
-from paddle_node.data import data_manifest
+from paddle_node import command_line, contract
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import History, Resumption, program_files
 from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
 from paddle_node.runtimes.checkpoint import Checkpoint, Judge, members
 from paddle_node.runtimes.series import Number, Series
-from paddle_node.training.passes import Identity
+from paddle_node.volume import data_manifest, durable
+from paddle_node.volume.passes import Identity
 
 SAMPLERS = re.compile(r"\bDistributed(Batch)?Sampler\b")
 """Samplers that divide the data among the ranks a second time."""

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from paddle_node import durable
 from paddle_node.coordination import Session
 from paddle_node.environment import NodeEnvironment
+from paddle_node.volume import durable
 
 LOOK = 0.01
 """Seconds between a pserver's looks into its pod's scratch folder."""

@@ -13,7 +13,7 @@ from paddle.base import unique_name
 
 from paddle_node.training import metrics
 from paddle_node.training.backends import network, tables
-from paddle_node.training.passes import PREDICT, DamagedPass
+from paddle_node.volume.passes import PREDICT, DamagedPass
 
 _PREDICT = """\
 import numpy, paddle

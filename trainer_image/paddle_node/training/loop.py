@@ -19,15 +19,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paddle_node import durable
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure, SettingError, leave
 from paddle_node.retry import naming
 from paddle_node.staging.program_copy import copy_files
-from paddle_node.training import pass_metrics, passes, step_log
+from paddle_node.training import step_log
 from paddle_node.training.backends.backend import Backend, Sample
-from paddle_node.training.passes import Position
 from paddle_node.training.shard import Parser, Record, Shard
+from paddle_node.volume import durable, pass_metrics, passes
+from paddle_node.volume.passes import Position
 
 if TYPE_CHECKING:
     from paddle_node.fleet import PodJob

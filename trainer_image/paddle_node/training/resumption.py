@@ -8,17 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from paddle_node import durable
 from paddle_node.contract import JobFolder, Variable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import History, Resumption
-from paddle_node.training import passes
-from paddle_node.training.passes import Identity, Saved
+from paddle_node.volume import durable, passes
+from paddle_node.volume.passes import Identity, Saved
 
 
 class RecordedPasses:
-    """Passes stored in their attempts' folders (paddle_node.training.passes).
+    """Passes stored in their attempts' folders (paddle_node.volume.passes).
 
     An attempt resumes from {pass: its number, folder: its path below output/, interrupted: the path
     of the newest checkpoint inside the next pass}; an entry that does not apply is left out.

@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_node import durable, own_code
+from paddle_node import own_code
 from paddle_node.contract import JobFolder
-from paddle_node.data import data_manifest
 from paddle_node.failure import BadData
+from paddle_node.volume import data_manifest, durable
 
 WINDOW = 65_536
 """Number of records shuffled together; a smaller shard is shuffled as a whole."""

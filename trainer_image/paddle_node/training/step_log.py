@@ -17,10 +17,10 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
-from paddle_node import command_line, durable
+from paddle_node import command_line
 from paddle_node.contract import ExitCode
 from paddle_node.failure import leave
-from paddle_node.training import pass_metrics
+from paddle_node.volume import durable, pass_metrics
 
 MOST = 500
 """Lines of a file above which every second line that neither begins nor ends an attempt is

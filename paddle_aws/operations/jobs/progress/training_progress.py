@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from paddle_node.training import pass_metrics
+from paddle_node.volume import pass_metrics
 
 from paddle_aws.operations.cluster.cluster import ApiError, Cluster
 from paddle_aws.operations.jobs.watch.job_objects import pods

@@ -4,7 +4,7 @@ agent's messages.
 
 from collections.abc import Callable, Sequence
 
-from paddle_node.training import pass_metrics
+from paddle_node.volume import pass_metrics
 
 from paddle_aws.operations.jobs.progress.training_metrics import Passes
 from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress

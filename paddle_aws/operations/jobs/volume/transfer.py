@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO
 
-from paddle_node.training import passes as saved
+from paddle_node.volume import passes as saved
 
 from paddle_aws.operations.account.bucket_upload import side_by_side
 from paddle_aws.operations.errors import Failed

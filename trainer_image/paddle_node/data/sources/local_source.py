@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from paddle_node import contract, durable
+from paddle_node import contract
 from paddle_node.contract import Variable
 from paddle_node.data.sources.registry import BUFFER, Object, Source, changed
 from paddle_node.failure import SettingError
+from paddle_node.volume import durable
 
 
 class LocalSource(Source):

@@ -14,8 +14,8 @@ from typing import BinaryIO, NoReturn
 from urllib.parse import urlsplit
 
 from paddle_node.contract import Variable
-from paddle_node.data import data_manifest
 from paddle_node.failure import BadData, SettingError
+from paddle_node.volume import data_manifest
 
 BUFFER = 1 << 16
 """Bytes of a stream's buffer; larger reads bypass it."""

@@ -21,7 +21,7 @@ from paddle_node.environment import ProgramEnvironment
 from paddle_node.training import metrics
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.backends.network import Model, checked
-from paddle_node.training.passes import PREDICT
+from paddle_node.volume.passes import PREDICT
 
 Forward = Callable[[Any, Sequence[Sample]], Model]
 """Applies the layer to a batch."""

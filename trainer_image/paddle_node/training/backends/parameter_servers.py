@@ -34,7 +34,7 @@ from paddle_node.training.backends.tables import (
     readable,
 )
 from paddle_node.training.local_model import LARGEST_EXPORT, LocalModel, export_size
-from paddle_node.training.passes import DamagedPass
+from paddle_node.volume.passes import DamagedPass
 
 LEAST_SHARDS = 8
 """Minimum number of files of a sparse table in a pass. Paddle's default of 1000 makes each save

@@ -20,8 +20,9 @@ from typing import Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from paddle_node import durable, typed
-from paddle_node.training.passes import DamagedPass
+from paddle_node import typed
+from paddle_node.volume import durable
+from paddle_node.volume.passes import DamagedPass
 
 FILE = "parameters.json"
 _STATISTICS = 5

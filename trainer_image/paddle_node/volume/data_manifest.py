@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from paddle_node import durable, typed
+from paddle_node import typed
 from paddle_node.contract import SPLIT_MANIFEST, JobFolder
 from paddle_node.failure import BadData
 from paddle_node.retry import naming
+from paddle_node.volume import durable
 
 VERSION = 2
 """Version 1 named files relative to their shard's folder; version 2 names them relative to the

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddle_node import durable
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 from paddle_node.retry import disk_full, passing
+from paddle_node.volume import durable
 
 BEATS = 9
 """Heartbeats per lease lifetime."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paddle_node import durable
+from paddle_node.volume import durable
 
 _LINE = re.compile(
     r"(?:\[trainer \d+\] )?(pass=\d{1,9}(?: [a-z_]+=-?\d{1,18}(?:\.\d+)?(?:e[+-]?\d\d?)?)+)"
