@@ -22,8 +22,8 @@ from types import SimpleNamespace
 PROJECT = Path(__file__).parents[1]
 sys.path[:0] = [str(PROJECT), str(PROJECT / "trainer_image")]
 
-from paddle_node.contract import JobFolder  # noqa: E402
 from paddle_node.training.step_log import MOST, Spent, StepLog  # noqa: E402
+from paddle_node.volume.job_folder import JobFolder  # noqa: E402
 
 from paddle_aws.operations.board.job_page import JobPage  # noqa: E402
 from paddle_aws.operations.board.site import Site  # noqa: E402

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 
 PROJECT = Path(__file__).resolve().parents[1]
 JOB = PROJECT / "examples" / "launch" / "job.yaml"

@@ -33,11 +33,11 @@ sys.path[:0] = [str(PROJECT / "tests/node"), str(PROJECT / "tests/operations")]
 
 from paddle_node import environment, runtimes  # noqa: E402
 from paddle_node.background import Tasks  # noqa: E402
-from paddle_node.contract import JobFolder  # noqa: E402
 from paddle_node.rendezvous import messages  # noqa: E402
 from paddle_node.rendezvous.discovery import Discovery  # noqa: E402
 from paddle_node.rendezvous.server import Server  # noqa: E402
 from paddle_node.volume import passes  # noqa: E402
+from paddle_node.volume.job_folder import JobFolder  # noqa: E402
 
 PORT = 7163
 HUB = "127.250.0.1"
@@ -133,7 +133,7 @@ prepare(environment.parse(), print)
 NEWEST = """
 import sys
 from pathlib import Path
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume import passes
 found = next(passes.newest_first(JobFolder(Path(sys.argv[1]))))
 passes.verify(found.folder)

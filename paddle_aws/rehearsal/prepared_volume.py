@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput

@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paddle_node.contract import JobFolder, Variable
+from paddle_node.contract import Variable
+from paddle_node.volume.job_folder import JobFolder
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.groups import FromJob

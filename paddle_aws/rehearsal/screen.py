@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from paddle_node.contract import JobFolder
 from paddle_node.rendezvous.goodput import sentence
+from paddle_node.volume.job_folder import JobFolder
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from paddle_node import contract
-from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
 from paddle_node.staging import program_archive
+from paddle_node.volume.job_folder import JobFolder
 
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents

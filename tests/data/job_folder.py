@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 from paddle_node import environment as pod_environment
-from paddle_node.contract import JobFolder
 from paddle_node.data import job
 from paddle_node.data.settings import SplitSettings
 from paddle_node.failure import Failure
 from paddle_node.staging.shard_copy import verify_file
 from paddle_node.volume import data_manifest
 from paddle_node.volume.data_manifest import DataManifest, below
+from paddle_node.volume.job_folder import JobFolder
 
 IMAGE = Path(__file__).parents[2] / "trainer_image"
 ENTRY = (str(IMAGE / "split_data.py"),)

@@ -357,10 +357,12 @@ def test_a_slow_volume_is_copied(job: Job, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a line\n" * 1_000_000)
     job.split(tmp_path / "in.txt")
     program = (
-        "import sys; from pathlib import Path; from paddle_node import contract; from "
-        "paddle_node.staging import local_disk, shard_copy; local_disk.SAMPLE = 1 << 20; local = "
+        "import sys; from pathlib import Path; "
+        "from paddle_node.volume.job_folder import JobFolder; "
+        "from paddle_node.staging import local_disk, shard_copy; "
+        "local_disk.SAMPLE = 1 << 20; local = "
         "local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=100); "
-        "print(shard_copy.stage(contract.JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
+        "print(shard_copy.stage(JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
     )
     slowed = [
         "strace",

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from node_pods import GOOD
 from paddle_node import environment, runtimes
-from paddle_node.contract import JobFolder
 from paddle_node.runtimes import History, Resumption
 from paddle_node.volume import passes
+from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity, Position
 
 OURS = Identity("data", "program")

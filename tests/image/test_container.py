@@ -11,7 +11,7 @@ import pytest
 import yaml
 from containers import BASE, COLLECTIVE, IMAGE, PROJECT, Cluster, Podman, jobs
 from paddle_node import contract
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 PASSES = 5

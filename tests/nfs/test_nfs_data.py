@@ -15,11 +15,11 @@ from pathlib import Path
 import paddle_node
 from job_folder import Job
 from nfs_machine import Volume, at_once, cut_off, server_down, slow_answers, until
-from paddle_node.contract import JobFolder
 from paddle_node.runtimes import History, Resumption
 from paddle_node.runtimes.file_progress import FileProgress
 from paddle_node.staging import preparation, program_copy, shard_copy
 from paddle_node.volume import data_manifest
+from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
 IMAGE = Path(paddle_node.__file__).parents[1]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from nfs_machine import SERVER, Volume, at_once, cut_off, slow_answers, until
-from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
 from paddle_node.volume import durable, passes
+from paddle_node.volume.job_folder import JobFolder
 
 FACTS = {"pass": 3, "attempt": 1, "run": "run", "data": "data", "program": "program"}
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from paddle_node import contract
-from paddle_node.contract import JobFolder
 from paddle_node.volume import durable
+from paddle_node.volume.job_folder import JobFolder
 
 from paddle_aws.rehearsal.pods.addresses import AddressBlock
 

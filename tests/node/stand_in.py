@@ -19,11 +19,11 @@ from pathlib import Path
 
 from paddle_node import coordination
 from paddle_node.__main__ import main
-from paddle_node.contract import JobFolder
 from paddle_node.environment import ProgramEnvironment, endpoint
 from paddle_node.runtimes import Process, Runtime, python_program
 from paddle_node.training.resumption import RecordedPasses
 from paddle_node.volume import passes
+from paddle_node.volume.job_folder import JobFolder
 
 SETTINGS = json.loads(os.environ["STAND_IN"])
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from paddle_node.contract import JobFolder
 from paddle_node.failure import Failure
 from paddle_node.rendezvous.attempts import ALIKE, CLUSTER, CLUSTER_FAULTS, PROGRAM, Loss, Record
 from paddle_node.runtimes import Resumption
+from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
 BEGINNING, ZERO = Resumption(), Resumption({"pass": "0"}, "after pass 0")

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from node_pods import GOOD
 from paddle_node import contract, environment
-from paddle_node.contract import JobFolder
 from paddle_node.runtimes import History, Resumption
 from paddle_node.runtimes.file_progress import FileProgress
 from paddle_node.volume import durable
 from paddle_node.volume.data_manifest import DataManifest, Shard, Source
+from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
 MINE = Identity("data", "program")

@@ -18,7 +18,7 @@ import rights
 from aws_api import AwsApi
 from commands import Done, Run, lay_out
 from job_controller import JobController
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_pass
 
 from paddle_aws.rehearsal.cloud import Cloud

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paddle_node.contract import JobFolder
 from paddle_node.volume import passes
+from paddle_node.volume.job_folder import JobFolder
 
 
 def save_pass(job: JobFolder, number: int, files: Mapping[str, bytes], attempt: int = 1) -> Path:

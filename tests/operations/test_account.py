@@ -15,7 +15,7 @@ import yaml
 from aws_api import AwsApi
 from commands import Done, Run
 from job_controller import JobController
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_pass
 
 from paddle_aws.operations.errors import BadInput

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from commands import Run
 from job_controller import JobController, Script
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from aws_api import AwsApi
 from commands import Run
 from job_controller import JobController
 from kubernetes_api import Fault
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from job_controller import JobController, Script
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_model
 
 import paddle_aws

@@ -11,7 +11,7 @@ import pytest
 from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from commands import Run
 from job_controller import JobController
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_pass
 
 from paddle_aws.operations.jobs.rehearsal_backend import Record

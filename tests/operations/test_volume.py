@@ -14,8 +14,8 @@ import yaml
 from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault
-from paddle_node.contract import JobFolder
 from paddle_node.volume import passes
+from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_model, save_pass
 
 from k8s_charts.deployed import ClusterOutputs

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 
 pytestmark = pytest.mark.slow
 

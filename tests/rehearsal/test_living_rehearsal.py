@@ -19,7 +19,7 @@ from typing import IO
 
 import pytest
 import yaml
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 
 import paddle_aws
 

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from paddle_node import contract, coordination, environment, own_code
-from paddle_node.contract import ExitCode, JobFolder, Variable
+from paddle_node.contract import ExitCode, Variable
 from paddle_node.coordination import AttemptEnded
 from paddle_node.environment import ProgramEnvironment
 from paddle_node.failure import BadData, Failure, Finished, SettingError, leave
@@ -41,6 +41,7 @@ from paddle_node.training.backends.network import (
 )
 from paddle_node.training.shard import Parser, Reader, lines
 from paddle_node.volume import data_manifest, passes
+from paddle_node.volume.job_folder import JobFolder
 
 __all__ = ["Job", "Model", "embedding", "ids", "label", "lines", "number", "pooled", "start"]
 

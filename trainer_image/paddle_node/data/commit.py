@@ -16,13 +16,14 @@ from functools import partial
 from pathlib import Path
 
 from paddle_node import contract
-from paddle_node.contract import SPLIT_MANIFEST, JobFolder
+from paddle_node.contract import SPLIT_MANIFEST
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.whole_files import Names
 from paddle_node.failure import BadData
 from paddle_node.rendezvous import attempts
 from paddle_node.volume import data_manifest, durable, lease
 from paddle_node.volume.data_manifest import DataManifest, Shard, below
+from paddle_node.volume.job_folder import JobFolder
 
 MANIFEST = SPLIT_MANIFEST
 GONE = ".removed-"

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from paddle_node import contract
-from paddle_node.contract import ExitCode, JobFolder, Variable
+from paddle_node.contract import ExitCode, Variable
 from paddle_node.data.sources import registry, unpack
 from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.registry import Object, Source, inside
@@ -28,6 +28,7 @@ from paddle_node.rendezvous import attempts
 from paddle_node.runtimes.attempt_output import OURS
 from paddle_node.volume import durable, lease
 from paddle_node.volume.data_manifest import Input
+from paddle_node.volume.job_folder import JobFolder
 
 FILES, LISTING = "files", "listing.json"
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from paddle_node import contract
-from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.contract import ExitCode
 from paddle_node.data import commit, doubts, inputs, lanes, parts, records, whole_files
 from paddle_node.data.deal import HELD_OUT, Deal
 from paddle_node.data.lanes import Advance, Dealt, Files
@@ -34,6 +34,7 @@ from paddle_node.retry import disk_full, retry
 from paddle_node.staging import program_archive, program_copy, shard_copy
 from paddle_node.volume import data_manifest, durable
 from paddle_node.volume.data_manifest import DataManifest, Input, Shard
+from paddle_node.volume.job_folder import JobFolder
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:

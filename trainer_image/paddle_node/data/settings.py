@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Self
 
 from paddle_node import contract
-from paddle_node.contract import JobFolder, Variable
+from paddle_node.contract import Variable
 from paddle_node.data.sources import registry
 from paddle_node.environment import Reader, read_settings, setting
 from paddle_node.failure import SettingError
+from paddle_node.volume.job_folder import JobFolder
 
 FORMATS = ("lines", "files")
 _NAME = (r"[A-Za-z0-9][A-Za-z0-9-]{0,100}", "letters, digits and hyphens are allowed")

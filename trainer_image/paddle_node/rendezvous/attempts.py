@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from paddle_node import typed
-from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 from paddle_node.runtimes import History, Resumption
 from paddle_node.volume import durable, passes
+from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
 PROGRAM, CLUSTER, POD, STOPPED = KINDS = ("program", "cluster", "pod", "stopped")

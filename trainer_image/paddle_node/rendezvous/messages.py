@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, dataclass_transform
 
 from paddle_node import typed
-from paddle_node.contract import ExitCode, JobFolder
+from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
 from paddle_node.volume import durable
+from paddle_node.volume.job_folder import JobFolder
 
 BEAT = 1.0
 """Seconds between two signs of life, in both directions."""

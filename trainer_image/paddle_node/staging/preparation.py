@@ -13,13 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from paddle_node import contract
-from paddle_node.contract import ExitCode, JobFolder, Variable
+from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
 from paddle_node.rendezvous import attempts
 from paddle_node.retry import retry
 from paddle_node.staging import program_archive, program_copy
 from paddle_node.volume import data_manifest, durable
+from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
 POLL = 1.0

@@ -11,10 +11,10 @@ import tarfile
 from pathlib import Path
 
 from paddle_node import contract
-from paddle_node.contract import JobFolder
 from paddle_node.failure import SettingError
 from paddle_node.retry import disk_full
 from paddle_node.volume import durable
+from paddle_node.volume.job_folder import JobFolder
 
 
 def unpack(folder: JobFolder, digest: str, place: Path) -> Path:

@@ -11,10 +11,11 @@ import os
 import shutil
 from pathlib import Path
 
-from paddle_node.contract import JobFolder, Variable
+from paddle_node.contract import Variable
 from paddle_node.data.sources.local_source import below
 from paddle_node.failure import SettingError
 from paddle_node.volume import durable
+from paddle_node.volume.job_folder import JobFolder
 
 
 def copy_program(source: Path, folder: JobFolder, name: str) -> bool:

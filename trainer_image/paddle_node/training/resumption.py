@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from paddle_node.contract import JobFolder, Variable
+from paddle_node.contract import Variable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import History, Resumption
 from paddle_node.volume import durable, passes
+from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity, Saved
 
 

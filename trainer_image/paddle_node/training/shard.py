@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paddle_node import own_code
-from paddle_node.contract import JobFolder
 from paddle_node.failure import BadData
 from paddle_node.volume import data_manifest, durable
+from paddle_node.volume.job_folder import JobFolder
 
 WINDOW = 65_536
 """Number of records shuffled together; a smaller shard is shuffled as a whole."""

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Self
 
 from paddle_node import typed
-from paddle_node.contract import SPLIT_MANIFEST, JobFolder
+from paddle_node.contract import SPLIT_MANIFEST
 from paddle_node.failure import BadData
 from paddle_node.retry import naming
 from paddle_node.volume import durable
+from paddle_node.volume.job_folder import JobFolder
 
 VERSION = 2
 """Version 1 named files relative to their shard's folder; version 2 names them relative to the

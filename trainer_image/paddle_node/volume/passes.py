@@ -17,9 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from paddle_node.contract import JobFolder
 from paddle_node.failure import BadData, Failure
 from paddle_node.volume import durable
+from paddle_node.volume.job_folder import JobFolder
 
 DONE = "done"
 """The record: {pass, attempt, run, data, program, agreed, trainers, files: [{name, bytes,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from paddle_node.contract import JobFolder
+from paddle_node.volume.job_folder import JobFolder
 
 from paddle_aws.operations.jobs.volume.server import Folder
 
