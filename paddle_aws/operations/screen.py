@@ -11,55 +11,10 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 
-Config = Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")]
-CLUSTER = Path("cluster.yaml")
-JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")]
-JOB_FILE = Path("job.yaml")
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="SETTING=VALUE",
-        help="Override a setting of the job file, such as trainers=4 or data.source=b.tsv; "
-        "'command+=--lr 0.01' appends. Repeat it for several.",
-    ),
-]
-Outputs = Annotated[Path, typer.Option(help="What `cdk deploy --outputs-file` wrote.")]
-OUTPUTS = Path("outputs.json")
-ImageFile = Annotated[Path, typer.Option(help="What `make push` wrote.")]
-IMAGE_FILE = Path("image.json")
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for programs.")]
-LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-"""A Kubernetes name, such as a namespace's or a job's."""
-
-
-def _namespace(text: str | None) -> str | None:
-    if text is not None and not LABEL.fullmatch(text):
-        raise typer.BadParameter(
-            f"{text} is not a namespace: lower-case letters, digits and dashes are allowed"
-        )
-    return text
-
-
-Namespace = Annotated[
-    str | None,
-    typer.Option(
-        "--namespace",
-        "-n",
-        callback=_namespace,
-        help="Kubernetes namespace. Default: the job file's, else paddle.",
-    ),
-]
-Context = Annotated[
-    str | None, typer.Option(help="The kubeconfig's context. Default: the current one.")
-]
-
-DEFAULT_NAMESPACE = "paddle"
 _PIPE_WIDTH = 10_000
 GAP = 2
 """Spaces between columns."""
@@ -80,13 +35,6 @@ STYLES = {
     "failed": "red",
     "problem": "red",
 }
-
-
-def of_job(name: str, namespace: str) -> str:
-    """Returns a job's arguments for the commands that messages suggest; these commands work from
-    any folder.
-    """
-    return name if namespace == DEFAULT_NAMESPACE else f"{name} -n {namespace}"
 
 
 def console(stderr: bool = False) -> Any:

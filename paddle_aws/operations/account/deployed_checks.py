@@ -21,7 +21,7 @@ from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.commands import setup
 from paddle_aws.operations.commands.protect import KEPT
 from paddle_aws.operations.errors import BadInput, Failed
-from paddle_aws.operations.screen import IMAGE_FILE
+from paddle_aws.operations.options import IMAGE_FILE
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 ACTIVATE = (

@@ -24,7 +24,7 @@ from paddle_aws.operations.jobs.run import Run
 from paddle_aws.operations.jobs.watch.job_listing import list_jobs
 from paddle_aws.operations.jobs.watch.job_objects import collection, template, variable
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.screen import LABEL
+from paddle_aws.operations.options import LABEL
 
 FRESH = 3.0
 """Seconds for which the list is taken as it was: several browsers ask the cluster once."""

@@ -16,9 +16,16 @@ from paddle_aws.operations.board.site import Page, Site
 from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.commands.cost import node_hour
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.backend import OfRehearsal, backend, is_rehearsal
-from paddle_aws.operations.jobs.job_argument import DEFAULT, OptionalJobArgument
-from paddle_aws.operations.screen import DEFAULT_NAMESPACE, Context, Namespace, say
+from paddle_aws.operations.jobs.backend import backend, is_rehearsal
+from paddle_aws.operations.options import (
+    DEFAULT,
+    DEFAULT_NAMESPACE,
+    Context,
+    Namespace,
+    OfRehearsal,
+    OptionalJobArgument,
+)
+from paddle_aws.operations.screen import say
 
 AWAKE = 30.0
 """Seconds between two requests that keep the inspection pod alive while no page is open."""

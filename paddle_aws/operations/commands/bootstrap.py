@@ -15,7 +15,8 @@ import typer
 
 from paddle_aws.operations.account.aws import check_account, client
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
-from paddle_aws.operations.screen import CLUSTER, Config, say
+from paddle_aws.operations.options import CLUSTER, Config
+from paddle_aws.operations.screen import say
 from paddle_aws.stacks.cluster_spec import POLICY_PATH, load_cluster
 
 ACCOUNTS = re.compile(r"\d{12}(,\d{12})*")

@@ -1,9 +1,9 @@
 """`paddle-aws cancel`: end a job's running pods."""
 
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.backend import OfRehearsal, backend
-from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
-from paddle_aws.operations.screen import Context, Namespace, say
+from paddle_aws.operations.jobs.backend import backend
+from paddle_aws.operations.options import DEFAULT, Context, JobArgument, Namespace, OfRehearsal
+from paddle_aws.operations.screen import say
 
 
 def cancel(

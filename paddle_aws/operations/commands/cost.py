@@ -13,7 +13,8 @@ import typer
 from paddle_aws.operations.account.account_checks import machines
 from paddle_aws.operations.commands.prices import PRICES
 from paddle_aws.operations.errors import BadInput, OperationError, cli_errors
-from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
+from paddle_aws.operations.options import CLUSTER, Config, Json
+from paddle_aws.operations.screen import as_json, say, show
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
 

@@ -7,8 +7,9 @@ import typer
 from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs import removal
-from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument, named
-from paddle_aws.operations.screen import Context, Namespace, say
+from paddle_aws.operations.jobs.job_argument import named
+from paddle_aws.operations.options import DEFAULT, Context, JobArgument, Namespace
+from paddle_aws.operations.screen import say
 
 
 def delete(

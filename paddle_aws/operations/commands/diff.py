@@ -15,7 +15,8 @@ from paddle_aws.operations.account.version_checks import refused_step
 from paddle_aws.operations.commands.bootstrap import cdk
 from paddle_aws.operations.commands.protect import HOLDS_DATA, IN_USE, SET_BACK
 from paddle_aws.operations.errors import BadInput, Failed, OperationError, cli_errors, translated
-from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
+from paddle_aws.operations.options import CLUSTER, Config, Json
+from paddle_aws.operations.screen import as_json, say, show
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 NAME = "paddle-aws-diff"

@@ -11,7 +11,8 @@ from paddle_aws.operations.account.account_checks import AccountChecks, Finding
 from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.account.deployed_checks import DeployedChecks
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, cli_errors
-from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
+from paddle_aws.operations.options import CLUSTER, Config, Json
+from paddle_aws.operations.screen import as_json, say, show
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 

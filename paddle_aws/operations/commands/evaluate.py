@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.commands.results import saved_passes
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
-from paddle_aws.operations.jobs.backend import OfRehearsal, backend
-from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
+from paddle_aws.operations.jobs.backend import backend
 from paddle_aws.operations.jobs.removal import remove
 from paddle_aws.operations.jobs.volume.access import VolumeAccess
 from paddle_aws.operations.jobs.watch.job_objects import (
@@ -27,7 +26,15 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     state,
 )
 from paddle_aws.operations.jobs.watch.pod_state import states
-from paddle_aws.operations.screen import Context, Json, Namespace, as_json, say
+from paddle_aws.operations.options import (
+    DEFAULT,
+    Context,
+    JobArgument,
+    Json,
+    Namespace,
+    OfRehearsal,
+)
+from paddle_aws.operations.screen import as_json, say
 
 GLANCE = 1.0
 """Seconds between two looks at the evaluation's pod."""

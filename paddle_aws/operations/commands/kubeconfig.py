@@ -14,7 +14,8 @@ from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.cluster import cluster, kubeconfig_file
 from paddle_aws.operations.cluster.kubeconfig_file import Entry, Team
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.screen import CLUSTER, Config, say
+from paddle_aws.operations.options import CLUSTER, Config
+from paddle_aws.operations.screen import say
 from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
 
 

@@ -5,7 +5,8 @@ from dataclasses import asdict
 from paddle_aws.operations.account import account_search
 from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.errors import Failed, Unreachable, cli_errors
-from paddle_aws.operations.screen import CLUSTER, Config, Json, as_json, say, show
+from paddle_aws.operations.options import CLUSTER, Config, Json
+from paddle_aws.operations.screen import as_json, say, show
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 

@@ -9,17 +9,8 @@ from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.watch.job_listing import created, list_jobs
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.screen import (
-    DEFAULT_NAMESPACE,
-    Context,
-    Json,
-    Namespace,
-    age,
-    as_json,
-    say,
-    show,
-    span,
-)
+from paddle_aws.operations.options import DEFAULT_NAMESPACE, Context, Json, Namespace
+from paddle_aws.operations.screen import age, as_json, say, show, span
 
 
 def listing(

@@ -11,16 +11,13 @@ import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from paddle_aws.operations.account.aws import client, every
 from paddle_aws.operations.errors import Failed, cli_errors
-from paddle_aws.operations.screen import CLUSTER, Config, say
+from paddle_aws.operations.options import CLUSTER, Config, Out
+from paddle_aws.operations.screen import say
 from paddle_aws.stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, load_cluster
-
-Out = Annotated[Path, typer.Option(help="The file to write.")]
 
 ADD_ONS = Path("locks/add-ons.json")
 ADD_ONS_SOURCE = (

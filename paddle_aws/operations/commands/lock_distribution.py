@@ -18,7 +18,8 @@ import yaml
 
 from paddle_aws.operations.commands.lock import write
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
-from paddle_aws.operations.screen import CLUSTER, Config, say
+from paddle_aws.operations.options import CLUSTER, Config
+from paddle_aws.operations.screen import say
 from paddle_aws.settings.addresses import without_secrets
 from paddle_aws.stacks.cluster_spec import load_cluster
 from paddle_aws.stacks.distribution_lock import FILES, VERSION, DistributionLock

@@ -7,12 +7,19 @@ from typing import Annotated, Literal
 import typer
 
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.backend import Backend, OfRehearsal, Volume, backend
-from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
+from paddle_aws.operations.jobs.backend import Backend, Volume, backend
 from paddle_aws.operations.jobs.volume.access import BLOCK
 from paddle_aws.operations.jobs.watch import log_stream
 from paddle_aws.operations.jobs.watch.log_stream import Line, Wanted
-from paddle_aws.operations.screen import Context, Namespace, of_job, say
+from paddle_aws.operations.options import (
+    DEFAULT,
+    Context,
+    JobArgument,
+    Namespace,
+    OfRehearsal,
+    of_job,
+)
+from paddle_aws.operations.screen import say
 
 WIDER = 50
 """Of so many lines that a pod wrote, --tail expects that at least one is the program's."""

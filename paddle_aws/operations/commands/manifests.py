@@ -21,7 +21,7 @@ from paddle_aws.operations.jobs.early_checks import (
     tell_secrets,
 )
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.screen import (
+from paddle_aws.operations.options import (
     IMAGE_FILE,
     JOB_FILE,
     OUTPUTS,
@@ -29,8 +29,8 @@ from paddle_aws.operations.screen import (
     JobFile,
     Outputs,
     Overrides,
-    say,
 )
+from paddle_aws.operations.screen import say
 
 
 def manifests(

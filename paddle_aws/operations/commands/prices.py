@@ -23,9 +23,10 @@ import yaml
 
 from paddle_aws.operations.account.account_checks import machines
 from paddle_aws.operations.account.aws import client, every
-from paddle_aws.operations.commands.lock import Out, write
+from paddle_aws.operations.commands.lock import write
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, cli_errors, translated
-from paddle_aws.operations.screen import CLUSTER, Config, say
+from paddle_aws.operations.options import CLUSTER, Config, Out
+from paddle_aws.operations.screen import say
 from paddle_aws.settings.addresses import without_secrets
 from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
 

@@ -8,7 +8,8 @@ import typer
 from paddle_aws.operations.account.account_checks import AccountChecks
 from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.screen import CLUSTER, Config, say
+from paddle_aws.operations.options import CLUSTER, Config
+from paddle_aws.operations.screen import say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 HOLDS_DATA = {

@@ -7,16 +7,16 @@ from typing import Annotated, Literal
 
 import typer
 
-from paddle_aws.operations.commands.trial import NoTry
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs import rehearsal_run
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.screen import (
+from paddle_aws.operations.options import (
     IMAGE_FILE,
     JOB_FILE,
     OUTPUTS,
     ImageFile,
     JobFile,
+    NoTry,
     Outputs,
     Overrides,
 )

@@ -19,12 +19,19 @@ from paddle_aws.operations.account.bucket_upload import AT_ONCE, bar, object_of,
 from paddle_aws.operations.cluster.reasons import short
 from paddle_aws.operations.commands.cost import node_hour
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.backend import OfRehearsal, Volume, backend
-from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
+from paddle_aws.operations.jobs.backend import Volume, backend
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.jobs.volume.transfer import download
 from paddle_aws.operations.jobs.watch.log_stream import clean
-from paddle_aws.operations.screen import Context, Json, Namespace, age, as_json, say, show, span
+from paddle_aws.operations.options import (
+    DEFAULT,
+    Context,
+    JobArgument,
+    Json,
+    Namespace,
+    OfRehearsal,
+)
+from paddle_aws.operations.screen import age, as_json, say, show, span
 from paddle_aws.settings.file import place
 
 OUTPUT = "output"

@@ -13,7 +13,7 @@ from paddle_node.contract import DATA_MANIFEST, Variable
 
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.commands.results import chosen_pass, saved_passes
-from paddle_aws.operations.commands.submit import Follow, Verbose, Wait, finish
+from paddle_aws.operations.commands.submit import finish
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.run import Run, bring_program, split, train
@@ -21,17 +21,20 @@ from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume.access import mounted
 from paddle_aws.operations.jobs.watch.job_objects import condition, ended, variable
 from paddle_aws.operations.jobs.watch.waiting import Follower
-from paddle_aws.operations.screen import (
+from paddle_aws.operations.options import (
     IMAGE_FILE,
     JOB_FILE,
     OUTPUTS,
     Context,
+    Follow,
     ImageFile,
     JobFile,
     Outputs,
     Overrides,
-    say,
+    Verbose,
+    Wait,
 )
+from paddle_aws.operations.screen import say
 
 
 def resume(

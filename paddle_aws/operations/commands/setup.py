@@ -11,7 +11,8 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.cluster.cluster import ApiError, Cluster, Object
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
-from paddle_aws.operations.screen import CLUSTER, OUTPUTS, Config, Context, Outputs, say
+from paddle_aws.operations.options import CLUSTER, OUTPUTS, Config, Context, Outputs
+from paddle_aws.operations.screen import say
 from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster, most_vcpus
 
 POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/eks.amazonaws.com/v1/nodeclasses"

@@ -6,11 +6,18 @@ import typer
 
 from paddle_aws.operations import screen
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.backend import OfRehearsal, backend
-from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
+from paddle_aws.operations.jobs.backend import backend
 from paddle_aws.operations.jobs.watch.job_objects import JobState
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.screen import Context, Json, Namespace, age, as_json, span
+from paddle_aws.operations.options import (
+    DEFAULT,
+    Context,
+    JobArgument,
+    Json,
+    Namespace,
+    OfRehearsal,
+)
+from paddle_aws.operations.screen import age, as_json, span
 
 
 def status(

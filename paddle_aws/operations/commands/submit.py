@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.commands.trial import NoTry
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.early_checks import (
     check_data,
@@ -19,34 +18,25 @@ from paddle_aws.operations.jobs.run import Run, send
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.watch import log_stream, waiting
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.screen import (
+from paddle_aws.operations.options import (
     IMAGE_FILE,
     JOB_FILE,
     OUTPUTS,
     Context,
+    Follow,
     ImageFile,
     JobFile,
+    NoTry,
     Outputs,
     Overrides,
-    console,
+    Verbose,
+    Wait,
     of_job,
-    say,
 )
+from paddle_aws.operations.screen import console, say
 
 LOOK = 30.0
 """Seconds for which `submit` without --wait reports what happens to the pods."""
-Wait = Annotated[
-    bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")
-]
-Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")
-]
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose", "-v", help="With --follow: show the whole logs of all ranks instead."
-    ),
-]
 
 
 def submit(

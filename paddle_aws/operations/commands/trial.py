@@ -28,12 +28,10 @@ from paddle_aws.operations.errors import BadInput, Unreachable, cli_errors, tran
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs.early_checks import check_data, check_inputs, tell_recipe
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.screen import JOB_FILE, JobFile, Overrides, on_a_terminal, say
+from paddle_aws.operations.options import JOB_FILE, JobFile, Overrides
+from paddle_aws.operations.screen import on_a_terminal, say
 
 SECONDS = 300.0
-NoTry = Annotated[
-    bool, typer.Option("--no-try", help="Do not try the program on the first records before that.")
-]
 
 
 def trial(

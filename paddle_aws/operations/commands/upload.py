@@ -13,13 +13,14 @@ from paddle_aws.operations.account import bucket_upload
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.job_argument import DEFAULT, Named, named
+from paddle_aws.operations.jobs.job_argument import Named, named
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.run import bring_program
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume import transfer as volume_transfer
 from paddle_aws.operations.jobs.volume.access import mounted
-from paddle_aws.operations.screen import OUTPUTS, Context, Namespace, Outputs, say
+from paddle_aws.operations.options import DEFAULT, OUTPUTS, Context, Namespace, Outputs
+from paddle_aws.operations.screen import say
 
 
 def upload(

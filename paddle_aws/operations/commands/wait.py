@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.backend import OfRehearsal, backend
-from paddle_aws.operations.jobs.job_argument import DEFAULT, JobArgument
+from paddle_aws.operations.jobs.backend import backend
 from paddle_aws.operations.jobs.watch import waiting
-from paddle_aws.operations.screen import Context, Namespace, say
+from paddle_aws.operations.options import DEFAULT, Context, JobArgument, Namespace, OfRehearsal
+from paddle_aws.operations.screen import say
 
 
 def wait(

@@ -23,7 +23,7 @@ from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.images import conflicts
 from paddle_aws.operations.images.container_runtime import ContainerRuntime
-from paddle_aws.operations.screen import IMAGE_FILE, OUTPUTS, ImageFile, Outputs
+from paddle_aws.operations.options import IMAGE_FILE, OUTPUTS, ImageFile, Outputs
 
 PROJECT = Path(__file__).parents[3]
 DOCKERFILE = PROJECT / "trainer_image" / "Dockerfile"

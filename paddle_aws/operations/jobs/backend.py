@@ -6,12 +6,11 @@ By default the rehearsal is taken if it ran last in this folder, and the command
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, TypeAlias
 
 from paddle_aws.operations.errors import BadInput
-from paddle_aws.operations.jobs.job_argument import DEFAULT, named
+from paddle_aws.operations.jobs.job_argument import named
+from paddle_aws.operations.options import DEFAULT
 from paddle_aws.operations.screen import say
 
 if TYPE_CHECKING:
@@ -19,15 +18,6 @@ if TYPE_CHECKING:
     from paddle_aws.operations.jobs.run import Run
     from paddle_aws.operations.jobs.volume.access import VolumeAccess
     from paddle_aws.operations.jobs.volume.server import Folder
-
-OfRehearsal = Annotated[
-    bool | None,
-    typer.Option(
-        "--rehearsal/--no-rehearsal",
-        help="The job of the last `make rehearse`. Default: if that is what ran last here.",
-        show_default=False,
-    ),
-]
 
 
 Backend: TypeAlias = "Run | RehearsalBackend"

@@ -2,46 +2,12 @@
 (default: job.yaml).
 """
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput
-from paddle_aws.operations.screen import DEFAULT_NAMESPACE, LABEL
-
-DEFAULT = "job.yaml"
-
-
-def _here(incomplete: str) -> list[str]:
-    """Completes in a shell the job files here and the jobs that they name. Asks no cluster: Tab has
-    to be quick.
-    """
-    found: list[str] = []
-    for path in sorted(Path().glob("*.y*ml")):
-        text = path.read_text(errors="replace")
-        if re.search(r"^(data|trainers|program|command):", text, re.MULTILINE):
-            found += [str(path), *re.findall(r"^name: *([a-z0-9-]+)", text, re.MULTILINE)]
-    return [one for one in found if one.startswith(incomplete)]
-
-
-JobArgument = Annotated[
-    str,
-    typer.Argument(metavar="JOB", help="The job's name, or its job file.", autocompletion=_here),
-]
-
-OptionalJobArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="JOB",
-        help="The job's name, or its job file. Default: all jobs.",
-        autocompletion=_here,
-        show_default=False,
-    ),
-]
+from paddle_aws.operations.options import DEFAULT, DEFAULT_NAMESPACE, LABEL
 
 
 @dataclass(frozen=True)

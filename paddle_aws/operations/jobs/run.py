@@ -22,7 +22,7 @@ from paddle_aws.operations.errors import Failed, TimedOut, translated
 from paddle_aws.operations.images.used_image import mark_used
 from paddle_aws.operations.jobs import rehearsal_backend, removal
 from paddle_aws.operations.jobs.backend import Volume
-from paddle_aws.operations.jobs.job_argument import DEFAULT, named
+from paddle_aws.operations.jobs.job_argument import named
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.submission import Submission
@@ -33,7 +33,7 @@ from paddle_aws.operations.jobs.watch.job_view import JobView, view
 from paddle_aws.operations.jobs.watch.log_stream import Line, Wanted
 from paddle_aws.operations.jobs.watch.pod_state import culprit
 from paddle_aws.operations.jobs.watch.waiting import Follower
-from paddle_aws.operations.screen import of_job
+from paddle_aws.operations.options import DEFAULT, of_job
 
 Say = Callable[[str], None]
 log: Say = logging.getLogger("paddle_aws").info

@@ -30,7 +30,8 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     runs,
     selector,
 )
-from paddle_aws.operations.screen import age, of_job
+from paddle_aws.operations.options import of_job
+from paddle_aws.operations.screen import age
 
 SERVED = 60.0
 """Seconds within which the API server has to serve a new kind of object; it takes a few."""

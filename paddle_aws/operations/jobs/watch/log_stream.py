@@ -21,7 +21,8 @@ from paddle_aws.operations.jobs.watch.job_view import JobView, look
 from paddle_aws.operations.jobs.watch.paddle_noise import is_noise
 from paddle_aws.operations.jobs.watch.pod_state import PodState
 from paddle_aws.operations.jobs.watch.waiting import Follower, data_ended, training_ended
-from paddle_aws.operations.screen import console, of_job, say
+from paddle_aws.operations.options import of_job
+from paddle_aws.operations.screen import console, say
 
 QUIET = 3600.0
 """Seconds for which a program may be silent before the stream is reopened."""
