@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paddle_aws.operations.commands.trial import try_
     from paddle_aws.operations.errors import BadInput, Failed, JobFailed, TimedOut, Unreachable
     from paddle_aws.operations.errors import OperationError as Error
     from paddle_aws.operations.jobs.progress.step_progress import StepProgress
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend as Rehearsal
     from paddle_aws.operations.jobs.rehearsal_run import rehearse
     from paddle_aws.operations.jobs.run import Run, find, submit
+    from paddle_aws.operations.jobs.trial import try_
     from paddle_aws.operations.jobs.watch.job_objects import JobState
     from paddle_aws.operations.jobs.watch.job_view import JobView
     from paddle_aws.operations.jobs.watch.pod_state import PodState
@@ -44,7 +44,7 @@ __all__ += ["BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable
 
 _HOMES = {
     "jobs.watch.pod_state": ("PodState",),
-    "commands.trial": ("try_",),
+    "jobs.trial": ("try_",),
     "errors": ("BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"),
     "jobs.watch.job_objects": ("JobState",),
     "jobs.watch.job_view": ("JobView",),

@@ -117,9 +117,9 @@ def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
     # Imported after the machine's check: these modules need what `make setup` installs.
     from rich.console import Console
 
-    from paddle_aws.operations.commands.results import model_words
     from paddle_aws.operations.jobs import rehearsal_backend
     from paddle_aws.operations.jobs.job_source import NO_FILE, JobSource
+    from paddle_aws.operations.jobs.volume.fetching import model_words
     from paddle_aws.operations.screen import colours
     from paddle_aws.rehearsal import interruption
     from paddle_aws.rehearsal.account import Account

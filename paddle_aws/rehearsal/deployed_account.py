@@ -113,7 +113,7 @@ class DeployedAccount(Account):
 
     def destroy(self, screen: Screen) -> tuple[Resource, ...]:
         with screen.phase("destroy") as phase:
-            meant = retained(self._cloud, list(self._outputs))
+            meant = retained(self._cloud.client, list(self._outputs))
             self._cloud.destroy(self._config)
             left = sorted(self._cloud.inventory() - self._before)
             if forgotten := [str(resource) for resource in left if not meant(resource)]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from k8s_charts.kinds import evaluation
 from k8s_charts.names import COMPONENT
-from paddle_aws.operations.commands.evaluate import Evaluation
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.jobs import rehearsal_backend
+from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.rehearsal import interruption
 from paddle_aws.rehearsal.pods import manifests
 from paddle_aws.rehearsal.pods.addresses import AddressBlock

@@ -6,16 +6,11 @@ key that is pending deletion counts as gone, because AWS deletes no key at once 
 deployed templates say what is retained.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from paddle_aws.operations.account.aws import every
-
-if TYPE_CHECKING:
-    from paddle_aws.rehearsal.cloud import Cloud
 
 
 class Resource(NamedTuple):
@@ -35,20 +30,20 @@ Inventory = frozenset[Resource]
 """A snapshot of the account."""
 
 
-def retained(cloud: Cloud, stacks: list[str]) -> Callable[[Resource], bool]:
+def retained(client: Callable[[str], Any], stacks: list[str]) -> Callable[[Resource], bool]:
     """Returns a test for what outlives `stacks` as deployed now: a retained resource, a part of
-    one, or a volume's snapshot.
+    one, or a volume's snapshot. `client` makes a client of the account by its service.
     """
-    client = cloud.client("cloudformation")
+    cloudformation = client("cloudformation")
     ids: dict[str, set[str]] = {"Retain": set(), "Snapshot": set()}
     for stack in stacks:
-        body = client.get_template(StackName=stack)["TemplateBody"]
+        body = cloudformation.get_template(StackName=stack)["TemplateBody"]
         template = body if isinstance(body, dict) else json.loads(body)
         policies = {
             name: one.get("DeletionPolicy", "") for name, one in template["Resources"].items()
         }
         for one in every(
-            client, "list_stack_resources", "StackResourceSummaries[]", StackName=stack
+            cloudformation, "list_stack_resources", "StackResourceSummaries[]", StackName=stack
         ):
             for kind, resources in ids.items():
                 if policies.get(one["LogicalResourceId"], "").startswith(kind) and one.get(
@@ -58,9 +53,7 @@ def retained(cloud: Cloud, stacks: list[str]) -> Callable[[Resource], bool]:
 
     def covered(resource: Resource) -> bool:
         if resource.type == "snapshot" and ids["Snapshot"]:
-            [snapshot] = cloud.client("ec2").describe_snapshots(SnapshotIds=[resource.id])[
-                "Snapshots"
-            ]
+            [snapshot] = client("ec2").describe_snapshots(SnapshotIds=[resource.id])["Snapshots"]
             return snapshot["VolumeId"] in ids["Snapshot"]
         # The ids of a bucket's objects and settings contain its name.
         return any(part in resource.id for part in ids["Retain"])

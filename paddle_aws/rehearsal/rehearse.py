@@ -18,11 +18,11 @@ from paddle_node.volume.job_folder import JobFolder
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.groups import FromJob
-from paddle_aws.operations.commands import trial
-from paddle_aws.operations.commands.evaluate import Evaluation
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.images import interpreter
+from paddle_aws.operations.jobs import trial
 from paddle_aws.operations.jobs.early_checks import check_data, check_inputs, tell_recipe
+from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.jobs.run import put_data, put_input
 from paddle_aws.operations.jobs.volume.server import Folder

@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from k8s_charts.spec import TrainingJob
-from paddle_aws.operations.commands.evaluate import Evaluation
-from paddle_aws.operations.commands.results import goodput
+from paddle_aws.operations.jobs.evaluation import Evaluation
+from paddle_aws.operations.jobs.progress.run_record import goodput
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.jobs.watch import log_stream
 from paddle_aws.rehearsal.inventory import Resource

@@ -16,7 +16,7 @@ from aws_api import AwsApi
 from commands import Run
 from http_server import FileServer
 
-from paddle_aws.operations.commands.cost import ENDPOINTS
+from paddle_aws.operations.account.cost_items import ENDPOINTS
 
 CONFIG = str(Path(__file__).parents[2] / "cluster.yaml")
 VARIANTS = Path(__file__).parents[1] / "aws" / "variants"

@@ -22,11 +22,11 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.cluster.cluster import Cluster
-from paddle_aws.operations.commands.results import model_words
 from paddle_aws.operations.errors import Failed
 from paddle_aws.operations.jobs.volume import access as volume_access
 from paddle_aws.operations.jobs.volume import transfer as volume_transfer
 from paddle_aws.operations.jobs.volume.access import Missing
+from paddle_aws.operations.jobs.volume.fetching import model_words
 from paddle_aws.operations.jobs.volume.server import Folder
 
 pytestmark = pytest.mark.slow

@@ -13,12 +13,11 @@ from typing import Any
 import yaml
 
 from k8s_charts.deployed import ClusterOutputs
-from paddle_aws.operations.account import tunnel
+from paddle_aws.operations.account import setup_documents, tunnel
 from paddle_aws.operations.account.account_checks import AccountChecks, Check, Found, State
 from paddle_aws.operations.account.aws import every
 from paddle_aws.operations.account.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.cluster.cluster import Cluster
-from paddle_aws.operations.commands import setup
 from paddle_aws.operations.commands.protect import KEPT
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.options import IMAGE_FILE
@@ -226,7 +225,7 @@ class DeployedChecks:
     def setup(self) -> Found:
         cluster = Cluster()
         outputs = self._account.outputs
-        wanted = setup.documents(
+        wanted = setup_documents.documents(
             self.spec,
             ClusterOutputs.placeholder().model_copy(
                 update={"auto_mode": outputs.get("AutoMode", "")}

@@ -12,7 +12,7 @@ from typing import Any
 
 from paddle_aws.operations.account.account_checks import Check, Found
 from paddle_aws.operations.account.aws import every
-from paddle_aws.operations.commands.lock import defaults, releases
+from paddle_aws.operations.account.locks.add_ons import defaults, releases
 from paddle_aws.stacks.cluster_spec import ADDONS, ClusterSpec
 from paddle_aws.stacks.distribution_lock import DistributionLock
 

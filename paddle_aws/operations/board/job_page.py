@@ -9,8 +9,9 @@ from paddle_node.contract import DATA_MANIFEST
 
 from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, as_json, static
 from paddle_aws.operations.errors import OperationError
-from paddle_aws.operations.jobs.backend import Backend, Volume
+from paddle_aws.operations.jobs.backend import Backend
 from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
+from paddle_aws.operations.jobs.volume.access import Volume
 
 POINTS = 10_000
 """Lines of metrics that a page gets at most, for all ranks together."""

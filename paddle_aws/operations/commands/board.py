@@ -10,11 +10,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from paddle_aws.operations.account.locks.locked_prices import node_hour
 from paddle_aws.operations.board.job_list import JobList
 from paddle_aws.operations.board.job_page import JobPage
 from paddle_aws.operations.board.site import Page, Site
 from paddle_aws.operations.cluster.cluster import Cluster
-from paddle_aws.operations.commands.cost import node_hour
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import backend, is_rehearsal
 from paddle_aws.operations.options import (

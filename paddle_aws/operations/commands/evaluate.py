@@ -2,30 +2,10 @@
 training.
 """
 
-import secrets
-import time
-from contextlib import AbstractContextManager
-from typing import Self
-
 import typer
-from pydantic import BaseModel, Field, ValidationError
 
-from paddle_aws.operations.cluster.cluster import Cluster, Object
-from paddle_aws.operations.commands.results import saved_passes
-from paddle_aws.operations.errors import BadInput, Failed, cli_errors
+from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.backend import backend
-from paddle_aws.operations.jobs.removal import remove
-from paddle_aws.operations.jobs.volume.access import VolumeAccess
-from paddle_aws.operations.jobs.watch.job_objects import (
-    JOB_NAME,
-    ended,
-    newest,
-    pods,
-    runs,
-    selector,
-    state,
-)
-from paddle_aws.operations.jobs.watch.pod_state import states
 from paddle_aws.operations.options import (
     DEFAULT,
     Context,
@@ -34,35 +14,7 @@ from paddle_aws.operations.options import (
     Namespace,
     OfRehearsal,
 )
-from paddle_aws.operations.screen import as_json, say
-
-GLANCE = 1.0
-"""Seconds between two looks at the evaluation's pod."""
-
-
-class Evaluation(BaseModel, frozen=True):
-    """The result that evaluate_pass.py prints as its one line of JSON."""
-
-    number: int = Field(alias="pass")
-    metric: str
-    value: float
-    better: bool
-    """Whether the value is better than the baseline."""
-    baseline: float
-    baseline_of: str
-    records: int
-
-    @classmethod
-    def parse(cls, log: str) -> Self:
-        """Parses what the process wrote, its own line last. Raises Failed."""
-        try:
-            return cls.model_validate_json(
-                next((line for line in reversed(log.splitlines()) if line.startswith("{")), "")
-            )
-        except ValidationError:
-            raise Failed(
-                "evaluate_pass.py printed no result: is the image of this version?"
-            ) from None
+from paddle_aws.operations.screen import as_json
 
 
 def evaluate(
@@ -90,53 +42,3 @@ def evaluate(
             "records that no trainer saw"
         )
         typer.echo(f"{found.baseline_of}: {found.baseline:.3f}")
-
-
-def measure(
-    cluster: Cluster, name: str, namespace: str, volume: AbstractContextManager[VolumeAccess]
-) -> Evaluation:
-    """Runs the evaluation Job; `volume` is not entered yet. Raises BadInput or Failed."""
-    from k8s_charts.kinds import evaluation
-
-    training = newest(runs(cluster, namespace, selector(name)), "trainer")
-    if training is None:
-        raise BadInput(
-            f"the cluster has no training Job of {name}, or forgot it "
-            "(limits.keep_finished_hours): `paddle-aws resume` brings it back without training "
-            "again; the program of a PaddleJob measures itself"
-        )
-    with volume as there:
-        if not any(row["complete"] for row in saved_passes(there, there.files("output"))):
-            raise BadInput(f"job {name} has no complete pass: there is nothing to measure yet")
-    document = evaluation.job(training, f"{name[:40]}-evaluate-{secrets.token_hex(4)}")
-    path = cluster.path(document)
-    cluster.apply(document)
-    try:
-        return Evaluation.parse(_log(cluster, document, path))
-    finally:
-        remove(cluster, path)
-
-
-def _log(cluster: Cluster, document: Object, path: str) -> str:
-    """Waits for the evaluation, and returns what its pod wrote once it has succeeded."""
-    name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
-    told = ""
-    while True:
-        job = cluster.find(path)
-        if job is None:
-            raise Failed(f"the evaluation {name} was deleted before its end")
-        its = cluster.items(pods(namespace), f"{JOB_NAME}={name}")
-        seen, refused = states(cluster, namespace, its, [job])
-        if ended(job):
-            break
-        waits = [pod.reason for pod in seen if pod.phase == "waiting"] or refused.values()
-        if (reason := next(iter(waits), "")) and reason != told:
-            say(f"the evaluation waits: {reason}")
-            told = reason
-        time.sleep(GLANCE)
-    if (end := state(job)).phase == "failed" or not seen:
-        why = next((pod.failure for pod in seen if pod.reason), end.reason)
-        raise Failed(f"the trained model could not be measured: {why}")
-    return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").data.decode(
-        errors="replace"
-    )

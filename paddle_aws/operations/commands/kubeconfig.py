@@ -8,11 +8,12 @@ from urllib.parse import urlsplit
 
 import typer
 
-from paddle_aws.operations.account import eks
+from paddle_aws.operations.account import eks, team_secret
 from paddle_aws.operations.account import tunnel as tunnels
 from paddle_aws.operations.account.aws import check_account
+from paddle_aws.operations.account.team_secret import Team
 from paddle_aws.operations.cluster import cluster, kubeconfig_file
-from paddle_aws.operations.cluster.kubeconfig_file import Entry, Team
+from paddle_aws.operations.cluster.kubeconfig_file import Entry
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config
 from paddle_aws.operations.screen import say
@@ -85,7 +86,7 @@ def kubeconfig(
 def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
     """Returns the cluster's entry, and whether its endpoint is public."""
     if spec.cluster.self_managed:
-        entry = kubeconfig_file.of_team(spec.name, spec.region, team or "operator")
+        entry = team_secret.of_team(spec.name, spec.region, team or "operator")
         return entry, bool(spec.cluster.public_access_from)
     if team is not None:
         raise BadInput(

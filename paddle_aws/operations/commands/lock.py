@@ -1,19 +1,14 @@
-"""`paddle-aws lock add-ons`: reads what EKS itself says into a dated file. `write` writes any lock
-file.
+"""`paddle-aws lock add-ons`: reads what EKS itself says into a dated file.
 
 Promises: a version is in the file only if EKS names it, and no other, as the default for that
-Kubernetes version; a release of a node image only if Parameter Store recommends it. A file always
-begins with `read` (an ISO date, UTC) and `source`, and is written whole or stays as it was.
+Kubernetes version; a release of a node image only if Parameter Store recommends it.
 """
 
-import json
-import os
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from paddle_aws.operations.account.aws import client, every
+from paddle_aws.operations.account.aws import client
+from paddle_aws.operations.account.locks.add_ons import defaults, releases
+from paddle_aws.operations.account.locks.lock_file import write
 from paddle_aws.operations.errors import Failed, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config, Out
 from paddle_aws.operations.screen import say
@@ -24,15 +19,6 @@ ADD_ONS_SOURCE = (
     "EKS, DescribeAddonVersions: default versions; Parameter Store: recommended releases of node "
     "images"
 )
-
-
-def write(path: Path, source: str, content: Mapping[str, Any]) -> None:
-    """Writes `content` after the date and the source."""
-    document = {"read": datetime.now(UTC).strftime("%Y-%m-%d"), "source": source, **content}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(document, indent=1) + "\n")
-    part.replace(path)
 
 
 def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
@@ -68,30 +54,3 @@ def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
             f"{count} versions are in {out}"
             + (f"; EKS names no default of {', '.join(sorted(unknown))}" if unknown else "")
         )
-
-
-def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[str, str]:
-    """Returns by add-on the version that EKS takes for clusters of `kubernetes_version` if none is
-    named.
-    """
-    found: dict[str, str] = {}
-    is_default = f"compatibilities[?clusterVersion == '{kubernetes_version}' && defaultVersion]"
-    path = f"addons[].addonVersions[] | [?{is_default}].addonVersion"
-    for name in names:
-        asked = {"addonName": name, "kubernetesVersion": kubernetes_version}
-        default = set(every(eks, "describe_addon_versions", path, **asked))
-        if len(default) == 1:
-            found[name] = default.pop()
-    return found
-
-
-def releases(ssm: Any, kubernetes_version: str) -> dict[str, str]:
-    """Returns by AMI type the release of its image that EKS recommends for nodes of
-    `kubernetes_version`.
-    """
-    family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"
-    kinds = {
-        f"{family}/{word}/recommended/release_version": kind for kind, word in NODE_IMAGES.items()
-    }
-    found = ssm.get_parameters(Names=list(kinds))["Parameters"]
-    return {kinds[one["Name"]]: str(one["Value"]) for one in found}

@@ -6,17 +6,14 @@ each file downloaded with the SHA-256 of the release's own list; the files are i
 .cache/distribution/<version>/, ready for the bucket.
 """
 
-import hashlib
-import io
 import re
-import tarfile
 from typing import Annotated, Any
-from urllib.parse import quote, unquote, urljoin
+from urllib.parse import quote, unquote
 
 import typer
-import yaml
 
-from paddle_aws.operations.commands.lock import write
+from paddle_aws.operations.account.locks.distribution import read_images, read_sums
+from paddle_aws.operations.account.locks.lock_file import write
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config
 from paddle_aws.operations.screen import say
@@ -27,15 +24,8 @@ from paddle_aws.stacks.distribution_lock import FILES, VERSION, DistributionLock
 CHANNELS = "https://update.k3s.io/v1-release/channels"
 RELEASES = "https://github.com/k3s-io/k3s/releases/download"
 CHARTS = "https://kubernetes-sigs.github.io/aws-efs-csi-driver"
-CHART = "aws-efs-csi-driver"
 
 SUMS = "sha256sum-amd64.txt"
-# Where the chart's values name the images of the driver's node part (JMESPath).
-IMAGES = {
-    "efs-csi-driver": "image",
-    "node-driver-registrar": "sidecars.nodeDriverRegistrar.image",
-    "liveness-probe": "sidecars.livenessProbe.image",
-}
 
 
 def lock_distribution(
@@ -113,8 +103,8 @@ def lock_distribution(
             )
 
         release = f"{releases.rstrip('/')}/{quote(version)}"
-        sums = _sums(content(f"{release}/{SUMS}").decode(), f"{release}/{SUMS}", FILES)
-        chart, images = _images(charts)
+        sums = read_sums(content(f"{release}/{SUMS}").decode(), f"{release}/{SUMS}", FILES)
+        chart, images = read_images(charts)
         files: dict[str, dict[str, Any]] = {}
         for name in FILES:
             say(f"{release}/{name}")
@@ -137,56 +127,3 @@ def lock_distribution(
             f"k3s {version} and {len(images)} images of {chart} are in {out}; the files are in "
             f"{cache / version}"
         )
-
-
-def _sums(listing: str, url: str, wanted: tuple[str, ...]) -> dict[str, str]:
-    """Returns the SHA-256 by file name; sha256sum marks binary mode with a `*` before the name."""
-    found = {
-        name.lstrip("*"): digest
-        for digest, name in re.findall(r"^([0-9a-f]{64})\s+(\S+)$", listing, re.MULTILINE)
-    }
-    if absent := [name for name in wanted if name not in found]:
-        raise Failed(f"{url} lists no {', '.join(absent)}: choose another release by --version")
-    return found
-
-
-def _images(charts: str) -> tuple[str, dict[str, str]]:
-    """Returns the newest chart's address, and the images that its values name."""
-    from jmespath import search
-
-    from paddle_aws.operations.account.download import content
-
-    index = f"{charts.rstrip('/')}/index.yaml"
-    try:
-        entries = yaml.load(content(index), getattr(yaml, "CSafeLoader", yaml.SafeLoader))[
-            "entries"
-        ][CHART]
-        released = [
-            each for each in entries if re.fullmatch(r"\d+\.\d+\.\d+", str(each["version"]))
-        ]
-        newest = max(released, key=lambda each: tuple(map(int, each["version"].split("."))))
-        packed, url = (
-            content(urljoin(index, newest["urls"][0])),
-            without_secrets(urljoin(index, newest["urls"][0])),
-        )
-        if hashlib.sha256(packed).hexdigest() != newest["digest"]:
-            raise Failed(
-                f"{url} does not have the SHA-256 that {index} lists ({newest['digest']}): "
-                "nothing was changed"
-            )
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            values = yaml.safe_load(archive.extractfile(f"{CHART}/values.yaml"))  # type: ignore[arg-type]
-        parts = {name: search(f"{path}.[repository, tag]", values) for name, path in IMAGES.items()}
-        return url, {name: ":".join(part) for name, part in parts.items()}
-    except (
-        yaml.YAMLError,
-        tarfile.TarError,
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ) as error:
-        raise Failed(
-            f"{index} offers no release of {CHART} whose images can be read: name another by "
-            "--charts"
-        ) from error

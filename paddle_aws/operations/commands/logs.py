@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.backend import Backend, Volume, backend
-from paddle_aws.operations.jobs.volume.access import BLOCK
+from paddle_aws.operations.jobs.backend import Backend, backend
+from paddle_aws.operations.jobs.volume.access import BLOCK, Volume
 from paddle_aws.operations.jobs.watch import log_stream
 from paddle_aws.operations.jobs.watch.log_stream import Line, Wanted
 from paddle_aws.operations.options import (

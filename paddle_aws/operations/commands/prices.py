@@ -6,71 +6,23 @@ Promises: a price is in the file only if AWS's list has exactly one for the quer
 refused, and the file stays as it was.
 """
 
-import csv
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from difflib import get_close_matches
-from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import MappingProxyType
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
-import yaml
 
 from paddle_aws.operations.account.account_checks import machines
-from paddle_aws.operations.account.aws import client, every
-from paddle_aws.operations.commands.lock import write
-from paddle_aws.operations.errors import BadInput, Failed, Unreachable, cli_errors, translated
+from paddle_aws.operations.account.locks.lock_file import write
+from paddle_aws.operations.account.locks.locked_prices import PRICES
+from paddle_aws.operations.account.locks.price_list import queries, read_prices, read_spot_prices
+from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config, Out
 from paddle_aws.operations.screen import say
-from paddle_aws.settings.addresses import without_secrets
-from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
+from paddle_aws.stacks.cluster_spec import load_cluster
 
-PRICES = Path("locks/prices.json")
 SOURCE = "AWS's public price list, on demand, in US dollars"
 FILES = "https://pricing.us-east-1.amazonaws.com"
 """Where AWS publishes its price lists for the regions of its partitions aws and aws-us-gov."""
-ABOVE_THE_TABLE = 5
-"""Lines of a file above its table, which describe the file."""
-
-
-class Query(NamedTuple):
-    """Selects the rows of a service's price list that hold a price, as prices.yaml defines."""
-
-    service: str
-    usage: str
-    """Regular expression for the usage type's last part (its first part names the region)."""
-    unit: str
-    """Regular expression for the unit: `cost` does not calculate with a price for any other
-    unit.
-    """
-    columns: Mapping[str, str] = MappingProxyType({})
-
-    def fits(self, row: dict[str, str], region: str) -> bool:
-        # `USW2-BoxUsage:m5.large`; in us-east-1 some have no prefix, and some services write the
-        # region out.
-        usage = rf"([A-Z]{{2,4}}\d?-|{re.escape(region)}-)?{self.usage}"
-        return (
-            re.fullmatch(usage, row["usageType"]) is not None
-            and self.columns.items() <= row.items()
-        )
-
-
-def queries(kinds: Iterable[str]) -> dict[str, Query]:
-    """Returns queries by price name: those that do not depend on the settings, and an on-demand
-    hour of each machine type.
-    """
-    known = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    found = {name: Query(**query) for name, query in known["fixed"].items()}
-    for kind in kinds:
-        query = Query(**known["machine"])
-        columns = {**query.columns, "Instance Type": kind}
-        found[f"{kind}-hour"] = query._replace(usage=f"BoxUsage:{re.escape(kind)}", columns=columns)
-    return found
 
 
 def prices(
@@ -91,7 +43,7 @@ def prices(
     with cli_errors("interrupted: the lock is as it was"):
         spec = load_cluster(config)
         asked = queries(sorted({kind for group in machines(spec) for kind in group.types}))
-        read, known = _listed(files, spec.region, asked)
+        read, known = read_prices(files, spec.region, asked)
         for name, kind in [(group.name, kind) for group in machines(spec) for kind in group.types]:
             if kind not in known:
                 meant = "".join(
@@ -107,104 +59,10 @@ def prices(
                 "as it is"
             )
         spot = sorted({group.instance_types[0] for group in spec.nodes.values() if group.spot})
-        read |= _spot(spec, spot)
+        read |= read_spot_prices(spec, spot)
         write(out, SOURCE, {"region": spec.region, "prices": read})
         unknown = sorted({*asked, *(f"{kind}-spot-hour" for kind in spot)} - read.keys())
         say(
             f"{len(read)} prices of {spec.region} are in {out}"
             + (f"; unknown stay {', '.join(unknown)}" if unknown else "")
         )
-
-
-def _listed(
-    files: str, region: str, asked: dict[str, Query]
-) -> tuple[dict[str, dict[str, str]], set[str]]:
-    """Returns the price of each query that has exactly one, in a unit that `cost` knows, and every
-    instance type of the list.
-    """
-    found: dict[str, dict[tuple[str, str], str]] = {name: {} for name in asked}
-    types: set[str] = set()
-    for service in dict.fromkeys(query.service for query in asked.values()):
-        try:
-            for row in _rows(files.rstrip("/"), service, region):
-                types.add(row.get("Instance Type", ""))
-                for name, query in asked.items():
-                    if query.service == service and query.fits(row, region):
-                        found[name][(row["PricePerUnit"], row["Unit"])] = row["PriceDescription"]
-        except (ValueError, KeyError, TypeError, csv.Error):
-            raise Failed(
-                f"the price list of {service} at {without_secrets(files)} is not in AWS's format"
-            ) from None
-    clear = {
-        name: {"usd": usd, "unit": unit, "description": description}
-        for name, each in found.items()
-        for (usd, unit), description in each.items()
-        if len(each) == 1 and re.fullmatch(asked[name].unit, unit, re.IGNORECASE)
-    }
-    return clear, types
-
-
-def _rows(files: str, service: str, region: str) -> Iterator[dict[str, str]]:
-    """Yields a service's on-demand prices in a region, by the columns of AWS's table: first tiers
-    only, without free offers.
-    """
-    # Imported here: it takes longer to load than everything that other commands need.
-    from paddle_aws.operations.account.download import content, download
-
-    regions = json.loads(content(f"{files}/offers/v1.0/aws/{service}/current/region_index.json"))[
-        "regions"
-    ]
-    if region not in regions:
-        raise BadInput(f"region is {region}: AWS's price list of {service} has no such region")
-    url = files + re.sub(r"\.json$", ".csv", regions[region]["currentVersionUrl"])
-    say(f"reading the prices of {service} in {region}")
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "index.csv")
-        download(url, path, None)
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(islice(file, ABOVE_THE_TABLE, None)):
-                whose = (
-                    row["TermType"],
-                    row["Currency"],
-                    row["StartingRange"],
-                    row.get("Region Code", region),
-                )
-                if whose == ("OnDemand", "USD", "0", region) and float(row["PricePerUnit"]) > 0:
-                    yield row
-
-
-def _spot(spec: ClusterSpec, kinds: list[str]) -> dict[str, dict[str, str]]:
-    """Returns the current prices of spot instances in the most expensive of the cluster's zones;
-    none without credentials.
-    """
-    found: dict[str, dict[str, str]] = {}
-    zones = [{"Name": "availability-zone", "Values": list(spec.network.zones)}]
-    now = datetime.now(UTC)
-    try:
-        with translated():
-            for kind in kinds:
-                which = {
-                    "InstanceTypes": [kind],
-                    "ProductDescriptions": ["Linux/UNIX"],
-                    "Filters": zones,
-                    "StartTime": now,
-                }
-                history = list(
-                    every(
-                        client("ec2", spec.region),
-                        "describe_spot_price_history",
-                        "SpotPriceHistory[]",
-                        **which,
-                    )
-                )
-                if history:
-                    dearest = max(history, key=lambda one: float(one["SpotPrice"]))
-                    text = f"spot {kind} in {dearest['AvailabilityZone']}, {now:%Y-%m-%d %H:%M} UTC"
-                    found[f"{kind}-spot-hour"] = {
-                        "usd": dearest["SpotPrice"],
-                        "unit": "Hrs",
-                        "description": text,
-                    }
-    except Unreachable as error:
-        say(f"spot prices were not read: {error}")
-    return found

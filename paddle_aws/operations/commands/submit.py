@@ -12,12 +12,10 @@ from paddle_aws.operations.jobs.early_checks import (
     tell_recipe,
     tell_secrets,
 )
+from paddle_aws.operations.jobs.ending import finish
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.progress.training_table import TrainingTable
-from paddle_aws.operations.jobs.run import Run, send
+from paddle_aws.operations.jobs.run import send
 from paddle_aws.operations.jobs.submission import Submission
-from paddle_aws.operations.jobs.watch import log_stream, waiting
-from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.options import (
     IMAGE_FILE,
     JOB_FILE,
@@ -31,12 +29,8 @@ from paddle_aws.operations.options import (
     Overrides,
     Verbose,
     Wait,
-    of_job,
 )
-from paddle_aws.operations.screen import console, say
-
-LOOK = 30.0
-"""Seconds for which `submit` without --wait reports what happens to the pods."""
+from paddle_aws.operations.screen import say
 
 
 def submit(
@@ -108,56 +102,3 @@ def _print(submission: Submission) -> None:
         )
     if submission.deployed.missing:
         say(f"{submission.deployed.missing}: these are placeholders")
-
-
-def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool) -> None:
-    """Does what submit and resume have to do once the training is on the cluster."""
-    known = of_job(run.name, run.namespace)
-    with cli_errors(
-        f"interrupted: job {run.name} keeps running; `paddle-aws logs {known} --follow` shows it, "
-        f"`paddle-aws cancel {known}` ends it"
-    ):
-        if follow:
-            found = _follow(run, verbose=verbose, logs=not submission.job.reports_passes)
-        elif wait:
-            found = run.wait()
-        else:
-            found = run.follower.until(waiting.settled, LOOK)
-            if found.phase not in ("failed", "done"):
-                say(
-                    f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, "
-                    f"`paddle-aws results {known}`"
-                )
-                return
-        say(waiting.verdict(found))
-        if submission.job.reports_passes:
-            say(
-                f"`paddle-aws results {known} --model` fetches the model, and shows the lines "
-                "that predict with it"
-            )
-        else:
-            say(
-                f"`paddle-aws results {known}` lists what the program wrote to output/, "
-                "`--download output` fetches it"
-            )
-
-
-def _follow(run: Run, *, verbose: bool, logs: bool) -> JobView:
-    """Shows the table of passes, or with `logs` what all ranks write, until the training ends."""
-    from rich.text import Text
-
-    if logs or verbose:
-        printer = log_stream.Printer(verbose=verbose)
-        found = log_stream.follow_job(run.follower, show=printer)
-        printer.end()
-        return found
-    screen = console()
-    with screen.status("pods are starting, parameter servers and trainers meet") as moving:
-        table = TrainingTable(
-            lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update
-        )
-
-        def show(line: log_stream.Line) -> None:
-            table.hear(line.rank, log_stream.clean(line.text))
-
-        return log_stream.follow_job(run.follower, show=show)

@@ -4,36 +4,26 @@ folder's `.rehearsal` holds.
 By default the rehearsal is taken if it ran last in this folder, and the command says so.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from paddle_aws.operations.errors import BadInput
+from paddle_aws.operations.jobs import rehearsal_backend
 from paddle_aws.operations.jobs.job_argument import named
+from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
+from paddle_aws.operations.jobs.run import Run
 from paddle_aws.operations.options import DEFAULT
 from paddle_aws.operations.screen import say
 
-if TYPE_CHECKING:
-    from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
-    from paddle_aws.operations.jobs.run import Run
-    from paddle_aws.operations.jobs.volume.access import VolumeAccess
-    from paddle_aws.operations.jobs.volume.server import Folder
-
-
-Backend: TypeAlias = "Run | RehearsalBackend"
+Backend: TypeAlias = Run | RehearsalBackend
 """One job, where it ran: its status, its pods' logs, its folder, and the evaluation of its newest
 pass.
 """
-Volume: TypeAlias = "VolumeAccess | Folder"
-"""A job's folder."""
 
 
 def backend(
     argument: str, namespace: str | None, context: str | None, rehearsal: bool | None
 ) -> Backend:
     """Returns the backend for a command's JOB and options. Raises BadInput."""
-    from paddle_aws.operations.jobs import rehearsal_backend
-
     if is_rehearsal(namespace, context, rehearsal):
         found = rehearsal_backend.load()
         if argument == DEFAULT or named(argument, None).name == found.name:
@@ -47,15 +37,12 @@ def backend(
                 f"JOB is {argument}: the last rehearsal here was of {found.name}; leave JOB out, "
                 "or rehearse that"
             )
-    from paddle_aws.operations.jobs.run import Run
 
     return Run.find(argument, namespace=namespace, context=context, say=say)
 
 
 def is_rehearsal(namespace: str | None, context: str | None, rehearsal: bool | None) -> bool:
     """Returns whether a command's options mean this folder's rehearsal. Raises BadInput."""
-    from paddle_aws.operations.jobs import rehearsal_backend
-
     if rehearsal and (namespace or context):
         raise BadInput("--rehearsal has no cluster: leave --namespace and --context out")
     if rehearsal is None:

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
-from paddle_aws.operations.commands.evaluate import Evaluation
 from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut
+from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.operations.jobs.progress import step_progress
 from paddle_aws.operations.jobs.progress.step_progress import StepProgress
 from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress, of_log

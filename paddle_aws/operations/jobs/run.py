@@ -16,17 +16,15 @@ from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.account.bucket_upload import bar, upload_files
 from paddle_aws.operations.cluster.cluster import Cluster
-from paddle_aws.operations.commands import trial
-from paddle_aws.operations.commands.evaluate import Evaluation, measure
 from paddle_aws.operations.errors import Failed, TimedOut, translated
 from paddle_aws.operations.images.used_image import mark_used
-from paddle_aws.operations.jobs import rehearsal_backend, removal
-from paddle_aws.operations.jobs.backend import Volume
+from paddle_aws.operations.jobs import rehearsal_backend, removal, trial
+from paddle_aws.operations.jobs.evaluation import Evaluation, measure
 from paddle_aws.operations.jobs.job_argument import named
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.submission import Submission
-from paddle_aws.operations.jobs.volume.access import VOLUME, VolumeAccess, mounted
+from paddle_aws.operations.jobs.volume.access import VOLUME, Volume, VolumeAccess, mounted
 from paddle_aws.operations.jobs.volume.transfer import upload
 from paddle_aws.operations.jobs.watch import log_stream, waiting
 from paddle_aws.operations.jobs.watch.job_view import JobView, view

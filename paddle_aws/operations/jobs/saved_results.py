@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from paddle_aws.operations.commands import results
 from paddle_aws.operations.errors import translated
+from paddle_aws.operations.jobs.progress.run_record import read_passes
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
-from paddle_aws.operations.jobs.volume.access import VolumeAccess
-from paddle_aws.operations.jobs.volume.server import Folder
+from paddle_aws.operations.jobs.volume.access import Volume
+from paddle_aws.operations.jobs.volume.fetching import fetch_model
 
 
 class SavedResults(ABC):
@@ -17,7 +17,7 @@ class SavedResults(ABC):
     name: str
 
     @abstractmethod
-    def volume(self) -> AbstractContextManager[VolumeAccess | Folder]:
+    def volume(self) -> AbstractContextManager[Volume]:
         """Returns the job's folder on the volume, as a context manager."""
 
     @translated()
@@ -26,10 +26,10 @@ class SavedResults(ABC):
         paddle_node.fleet.
         """
         with self.volume() as volume:
-            return results.metrics(volume, volume.files("output"))
+            return read_passes(volume, volume.files("output"))
 
     @translated()
     def model(self, to: str | Path) -> Path:
         """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
         with self.volume() as volume:
-            return Path(results.fetch_model(volume, self.name, str(to))[0])
+            return Path(fetch_model(volume, self.name, str(to))[0])

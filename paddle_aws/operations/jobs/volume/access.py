@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 import yaml
@@ -24,7 +24,7 @@ from paddle_aws.operations.cluster.cluster import TRIES, ApiError, Cluster, Obje
 from paddle_aws.operations.errors import BadInput, Failed, OperationError, Unreachable
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.submission import Submission
-from paddle_aws.operations.jobs.volume.server import METHODS
+from paddle_aws.operations.jobs.volume.server import METHODS, Folder
 from paddle_aws.operations.jobs.watch.job_objects import (
     INSTANCE,
     PADDLE_JOB,
@@ -112,6 +112,10 @@ class VolumeAccess:
             if error.status == 409:
                 raise Failed(f"the volume refuses {self._job}/{path}: {error.message}") from None
             raise
+
+
+Volume: TypeAlias = VolumeAccess | Folder
+"""A job's folder."""
 
 
 @contextmanager

@@ -15,8 +15,7 @@ from paddle_node.volume import passes as saved
 
 from paddle_aws.operations.account.bucket_upload import side_by_side
 from paddle_aws.operations.errors import Failed
-from paddle_aws.operations.jobs.backend import Volume
-from paddle_aws.operations.jobs.volume.access import BLOCK
+from paddle_aws.operations.jobs.volume.access import BLOCK, Volume
 from paddle_aws.operations.jobs.volume.server import WINDOW
 
 

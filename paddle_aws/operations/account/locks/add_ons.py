@@ -1,0 +1,37 @@
+"""Versions of add-ons and node images, as EKS itself names them.
+
+Promises: a version is named only if EKS names it, and no other, as the default for that Kubernetes
+version; a release of a node image only if Parameter Store recommends it.
+"""
+
+from typing import Any
+
+from paddle_aws.operations.account.aws import every
+from paddle_aws.stacks.cluster_spec import NODE_IMAGES
+
+
+def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[str, str]:
+    """Returns by add-on the version that EKS takes for clusters of `kubernetes_version` if none is
+    named.
+    """
+    found: dict[str, str] = {}
+    is_default = f"compatibilities[?clusterVersion == '{kubernetes_version}' && defaultVersion]"
+    path = f"addons[].addonVersions[] | [?{is_default}].addonVersion"
+    for name in names:
+        asked = {"addonName": name, "kubernetesVersion": kubernetes_version}
+        default = set(every(eks, "describe_addon_versions", path, **asked))
+        if len(default) == 1:
+            found[name] = default.pop()
+    return found
+
+
+def releases(ssm: Any, kubernetes_version: str) -> dict[str, str]:
+    """Returns by AMI type the release of its image that EKS recommends for nodes of
+    `kubernetes_version`.
+    """
+    family = f"/aws/service/eks/optimized-ami/{kubernetes_version}/amazon-linux-2023/x86_64"
+    kinds = {
+        f"{family}/{word}/recommended/release_version": kind for kind, word in NODE_IMAGES.items()
+    }
+    found = ssm.get_parameters(Names=list(kinds))["Parameters"]
+    return {kinds[one["Name"]]: str(one["Value"]) for one in found}

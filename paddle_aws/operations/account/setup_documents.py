@@ -1,0 +1,102 @@
+"""What `paddle-aws setup` applies to a cluster once, before its first job."""
+
+import json
+from pathlib import Path
+
+import yaml
+
+from k8s_charts.deployed import ClusterOutputs
+from paddle_aws.operations.cluster.cluster import Object
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.stacks.cluster_spec import ClusterSpec, most_vcpus
+
+
+def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
+    """Returns the documents in the order in which they are applied.
+
+    Raises BadInput if compute is auto and the nodes stack's output AutoMode is missing.
+    """
+    # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
+    from k8s_charts import yaml_documents
+    from k8s_charts.kinds import node_pool
+
+    groups, namespace = spec.nodes.values(), spec.jobs.namespace
+    found = yaml_documents.template("deployers.yaml", namespace=namespace, **_volume(outputs))
+    if namespace == "default":
+        # This namespace is everybody's: it keeps its own pod security.
+        found = [document for document in found if document["kind"] != "Namespace"]
+    if any(group.gpu for group in groups) and not spec.auto:
+        found += yaml_documents.template("nvidia_device_plugin.yaml")
+    if any(group.gpu for group in groups):
+        found += yaml_documents.template("dcgm_exporter.yaml")
+    if any(group.efa for group in groups):
+        found += yaml_documents.template("efa_device_plugin.yaml", registry=_registry(spec.region))
+    if spec.auto:
+        if not outputs.auto_mode:
+            raise BadInput(
+                "compute is auto, and no output AutoMode is deployed: run `cdk deploy --all "
+                "--outputs-file outputs.json`"
+            )
+        found += yaml_documents.template("auto_mode.yaml")
+        for name, group in spec.nodes.items():
+            found += node_pool.documents(
+                name,
+                machines=json.loads(outputs.auto_mode),
+                instance_types=group.instance_types,
+                capacity="reserved"
+                if group.capacity_reservation
+                else "spot"
+                if group.spot
+                else "on-demand",
+                zones=group.availability_zones or spec.network.zones,
+                cpus=group.max * max(most_vcpus(kind) or 0 for kind in group.instance_types),
+                disk_gib=group.volume_gib,
+                labels=group.shape.all_labels,
+                taints=[vars(taint) for taint in group.shape.all_taints],
+                tags=spec.all_tags,
+                reservation=group.capacity_reservation,
+                interfaces=group.shape.split_interfaces if group.efa else (),
+            )
+    if spec.jobs.queue:
+        cores = sum(
+            group.max * (min(most_vcpus(kind) or 1 for kind in group.instance_types) - 1)
+            for group in groups
+        )
+        gpus = sum(group.max * group.gpus for group in groups)
+        found += yaml_documents.template(
+            "queue.yaml", queue=spec.jobs.queue, namespace=namespace, cpus=cores, gpus=gpus
+        )
+    return found
+
+
+def _volume(outputs: ClusterOutputs) -> dict[str, str]:
+    """Returns what the deployers' volumes must name: the cluster's file system alone."""
+    if outputs.file_system_mount_name:
+        attributes = {
+            "dnsname": outputs.file_system_dns_name,
+            "mountname": outputs.file_system_mount_name,
+        }
+        return {
+            "driver": "fsx.csi.aws.com",
+            "handle": outputs.file_system_id,
+            "attributes": f"object.spec.csi.volumeAttributes == {attributes}",
+        }
+    return {
+        "driver": "efs.csi.aws.com",
+        "handle": f"{outputs.file_system_id}::{outputs.access_point_id}",
+        "attributes": "!has(object.spec.csi.volumeAttributes)",
+    }
+
+
+def _registry(region: str) -> str:
+    """Returns the registry of EKS's images in a region: the region's own, because others may be out
+    of reach of a network without a way to the internet, and are in another partition's case.
+    """
+    # Not safe_load's default: an account is text, whatever its digits look like.
+    text = Path(__file__).with_name("eks_registries.yaml").read_text(encoding="utf-8")
+    known = yaml.load(text, Loader=yaml.BaseLoader)
+    account = known["accounts"].get(region, known["others"])
+    domain = {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"}.get(
+        region.partition("-")[0], "amazonaws.com"
+    )
+    return f"{account}.dkr.ecr.{region}.{domain}"

@@ -1,0 +1,70 @@
+"""What a resumed run keeps of the job's volume: its shards, and its passes up to the chosen one.
+
+It keeps the shards, new source or not, if this job's own data job split them and no other data job
+has followed: its completed Job shows that, or else the manifest on the volume, which names its
+writer. Trainers check the same name.
+"""
+
+import json
+
+from paddle_node.contract import DATA_MANIFEST, Variable
+
+from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.jobs.run import split
+from paddle_aws.operations.jobs.submission import Submission
+from paddle_aws.operations.jobs.volume.access import mounted
+from paddle_aws.operations.jobs.volume.saved_passes import chosen_pass, saved_passes
+from paddle_aws.operations.jobs.watch.job_objects import condition, ended, variable
+from paddle_aws.operations.jobs.watch.waiting import Follower
+from paddle_aws.operations.screen import say
+
+
+def bring_data(submission: Submission, follower: Follower) -> None:
+    """Splits the data, unless the volume has this job's own shards."""
+    if submission.data_job is None:
+        return
+    # Comes first: reading the volume needs it, and so do the trainers.
+    submission.apply(follower.cluster, submission.preparation())
+    if _has_own_shards(follower.cluster, submission):
+        say("the data on the volume is this job's own: it is not split again")
+    else:
+        split(submission, follower)
+
+
+def set_passes_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
+    """Renames the passes after `from_pass`. Raises BadInput if that one is not complete."""
+    job = submission.job
+    with mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume:
+        rows = saved_passes(volume, volume.files("output"))
+        chosen_pass(rows, str(from_pass))
+        for row in reversed(rows):
+            # The newest first: an interruption never leaves a gap that could be taken for progress.
+            if row["pass"] > from_pass:
+                name = volume.set_aside(f"output/{row['folder']}")
+                place = "/".join([*row["folder"].split("/")[:-1], name])
+                say(f"pass {row['pass']} is set aside as {job.name}/output/{place}")
+
+
+def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
+    """Returns whether the shards are this job's own; False if they have to be split, or are being
+    split right now.
+    """
+    ours = _identity(submission.data_job) if submission.data_job is not None else ""
+    known = submission.data_jobs(cluster)
+    if any(_identity(job) != ours or not ended(job) for job in known):
+        # Another data job may have left its shards there, or its program with a failed split.
+        return False
+    if any(condition(job, "Complete") for job in known):
+        return True
+    job = submission.job
+    with mounted(cluster, job.name, job.namespace, write=False, described=submission) as volume:
+        try:
+            manifest = json.loads(volume.read(DATA_MANIFEST))
+        except (FileNotFoundError, ValueError):
+            return False
+    return isinstance(manifest, dict) and bool(ours) and manifest.get("job") == ours
+
+
+def _identity(data_job: Object) -> str:
+    """Returns the data job's name in the manifest that it writes; empty if it has no name."""
+    return variable(data_job["spec"]["template"]["spec"], Variable.DATA_JOB)

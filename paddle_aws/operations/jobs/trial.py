@@ -1,0 +1,291 @@
+"""Runs a job's program on the first records of its source, in one process of the job's Paddle.
+
+Deploys and sends nothing, and installs nothing. Copies the program's folder, and writes nothing to
+it.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import paddle_node
+from paddle_node import contract
+from paddle_node.contract import ExitCode, Variable
+
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import ProgramArchive
+from paddle_aws.operations.errors import BadInput, Unreachable, translated
+from paddle_aws.operations.images import interpreter
+from paddle_aws.operations.jobs.early_checks import check_data
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.screen import say
+
+SECONDS = 300.0
+
+
+@translated()
+def try_(
+    job: str | Path | Mapping[str, Any] = "job.yaml", *, data: str | Path | None = None
+) -> str:
+    """Tries a job's program as `paddle-aws try` does, and returns what the command prints.
+
+    `job` is a job file, or its settings, whose local paths are relative to the current folder.
+    Raises BadInput for a fault of the program, Unreachable if its source is.
+    """
+    source = JobSource.of(job)
+    loaded = source.load(fetch=True)
+    python = interpreter.found(loaded)
+    if python is None:
+        raise BadInput(missing_environment(loaded))
+    program = program_of(loaded, source.file)
+    records = Path(data).resolve() if data is not None else source_of(loaded, source.file)
+    return run_program(loaded, program, records, python, quiet=True)
+
+
+def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
+    """Returns the trial's last line, or why there was no trial: that is no fault of the job. Raises
+    BadInput for a fault.
+
+    `bucket`: whether an s3:// source belongs to the account that this shell knows.
+    """
+    try:
+        program, source = program_of(job, job_file), source_of(job, job_file)
+    except BadInput as reason:
+        return f"not tried: {reason}"
+    python = interpreter.found(job)
+    if python is None or (not bucket and str(source).startswith("s3://")):
+        return f"not tried: {'the source is in a bucket' if python else missing_environment(job)}"
+    try:
+        return f"tried: {run_program(job, program, source, python, quiet=True).splitlines()[-1]}"
+    except Unreachable as reason:
+        return f"not tried: {reason}"
+
+
+def missing_environment(job: TrainingJob) -> str:
+    """Says which environment the job needs, and how it is made."""
+    packages = " and the program's requirements" if job.program.requirements else ""
+    return (
+        f"no environment here has Paddle {job.chosen_paddle}{packages}: "
+        "`paddle-aws try --install` makes it, `make environments` those of 2.6 and 3.3"
+    )
+
+
+def program_of(job: TrainingJob, job_file: Path) -> ProgramArchive:
+    """Returns the program's files on this machine. Raises BadInput."""
+    program = job.program
+    if job.controller == "paddlejob":
+        raise BadInput("controller is paddlejob: `try` runs programs of controller job")
+    if job.command is None and job.chosen_runtime not in ("fleet-ps", "collective"):
+        raise BadInput(
+            f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective"
+        )
+    if read := program.archive or program.local(job_file.parent, job_file):
+        return read
+    folder = interpreter.PROJECT / "examples" / program.folder
+    if program.origin != "image" or job.image is not None or not folder.is_dir():
+        raise BadInput(f"program.from is {program.origin}: its files are not on this machine")
+    return ProgramArchive.of_folder(folder, "program.folder")
+
+
+def source_of(job: TrainingJob, job_file: Path) -> str | Path:
+    """Returns the source of the records; empty for a command, which is not run. Raises BadInput."""
+    data = job.data
+    if job.command is not None:
+        return ""
+    if data is None or data.source is None or job.source_on_volume:
+        raise BadInput("the data lies on the volume: name a file of such records with --data")
+    file = check_data(job, job_file, lambda doubt: None)
+    return file.resolve() if file is not None else data.source
+
+
+def run_program(
+    job: TrainingJob,
+    program: ProgramArchive,
+    source: str | Path,
+    python: Path,
+    *,
+    quiet: bool = False,
+) -> str:
+    """Runs the trial and shows its output, or returns it if `quiet`. Raises BadInput, or
+    Unreachable if the source is.
+    """
+    environment = {
+        **os.environ,
+        **job.environment,
+        "TRAINING_ROLE": "TRIAL",
+        "PATH": f"{python}:{os.environ.get('PATH', '')}",
+        "PYTHONWARNINGS": "ignore",
+        Variable.RUNTIME: job.chosen_runtime,
+        Variable.TRIED_IMAGE: job.image or "",
+        Variable.SEED: str(job.seed),
+        Variable.DATA_SOURCE: str(source),
+        Variable.DATA_FORMAT: job.data.format if job.data is not None else "lines",
+        Variable.HEADER: str(int(job.data is not None and job.data.header)),
+        Variable.COMMAND: "" if job.command is None else json.dumps(job.command),
+    }
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name).resolve()
+        program.write(scratch / "program.tar")
+        shutil.unpack_archive(scratch / "program.tar", scratch / "program")
+        home = scratch / "home"
+        home.mkdir()
+        # Only paddle_node: that Python must not see what is beside it here.
+        (scratch / "path").mkdir()
+        (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
+        # As in a pod: the program's own path first.
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, (job.environment.get("PYTHONPATH"), str(scratch / "path")))
+        )
+        trial: list[str | Path] = [
+            "-P",  # A script's path does not begin with the folder where it is started.
+            "-m",
+            "paddle_node.training.trial",
+            scratch / "program" / "train.py",
+        ]
+        words = [python / "python", *trial, *job.arguments]
+        out = subprocess.PIPE if quiet else None
+        try:
+            done = subprocess.run(
+                words,
+                env=environment,
+                cwd=home if job.command is None else scratch / "program",
+                text=True,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BadInput(
+                f"the program did not end on 100 records within {SECONDS:.0f} s; --no-try skips "
+                "this"
+            ) from None
+    said = done.stderr.strip()
+    last = said.rpartition("\n")[2]
+    if done.returncode == ExitCode.SOURCE_UNREACHABLE:
+        raise Unreachable(f"data.source cannot be read from here: {last}; name a file with --data")
+    if done.returncode < 0:
+        where = re.search(rf'File "{scratch}/program/([^"]+)", line (\d+)', said)
+        line = f" in {where[1]}:{where[2]}" if where else ""
+        raise BadInput(
+            f"Paddle crashed (signal {-done.returncode}){line}: is an id not below its "
+            "embedding's number of rows?"
+        )
+    if done.returncode:
+        raise BadInput(
+            last
+            if done.returncode == ExitCode.BAD_SETTING
+            else f"the program ended with {done.returncode}: {said}"
+        )
+    if said and not quiet:
+        say(said)
+    return done.stdout or ""
+
+
+def run_command(
+    job: TrainingJob,
+    program: ProgramArchive,
+    inputs: Mapping[str, Path],
+    source: Path | None,
+    python: Path,
+    steps: int,
+    seconds: float,
+) -> None:
+    """Runs the job's command in one pod's processes, and shows its output. `source`: the folder or
+    the file with its data; None: it gets none. Raises BadInput if it fails.
+    """
+    from k8s_charts.kinds import training_job
+
+    with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as free:
+        scratch = Path(name).resolve()
+        folder = scratch / str(job.volume.mount_path).lstrip("/") / job.name
+        unpacked = contract.path(contract.UNPACKED, {"PADDLE_NODE_ROOT": str(scratch)})
+        unpacked.parent.mkdir(parents=True)
+        program.write(scratch / "program.tar")
+        shutil.unpack_archive(scratch / "program.tar", unpacked)
+        if not (unpacked / "output").exists():
+            (unpacked / "output").symlink_to(
+                contract.path(contract.ATTEMPT, {"PADDLE_NODE_ROOT": str(scratch)}) / "output"
+            )
+        (scratch / "path").mkdir()
+        (scratch / "path" / "paddle_node").symlink_to(Path(paddle_node.__file__).parent)
+        _lay_data(job, source, inputs, folder, unpacked)
+        environment = {
+            **os.environ,
+            **training_job.settings(job),
+            "PATH": f"{python}:{os.environ.get('PATH', '')}",
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, (job.environment.get("PYTHONPATH"), str(scratch / "path")))
+            ),
+            "PADDLE_NODE_ROOT": str(scratch),
+            Variable.JOB_NAME: job.name,
+            Variable.JOB_PATH: str(job.volume.mount_path),
+            Variable.TRAIN_CONFIG_DIR: "program",
+            Variable.TRAINERS: "1",
+            Variable.COMPLETION_INDEX: "0",
+            Variable.RUN_ID: "trial",
+            Variable.POD_IP: "127.0.0.1",
+            Variable.PORT: str(free.getsockname()[1]),
+        }
+        words = [str(python / "python"), "-P", "-m", "paddle_node.training.command_trial"]
+        done = subprocess.run(
+            [*words, str(steps), str(seconds)],
+            env=environment,
+            cwd=unpacked,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        raise BadInput(done.stderr.strip().rpartition("\n")[2] or f"ended with {done.returncode}")
+
+
+def local_source(job: TrainingJob, job_file: Path) -> Path | None:
+    """Returns the local file with the job's data; None if the job has none. Raises BadInput."""
+    file = check_data(job, job_file, lambda doubt: None)
+    return file.resolve() if file is not None else None
+
+
+def _lay_data(
+    job: TrainingJob,
+    source: Path | None,
+    inputs: Mapping[str, Path],
+    folder: Path,
+    program: Path,
+) -> None:
+    """Puts data and inputs where the command looks for them, as the data job does; data in a folder
+    stays as it is. Raises BadInput.
+    """
+    shard = folder / "0" / "data"
+    shard.parent.mkdir(parents=True)
+    laid = source is not None and source.is_file()
+    if laid or inputs:
+        shared = job.data is not None and job.data.shared
+        environment = {
+            **os.environ,
+            "OUT_DIR": str(folder),
+            "SPLIT_COUNT": "1",
+            Variable.DATA_SOURCE: str(source) if laid else "",
+            "DATA_FORMAT": "files" if shared or job.data is None else job.data.format,
+            Variable.HEADER: str(int(job.data is not None and job.data.header)),
+            "SHUFFLE_SEED": "0",
+            "PROGRAM_FROM": str(program),
+            Variable.INPUTS: json.dumps(
+                {name: str(file.resolve()) for name, file in inputs.items()}
+            ),
+        }
+        words = [sys.executable, str(interpreter.PROJECT / "trainer_image" / "split_data.py")]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = done.stderr.strip().rpartition("\n")[2].removeprefix("split: ")
+            raise BadInput(last or "the data cannot be split")
+    if source is not None and not laid:
+        shard.symlink_to(source)

@@ -1,0 +1,123 @@
+"""Fetches a saved pass, the model or what the program wrote, to a folder or to S3."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from paddle_node.volume.passes import INFERENCE, PREDICT
+
+from paddle_aws.operations.account.aws import client
+from paddle_aws.operations.account.bucket_upload import bar, upload_files
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.operations.jobs.volume.access import Volume
+from paddle_aws.operations.jobs.volume.outputs import OUTPUT, list_outputs, program_files
+from paddle_aws.operations.jobs.volume.saved_passes import saved_passes
+from paddle_aws.operations.jobs.volume.transfer import download
+from paddle_aws.operations.jobs.watch.log_stream import clean
+from paddle_aws.operations.screen import say
+from paddle_aws.settings.file import place
+
+NAMED = 4
+"""Files and folders that one sentence names."""
+
+
+def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
+    """Fetches the newest model, verified, to `to`/model, a folder or s3://...; returns its place
+    and the lines that predict.
+
+    Raises BadInput if there is none.
+    """
+    files = volume.files("output")
+    sealed = [row for row in saved_passes(volume, files, INFERENCE) if row["complete"]]
+    if not sealed:
+        raise BadInput(
+            f"job {job} has no model in output/inference: with fleet-ps and collective it is "
+            "there after the last pass; `--download output/PATH` fetches files that any other "
+            "program wrote"
+        )
+    newest: str = max(sealed, key=lambda row: int(row["attempt"]))["folder"]
+    return fetch(volume, files, newest, "model", to), predict_lines(volume, newest)
+
+
+def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
+    """Returns the lines of plain Python, in a model's folder, that predict with it; empty if there
+    are none.
+    """
+    try:
+        text = volume.read(f"output/{model}/{PREDICT}", 0, 10_000).decode(errors="replace")
+        return [clean(line) for line in text.splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+def model_words(volume: Volume, job: str) -> list[str]:
+    """Returns how to fetch what a job has trained, for the last lines of a rehearsal."""
+    if lines := predict_lines(volume):
+        return [
+            f"`paddle-aws results {job} --model` fetches the model; in its folder these lines "
+            "predict with it:",
+            "",
+            *lines,
+        ]
+    names = [entry["name"] for entry in list_outputs(volume.files(OUTPUT))]
+    if not names:
+        return [f"the program wrote no file to {OUTPUT}/"]
+    shown = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    return [
+        f"the program wrote {shown} to {OUTPUT}/: `paddle-aws results {job} --download {OUTPUT}` "
+        "fetches that"
+    ]
+
+
+def fetch_outputs(volume: Volume, files: list[dict[str, Any]], path: str, to: str) -> None:
+    """Fetches files that the program wrote: no record says what they have to be, so each is
+    compared with the volume's.
+    """
+    inside = path.removeprefix(f"{OUTPUT}/").strip("/")
+    if inside in ("", OUTPUT):
+        if not (own := program_files(files)):
+            raise BadInput(f"--download is {path}: the program wrote no file to {OUTPUT}/")
+        fetch(volume, own, "", OUTPUT, to, sealed=False)
+        return
+    wanted = [
+        entry
+        for entry in files
+        if entry["name"] == inside or entry["name"].startswith(f"{inside}/")
+    ]
+    if not wanted:
+        raise BadInput(f"--download is {path}: the volume has no such file or folder below output/")
+    above, _, name = inside.rpartition("/")
+    single = wanted[0]["name"] == inside
+    fetch(volume, wanted, above if single else inside, "" if single else name, to, sealed=False)
+
+
+def fetch(
+    volume: Volume,
+    files: list[dict[str, Any]],
+    home: str,
+    name: str,
+    to: str,
+    *,
+    sealed: bool = True,
+) -> str:
+    """Fetches the files in a folder below output/ to `to`/`name`; returns where they are."""
+    inside = f"{home}/" if home else ""
+    wanted = [
+        {**entry, "name": entry["name"].removeprefix(inside)}
+        for entry in files
+        if entry["name"].startswith(inside)
+    ]
+    on_the_way = to.startswith("s3://")
+    # A file for S3 is kept until it is uploaded: an interruption costs nothing. Another run's file
+    # of that name lies elsewhere.
+    newest = max(entry["time"] for entry in wanted)
+    target = (place("passes", volume.where, newest) if on_the_way else Path(to)) / name
+    with bar(name or wanted[0]["name"], sum(entry["bytes"] for entry in wanted)) as progress:
+        download(volume, f"output/{home}".rstrip("/"), wanted, target, progress, sealed=sealed)
+    if on_the_way:
+        address = f"{to.rstrip('/')}/{name}".rstrip("/")
+        upload_files(client("s3"), target, address)
+        shutil.rmtree(target)
+        return address
+    say(f"{name or wanted[0]['name']} is in {target}: {len(wanted)} files, every checksum right")
+    return str(target)
