@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from paddle_node.rendezvous.goodput import sentence
+from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -94,7 +94,7 @@ def _goodput(folder: JobFolder | None) -> dict[str, str]:
             if folder
             else None
         )
-        return {"time of pods": sentence(seconds["seconds"])} if seconds else {}
+        return {"time of pods": str(Goodput(seconds["seconds"]))} if seconds else {}
     return {}
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from job_folder import Job, lines_file
 from paddle_node import contract
-from paddle_node.rendezvous.attempts import STOPPED, Loss, Outcome, Record
+from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.loss import Loss
 from paddle_node.runtimes import Resumption
 from paddle_node.staging.program_copy import copy_program
 from paddle_node.volume import lease
+from paddle_node.volume.attempts import STOPPED, Outcome
 from paddle_node.volume.passes import Identity
 
 FILES = {"train.py": "one", "deep/more.py": "two"}

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 from paddle_node.failure import Failure
-from paddle_node.rendezvous.attempts import ALIKE, CLUSTER, CLUSTER_FAULTS, PROGRAM, Loss, Record
+from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.loss import Loss
+from paddle_node.rendezvous.retry_limits import ALIKE, CLUSTER_FAULTS
 from paddle_node.runtimes import Resumption
+from paddle_node.volume.attempts import CLUSTER, PROGRAM
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 

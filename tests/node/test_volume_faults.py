@@ -9,9 +9,10 @@ from unittest.mock import Mock
 import pytest
 from node_pods import GOOD
 from paddle_node import environment, retry
-from paddle_node.rendezvous.attempts import Outcome, Record
+from paddle_node.rendezvous.attempts import Record
 from paddle_node.rendezvous.server import Volume
 from paddle_node.runtimes import Resumption
+from paddle_node.volume.attempts import Outcome
 from paddle_node.volume.passes import Identity
 
 

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from commands import Run
 from job_controller import JobController, Script
+from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
 
 pytestmark = pytest.mark.slow
@@ -119,7 +120,7 @@ def address(api: JobController, job: JobFolder, folder: Path) -> Iterator[str]:
     """Yields the address of the board of all jobs."""
     measured(job)
     priced(folder)
-    api.say(first_pod(api), "[agent 0] goodput 70% of 200 s: 10 waiting, 140 training")
+    api.say(first_pod(api), f"[agent 0] {Goodput({'waiting': 60.0, 'training': 140.0}).line()}")
     api.say(
         first_pod(api),
         "[trainer 0] pass=2 passes=3 attempt=2 trainers=3 loss=0.25 records=9 seconds=1",
@@ -206,17 +207,9 @@ def test_status_and_results_say_where_the_time_goes_and_who_is_slow(
 
     api.scripts["trainer"] = Script(code=None, lines=())
     assert run("resume").code == 0
-    api.say(
-        first_pod(api),
-        "[agent 0] goodput 81% of 134 s: 3 waiting, 109 training; slow: trainer 2 on node-1 (1.8 "
-        "times the median)",
-    )
+    slow = "trainer 2 on node-1 (1.8 times the median)"
+    report = Goodput({"waiting": 3.0, "training": 109.0, "lost": 22.0}, (slow,))
+    api.say(first_pod(api), f"[agent 0] {report.line()}")
     text = " ".join(run("status").out.split())
-    assert (
-        "goodput 81 % of 2 min: 3 waiting, 109 training (seconds) slow trainer 2 on node-1 (1.8 "
-        "times the median)" in text
-    )
-    assert (
-        json.loads(run("status", "--json").out)["goodput"]["slow"]
-        == "trainer 2 on node-1 (1.8 times the median)"
-    )
+    assert f"goodput 81 % of 2 min: 3 waiting, 109 training, 22 lost (seconds) slow {slow}" in text
+    assert json.loads(run("status", "--json").out)["goodput"]["slow"] == slow

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from commands import Run
 from job_controller import JobController
+from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_pass
 
@@ -18,7 +19,7 @@ STEP = (
     "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 shard=1000 "
     "seconds=8.0"
 )
-GOODPUT = "[agent 0] goodput 70% of 200 s: lost 60 s"
+GOODPUT = f"[agent 0] {Goodput({'training': 140.0, 'lost': 60.0}).line()}"
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ milliseconds.
 import sys as _sys
 from pathlib import Path as _Path
 
-AGENT_PACKAGES = _Path(_sys.prefix, "agent")
-"""The few packages that this one imports, apart from the program's world. The agent and the data
-job have them first on their path; in a program's process they come last, behind its own versions.
-"""
-if str(AGENT_PACKAGES) not in _sys.path:
-    _sys.path.append(str(AGENT_PACKAGES))
+from paddle_node.contract import AGENT_PACKAGES as _AGENT_PACKAGES
+
+# In a program's process they come last, behind its own versions.
+if (_packages := str(_Path(_sys.prefix, _AGENT_PACKAGES))) not in _sys.path:
+    _sys.path.append(_packages)
 
 
 def report(step: int | None = None, **metrics: float) -> None:

@@ -302,6 +302,10 @@ EVALUATION = ("python3", "/opt/paddle/evaluate_pass.py")
 """Measures the newest complete pass, with a trainer's variables."""
 PROGRAMS = "/opt/paddle/programs"
 """Where the image keeps its training programs."""
+AGENT_PACKAGES = "agent"
+"""Folder below Python's own with the few packages that paddle_node imports, apart from those of the
+program. The agent and the data job have them first on their path.
+"""
 UID = GID = 1000
 """The image's user, equal to the access point's."""
 HOME = "/home/paddle"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import paddle_node
+from paddle_node.contract import AGENT_PACKAGES
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import LOCKS
@@ -28,8 +28,6 @@ from paddle_aws.operations.images import conflicts, install
 from paddle_aws.settings.file import place
 
 PROJECT = Path(__file__).parents[3]
-AGENT = paddle_node.AGENT_PACKAGES.name
-"""The folder of an environment with what the agent imports."""
 _AGENT = "requirements-agent.lock"
 LOCKED = ("--require-hashes", "--no-deps", "--requirement")
 
@@ -121,7 +119,11 @@ def _made(
                     "--requirement",
                     str(lock.parent / _AGENT),
                 ]
-                _check(*install.run([*install_here, "--target", environment / AGENT, *agent], say))
+                _check(
+                    *install.run(
+                        [*install_here, "--target", environment / AGENT_PACKAGES, *agent], say
+                    )
+                )
             else:
                 _extend(environment, below)
                 freeze = _run([*pip, below / "bin" / "python", "list", "--format=freeze"])
@@ -147,8 +149,8 @@ def _extend(environment: Path, below: Path) -> None:
         list(env.glob("lib/python3*/site-packages")) for env in (below, environment)
     )
     (added / "below.pth").write_text(f"{packages}\n")
-    if (below / AGENT).is_dir():
-        (environment / AGENT).symlink_to(below / AGENT)
+    if (below / AGENT_PACKAGES).is_dir():
+        (environment / AGENT_PACKAGES).symlink_to(below / AGENT_PACKAGES)
     for script in filter(
         Path.is_file, (below / "bin").iterdir()
     ):  # Paddle's launcher has to start this Python.

@@ -2,15 +2,16 @@
 namespace and its nodes.
 """
 
-import io
+import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from paddle_node.data import doubts
-from paddle_node.data.sources import unpack
-from paddle_node.data.sources.local_source import LocalSource
-from paddle_node.failure import Failure
+from paddle_node import contract
 
 from k8s_charts.deployed import ClusterOutputs, check_namespace
 from k8s_charts.spec import TrainingJob
@@ -19,8 +20,6 @@ from paddle_aws.operations.errors import BadInput
 from paddle_aws.settings.addresses import without_secrets
 from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster, most_vcpus
 
-HEAD = 1 << 20
-"""Bytes of the data to check."""
 _SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)", re.I)
 
 
@@ -41,25 +40,32 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
         )
     if job.data.format != "lines" or job.data.shared:
         return file
-    try:
-        source = LocalSource(str(file.resolve()), {})
-        members = unpack.members(source, source.objects()[0], "lines")
-        head = next((content.read(HEAD) for _, content in members), b"")
-    except Failure as failure:
-        raise BadInput(f"{named}: {failure.sentence}") from None
-    if not head:
+    beginning = _read_as_the_data_job(file.resolve(), int(job.data.header))
+    if beginning["refusal"]:
+        raise BadInput(f"{named}: {beginning['refusal']}")
+    if not beginning["bytes"]:
         raise BadInput(f"{named}: it is empty")
-    if b"\0" in head:
+    if not beginning["text"]:
         raise BadInput(
             f"{named} and data.format is lines: its first records are not text; use files, or "
             "module:function"
         )
     if job.command is None:
-        # The last line may be cut off.
-        lines = io.BytesIO(head[: head.rfind(b"\n") + 1]).readlines()
-        for doubt in doubts.of_lines(lines[job.data.header :], file.name):
+        for doubt in beginning["doubts"]:
             say(f"warning: {doubt}")
     return file
+
+
+def _read_as_the_data_job(file: Path, header: int) -> dict[str, Any]:
+    """Returns what `paddle_node.data.first_lines` prints about a file."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "paddle_node.data.first_lines", str(file), str(header)],
+        env={**os.environ, "PYTHONPATH": str(Path(contract.__file__).parents[1])},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def check_inputs(job: TrainingJob, job_file: Path) -> dict[str, Path]:

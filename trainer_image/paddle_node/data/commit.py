@@ -20,8 +20,7 @@ from paddle_node.contract import SPLIT_MANIFEST
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.whole_files import Names
 from paddle_node.failure import BadData
-from paddle_node.rendezvous import attempts
-from paddle_node.volume import data_manifest, durable, lease
+from paddle_node.volume import attempts, data_manifest, durable, lease
 from paddle_node.volume.data_manifest import DataManifest, Shard, below
 from paddle_node.volume.job_folder import JobFolder
 
@@ -205,7 +204,7 @@ def _unused(folder: JobFolder) -> bool:
     holder = lease.holder(folder.run_state)
     return (
         holder is None
-        or not attempts.begun(folder, holder[0])
+        or not attempts.read(folder).in_progress(holder[0])
         or _now(folder) - holder[1] > contract.LEASE
     )
 

@@ -24,9 +24,8 @@ from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.registry import Object, Source, inside
 from paddle_node.data.whole_files import Names
 from paddle_node.failure import BadData, Failure, SettingError
-from paddle_node.rendezvous import attempts
 from paddle_node.runtimes.attempt_output import OURS
-from paddle_node.volume import durable, lease
+from paddle_node.volume import attempts, durable, lease
 from paddle_node.volume.data_manifest import Input
 from paddle_node.volume.job_folder import JobFolder
 
@@ -227,8 +226,9 @@ def _check_job(who: str, folder: JobFolder, job: str, path: str) -> None:
     """Raises SettingError unless the job has finished, or `path` names what it left and it does not
     run.
     """
-    began, outcome = attempts.last_run(folder)
-    if not began:
+    record = attempts.read(folder)
+    outcome = record.last_outcome
+    if not record.attempts:
         raise SettingError(f"{who}: no job of that name has trained on this volume")
     holder = lease.holder(folder.run_state)
     if outcome is None and holder and time.time() - holder[1] < contract.LEASE:

@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.rendezvous.attempts import CLUSTER, PROGRAM, STOPPED, Loss, Outcome
+from paddle_node.rendezvous.loss import Loss
 from paddle_node.rendezvous.trainers import SHOWN, numbers
 from paddle_node.retry import REMIND
+from paddle_node.volume.attempts import CLUSTER, PROGRAM, STOPPED, Outcome
 
 if TYPE_CHECKING:
     from paddle_node.rendezvous.state import Rendezvous

@@ -1,36 +1,30 @@
-"""Where the time of a run's pods goes: into training that was kept, waiting, starting, data, saving
-and losses. Pure.
-"""
+"""Accounts for the time of a run's pods, by the rendezvous server's clock. Pure."""
 
+import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from paddle_node.rendezvous.trainers import Trainers
-from paddle_node.training.step_log import DATA, KEPT, PARTS, SAVING, SLOWEST, TRAINING
-
-WAITING, STARTING, LOST = "waiting", "starting", "lost"
-ALL = (WAITING, STARTING, DATA, TRAINING, SAVING, SLOWEST, LOST)
-"""In this order: waiting for pods; from an attempt's start to its first step; reading records;
-training that was kept; saving; waiting for the slowest trainer; reading and training that had to be
-repeated.
-"""
+from paddle_node.training.step_log import KEPT, PARTS
+from paddle_node.volume.attempts import RecordedAttempt
+from paddle_node.volume.goodput import LOST, STARTING, TRAINING, WAITING
 
 
 @dataclass
-class Goodput:
-    """The goodput of one run by its rendezvous server's clock, as the mean over its pods."""
+class Stopwatch:
+    """The seconds of one run, as the mean over its pods."""
 
     counted: bool
     """The trainers report where their time goes."""
     seconds: Counter[str]
-    """Seconds by category, over the attempts that have ended."""
+    """Seconds by part, over the attempts that have ended."""
     idle: float
     """When the time without an attempt began."""
     begun: float = field(default=0.0, init=False)
     """When the present attempt began."""
 
-    def attempt(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
+    def read(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
         """Returns the present attempt's seconds. `done`: none can be lost. Uncounted time counts as
         lost until more is known.
         """
@@ -48,23 +42,33 @@ class Goodput:
             | {LOST: lost}
         )
 
-    def end(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
-        """Ends the present attempt and returns its seconds, as `attempt` does."""
-        seconds = self.attempt(trainers, now, done)
+    def stop(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
+        """Ends the present attempt and returns its seconds, as `read` does."""
+        seconds = self.read(trainers, now, done)
         self.seconds.update(seconds)
         self.idle = now
         return seconds
 
 
-def sentence(seconds: Mapping[str, float], slow: Collection[str] = ()) -> str:
-    """Returns the goodput as a sentence for trainer 0's log, where `paddle-aws status` looks for
-    it.
+def account(
+    seconds: Mapping[str, float],
+    attempt: RecordedAttempt,
+    ended: float,
+    first_metrics: float,
+    saved: float,
+) -> dict[str, float]:
+    """Returns the seconds of an attempt that ended. Of uncounted ones, those before the first
+    metrics were starting, and those until the last save training that was kept.
+
+    `seconds`: by the stopwatch, empty if its pod was lost. `ended`, `first_metrics` and `saved`:
+    seconds since 1970, 0 for never.
     """
-    whole = sum(seconds.values())
-    parts = ", ".join(
-        f"{seconds[part]:.0f} {part}" for part in ALL if seconds.get(part, 0.0) >= 0.5
-    )
-    share = seconds.get(TRAINING, 0.0) / whole if whole else 0.0
-    return f"goodput {share:.0%} of {whole:.0f} s: {parts or 'nothing yet'}" + (
-        f"; slow: {', '.join(slow)}" if slow else ""
-    )
+    if attempt.counted and TRAINING in seconds:
+        return dict(seconds)
+    if seconds.get(TRAINING):  # It is done.
+        saved = math.inf
+    begun = attempt.started
+    uncounted = seconds.get(TRAINING, 0.0) + seconds.get(LOST, 0.0) or ended - begun
+    starting = min(max(first_metrics - begun, 0.0), uncounted)
+    kept = min(max(saved - begun, starting), uncounted) - starting
+    return dict(seconds) | {STARTING: starting, TRAINING: kept, LOST: uncounted - starting - kept}

@@ -22,14 +22,15 @@ from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous.attempts import POD, Loss, Outcome, Record
+from paddle_node.rendezvous.attempts import Record
 from paddle_node.rendezvous.discovery import Discovery
-from paddle_node.rendezvous.goodput import sentence
+from paddle_node.rendezvous.loss import Loss
 from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.state import Question, Rendezvous, State
 from paddle_node.retry import disk_full, passing, retry
 from paddle_node.runtimes import Progress, Resumption, Runtime
 from paddle_node.volume import lease
+from paddle_node.volume.attempts import POD, Outcome
 from paddle_node.volume.passes import Identity
 
 UNPROVEN = 256
@@ -125,7 +126,9 @@ class Volume:
         """Records how the attempt ended. Even if that fails, the next attempt gets a new number."""
         self._end(loss)
         exhausted = self._record.exhausted(self._node.attempts)
-        return lambda rendezvous, now: rendezvous.end_recorded(exhausted, self._record.seconds, now)
+        return lambda rendezvous, now: rendezvous.end_recorded(
+            exhausted, self._record.goodput.seconds, now
+        )
 
     def conclude(self, attempt: int, stopped: bool) -> Answer:
         """Answers whether anything is missing for the job to be done."""
@@ -145,8 +148,8 @@ class Volume:
         """
         if loss is not None:
             self._end(loss)
-        if seconds := self._record.seconds:
-            self._say(sentence(seconds))
+        if (goodput := self._record.goodput).seconds:
+            self._say(goodput.line())
         if lasting(outcome):
             try:
                 self._record.finish(outcome)
@@ -244,7 +247,7 @@ class Server:
         )
         join, identity = progress.trainers_join, self._volume.identity
         self._rendezvous = Rendezvous(
-            node, members, join, identity, record.seconds, self, time.monotonic()
+            node, members, join, identity, record.goodput.seconds, self, time.monotonic()
         )
         try:
             family = socket.AF_INET6 if ":" in node.pod_ip else socket.AF_INET

@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import NodeEnvironment
-from paddle_node.rendezvous import deadlines, goodput
+from paddle_node.rendezvous import deadlines
 from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous.attempts import CLUSTER, POD, PROGRAM, STOPPED, Loss, Outcome
+from paddle_node.rendezvous.goodput import Stopwatch
+from paddle_node.rendezvous.loss import Loss
 from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.trainers import LOOK, SHOWN, Trainer, Trainers, numbers
 from paddle_node.retry import REMIND
 from paddle_node.runtimes import Resumption
+from paddle_node.volume.attempts import CLUSTER, POD, PROGRAM, STOPPED, Outcome
+from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.passes import Identity
 
 if TYPE_CHECKING:
@@ -92,7 +95,7 @@ class Rendezvous:
         self.state = State.GATHERING
         self.attempt = 0
         self.since = now
-        self.goodput = goodput.Goodput(trainers_join, Counter(seconds), now)
+        self._stopwatch = Stopwatch(trainers_join, Counter(seconds), now)
         self._looked = self._told = now
         self._slow: dict[int, float] = {}
         """The slow trainers, and how many times the median each takes."""
@@ -328,7 +331,7 @@ class Rendezvous:
             self._ends = []
             self.moved = self._looked = self._told = now
             self._slow = {}
-            self.goodput.begun = now
+            self._stopwatch.begun = now
             self._enter(State.STARTING, now)
             self._server.say(
                 f"attempt {number}: all {len(members)} pods are here, training starts "
@@ -344,7 +347,7 @@ class Rendezvous:
         """`exhausted`: why no other attempt is allowed. `seconds`: of all attempts; the volume
         knows better what was kept.
         """
-        self._loss, self.goodput.seconds = None, Counter(seconds)
+        self._loss, self._stopwatch.seconds = None, Counter(seconds)
         if exhausted is not None:
             self.finish(exhausted, now)
         elif self.state is State.ENDING:
@@ -444,7 +447,7 @@ class Rendezvous:
         if self.state not in RUNNING:
             return
         self._enter(State.ENDING, now)
-        seconds = self.goodput.end(self.trainers, now, done=False)
+        seconds = self._stopwatch.stop(self.trainers, now, done=False)
         if not self._ends:
             loss = replace(loss, stepped=bool(self.trainers.stepped))
         self._loss, self._asked = replace(loss, seconds=seconds), False
@@ -470,7 +473,7 @@ class Rendezvous:
             if loss is not None and self.state in RUNNING:
                 loss = replace(
                     loss,
-                    seconds=self.goodput.end(self.trainers, now, outcome.code == ExitCode.DONE),
+                    seconds=self._stopwatch.stop(self.trainers, now, outcome.code == ExitCode.DONE),
                 )
             loss = self._loss if self._loss is not None and not self._asked else loss
             self.state = State.FINISHED
@@ -534,18 +537,18 @@ class Rendezvous:
                 f"{names[rank]} ({times:.1f} times the median)"
                 for rank, times in self._slow.items()
             ]
-            seconds = self.goodput.seconds + Counter(
-                self.goodput.attempt(self.trainers, now, done=True)
+            seconds = self._stopwatch.seconds + Counter(
+                self._stopwatch.read(self.trainers, now, done=True)
             )
-            self._server.say(goodput.sentence(seconds, slow[:SHOWN]))
+            self._server.say(Goodput(seconds, tuple(slow[:SHOWN])).line())
 
     def numbers(self, now: float) -> tuple[dict[str, float], dict[int, float]]:
         """Returns the run's seconds by what they went into, and how many times the median a step
         takes, by the rank of each slow trainer.
         """
-        seconds = Counter(self.goodput.seconds)
+        seconds = Counter(self._stopwatch.seconds)
         if self.state in RUNNING:
-            seconds.update(self.goodput.attempt(self.trainers, now, done=True))
+            seconds.update(self._stopwatch.read(self.trainers, now, done=True))
         return dict(seconds), dict(self._slow)
 
     def _overdue(self, now: float) -> deadlines.Verdict:

@@ -16,10 +16,9 @@ from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
-from paddle_node.rendezvous import attempts
 from paddle_node.retry import retry
 from paddle_node.staging import program_archive, program_copy
-from paddle_node.volume import data_manifest, durable
+from paddle_node.volume import attempts, data_manifest, durable
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
@@ -36,7 +35,7 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
         shard_copy,
     )  # Imports the checksum library, which must wait until the pod has said hello.
 
-    run = retry(lambda: attempts.Record(node.folder, node.run_id).identity, report)
+    run = retry(lambda: attempts.read(node.folder).identity(node.run_id), report)
     if run is None:
         _wait_for_data(node, report)
     data = (

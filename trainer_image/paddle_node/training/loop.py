@@ -27,6 +27,7 @@ from paddle_node.training import step_log
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.shard import Parser, Record, Shard
 from paddle_node.volume import durable, pass_metrics, passes
+from paddle_node.volume.goodput import DATA, SAVING, TRAINING
 from paddle_node.volume.passes import Position
 
 if TYPE_CHECKING:
@@ -141,13 +142,13 @@ class Training:
             ):
                 self._meet(number, position(), through=False)
             samples = [self._sample(value) for value in parser.values(records)]
-            self._spent.lap(step_log.DATA)
+            self._spent.lap(DATA)
             losses = {}
             if samples or self._backend.lockstep:
                 loss = self._step(samples, number, parser.read)
                 total += len(samples) * loss
                 losses = {"loss": loss} if samples else {}
-                self._spent.lap(step_log.TRAINING)
+                self._spent.lap(TRAINING)
             step = self._tell_step(number, parser.read, losses)
             if self._first and parser.used and time.monotonic() - self._told >= TELL:
                 self._told = time.monotonic()
@@ -229,7 +230,7 @@ class Training:
         stop = any(report["stop"] for report in everyone)
         if not stop and all(report["through"] for report in everyone):
             return positions
-        self._spent.lap(step_log.TRAINING)
+        self._spent.lap(TRAINING)
         sealed = not (self._first and self._unsaved) or self._checkpoint(
             number, positions, needed=stop
         )
@@ -244,7 +245,7 @@ class Training:
 
     def _save(self, number: int, positions: Sequence[Position]) -> None:
         """Saves the pass. When this returns, the pass is sealed, on every trainer."""
-        self._spent.lap(step_log.TRAINING)
+        self._spent.lap(TRAINING)
         if self._first:
             self._newest = self._place / f"pass-{number:05d}"
             self._seal(
@@ -270,7 +271,7 @@ class Training:
 
     def _saved_behind(self, number: int, read: int, sealed: bool) -> None:
         self._saved = time.monotonic()
-        self._spent.lap(step_log.SAVING)
+        self._spent.lap(SAVING)
         if sealed:
             self._spent.keep()
         self._tell_step(number, read, {}, at_once=True, sealed=sealed)

@@ -21,6 +21,7 @@ from paddle_node import command_line
 from paddle_node.contract import ExitCode
 from paddle_node.failure import leave
 from paddle_node.volume import durable, pass_metrics
+from paddle_node.volume.goodput import DATA, SAVING, SLOWEST, TRAINING
 
 MOST = 500
 """Lines of a file above which every second line that neither begins nor ends an attempt is
@@ -38,7 +39,7 @@ READ = 16
 """Lines with metrics that are read of those that came together: more come from a program that
 prints faster than anybody can read, and a sample of its lines is as good.
 """
-DATA, TRAINING, SAVING, SLOWEST = PARTS = ("data", "training", "saving", "slowest")
+PARTS = (DATA, TRAINING, SAVING, SLOWEST)
 """Where a trainer's seconds go; `SLOWEST`: waiting for the other trainers."""
 STEP = "step"
 WORLD_SIZE = "world_size"

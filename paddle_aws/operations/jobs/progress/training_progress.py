@@ -2,13 +2,12 @@
 output of trainer 0's agent.
 """
 
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from paddle_node.volume import pass_metrics
+from paddle_node.volume import goodput, pass_metrics
 
 from paddle_aws.operations.cluster.cluster import ApiError, Cluster
 from paddle_aws.operations.jobs.watch.job_objects import pods
@@ -19,7 +18,6 @@ TAIL = "1000"
 """Lines of trainer 0's log to search: it reports its progress every few seconds, whatever else it
 prints.
 """
-_GOODPUT = re.compile(r"\[agent 0\] goodput (\d+)% of (\d+) s: ([^;]*)(?:; slow: (.+))?")
 
 
 @dataclass(frozen=True)
@@ -34,10 +32,13 @@ class Goodput:
     """The trainers that take more than half as long again as the median, with their nodes."""
 
     @classmethod
-    def heard(cls, line: str) -> Self | None:
+    def parse(cls, line: str) -> Self | None:
         """Parses a line of trainer 0's log; None if the line does not report goodput."""
-        found = _GOODPUT.search(line)
-        return cls(int(found[1]), int(found[2]), found[3], found[4] or "") if found else None
+        report = goodput.Goodput.parse(line)
+        if report is None:
+            return None
+        percent, seconds = round(100 * report.share), round(report.total)
+        return cls(percent, seconds, report.parts, ", ".join(report.slow))
 
     def __str__(self) -> str:
         return f"{self.percent} % of {span(self.seconds)}: {self.parts} (seconds)"
@@ -62,7 +63,7 @@ class TrainingProgress:
     """The time of the report, as Kubernetes writes it."""
 
     @classmethod
-    def heard(cls, line: str, told: str = "") -> Self | None:
+    def parse(cls, line: str, told: str = "") -> Self | None:
         """Parses a line of trainer 0's log; None if the line does not report progress."""
         facts = pass_metrics.parsed(line)
         if not facts.keys() >= {
@@ -134,8 +135,8 @@ def log_of(
 
 def of_log(lines: Iterable[tuple[str, str]]) -> tuple[TrainingProgress | None, Goodput | None]:
     """Returns the last reports in trainer 0's log; each line comes with its time."""
-    progress, goodput = None, None
+    progress, report = None, None
     for moment, text in reversed(list(lines)):
-        progress = progress or TrainingProgress.heard(text, moment)
-        goodput = goodput or Goodput.heard(text)
-    return progress, goodput
+        progress = progress or TrainingProgress.parse(text, moment)
+        report = report or Goodput.parse(text)
+    return progress, report

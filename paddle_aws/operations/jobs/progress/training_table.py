@@ -29,7 +29,7 @@ class TrainingTable:
         first pod's agent.
         """
         facts = pass_metrics.parsed(line)
-        if rank == 0 and (progress := TrainingProgress.heard(line)) is not None:
+        if rank == 0 and (progress := TrainingProgress.parse(line)) is not None:
             self._now(str(progress))
         begun = bool(self.passes.complete)
         if facts and (one := self.passes.add(rank, facts)) is not None:

@@ -1,0 +1,137 @@
+"""The record of a job's attempts and of how its runs ended: `attempts.json` in its run state.
+
+Only the holder of the lease writes it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from paddle_node import typed
+from paddle_node.contract import ExitCode
+from paddle_node.failure import Failure
+from paddle_node.volume import durable
+from paddle_node.volume.job_folder import JobFolder
+from paddle_node.volume.passes import Identity
+
+PROGRAM, CLUSTER, POD, STOPPED = KINDS = ("program", "cluster", "pod", "stopped")
+"""Why an attempt ended: the program failed, the cluster failed, a pod was lost, or a stop was
+requested.
+"""
+KEPT = 200
+"""Attempts that the record keeps; older ones are dropped."""
+
+
+@dataclass(frozen=True)
+class RecordedAttempt:
+    """One attempt. `cause` is None while it runs, or if it was never recorded why it ended."""
+
+    number: int
+    run: str
+    started: float
+    resume: Mapping[str, str] = field(default_factory=dict)
+    """What it resumed from, under the runtime's own names; empty: nothing."""
+    cause: str | None = None
+    code: int = 0
+    made: str = ""
+    """Its progress, in the runtime's own words; empty: none."""
+    kind: str = PROGRAM
+    passed_over: tuple[str, ...] = ()
+    """Newer saves that were damaged, or that earlier attempts could not load."""
+    data: str = ""
+    program: str = ""
+    stepped: bool = False
+    error: str = ""
+    early: bool = False
+    """The program failed on its own before its first step, as far as anybody saw."""
+    hopeless: bool = False
+    """It failed early, and another attempt would, too."""
+    gone: bool = False
+    """Every pod has said that no process of the attempt is left."""
+    counted: bool = True
+    """Its trainers report where their time goes."""
+    ended: float = 0.0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Mean seconds per pod and part, as in `goodput`."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, for all of its pods."""
+
+    code: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """The whole record."""
+
+    attempts: tuple[RecordedAttempt, ...] = ()
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    """How each run ended, by its id."""
+
+    @property
+    def last_outcome(self) -> Outcome | None:
+        """How the last run ended; None: it has not, or nobody could record it."""
+        return self.outcomes.get(self.attempts[-1].run) if self.attempts else None
+
+    def identity(self, run_id: str) -> Identity | None:
+        """The run's data and program; None before its first attempt."""
+        first = next((attempt for attempt in self.attempts if attempt.run == run_id), None)
+        return Identity(first.data, first.program) if first is not None else None
+
+    def in_progress(self, run_id: str) -> bool:
+        """Whether the run has begun an attempt and has not ended."""
+        return self.identity(run_id) is not None and run_id not in self.outcomes
+
+
+def parse(text: str | bytes) -> Attempts:
+    """Returns the record in the file's text. Raises ValueError if it is damaged."""
+    try:
+        document = json.loads(text)
+        return Attempts(
+            tuple(
+                typed.read(RecordedAttempt, attempt, "an attempt")
+                for attempt in document["attempts"]
+            ),
+            {
+                run: typed.read(Outcome, outcome, run)
+                for run, outcome in document["outcomes"].items()
+            },
+        )
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def read(folder: JobFolder) -> Attempts:
+    """Returns the record on the volume, an empty one before the first attempt. Raises `Failure` if
+    it is damaged. Blocking.
+    """
+    path = file_of(folder)
+    durable.look(path.parent)
+    try:
+        return parse(path.read_text())
+    except FileNotFoundError:
+        return Attempts()
+    except ValueError:
+        raise Failure(
+            ExitCode.BAD_DATA, f"{path} is corrupt: remove it to start a new attempt history"
+        ) from None
+
+
+def write(
+    folder: JobFolder, attempts: Iterable[RecordedAttempt], outcomes: Mapping[str, Outcome]
+) -> None:
+    """Returns once the record is on disk. Raises OSError. Blocking."""
+    document = {
+        "attempts": [asdict(attempt) for attempt in list(attempts)[-KEPT:]],
+        "outcomes": {run: asdict(outcome) for run, outcome in list(outcomes.items())[-KEPT:]},
+    }
+    durable.write(file_of(folder), json.dumps(document, indent=1))
+
+
+def file_of(folder: JobFolder) -> Path:
+    """Returns the record's file."""
+    return folder.run_state / "attempts.json"
