@@ -73,6 +73,32 @@ class Saved:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """A folder of a listing of output/ in which a pass was saved, or was to be."""
+
+    folder: str
+    """Its place below output/."""
+    sizes: Mapping[str, int]
+    """The bytes of each of its files, by name."""
+    record: Mapping[str, Any] | None
+    """None: there is none, or it was changed. That of Paddle 0.x is empty."""
+
+    @property
+    def name(self) -> str:
+        return self.folder.rpartition("/")[2]
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that saved it; 0: Paddle 0.x did."""
+        return attempt_number(self.folder.split("/")[-2]) if "/" in self.folder else 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether all files are there, by name and size."""
+        return self.record is not None and damage(self.record, self.sizes.get) is None
+
+
+@dataclass(frozen=True)
 class Position:
     """How far one trainer is in a pass."""
 
@@ -106,6 +132,30 @@ def newest_first(
         else:
             if pass_:
                 yield Saved(directory, pass_)
+
+
+def in_listing(
+    sizes: Mapping[str, int], read: Callable[[str], bytes], kind: str = PASS
+) -> list[Listed]:
+    """Returns the saved folders of a kind that a listing of output/ names, in the order of
+    `newest_first`, with those that are not complete; what an attempt gave up is left out.
+
+    `sizes`: the bytes of each file, by its name below output/. `read` returns such a file's
+    content.
+    """
+    folders: dict[str, dict[str, int]] = {}
+    for name, size in sizes.items():
+        if match := re.fullmatch(rf"((?:attempts/[^/]+/)?(?:{kind}))/(.+)", name):
+            folders.setdefault(match[1], {})[match[len(match.groups())]] = size
+    saved = []
+    for folder, files in folders.items():
+        try:
+            record = parsed(read(f"{folder}/{DONE}")) if DONE in files else None
+        except ValueError:
+            record = None
+        if record != {} or "/" not in folder:
+            saved.append(Listed(folder, files, record))
+    return sorted(saved, key=lambda listed: (listed.attempt, listed.name), reverse=True)
 
 
 def last_attempt(folder: JobFolder) -> int:
@@ -239,15 +289,32 @@ def fault(directory: Path, *, every_byte: bool = False) -> str | None:
         return damaged.sentence
     if record is None:
         return f"it has no {DONE}: it was not saved to the end"
-    for entry in record.get("files", ()):
+
+    def size(name: str) -> int | None:
         try:
-            size = durable.stat(directory / entry["name"]).st_size
+            return durable.stat(directory / name).st_size
         except (FileNotFoundError, NotADirectoryError):
-            return f"{entry['name']} is missing"
-        if size != entry["bytes"]:
-            return f"{entry['name']} has {size} bytes, and {entry['bytes']} were saved"
-        if every_byte and checksum(directory / entry["name"]) != entry["checksum"]:
-            return f"{entry['name']} was changed after it was saved"
+            return None
+
+    return damage(record, size, (lambda name: checksum(directory / name)) if every_byte else None)
+
+
+def damage(
+    record: Mapping[str, Any],
+    size: Callable[[str], int | None],
+    checksum: Callable[[str], str] | None = None,
+) -> str | None:
+    """Returns how a folder differs from its record, by names and sizes, and by contents if
+    `checksum` is given; None: it does not. `size` returns a file's bytes, None if it is missing.
+    """
+    for entry in record.get("files", ()):
+        name, saved = entry["name"], entry["bytes"]
+        if (there := size(name)) is None:
+            return f"{name} is missing"
+        if there != saved:
+            return f"{name} has {there} bytes, and {saved} were saved"
+        if checksum is not None and checksum(name) != entry["checksum"]:
+            return f"{name} was changed after it was saved"
     return None
 
 
