@@ -40,6 +40,7 @@ from k8s_charts.spec.value_types import (
     Text,
     Zone,
     amount,
+    bounded,
 )
 from paddle_aws.settings.addresses import without_secrets
 from paddle_aws.settings.model import Fault, Refused, Settings
@@ -212,11 +213,11 @@ class Data(Settings):
     """lines | files | module:function, a record reader in your program's folder."""
     header: bool = False
     """The first line of each file of the source is a header, and no record."""
-    shards: int | None = Field(default=None, ge=1, le=10_000)
+    shards: int | None = bounded(Variable.SPLIT_COUNT, optional=True)
     """Default: one for each trainer."""
-    splitters: int = Field(default=1, ge=1, le=1000)
+    splitters: int = bounded(Variable.SPLIT_PODS)
     """Pods that split together; more than 1 pays for sources of many objects."""
-    hold_out: Annotated[float, Variable.HOLD_OUT] = Field(default=0.0, ge=0, lt=1)
+    hold_out: Annotated[float, Variable.HOLD_OUT] = bounded(Variable.HOLD_OUT)
     """Share of the records kept from training, on which the model is measured."""
     shuffle_seed: Annotated[int | None, Variable.SHUFFLE_SEED] = Field(default=1, ge=0, lt=2**63)
     """Shuffle before the split with this seed; null keeps the source's order, which is often
@@ -315,7 +316,7 @@ class TrainerResources(Resources):
 
     shared_memory: Memory = "128Mi"
     """/dev/shm, which counts against memory."""
-    efa: int = Field(default=0, ge=0, le=32)
+    efa: int = bounded(Variable.EFA)
     """Elastic Fabric Adapters, on nodes with `efa: true`: at most two such pods fit a node of
     `compute: fixed`. The image needs the EFA software (docs/jobs.md).
     """
@@ -331,7 +332,7 @@ class Gpus(Settings):
     the cluster.
     """
 
-    count: int = Field(default=0, ge=0, le=16)
+    count: int = bounded(Variable.GPUS)
     """GPUs of each trainer pod."""
     node_selector: Labels = Field(default_factory=dict)
     """Labels of the nodes with the right GPU, such as accelerator: nvidia-tesla-p100."""
@@ -384,17 +385,16 @@ class Ports(Settings):
     jobs on one node.
     """
 
-    first: Annotated[int, Variable.PORT] = Field(default=contract.FIRST_PORT, ge=1, le=65535)
+    first: Annotated[int, Variable.PORT] = bounded(Variable.PORT)
     """The parameter server's first port."""
-    dense: Annotated[int, Variable.PORTS_NUM] = Field(default=contract.PORTS_NUM, ge=1, le=100)
+    dense: Annotated[int, Variable.PORTS_NUM] = bounded(Variable.PORTS_NUM)
     """Its ports for dense updates."""
-    sparse: Annotated[int, Variable.PORTS_NUM_SPARSE] = Field(
-        default=contract.PORTS_NUM_SPARSE, ge=0, le=100
-    )
+    sparse: Annotated[int, Variable.PORTS_NUM_SPARSE] = bounded(Variable.PORTS_NUM_SPARSE)
     """Its ports for sparse updates."""
-    control: int = Field(default=contract.CONTROL_PORT, ge=1, le=65535)
+    control: int = bounded(Variable.CONTROL_PORT)
     """The agents' port."""
-    metrics: int = Field(default=contract.METRICS_PORT, ge=1, le=65535)
+    # A pod's 0, for no metrics, is what a job without `scrape` has.
+    metrics: int = bounded(Variable.METRICS_PORT, default=contract.METRICS_PORT, least=1)
     """The agents' port for whoever `scrape` lets read their numbers."""
     host_ports: bool | Several[Annotated[int, Field(ge=1, le=65535)]] = Field(
         default=False, union_mode="left_to_right"
@@ -507,21 +507,25 @@ class Limits(Settings):
 
     retries: int = Field(default=6, ge=0, le=1000)
     """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
-    attempts: Annotated[int, Variable.ATTEMPTS] = Field(default=contract.ATTEMPTS, ge=1, le=1000)
+    attempts: Annotated[int, Variable.ATTEMPTS] = bounded(Variable.ATTEMPTS)
     """Attempts that fail without progress in between until the job fails: 3 are two retries. Each
     counts once, whatever its exception; lost pods cost none. A program that cannot start is not
     retried.
     """
     hours: float = Field(default=24.0, gt=0.001, le=8760)
     """The job ends as failed after this long."""
-    peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = Field(
-        default=int(contract.PEER_DEADLINE), ge=10, le=86400
+    # A pod accepts any time above 0, for pods of one machine; a cluster first has to schedule them.
+    peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = bounded(
+        Variable.PEER_DEADLINE, above=None, least=10, most=86400
     )
     """How long to wait for all trainers before the missing ones are named."""
-    stall_seconds: Annotated[int, Variable.STALL] = Field(
-        default=int(contract.STALL), ge=60, le=86400
+    # A pod accepts any time above 0; the kubelet asks too rarely to measure less than a minute.
+    stall_seconds: Annotated[int, Variable.STALL] = bounded(
+        Variable.STALL, above=None, least=60, most=86400
     )
     """A trainer that takes no step for this long counts as hung, and is replaced."""
+    # What a pod accepts is this without the 5 seconds that it leaves its container; its default is
+    # that of a pod which names no period.
     grace_period_seconds: int = Field(default=120, ge=15, le=3600)
     """How long a pod may save after SIGTERM."""
     keep_finished_hours: float = Field(default=24.0, ge=0, le=8760)

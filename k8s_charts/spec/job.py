@@ -33,6 +33,7 @@ from k8s_charts.spec.value_types import (
     Text,
     VariableName,
     amount,
+    bounded,
 )
 from paddle_aws.settings import file as settings_file
 from paddle_aws.settings import model
@@ -41,6 +42,7 @@ from paddle_aws.settings.model import Fault, Settings
 
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""
+MOST_TRAINERS = 6_500
 DATA_ENDING = "-data"
 """What the data job's name adds to the job's."""
 TRAIN_PY = ("fleet-ps", "collective")
@@ -91,15 +93,16 @@ class TrainingJob(Settings):
     """
     runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
     """What trains. Default: launch with a command, else the mode's."""
-    trainers: int = Field(ge=1, le=6_500)
+    # Fewer than the agents can manage: one variable has no room for more peers (docs/scale.md).
+    trainers: int = bounded(Variable.TRAINERS, most=MOST_TRAINERS)
     """How many pods train. In mode parameter-server of controller job each runs a parameter server
     and a trainer.
     """
-    parameter_servers: int | None = Field(default=None, ge=0, le=6_500)
+    parameter_servers: int | None = Field(default=None, ge=0, le=MOST_TRAINERS)
     """controller paddlejob: pods that serve parameters. controller job: one in each trainer pod."""
-    passes: Annotated[int, Variable.PASSES] = Field(default=10, ge=1, le=99_999)
+    passes: Annotated[int, Variable.PASSES] = bounded(Variable.PASSES)
     """Passes over the data."""
-    keep_passes: Annotated[int, Variable.KEEP_PASSES] = Field(default=0, ge=0, le=99_999)
+    keep_passes: Annotated[int, Variable.KEEP_PASSES] = bounded(Variable.KEEP_PASSES)
     """How many of the newest passes stay on the volume; 0 keeps all."""
     checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
     """Minutes between checkpoints inside a pass; 0: none."""
@@ -107,9 +110,9 @@ class TrainingJob(Settings):
     """same: resume only from passes of this very data and program; any: from the newest pass,
     whatever made it.
     """
-    threads: int = Field(default=1, ge=1, le=1024)
+    threads: int = bounded(Variable.THREADS)
     """Threads in one trainer."""
-    seed: Annotated[int, Variable.SEED] = Field(default=0, ge=0, lt=2**31)
+    seed: Annotated[int, Variable.SEED] = bounded(Variable.SEED)
     """Seed of initial parameters and of the order of batches."""
     network_device: Text = Field(default="eth0", min_length=1, max_length=15)
     """The pod's network device (0.x: --nics)."""
@@ -122,7 +125,7 @@ class TrainingJob(Settings):
             "container's command as it is."
         ),
     )
-    processes: int | None = Field(default=None, ge=1, le=contract.MOST_PROCESSES)
+    processes: int | None = bounded(Variable.PROCESSES, optional=True)
     """With command: its processes in each pod. Default: one for each GPU, else 1."""
     recipe: Text | None = Field(default=None, min_length=1, examples=["none", "./mine.yaml"])
     """With command: what is known of its training stack, and fills in resume, progress, success and

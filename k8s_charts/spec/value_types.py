@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
@@ -23,6 +24,25 @@ _REGISTRY = r"(?:[a-zA-Z0-9](?:[-a-zA-Z0-9.]*[a-zA-Z0-9])?(?::\d{1,5})?/)?"
 _IMAGE = rf"{_REGISTRY}{_WORD}(?:/{_WORD})*(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?"
 _FOLDER = r"(?!\.\.?(/|$))[^/]+"
 T = TypeVar("T")
+
+
+def bounded(
+    variable: contract.Variable, *, optional: bool = False, **differing: float | None
+) -> Any:
+    """Declares a setting with the default and the bounds of a pod's variable. A comment beside the
+    setting says why some differ.
+
+    Args:
+        variable: one of `contract.BOUNDS`.
+        optional: whether the setting's default is None, whatever the pod's is.
+        differing: bounds and a default that differ, under the names of `contract.Bounds`.
+    """
+    bounds = replace(contract.BOUNDS[variable], **differing)
+    limits = {"ge": bounds.least, "gt": bounds.above, "le": bounds.most, "lt": bounds.below}
+    given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+    if optional or bounds.default is not None:
+        given["default"] = None if optional else bounds.default
+    return Field(**given)
 
 
 def amount(quantity: str) -> float:

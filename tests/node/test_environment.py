@@ -16,6 +16,9 @@ from paddle_node import __main__ as pod_entry
 from paddle_node import environment
 from paddle_node.failure import SettingError
 
+from k8s_charts.kinds import training_job
+from k8s_charts.spec import TrainingJob
+
 
 @pytest.mark.parametrize(
     "wrong", yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text())
@@ -102,3 +105,23 @@ def test_a_container_that_was_killed_too_often_within_an_hour_ends_its_pod(tmp_p
     (home / "starts.json").write_text(json.dumps([time.monotonic() - 60] * 6))
     assert pod_entry.main(environ, []) == 79
     assert "was killed 6 times within an hour" in last_words.read_text()
+
+
+@pytest.mark.parametrize("end", ["minimum", "maximum"])
+def test_a_pod_accepts_the_least_and_the_most_of_job_yaml(end):
+    schema = TrainingJob.model_json_schema()
+
+    def settings(group):
+        properties = schema["$defs"].get(group, schema)["properties"]
+        return {name: value[end] for name, value in properties.items() if end in value}
+
+    job = TrainingJob.parse(
+        settings("")
+        | {"name": "words", "data": {"source": "s3://bucket/words"}, "trainers": 1}
+        | {"limits": settings("Limits"), "ports": {"dense": settings("Ports")["dense"]}}
+    )
+    limits = job.limits
+    node = environment.parse({**GOOD, **training_job.settings(job)})
+    assert (node.passes, node.keep_passes, node.seed) == (job.passes, job.keep_passes, job.seed)
+    assert (node.attempts, node.stall) == (limits.attempts, limits.stall_seconds)
+    assert node.peer_deadline == limits.peer_deadline_seconds

@@ -13,12 +13,12 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 from paddle_node import command_line, contract
-from paddle_node.contract import Variable
+from paddle_node.contract import Bounds, Variable
 from paddle_node.failure import SettingError
 from paddle_node.staging.local_disk import CHOICES, NEVER, LocalDisk
 from paddle_node.volume.job_folder import JobFolder
@@ -53,13 +53,18 @@ class Reader:
             raise SettingError(f"{variable} is {value!r}: allowed are {', '.join(allowed)}")
         return value
 
-    def whole(self, variable: Variable, default: int | None, least: int, most: int) -> int:
-        value = self.text(variable, None if default is None else str(default))
+    def whole(self, variable: Variable, bounds: Bounds | None = None) -> int:
+        """Returns a whole number in the variable's own bounds, if no other are given."""
+        allowed = bounds or contract.BOUNDS[variable]
+        default = None if allowed.default is None else f"{allowed.default:.0f}"
+        value = self.text(variable, default)
         if not (
-            value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= most
+            value.isascii() and value.isdigit() and len(value) < 20 and allowed.hold(int(value))
         ):
+            most = allowed.most if allowed.below is None else allowed.below - 1
             raise SettingError(
-                f"{variable} is {value[:20]!r}: a whole number from {least} to {most} is needed"
+                f"{variable} is {value[:20]!r}: a whole number from {allowed.least} to {most} is "
+                "needed"
             )
         return int(value)
 
@@ -106,25 +111,20 @@ class Reader:
             raise SettingError(f"{variable} is {value[:80]!r}: a JSON {kind} of texts is needed")
         return document
 
-    def number(
-        self, variable: Variable, default: float, fits: Callable[[float], bool], allowed: str
-    ) -> float:
-        value = self.text(variable, str(default))
+    def number(self, variable: Variable, allowed: str) -> float:
+        """Returns a finite number in the variable's bounds, which `allowed` describes to people."""
+        bounds = contract.BOUNDS[variable]
+        value = self.text(variable, None if bounds.default is None else str(bounds.default))
         try:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not fits(number):
+        if not (math.isfinite(number) and bounds.hold(number)):
             raise SettingError(f"{variable} is {value[:40]!r}: {allowed}")
         return number
 
-    def seconds(self, variable: Variable, default: float) -> float:
-        return self.number(
-            variable,
-            default,
-            lambda number: 0 < number < math.inf,
-            "a number of seconds above 0 is needed",
-        )
+    def seconds(self, variable: Variable) -> float:
+        return self.number(variable, "a number of seconds above 0 is needed")
 
     def address(self, variable: Variable) -> str:
         value = self.text(variable, "")
@@ -188,9 +188,9 @@ class OwnCommand:
     """What runs instead of train.py. All texts may hold placeholders."""
 
     words: tuple[str, ...] = setting(Reader.words, Variable.COMMAND)
-    processes: int = setting(Reader.whole, Variable.PROCESSES, 1, 1, contract.MOST_PROCESSES)
-    gpus: int = setting(Reader.whole, Variable.GPUS, 0, 0, contract.MOST_PROCESSES)
-    efa: int = setting(Reader.whole, Variable.EFA, 0, 0, 32)
+    processes: int = setting(Reader.whole, Variable.PROCESSES)
+    gpus: int = setting(Reader.whole, Variable.GPUS)
+    efa: int = setting(Reader.whole, Variable.EFA)
     resume: tuple[str, ...] = setting(Reader.words, Variable.RESUME)
     resume_line: tuple[str, ...] = setting(Reader.words, Variable.RESUME_LINE)
     checkpoint_files: tuple[str, ...] = setting(Reader.words, Variable.CHECKPOINT_FILES)
@@ -219,14 +219,14 @@ class NodeEnvironment:
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
     local_disk: LocalDisk | None
     data_job: str = setting(Reader.text, Variable.DATA_JOB, "")
-    trainers: int = setting(Reader.whole, Variable.TRAINERS, None, 1, 10_000)
-    threads: int = setting(Reader.whole, Variable.THREADS, 1, 1, 1024)
-    passes: int = setting(Reader.whole, Variable.PASSES, 10, 1, 99_999)
-    keep_passes: int = setting(Reader.whole, Variable.KEEP_PASSES, 0, 0, 99_999)
+    trainers: int = setting(Reader.whole, Variable.TRAINERS)
+    threads: int = setting(Reader.whole, Variable.THREADS)
+    passes: int = setting(Reader.whole, Variable.PASSES)
+    keep_passes: int = setting(Reader.whole, Variable.KEEP_PASSES)
     checkpoint: float  # inf: none
     resume_from: str = setting(Reader.choice, Variable.RESUME_FROM, RESUME_FROM)
-    attempts: int = setting(Reader.whole, Variable.ATTEMPTS, contract.ATTEMPTS, 1, 1000)
-    seed: int = setting(Reader.whole, Variable.SEED, 0, 0, 2**31 - 1)
+    attempts: int = setting(Reader.whole, Variable.ATTEMPTS)
+    seed: int = setting(Reader.whole, Variable.SEED)
     runtime: str = setting(Reader.text, Variable.RUNTIME, DEFAULT_RUNTIME)
     """A name that `runtimes.by_name` knows."""
     own: OwnCommand
@@ -237,25 +237,21 @@ class NodeEnvironment:
     service: str = setting(Reader.text, Variable.SERVICE, "")
     hosts: str = setting(Reader.text, Variable.HOSTS, "")
     api_host: str = setting(Reader.text, Variable.API_HOST, "")
-    api_port: int = setting(Reader.whole, Variable.API_PORT, 443, 1, 65535)
+    api_port: int = setting(Reader.whole, Variable.API_PORT)
     namespace: str = setting(Reader.text, Variable.JOB_NAMESPACE, "default")
     pod_name: str
     kubernetes_node: str = setting(Reader.text, Variable.NODE, "")
     pod_ip: str = setting(Reader.address, Variable.POD_IP)
     nic: str = setting(Reader.text, Variable.NIC, "eth0")
-    port: int = setting(Reader.whole, Variable.PORT, contract.FIRST_PORT, 1, 65535)
-    ports_num: int = setting(Reader.whole, Variable.PORTS_NUM, contract.PORTS_NUM, 1, 100)
-    ports_num_sparse: int = setting(
-        Reader.whole, Variable.PORTS_NUM_SPARSE, contract.PORTS_NUM_SPARSE, 0, 100
-    )
-    control_port: int = setting(
-        Reader.whole, Variable.CONTROL_PORT, contract.CONTROL_PORT, 1, 65535
-    )
-    metrics_port: int = setting(Reader.whole, Variable.METRICS_PORT, 0, 0, 65535)
-    peer_deadline: float = setting(Reader.seconds, Variable.PEER_DEADLINE, contract.PEER_DEADLINE)
-    grace: float = setting(Reader.seconds, Variable.GRACE, contract.GRACE)
-    stall: float = setting(Reader.seconds, Variable.STALL, contract.STALL)
-    lease: float = setting(Reader.seconds, Variable.LEASE, contract.LEASE)
+    port: int = setting(Reader.whole, Variable.PORT)
+    ports_num: int = setting(Reader.whole, Variable.PORTS_NUM)
+    ports_num_sparse: int = setting(Reader.whole, Variable.PORTS_NUM_SPARSE)
+    control_port: int = setting(Reader.whole, Variable.CONTROL_PORT)
+    metrics_port: int = setting(Reader.whole, Variable.METRICS_PORT)
+    peer_deadline: float = setting(Reader.seconds, Variable.PEER_DEADLINE)
+    grace: float = setting(Reader.seconds, Variable.GRACE)
+    stall: float = setting(Reader.seconds, Variable.STALL)
+    lease: float = setting(Reader.seconds, Variable.LEASE)
     arguments: tuple[str, ...]
     """The entry point's own arguments, for the trainer, untouched."""
     environ: Mapping[str, str]
@@ -291,13 +287,15 @@ class WorkerEnvironment:
 
     server: str = setting(Reader.text, Variable.COORDINATOR, "")
     session_key: str = setting(Reader.text, Variable.SESSION_KEY, "")
-    attempt: int = setting(Reader.whole, Variable.ATTEMPT, 1, 1, 2**63 - 1)
+    attempt: int = setting(Reader.whole, Variable.ATTEMPT)
     resumed: Mapping[str, str] = setting(Reader.texts, Variable.RESUMED)
     manifest: str = setting(Reader.text, Variable.MANIFEST, "")
     data_digest: str = setting(Reader.text, Variable.DATA_DIGEST, "")
     program_digest: str = setting(Reader.text, Variable.PROGRAM_DIGEST, "")
-    trainer_id: int = setting(Reader.whole, Variable.TRAINER_ID, 0, 0, 10_000)
-    trainers: int = setting(Reader.whole, Variable.TRAINERS, 1, 1, 10_000)
+    trainer_id: int = setting(Reader.whole, Variable.TRAINER_ID)
+    trainers: int = setting(
+        Reader.whole, Variable.TRAINERS, replace(contract.BOUNDS[Variable.TRAINERS], default=1)
+    )
     run_id: str = setting(Reader.text, Variable.RUN_ID, "")
 
     @classmethod
@@ -317,7 +315,7 @@ class ProgramEnvironment(WorkerEnvironment):
     evaluated_pass: str = setting(Reader.text, Variable.EVALUATED_PASS, "")
     steps: str = setting(Reader.text, Variable.STEPS, "")
     metrics: Mapping[str, str] = setting(Reader.texts, Variable.METRICS)
-    world: int = setting(Reader.whole, Variable.WORLD, 0, 0, 10_000_000)
+    world: int = setting(Reader.whole, Variable.WORLD)
     rank: str = setting(Reader.text, Variable.RANK, "")
     launched_rank: str = setting(Reader.text, Variable.LAUNCHED_RANK, "")
 
@@ -341,13 +339,11 @@ def parse(
         folder=folder,
         program=folder.program(settings["train_config_dir"]),
         local_disk=_local_disk(read, environ, settings["passes"]),
-        checkpoint=read.seconds(Variable.CHECKPOINT, 1)
-        if environ.get(Variable.CHECKPOINT)
+        checkpoint=read.seconds(Variable.CHECKPOINT)
+        if read.text(Variable.CHECKPOINT, "")
         else math.inf,
         own=OwnCommand(**read_settings(OwnCommand, read)),
-        index=read.whole(Variable.COMPLETION_INDEX, None, 0, 10_000)
-        if settings["discovery"] == "index"
-        else None,
+        index=read.whole(Variable.COMPLETION_INDEX) if settings["discovery"] == "index" else None,
         job_object=read.text(Variable.JOB_OBJECT, settings["job_name"]),
         pod_name=read.text(Variable.POD_NAME, "") or socket.gethostname(),
         arguments=tuple(arguments),
@@ -427,11 +423,7 @@ def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalD
                 "disk"
             )
         return None
-    room = (
-        read.whole(Variable.STAGE_ROOM, None, 0, 2**63 - 1)
-        if read.text(Variable.STAGE_ROOM, "")
-        else None
-    )
+    room = read.whole(Variable.STAGE_ROOM) if read.text(Variable.STAGE_ROOM, "") else None
     return LocalDisk(contract.path(folder, environ), when, passes, room)
 
 

@@ -86,9 +86,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
         status = json.loads(status_file(home).read_text())
     except (OSError, ValueError):
         status = None
-    healthy, sentence = assess(
-        status, time.monotonic(), Reader(environ).seconds(Variable.STALL, contract.STALL)
-    )
+    healthy, sentence = assess(status, time.monotonic(), Reader(environ).seconds(Variable.STALL))
     if kill_frozen(status, time.monotonic()):
         # The kubelet should not count this as a failure: it would end the pod, whose container
         # restarts on its own.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from paddle_node import contract
-from paddle_node.contract import Variable
+from paddle_node.contract import Bounds, Variable
 from paddle_node.data.sources import registry
 from paddle_node.environment import Reader, read_settings, setting
 from paddle_node.failure import SettingError
@@ -20,10 +20,7 @@ from paddle_node.volume.job_folder import JobFolder
 FORMATS = ("lines", "files")
 _NAME = (r"[A-Za-z0-9][A-Za-z0-9-]{0,100}", "letters, digits and hyphens are allowed")
 _SHARED = (r"shared/[0-9a-f]{16}", "shared/ and 16 hexadecimal digits are needed")
-_SHARE = (
-    lambda share: 0 <= share < 1,
-    "the share kept for evaluation is a number from 0 to below 1",
-)
+_SHARE = "the share kept for evaluation is a number from 0 to below 1"
 _OURS = ("output", "splits", "programs", "held-out", contract.DATA_MANIFEST)
 """Names that the data job or the training writes in the job's folder, besides the shards' folders,
 which are numbers.
@@ -35,7 +32,7 @@ class SplitSettings:
     """What to split, how, and into which folder."""
 
     folder: JobFolder
-    shards: int = setting(Reader.whole, Variable.SPLIT_COUNT, None, 1, 10_000)
+    shards: int = setting(Reader.whole, Variable.SPLIT_COUNT)
     source: str = setting(Reader.raw, Variable.DATA_SOURCE)
     """As the user wrote it: a container path, s3://, https:// or http://. Empty: no data."""
     inputs: Mapping[str, str] = setting(Reader.texts, Variable.INPUTS)
@@ -47,8 +44,8 @@ class SplitSettings:
         "lines, files or module:function is allowed",
         FORMATS[0],
     )
-    header: int = setting(Reader.whole, Variable.HEADER, 0, 0, 1)
-    hold_out: float = setting(Reader.number, Variable.HOLD_OUT, 0.0, *_SHARE)
+    header: int = setting(Reader.whole, Variable.HEADER)
+    hold_out: float = setting(Reader.number, Variable.HOLD_OUT, _SHARE)
     seed: str | None
     program_from: str
     """Folder in the image, as a container path; empty: nothing to copy."""
@@ -57,7 +54,7 @@ class SplitSettings:
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
     """SHA-256 of the archive that holds the record reader; empty: there is none."""
     reader_folder: Path
-    pods: int = setting(Reader.whole, Variable.SPLIT_PODS, 1, 1, 10_000)
+    pods: int = setting(Reader.whole, Variable.SPLIT_PODS)
     """Pods that share the split; each is an index of the same Job."""
     index: int
     run: str = setting(Reader.matching, Variable.RUN_ID, *_NAME)
@@ -111,7 +108,7 @@ class SplitSettings:
             reader_folder=contract.path(contract.UNPACKED, environ)
             if settings["archive"]
             else folder.program(program),
-            index=read.whole(Variable.COMPLETION_INDEX, 0, 0, pods - 1),
+            index=read.whole(Variable.COMPLETION_INDEX, Bounds(0, 0, pods - 1)),
         )
 
 

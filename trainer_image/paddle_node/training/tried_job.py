@@ -40,10 +40,10 @@ class TrialSettings:
     """The trial's settings, from the same variables as in the pods that it stands for."""
 
     runtime: str = setting(environment.Reader.text, Variable.RUNTIME, environment.DEFAULT_RUNTIME)
-    seed: int = setting(environment.Reader.whole, Variable.SEED, 0, 0, 2**31 - 1)
+    seed: int = setting(environment.Reader.whole, Variable.SEED)
     source: str = setting(environment.Reader.raw, Variable.DATA_SOURCE)
     format: str = setting(environment.Reader.text, Variable.DATA_FORMAT, FORMATS[0])
-    header: int = setting(environment.Reader.whole, Variable.HEADER, 0, 0, 1)
+    header: int = setting(environment.Reader.whole, Variable.HEADER)
 
 
 class LocalSteps:
