@@ -8,24 +8,21 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from paddle_node.contract import PROJECT, Label
+
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.job import HASH_LENGTH
+from paddle_aws.settings.shared_names import DATA_ACCOUNT as DATA_ACCOUNT
 
 Role = Literal["trainer", "data", "worker", "ps"]
 """trainer and data are pods of our Jobs; worker and ps are a PaddleJob's."""
 
 TRAINER_ACCOUNT = "paddle-trainer"
-DATA_ACCOUNT = "paddle-data"
-"""The data job's service account. Pod identity binds the right to read sources to it, so all jobs
-use the same name.
-"""
 
-PART_OF = {"app.kubernetes.io/part-of": "paddle-aws"}
-INSTANCE = "app.kubernetes.io/instance"
-"""Key of the label that holds the job's name."""
-COMPONENT = "app.kubernetes.io/component"
-"""Key of the label that holds a pod's role."""
+PART_OF = {Label.PART_OF.value: PROJECT}
+INSTANCE = Label.INSTANCE.value
+COMPONENT = Label.COMPONENT.value
 
 
 def labels(job: TrainingJob, role: Role | None = None) -> dict[str, str]:

@@ -24,6 +24,7 @@ from constructs_lib.rules import EMAIL, EMAIL_LENGTH, EMAILS, USD, LogDays
 from paddle_aws.settings import layers
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.settings.model import Fault, Refused, Settings, has_setting, parse
+from paddle_aws.settings.shared_names import NAMESPACE
 from paddle_aws.stacks.control_plane_settings import (
     ADDONS,
     KUBERNETES_VERSIONS,
@@ -71,11 +72,6 @@ PLATFORM_OUTPUT = "TrainingPlatform"
 
 OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
 
-DATA_ACCOUNT = "paddle-data"
-"""Service account of the data job, as its manifests name it. Only it may read the bucket; trainers
-have no rights in AWS.
-"""
-
 NOT_WITH_AUTO = ("kind", "min", "desired", "auto_repair", "ssh")
 """A node group's settings that EKS Auto Mode does not have."""
 
@@ -100,7 +96,7 @@ Email = Annotated[
 class Jobs(Settings):
     """Where jobs run, as their manifests say."""
 
-    namespace: DnsLabel = "paddle"
+    namespace: DnsLabel = NAMESPACE
     """The jobs' Kubernetes namespace, as in job.yaml."""
     queue: DnsLabel | None = None
     """Kueue's queue, which `paddle-aws setup` makes (docs/jobs.md)."""

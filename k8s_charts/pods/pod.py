@@ -8,7 +8,7 @@ from typing import Any
 from cdk8s import Chart
 from constructs import Construct
 from paddle_node import contract
-from paddle_node.contract import Variable
+from paddle_node.contract import Label, Variable
 
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
@@ -112,8 +112,8 @@ def identity(job: TrainingJob) -> dict[Variable, str]:
         Variable.JOB_NAME: job.name,
         # The Job controller sets these labels. The object's name is unknown here: it contains a
         # hash of this very template.
-        Variable.RUN_ID: FieldPath("metadata.labels['batch.kubernetes.io/controller-uid']"),
-        Variable.JOB_OBJECT: FieldPath("metadata.labels['batch.kubernetes.io/job-name']"),
+        Variable.RUN_ID: FieldPath(f"metadata.labels['{Label.RUN_ID}']"),
+        Variable.JOB_OBJECT: FieldPath(f"metadata.labels['{Label.JOB_NAME}']"),
         Variable.POD_NAME: FieldPath("metadata.name"),
         Variable.NODE: FieldPath("spec.nodeName"),
         Variable.POD_IP: FieldPath("status.podIP"),

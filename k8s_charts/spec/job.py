@@ -39,6 +39,7 @@ from paddle_aws.settings import file as settings_file
 from paddle_aws.settings import model
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.settings.model import Fault, Settings
+from paddle_aws.settings.shared_names import NAMESPACE
 
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""
@@ -65,7 +66,7 @@ class TrainingJob(Settings):
 
     name: ServiceName
     """The job's name, and its folder on the volume."""
-    namespace: DnsLabel = "paddle"
+    namespace: DnsLabel = NAMESPACE
     """Made with the job, with restricted pod security. The data job's AWS rights are bound to
     it.
     """

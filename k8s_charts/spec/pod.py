@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from paddle_node.contract import Label
 from pydantic import Field, JsonValue
 
 from k8s_charts.spec.value_types import LabelKey, Labels, ObjectName, Several, Text
@@ -10,11 +11,7 @@ from paddle_aws.settings.model import Fault, Refused, Settings
 
 Object = dict[str, JsonValue]
 
-OWN_LABELS = (
-    "app.kubernetes.io/part-of",
-    "app.kubernetes.io/instance",
-    "app.kubernetes.io/component",
-)
+OWN_LABELS = (Label.PART_OF, Label.INSTANCE, Label.COMPONENT)
 """Labels of every pod of a job, by which Services, policies and commands find it."""
 _OF_THE_JOB = ("batch.kubernetes.io/", "job-name", "controller-uid")
 _CONTAINER_DEFAULTS: dict[str, Any] = {

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from paddle_aws.settings.shared_names import NAMESPACE
+
 Config = Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")]
 CLUSTER = Path("cluster.yaml")
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file.")]
@@ -50,7 +52,7 @@ Namespace = Annotated[
 Context = Annotated[
     str | None, typer.Option(help="The kubeconfig's context. Default: the current one.")
 ]
-DEFAULT_NAMESPACE = "paddle"
+DEFAULT_NAMESPACE = NAMESPACE
 
 
 def of_job(name: str, namespace: str) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Self
 
 from k8s_charts.deployed import read
-from k8s_charts.names import DATA_ACCOUNT
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.account.bucket_upload import object_of
 from paddle_aws.operations.errors import BadInput, Failed
@@ -25,6 +24,7 @@ from paddle_aws.rehearsal.inventory import Resource, retained
 from paddle_aws.rehearsal.pods.pod import Identity
 from paddle_aws.rehearsal.screen import Screen
 from paddle_aws.rehearsal.state import State
+from paddle_aws.settings.shared_names import DATA_ACCOUNT
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 

@@ -238,6 +238,26 @@ class Variable(StrEnum):
     """JSON file {name: address} that is consulted before DNS, read again at each lookup."""
 
 
+class Label(StrEnum):
+    """Labels of a job's objects and pods."""
+
+    # Kubernetes' recommended ones, set by the charts.
+    PART_OF = "app.kubernetes.io/part-of"
+    """Always `PROJECT`."""
+    INSTANCE = "app.kubernetes.io/instance"
+    """The job's name."""
+    COMPONENT = "app.kubernetes.io/component"
+    """The pod's role."""
+
+    # Set by the Job controller.
+    JOB_NAME = "batch.kubernetes.io/job-name"
+    RUN_ID = "batch.kubernetes.io/controller-uid"
+    INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+PROJECT = "paddle-aws"
+
+
 class ExitCode(IntEnum):
     """How a pod ends; any other code is the trainer's own. The numbers are those of sysexits.h
     where it has the same meaning.

@@ -4,6 +4,7 @@ import time
 from typing import Annotated
 
 import typer
+from paddle_node.contract import PROJECT, Label
 
 from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account.setup_documents import documents
@@ -14,7 +15,7 @@ from paddle_aws.operations.screen import say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/eks.amazonaws.com/v1/nodeclasses"
-OURS = "app.kubernetes.io/part-of=paddle-aws"
+OURS = f"{Label.PART_OF}={PROJECT}"
 ENDED = 900.0
 """Seconds within which a removed pool's machines have to be gone."""
 

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from paddle_node.contract import Variable
+from paddle_node.contract import Label, Variable
 
 from paddle_aws.rehearsal.pods.addresses import AddressBlock
 from paddle_aws.rehearsal.pods.environment import PodFacts
 from paddle_aws.rehearsal.pods.manifests import Container, EnvironmentEntry, Job, PodTemplate
 from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd, back_off
 
-_INDEX_KEY = "batch.kubernetes.io/job-completion-index"
 _SUFFIX = string.ascii_lowercase + string.digits
 ENDED = "ended with the job"
 """What is said of a pod that ended because its Job did."""
@@ -208,15 +207,14 @@ class _Run:
 def _pod(job: Job, uid: str, index: int, host: Host, addresses: AddressBlock) -> Pod:
     base, template = f"{job.name}-{index}" if job.indexed else job.name, job.template
     name = f"{base}-{''.join(secrets.choice(_SUFFIX) for _ in range(5))}"
-    own = {"job-name": job.name, "controller-uid": uid}
     labels = {
         **template.labels,
-        **own,
-        **{f"batch.kubernetes.io/{key}": value for key, value in own.items()},
+        **{"job-name": job.name, "controller-uid": uid},
+        **{Label.JOB_NAME.value: job.name, Label.RUN_ID.value: uid},
     }
     annotations = dict(template.annotations)
     if job.indexed:
-        labels[_INDEX_KEY] = annotations[_INDEX_KEY] = str(index)
+        labels[Label.INDEX.value] = annotations[Label.INDEX.value] = str(index)
         template = _with_index(template)
     facts = PodFacts(
         name,
@@ -235,7 +233,7 @@ def _with_index(template: PodTemplate) -> PodTemplate:
     does.
     """
     entry = EnvironmentEntry(
-        name=Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{_INDEX_KEY}']"
+        name=Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{Label.INDEX.value}']"
     )
 
     def one(container: Container) -> Container:

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from paddle_node.contract import Variable
+from paddle_node.contract import PROJECT, Label, Variable
 
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 
-PART_OF = "app.kubernetes.io/part-of=paddle-aws"
-INSTANCE = "app.kubernetes.io/instance"
-COMPONENT = "app.kubernetes.io/component"
-INDEX = "batch.kubernetes.io/job-completion-index"
-JOB_NAME = "batch.kubernetes.io/job-name"
+PART_OF = f"{Label.PART_OF}={PROJECT}"
+INSTANCE, COMPONENT = Label.INSTANCE.value, Label.COMPONENT.value
+INDEX, JOB_NAME = Label.INDEX.value, Label.JOB_NAME.value
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
 CANCELLED = "paddle-aws/cancelled"
 """The annotation of a Job whose job was cancelled later: the time when."""
