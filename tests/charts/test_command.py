@@ -85,6 +85,7 @@ def test_without_a_cluster_manifests_hold_placeholders_and_diff_shows_what_would
     assert nothing.stderr.startswith("dist holds no manifests: ")
     done = run("paddle-aws", "manifests", folder=clone)
     assert done.returncode == 0 and "outputs.json does not exist" in done.stderr
+    assert "hold placeholders; write them again after `cdk deploy" in done.stderr
     written = files(clone / "dist")
     assert done.stdout.split() == [f"dist/{name}" for name in written]
     assert b"placeholder.invalid/" in b"".join(written.values())

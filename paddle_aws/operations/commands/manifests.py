@@ -61,7 +61,10 @@ def manifests(
 ) -> None:
     """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`. No cluster is needed.
 
-    Example: paddle-aws manifests job.yaml --out dist && kubectl apply --server-side -f dist
+    What only a deploy knows is a placeholder before it: the command names it, and ends with 0.
+    Read such manifests, and give none to kubectl, which would take them.
+
+    Example: paddle-aws manifests job.yaml --out dist
 
     Example: paddle-aws manifests --diff
 
@@ -91,7 +94,10 @@ def manifests(
         tell_pod_security(job, say)
         tell_secrets(job, say)
         if deployed.missing:
-            typer.echo(f"{deployed.missing}: the manifests hold placeholders", err=True)
+            say(
+                f"{deployed.missing}: the manifests hold placeholders; write them again after "
+                f"`cdk deploy --all --outputs-file {outputs}`, before kubectl gets them"
+            )
         elif local is not None:
             say(
                 f"before the data job starts, {local} has to be at "
