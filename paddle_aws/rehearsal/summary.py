@@ -2,14 +2,13 @@
 each part took.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from paddle_node.volume.goodput import Goodput
+from paddle_node.volume.attempts import file_of, parse
 from paddle_node.volume.job_folder import JobFolder
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -18,7 +17,7 @@ from rich.text import Text
 
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.jobs.evaluation import Evaluation
-from paddle_aws.operations.jobs.progress.run_record import goodput
+from paddle_aws.operations.jobs.progress.run_record import goodput_of
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.jobs.watch import log_stream
 from paddle_aws.rehearsal.inventory import Resource
@@ -88,13 +87,9 @@ class Results:
 
 def _goodput(folder: JobFolder | None) -> dict[str, str]:
     """A row that says where the pods' time went, from the attempts' record."""
-    with suppress(OSError):
-        seconds = (
-            goodput(json.loads((folder.run_state / "attempts.json").read_text())["attempts"], 1)
-            if folder
-            else None
-        )
-        return {"time of pods": str(Goodput(seconds["seconds"]))} if seconds else {}
+    with suppress(OSError, ValueError):
+        if folder and (goodput := goodput_of(parse(file_of(folder).read_text()))):
+            return {"time of pods": str(goodput)}
     return {}
 
 

@@ -83,7 +83,7 @@ def test_results_as_a_table(run: Run, api: JobController, job: JobFolder) -> Non
 def test_why_the_last_run_failed_outlives_its_pods(run: Run, job: JobFolder) -> None:
     """Also, a record that nobody can read hides nothing else."""
     told = {
-        "attempts": [{"run": "r1"}],
+        "attempts": [{"number": 1, "run": "r1", "started": 1e9}],
         "outcomes": {"r1": {"code": 70, "sentence": "trainer 2 ended with 1: boom\x1b"}},
     }
     job.run_state.mkdir(parents=True, exist_ok=True)

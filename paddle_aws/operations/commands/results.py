@@ -4,15 +4,23 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
+from paddle_node.volume.goodput import Goodput
 
 from paddle_aws.operations.account.bucket_upload import object_of
+from paddle_aws.operations.account.locks.locked_prices import node_hour
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import backend
-from paddle_aws.operations.jobs.progress.run_record import goodput, last_run, read_passes
-from paddle_aws.operations.jobs.progress.training_metrics import Pass
+from paddle_aws.operations.jobs.pass_results import PassResult, join
+from paddle_aws.operations.jobs.progress.run_record import (
+    failure_of,
+    goodput_of,
+    read_attempts,
+    read_passes,
+    trainers_in,
+)
 from paddle_aws.operations.jobs.volume.fetching import fetch, fetch_model, fetch_outputs
-from paddle_aws.operations.jobs.volume.outputs import OUTPUT, fold, list_outputs
-from paddle_aws.operations.jobs.volume.saved_passes import chosen_pass, saved_passes
+from paddle_aws.operations.jobs.volume.outputs import OUTPUT, ProgramOutput, fold, list_outputs
+from paddle_aws.operations.jobs.volume.saved_passes import choose_pass, saved_passes
 from paddle_aws.operations.options import (
     DEFAULT,
     Context,
@@ -77,29 +85,27 @@ def results(
                 for line in lines:
                     typer.echo(line)
                 return
-            files = volume.files("output")
-            rows = saved_passes(volume, files)
-            measured = read_passes(volume, files)
-            found, written = _joined(rows, measured), list_outputs(files)
-            attempts, failure = last_run(volume, files)
-            spent = goodput(
-                attempts,
-                len(
-                    {
-                        file["name"].partition("/")[0]
-                        for file in files
-                        if file["name"].startswith("node_")
-                    }
-                ),
-            )
+            files = volume.files(OUTPUT)
+            saved, outputs = saved_passes(volume, files), list_outputs(files)
+            passes = join(saved, read_passes(volume, files))
+            attempts = read_attempts(volume, files)
+            goodput, failure = goodput_of(attempts), failure_of(attempts)
             if json:
-                facts = {"failure": failure, "goodput": spent, "passes": found, "files": written}
-                as_json({"job": where.name, **facts})
+                spent = _goodput_json(goodput, trainers_in(files)) if goodput else None
+                as_json(
+                    {
+                        "job": where.name,
+                        "failure": failure,
+                        "goodput": spent,
+                        "passes": [pass_.as_json() for pass_ in passes],
+                        "files": [output.as_json() for output in outputs],
+                    }
+                )
             else:
-                _show(where.name, found, written)
-                if spent:
+                _show(where.name, passes, outputs)
+                if goodput:
                     say(
-                        f"goodput {spent['share']:.0%}: `paddle-aws board` shows where the rest "
+                        f"goodput {goodput.share:.0%}: `paddle-aws board` shows where the rest "
                         "of the time went"
                     )
                 if failure:
@@ -107,60 +113,54 @@ def results(
             if download is not None and (download == OUTPUT or "/" in download):
                 fetch_outputs(volume, files, download, to)
             elif download is not None:
-                row = chosen_pass(rows, download)
-                fetch(volume, files, row["folder"], f"pass-{row['pass']:05d}", to)
+                chosen = choose_pass(saved, download)
+                fetch(volume, files, chosen.folder, f"pass-{chosen.number:05d}", to)
 
 
-def _joined(rows: list[dict[str, Any]], measured: list[Pass]) -> list[dict[str, Any]]:
-    """Joins what is saved of each pass with what its trainers measured; some passes are no longer
-    on the volume.
+def _goodput_json(goodput: Goodput, trainers: int) -> dict[str, Any]:
+    """Returns the seconds per pod of each part and, if prices were read, the dollars of all
+    pods.
     """
-    found = {row["pass"]: row for row in rows}
-    for one in measured:
-        trainers = [
-            {name: getattr(each, name) for name in ("trainer", "loss", "records", "seconds")}
-            for each in one.trainers
-        ]
-        facts = {
-            name: getattr(one, name) for name in ("loss", "records", "seconds", "attempt", "ended")
-        }
-        row = found.get(one.number, {"pass": one.number, "complete": False, "files": 0, "bytes": 0})
-        found[one.number] = row | facts | {"trainers": trainers}
-    return [found[number] for number in sorted(found)]
+    usd, seconds = node_hour(), goodput.seconds
+    return {
+        "share": round(goodput.share, 4),
+        "seconds": {part: round(spent, 3) for part, spent in seconds.items()},
+        "usd": {part: round(usd * trainers * spent / 3600, 2) for part, spent in seconds.items()}
+        if usd
+        else None,
+    }
 
 
-def _show(name: str, found: list[dict[str, Any]], written: list[dict[str, Any]]) -> None:
+def _show(name: str, passes: list[PassResult], outputs: list[ProgramOutput]) -> None:
     from rich.filesize import decimal
 
-    if found:
-        _show_passes(found)
-    if written:
+    if passes:
+        _show_passes(passes)
+    if outputs:
         lines = [
             [
-                entry["name"],
-                str(entry["files"]),
-                decimal(entry["bytes"]),
-                age(datetime.fromtimestamp(entry["time"], UTC)),
+                output.name,
+                str(output.files),
+                decimal(output.bytes),
+                age(datetime.fromtimestamp(output.time, UTC)),
             ]
-            for entry in fold(written)
+            for output in fold(outputs)
         ]
         show(("OUTPUT", "FILES", "SIZE", "AGE"), lines, right=("FILES", "SIZE"), folds="OUTPUT")
         say(f"`--download {OUTPUT}/NAME` fetches a file or a folder, `--download {OUTPUT}` all")
-    if not found and not written:
+    if not passes and not outputs:
         say(f"job {name} has neither finished a pass nor written a file to {OUTPUT}/ yet")
 
 
-def _show_passes(found: list[dict[str, Any]]) -> None:
+def _show_passes(passes: list[PassResult]) -> None:
     from rich.filesize import decimal
 
     lines = []
-    for row in found:
-        saved = "complete" if row["complete"] else "incomplete" if row["files"] else "removed"
-        facts = ["", "", ""]
-        if "loss" in row:
-            facts = [f"{row['loss']:.4f}", f"{row['records']:,}", span(row["seconds"])]
-        lines.append(
-            [str(row["pass"]), saved, decimal(row["bytes"]) if row["files"] else "", *facts]
-        )
+    for pass_ in passes:
+        size = decimal(pass_.saved.bytes) if pass_.saved and pass_.saved.files else ""
+        line, measured = [str(pass_.number), pass_.state, size, "", "", ""], pass_.measured
+        if measured is not None:
+            line[3:] = f"{measured.loss:.4f}", f"{measured.records:,}", span(measured.seconds)
+        lines.append(line)
     columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME")
     show(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME"))

@@ -67,7 +67,7 @@ def measure(
             "again; the program of a PaddleJob measures itself"
         )
     with volume as there:
-        if not any(row["complete"] for row in saved_passes(there, there.files("output"))):
+        if not any(pass_.complete for pass_ in saved_passes(there, there.files("output"))):
             raise BadInput(f"job {name} has no complete pass: there is nothing to measure yet")
     document = evaluation.job(training, f"{name[:40]}-evaluate-{secrets.token_hex(4)}")
     path = cluster.path(document)

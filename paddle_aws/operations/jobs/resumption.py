@@ -13,7 +13,7 @@ from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.jobs.run import split
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume.access import mounted
-from paddle_aws.operations.jobs.volume.saved_passes import chosen_pass, saved_passes
+from paddle_aws.operations.jobs.volume.saved_passes import choose_pass, saved_passes
 from paddle_aws.operations.jobs.watch.job_objects import condition, ended, variable
 from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.screen import say
@@ -35,14 +35,14 @@ def set_passes_aside(cluster: Cluster, submission: Submission, from_pass: int) -
     """Renames the passes after `from_pass`. Raises BadInput if that one is not complete."""
     job = submission.job
     with mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume:
-        rows = saved_passes(volume, volume.files("output"))
-        chosen_pass(rows, str(from_pass))
-        for row in reversed(rows):
+        saved = saved_passes(volume, volume.files("output"))
+        choose_pass(saved, str(from_pass))
+        for pass_ in reversed(saved):
             # The newest first: an interruption never leaves a gap that could be taken for progress.
-            if row["pass"] > from_pass:
-                name = volume.set_aside(f"output/{row['folder']}")
-                place = "/".join([*row["folder"].split("/")[:-1], name])
-                say(f"pass {row['pass']} is set aside as {job.name}/output/{place}")
+            if pass_.number > from_pass:
+                name = volume.set_aside(f"output/{pass_.folder}")
+                place = "/".join([*pass_.folder.split("/")[:-1], name])
+                say(f"pass {pass_.number} is set aside as {job.name}/output/{place}")
 
 
 def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:

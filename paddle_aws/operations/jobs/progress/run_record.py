@@ -1,55 +1,51 @@
-"""What the volume records of a job's runs: their attempts, their end, where their time went."""
+"""What the volume records of a job's runs: attempts, how they ended, where their time went, and the
+passes that all trainers have reported.
+"""
 
-import json
 import re
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
+from paddle_node.volume import attempts
+from paddle_node.volume.attempts import Attempts
+from paddle_node.volume.goodput import Goodput
+
 from paddle_aws.operations.account.bucket_upload import AT_ONCE
-from paddle_aws.operations.account.locks.locked_prices import node_hour
 from paddle_aws.operations.cluster.reasons import short
 from paddle_aws.operations.jobs.progress.training_metrics import Pass, passes
 from paddle_aws.operations.jobs.volume.access import Volume
 
+RECORD = "run/attempts.json"
+"""The record's place below output/."""
 
-def last_run(volume: Volume, files: list[dict[str, Any]]) -> tuple[list[Any], str]:
-    """Returns the attempts that the volume records, and why the last run failed; empty if it did
-    not, or that is not recorded.
+
+def read_attempts(volume: Volume, files: list[dict[str, Any]]) -> Attempts:
+    """Returns the record of the job's attempts; an empty one if `files`, the listing of output/,
+    has none, or it is damaged.
     """
-    attempts: list[Any] = []
-    if not any(file["name"] == "run/attempts.json" for file in files):
-        return attempts, ""
+    if not any(file["name"] == RECORD for file in files):
+        return Attempts()
     try:
-        record = json.loads(volume.read("output/run/attempts.json"))
-        attempts = record["attempts"]
-        outcome = record["outcomes"][attempts[-1]["run"]]
-        return attempts, short(str(outcome["sentence"]), 1000) if outcome["code"] else ""
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return attempts, ""
+        return attempts.parse(volume.read(f"output/{RECORD}"))
+    except ValueError:
+        return Attempts()
 
 
-def goodput(attempts: list[Any], trainers: int) -> dict[str, Any] | None:
-    """Returns for the ended attempts: the share of time spent on training that was kept, and the
-    seconds per pod of each part.
+def failure_of(record: Attempts) -> str:
+    """Returns why the last run failed; empty if it did not, or that is not recorded."""
+    outcome = record.last_outcome
+    return short(outcome.sentence, 1000) if outcome is not None and outcome.code else ""
 
-    Also in dollars for all pods, if prices were read. None if no attempt has reported.
-    """
-    seconds: Counter[str] = Counter()
-    with suppress(TypeError, AttributeError):
-        for one in attempts:
-            seconds.update({part: float(spent) for part, spent in one.get("seconds", {}).items()})
-    if not (whole := sum(seconds.values())):
-        return None
-    usd = node_hour()
-    cost = (
-        {part: round(usd * trainers * spent / 3600, 2) for part, spent in seconds.items()}
-        if usd
-        else None
-    )
-    shown = {part: round(spent, 3) for part, spent in seconds.items()}
-    return {"share": round(seconds["training"] / whole, 4), "seconds": shown, "usd": cost}
+
+def goodput_of(record: Attempts) -> Goodput | None:
+    """Returns where the time of the ended attempts went; None if none has reported."""
+    goodput = Goodput.over(attempt.seconds for attempt in record.attempts)
+    return goodput if goodput.total else None
+
+
+def trainers_in(files: list[dict[str, Any]]) -> int:
+    """Returns how many trainers have written to output/, whose listing `files` is."""
+    return len({entry["name"].partition("/")[0] for entry in files if entry["name"][:5] == "node_"})
 
 
 def read_passes(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:

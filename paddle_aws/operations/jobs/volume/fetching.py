@@ -28,14 +28,14 @@ def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
     Raises BadInput if there is none.
     """
     files = volume.files("output")
-    sealed = [row for row in saved_passes(volume, files, INFERENCE) if row["complete"]]
-    if not sealed:
+    models = [model for model in saved_passes(volume, files, INFERENCE) if model.complete]
+    if not models:
         raise BadInput(
             f"job {job} has no model in output/inference: with fleet-ps and collective it is "
             "there after the last pass; `--download output/PATH` fetches files that any other "
             "program wrote"
         )
-    newest: str = max(sealed, key=lambda row: int(row["attempt"]))["folder"]
+    newest = max(models, key=lambda model: model.attempt).folder
     return fetch(volume, files, newest, "model", to), predict_lines(volume, newest)
 
 
@@ -59,7 +59,7 @@ def model_words(volume: Volume, job: str) -> list[str]:
             "",
             *lines,
         ]
-    names = [entry["name"] for entry in list_outputs(volume.files(OUTPUT))]
+    names = [output.name for output in list_outputs(volume.files(OUTPUT))]
     if not names:
         return [f"the program wrote no file to {OUTPUT}/"]
     shown = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
@@ -75,20 +75,20 @@ def fetch_outputs(volume: Volume, files: list[dict[str, Any]], path: str, to: st
     """
     inside = path.removeprefix(f"{OUTPUT}/").strip("/")
     if inside in ("", OUTPUT):
-        if not (own := program_files(files)):
+        if not (written := program_files(files)):
             raise BadInput(f"--download is {path}: the program wrote no file to {OUTPUT}/")
-        fetch(volume, own, "", OUTPUT, to, sealed=False)
+        fetch(volume, written, "", OUTPUT, to, sealed=False)
         return
-    wanted = [
+    chosen = [
         entry
         for entry in files
         if entry["name"] == inside or entry["name"].startswith(f"{inside}/")
     ]
-    if not wanted:
+    if not chosen:
         raise BadInput(f"--download is {path}: the volume has no such file or folder below output/")
     above, _, name = inside.rpartition("/")
-    single = wanted[0]["name"] == inside
-    fetch(volume, wanted, above if single else inside, "" if single else name, to, sealed=False)
+    single = chosen[0]["name"] == inside
+    fetch(volume, chosen, above if single else inside, "" if single else name, to, sealed=False)
 
 
 def fetch(
@@ -102,7 +102,7 @@ def fetch(
 ) -> str:
     """Fetches the files in a folder below output/ to `to`/`name`; returns where they are."""
     inside = f"{home}/" if home else ""
-    wanted = [
+    chosen = [
         {**entry, "name": entry["name"].removeprefix(inside)}
         for entry in files
         if entry["name"].startswith(inside)
@@ -110,14 +110,14 @@ def fetch(
     on_the_way = to.startswith("s3://")
     # A file for S3 is kept until it is uploaded: an interruption costs nothing. Another run's file
     # of that name lies elsewhere.
-    newest = max(entry["time"] for entry in wanted)
+    newest = max(entry["time"] for entry in chosen)
     target = (place("passes", volume.where, newest) if on_the_way else Path(to)) / name
-    with bar(name or wanted[0]["name"], sum(entry["bytes"] for entry in wanted)) as progress:
-        download(volume, f"output/{home}".rstrip("/"), wanted, target, progress, sealed=sealed)
+    with bar(name or chosen[0]["name"], sum(entry["bytes"] for entry in chosen)) as progress:
+        download(volume, f"output/{home}".rstrip("/"), chosen, target, progress, sealed=sealed)
     if on_the_way:
         address = f"{to.rstrip('/')}/{name}".rstrip("/")
         upload_files(client("s3"), target, address)
         shutil.rmtree(target)
         return address
-    say(f"{name or wanted[0]['name']} is in {target}: {len(wanted)} files, every checksum right")
+    say(f"{name or chosen[0]['name']} is in {target}: {len(chosen)} files, every checksum right")
     return str(target)

@@ -1,7 +1,9 @@
 """What a job's program wrote to output/, besides passes."""
 
 import re
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 from paddle_node.volume.passes import PASS
 
@@ -11,55 +13,70 @@ ALIKE = 6
 """Names that differ in their numbers alone, up to which each has its line."""
 
 
+@dataclass(frozen=True)
+class ProgramOutput:
+    """A file or folder in output/, or several of them together."""
+
+    name: str
+    """A folder's ends with a slash."""
+    files: int
+    bytes: int
+    time: float
+    """When the newest file was written, in seconds since 1970."""
+
+    @classmethod
+    def together(cls, name: str, outputs: Iterable[Self]) -> Self:
+        """Returns several outputs as one."""
+        outputs = list(outputs)
+        return cls(
+            name,
+            sum(output.files for output in outputs),
+            sum(output.bytes for output in outputs),
+            max(output.time for output in outputs),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns what `results --json` says of it, whose keys are a promise."""
+        return asdict(self)
+
+
 def program_files(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns the files below output/ that the program wrote: neither the agent's nor passes."""
     others = re.compile(rf"(node_\d+|run|attempts|set-aside|agreed|{PASS})/|\.")
     return [entry for entry in files if not others.match(entry["name"])]
 
 
-def list_outputs(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns what the program wrote: for each file or folder in output/ its name, the number of
-    its files, their bytes, and when the newest was written.
-    """
-    entries: dict[str, list[dict[str, Any]]] = {}
+def list_outputs(files: list[dict[str, Any]]) -> list[ProgramOutput]:
+    """Returns what the program wrote, by name."""
+    entries: dict[str, list[ProgramOutput]] = {}
     for file in program_files(files):
         name, slash, _ = file["name"].partition("/")
-        entries.setdefault(name + slash, []).append(file)
+        output = ProgramOutput(file["name"], 1, file["bytes"], file["time"])
+        entries.setdefault(name + slash, []).append(output)
     return [
-        {
-            "name": name,
-            "files": len(group),
-            "bytes": sum(file["bytes"] for file in group),
-            "time": max(file["time"] for file in group),
-        }
-        for name, group in sorted(entries.items(), key=lambda entry: numbered(entry[0]))
+        ProgramOutput.together(name, group)
+        for name, group in sorted(entries.items(), key=lambda entry: number_order(entry[0]))
     ]
 
 
-def numbered(name: str) -> tuple[tuple[str | int, ...], str]:
+def number_order(name: str) -> tuple[tuple[str | int, ...], str]:
     """Returns a name's key to sort by: `epoch-9` comes before `epoch-10`."""
     parts = re.split(r"(\d+)", name)
     return tuple(int(part) if place % 2 else part for place, part in enumerate(parts)), name
 
 
-def fold(written: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns what the program wrote with more than `ALIKE` names that differ in their numbers
-    alone as one line: their first and last name, and what they are together.
+def fold(outputs: Iterable[ProgramOutput]) -> list[ProgramOutput]:
+    """Returns more than `ALIKE` outputs whose names differ in their numbers alone as one, with
+    their first and last name.
     """
-    series: dict[str, list[dict[str, Any]]] = {}
-    for entry in written:
-        series.setdefault(re.sub(r"\d+", "0", entry["name"]), []).append(entry)
-    lines = []
-    for entries in series.values():
-        if len(entries) <= ALIKE:
-            lines += entries
+    series: dict[str, list[ProgramOutput]] = {}
+    for output in outputs:
+        series.setdefault(re.sub(r"\d+", "0", output.name), []).append(output)
+    folded = []
+    for alike in series.values():
+        if len(alike) <= ALIKE:
+            folded += alike
         else:
-            lines.append(
-                {
-                    "name": f"{entries[0]['name']} ... {entries[-1]['name']}",
-                    "files": sum(entry["files"] for entry in entries),
-                    "bytes": sum(entry["bytes"] for entry in entries),
-                    "time": max(entry["time"] for entry in entries),
-                }
-            )
-    return lines
+            name = f"{alike[0].name} ... {alike[-1].name}"
+            folded.append(ProgramOutput.together(name, alike))
+    return folded

@@ -1,6 +1,7 @@
-"""The passes that a job has saved on its volume."""
+"""The passes that a job has saved on its volume, as a listing of its output/ shows them."""
 
-import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from paddle_node.volume import passes
@@ -10,60 +11,61 @@ from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.jobs.volume.access import Volume
 
 
-def saved_passes(
-    volume: Volume, files: list[dict[str, Any]], kind: str = PASS
-) -> list[dict[str, Any]]:
-    """Returns for each saved folder of a kind: its pass, whether it is complete, its files and
-    bytes, its place below output/.
+@dataclass(frozen=True)
+class SavedPass:
+    """A folder in which an attempt saved a pass, or a model, or began to."""
+
+    number: int
+    """The pass, from 0; a model's is its last one."""
+    complete: bool
+    """Whether all files are there, by name and size."""
+    files: int
+    bytes: int
+    folder: str
+    """Its place below output/."""
+    attempt: int
+    """The attempt that saved it; 0: that is not recorded."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns what `results --json` says of it, whose keys are a promise."""
+        facts = asdict(self)
+        return {"pass": facts.pop("number"), **facts}
+
+
+def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) -> list[SavedPass]:
+    """Returns the saved folders of a kind that `files`, the listing of output/, names.
 
     Sorted by number; if several attempts saved the same pass, complete folders come last, the
     newest of them last of all.
     """
-    found: dict[str, dict[str, int]] = {}
-    for entry in files:
-        if match := re.fullmatch(rf"((?:attempts/[^/]+/)?{kind})/(.+)", entry["name"]):
-            found.setdefault(match[1], {})[match[2]] = entry["bytes"]
-    rows = []
-    for folder, sizes in found.items():
-        try:
-            # Paddle 0.x writes an empty record.
-            record = (
-                passes.parsed(volume.read(f"output/{folder}/{passes.DONE}"))
-                if passes.DONE in sizes
-                else None
+    sizes = {entry["name"]: entry["bytes"] for entry in files}
+    saved = []
+    for listed in passes.in_listing(sizes, lambda name: volume.read(f"output/{name}"), kind):
+        record = listed.record or {}
+        saved.append(
+            SavedPass(
+                number=int(listed.name[-5:]) if kind == PASS else int(record.get("pass", 0)),
+                complete=listed.complete,
+                files=len(listed.sizes),
+                bytes=sum(listed.sizes.values()),
+                folder=listed.folder,
+                attempt=int(record.get("attempt", 0)),
             )
-        except ValueError:
-            record = None
-        name = folder.rpartition("/")[2]
-        if record == {} and folder != name:
-            continue  # Half saved, and cleaned up since.
-        listed = record.get("files", ()) if record is not None else ()
-        complete = record is not None and all(
-            sizes.get(file["name"]) == file["bytes"] for file in listed
         )
-        attempt = int(record.get("attempt", 0)) if record is not None else 0
-        facts = {
-            "files": len(sizes),
-            "bytes": sum(sizes.values()),
-            "folder": folder,
-            "attempt": attempt,
-        }
-        number = int(name[-5:]) if kind == PASS else int((record or {}).get("pass", 0))
-        rows.append({"pass": number, "complete": complete, **facts})
-    return sorted(rows, key=lambda row: (row["pass"], row["complete"], row["attempt"]))
+    return sorted(saved, key=lambda pass_: (pass_.number, pass_.complete, pass_.attempt))
 
 
-def chosen_pass(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:
+def choose_pass(saved: Iterable[SavedPass], which: str) -> SavedPass:
     """Returns the complete pass that `which` names: a number, or `last` for the one that was saved
     last. Raises BadInput.
     """
-    complete = [row for row in rows if row["complete"]]
-    shown = ", ".join(map(str, sorted({row["pass"] for row in complete}))) or "none"
+    complete = [pass_ for pass_ in saved if pass_.complete]
     if which == "last":
         if not complete:
             raise BadInput("no pass is complete yet: there is nothing to take")
-        return max(complete, key=lambda row: (row["attempt"], row["pass"]))
-    named = [row for row in complete if which.isdigit() and row["pass"] == int(which)]
-    if not named:
-        raise BadInput(f"pass {which} is not complete on the volume: complete are {shown}")
-    return named[-1]
+        return max(complete, key=lambda pass_: (pass_.attempt, pass_.number))
+    chosen = [pass_ for pass_ in complete if which.isdigit() and pass_.number == int(which)]
+    if not chosen:
+        numbers = ", ".join(map(str, sorted({pass_.number for pass_ in complete}))) or "none"
+        raise BadInput(f"pass {which} is not complete on the volume: complete are {numbers}")
+    return chosen[-1]
