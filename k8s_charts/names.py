@@ -12,7 +12,7 @@ from paddle_node.contract import PROJECT, Label
 
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.job import HASH_LENGTH
+from k8s_charts.spec.job_settings import HASH_LENGTH
 from paddle_aws.settings.shared_names import DATA_ACCOUNT as DATA_ACCOUNT
 
 Role = Literal["trainer", "data", "worker", "ps"]

@@ -15,8 +15,8 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.pods import job_folder, network, pod
 from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.groups import Data, FromJob
-from k8s_charts.spec.job import DATA_ENDING
+from k8s_charts.spec.data import Data, FromJob
+from k8s_charts.spec.job_settings import DATA_ENDING
 
 
 def source(job: TrainingJob, outputs: ClusterOutputs) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from paddle_node import contract
 
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.groups import FromJob
+from k8s_charts.spec.data import FromJob
 
 Object = dict[str, Any]
 VOLUME = "job"

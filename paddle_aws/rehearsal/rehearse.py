@@ -17,7 +17,7 @@ from paddle_node.contract import Variable
 from paddle_node.volume.job_folder import JobFolder
 
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.groups import FromJob
+from k8s_charts.spec.data import FromJob
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs import trial

@@ -1,0 +1,96 @@
+"""Which commands, variables and arguments no pod could run."""
+
+import re
+from collections.abc import Iterator
+
+from paddle_node import command_line, contract
+
+from k8s_charts.spec.job_settings import JobSettings
+from k8s_charts.spec.program import INLINE_LIMIT, json_size
+
+_SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
+_OUTPUT = re.compile(r"(?!.*/\.\.(/|$))(output|\{output\})/+[^/].*", re.DOTALL)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+
+
+def command_faults(job: JobSettings, command: tuple[str, ...]) -> Iterator[str]:
+    """Yields what is wrong with a command of controller job and the settings that belong to it."""
+    if job.gpus.count and job.chosen_processes > job.gpus.count:
+        yield (
+            f"processes is {job.processes}: gpus.count is {job.gpus.count}, at most one "
+            "for each GPU is allowed"
+        )
+    try:
+        line = command_line.read(command)
+    except ValueError as error:
+        yield f"command is {error}"
+        return
+    if _ASSIGNMENT.match(command[0]):
+        yield (
+            f"command begins with {command[0]}: no shell reads it, so variables belong into "
+            "environment"
+        )
+    if shell := next((word for word in command if word in _SHELL), None):
+        yield (
+            f"command has the word {shell}: no shell reads it; a script is allowed, or bash "
+            "-c '...'"
+        )
+    if wrong := command_line.contradiction(line.flags, job.trainers):
+        yield (
+            f"command has {wrong} and trainers is {job.trainers}: leave the flag out, or "
+            "make them equal"
+        )
+    texts = [
+        *(("command", word) for word in command),
+        *(("resume", word) for word in job.resume),
+    ]
+    texts += [(f"environment.{name}", text) for name, text in job.environment.items()]
+    texts += [("progress", job.progress or ""), ("success", job.success or "")]
+    known = dict.fromkeys([*command_line.PLACEHOLDERS, *job.inputs], "")
+    if job.data is None:
+        del known["data"]
+    for setting, text in texts:
+        try:
+            command_line.fill(text, known, "newest" if setting == "resume" else None)
+        except ValueError as error:
+            if job.data is None and str(error).startswith("{data}"):
+                yield f"{setting} has {{data}} and data is missing: give its source"
+            else:
+                yield f"{setting} has {error}"
+    for name, pattern in job.metrics.items():
+        if fault := command_line.pattern_fault(pattern):
+            yield f"metrics.{name} is {pattern}: {fault}"
+    found = command_line.globs(job.resume)
+    if job.resume and len(found) != 1:
+        yield (
+            f"resume names {len(found)} patterns: one {{newest:<glob>}} or "
+            "{newest_stem:<glob>} is needed"
+        )
+    for setting, path in [
+        *(("resume", glob) for glob in found),
+        ("progress", job.progress),
+        ("success", job.success),
+    ]:
+        if path is not None and not _OUTPUT.fullmatch(path):
+            yield f"{setting} is {path}: a path below output/ is allowed, without .."
+
+
+def environment_faults(job: JobSettings) -> Iterator[str]:
+    """Yields the variables and arguments that no pod can get."""
+    own = {str(variable) for variable in contract.Variable}
+    for variable in job.environment:
+        if variable in own:
+            yield (
+                f"environment has {variable}: the job sets it itself, from the setting of "
+                "that meaning"
+            )
+    strings = {f"environment.{name}": f"{name}={value}" for name, value in job.environment.items()}
+    strings |= {f"arguments.{number}": argument for number, argument in enumerate(job.arguments)}
+    for setting, text in strings.items():
+        if (length := len(text.encode())) > contract.LONGEST_STRING:
+            yield (
+                f"{setting} has {length} bytes: Linux starts no program with more than "
+                f"{contract.LONGEST_STRING}"
+            )
+    if (size := json_size(job.environment)) > INLINE_LIMIT:
+        yield f"environment has {size} bytes as JSON: {INLINE_LIMIT} are allowed"

@@ -1,0 +1,327 @@
+"""What job.yaml says of one job, and what follows from it."""
+
+import hashlib
+import json
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from paddle_node import command_line, contract
+from paddle_node.contract import Variable
+from pydantic import AliasChoices, Field, WithJsonSchema
+
+from k8s_charts.spec import groups
+from k8s_charts.spec import pod_security as standards
+from k8s_charts.spec.data import Data, Input, InputName
+from k8s_charts.spec.pod import Pod
+from k8s_charts.spec.program_settings import Program
+from k8s_charts.spec.value_types import (
+    NUMBER_AS_TEXT,
+    CommandLine,
+    DnsLabel,
+    ImageName,
+    ObjectName,
+    ServiceName,
+    Several,
+    Text,
+    VariableName,
+    bounded,
+)
+from paddle_aws.settings.model import Settings
+from paddle_aws.settings.shared_names import NAMESPACE
+
+HASH_LENGTH = 8
+"""Characters of the hash that a Job's name ends with."""
+MOST_TRAINERS = 6_500
+DATA_ENDING = "-data"
+"""What the data job's name adds to the job's."""
+TRAIN_PY = ("fleet-ps", "collective")
+"""Runtimes that run the program's train.py if there is no command."""
+_PLACEHOLDERS = (
+    "".join(f"{{{name}}}: {meaning}; " for name, meaning in command_line.PLACEHOLDERS.items())
+    + "{{: a brace."
+)
+
+
+class JobSettings(Settings):
+    """All settings of a job, each valid on its own."""
+
+    name: ServiceName
+    """The job's name, and its folder on the volume."""
+    namespace: DnsLabel = NAMESPACE
+    """Made with the job, with restricted pod security. The data job's AWS rights are bound to
+    it.
+    """
+    image: ImageName | None = None
+    """Default: the image that was pushed last (image.json)."""
+    mode: Literal["parameter-server", "collective", "single"] = "parameter-server"
+    """parameter-server: sparse models; collective: dense ones, gradients exchanged; single: one
+    pod.
+    """
+    controller: Literal["job", "paddlejob"] = Field(
+        default="job", validation_alias=AliasChoices("controller", "engine")
+    )
+    """Who runs the pods. job: Kubernetes' own Job; paddlejob: the PaddleJob operator. (Until 0.1
+    called `engine`.)
+    """
+    discovery: Literal["index", "pod-list"] = "index"
+    """index: by name, without rights; pod-list: the tutorials' way, asking the API server."""
+    paddle: Annotated[
+        Literal["2.6", "3.3"] | None,
+        NUMBER_AS_TEXT,
+        WithJsonSchema({"enum": ["2.6", "3.3", 2.6, 3.3], "type": ["string", "number"]}),
+    ] = None
+    """Which Paddle the image of `make image` and the rehearsal have. Default: 3.3; 2.6 with
+    parameter servers, which upstream has ended.
+    """
+    runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
+    """What trains. Default: launch with a command, else the mode's."""
+    # Fewer than the agents can manage: one variable has no room for more peers (docs/scale.md).
+    trainers: int = bounded(Variable.TRAINERS, most=MOST_TRAINERS)
+    """How many pods train. In mode parameter-server of controller job each runs a parameter server
+    and a trainer.
+    """
+    parameter_servers: int | None = Field(default=None, ge=0, le=MOST_TRAINERS)
+    """controller paddlejob: pods that serve parameters. controller job: one in each trainer pod."""
+    passes: Annotated[int, Variable.PASSES] = bounded(Variable.PASSES)
+    """Passes over the data."""
+    keep_passes: Annotated[int, Variable.KEEP_PASSES] = bounded(Variable.KEEP_PASSES)
+    """How many of the newest passes stay on the volume; 0 keeps all."""
+    checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
+    """Minutes between checkpoints inside a pass; 0: none."""
+    resume_from: Literal["same", "any"] = "same"
+    """same: resume only from passes of this very data and program; any: from the newest pass,
+    whatever made it.
+    """
+    threads: int = bounded(Variable.THREADS)
+    """Threads in one trainer."""
+    seed: Annotated[int, Variable.SEED] = bounded(Variable.SEED)
+    """Seed of initial parameters and of the order of batches."""
+    network_device: Text = Field(default="eth0", min_length=1, max_length=15)
+    """The pod's network device (0.x: --nics)."""
+    program: Program = Field(default_factory=Program)
+    command: CommandLine | None = Field(
+        default=None,
+        description=(
+            "The line that trains on one machine, run in the program's folder instead of "
+            f"train.py; words, or one string. {_PLACEHOLDERS} Controller paddlejob: the "
+            "container's command as it is."
+        ),
+    )
+    processes: int | None = bounded(Variable.PROCESSES, optional=True)
+    """With command: its processes in each pod. Default: one for each GPU, else 1."""
+    recipe: Text | None = Field(default=None, min_length=1, examples=["none", "./mine.yaml"])
+    """With command: what is known of its training stack, and fills in resume, progress, success and
+    metrics where these are not given: a recipe's name, or a file of yours (docs/recipes.md). none:
+    no recipe. Default: the one that knows the command.
+    """
+    resume: CommandLine = ()
+    """With command: words that follow it where something matches their {newest:<glob>} (or
+    {newest_stem:<glob>}, the same without its suffix), such as --resume {newest:output/*.pdparams}.
+    """
+    progress: Annotated[Text | None, Variable.PROGRESS] = Field(default=None, min_length=1)
+    """With command: the files that show its progress, such as output/*.pdparams: a higher number in
+    the name than before, or, of a fixed name, new content. Default: those of resume.
+    """
+    success: Annotated[Text | None, Variable.SUCCESS] = Field(default=None, min_length=1)
+    """With command: a file below output/ that each attempt writes when it is done. Default: that it
+    ends with 0 is enough.
+    """
+    metrics: dict[VariableName, Text] = Field(default_factory=dict)
+    """With command: what its lines tell of its steps: a pattern (RE2's) with a group around the
+    number, by the metric's name, such as loss: 'loss: ([0-9.]+)'. The pattern of step says which
+    step it is.
+    """
+    network: Literal["open", "closed"] | None = None
+    """open: trainers reach any address but link-local ones; closed: each other alone. Default: open
+    with command.
+    """
+    environment_from: ObjectName | None = None
+    """A Secret in the job's namespace whose keys are variables of the trainers."""
+    arguments: Several[Text] = ()
+    """Handed on to the training program untouched."""
+    environment: dict[VariableName, Text] = Field(default_factory=dict)
+    """More variables for the training program."""
+    data: Data | None = None
+    """What to train on. A command that makes or fetches its own data needs none; with controller
+    paddlejob the image may bring it.
+    """
+    inputs: dict[InputName, Input] = Field(default_factory=dict)
+    """With command: what it reads beside its data, at the path that {<name>} stands for: a local
+    file, s3://..., https://..., or {from_job: <an earlier job>}. A tar or zip is unpacked.
+    """
+    volume: groups.Volume = Field(default_factory=groups.Volume)
+    ports: groups.Ports = Field(default_factory=groups.Ports)
+    scrape: groups.Scrape | None = None
+    """Serve the trainers' numbers to a Prometheus or a CloudWatch agent (docs/monitoring.md).
+    Default: nobody reads them, and none are served.
+    """
+    resources: groups.TrainerResources = Field(default_factory=groups.TrainerResources)
+    """Of each trainer pod."""
+    data_resources: groups.Resources = Field(default_factory=groups.Resources)
+    """Of each pod of the data job."""
+    gpus: groups.Gpus = Field(default_factory=groups.Gpus)
+    scheduling: groups.Scheduling = Field(default_factory=groups.Scheduling)
+    pod: Pod = Field(default_factory=Pod)
+    """More of each pod, under Kubernetes' own names: labels, sidecars, volumes, pull secrets."""
+    data_pod: Pod | None = None
+    """Of the data job's pods instead. Default: as `pod`; {}: nothing."""
+    pod_security: standards.Level = "restricted"
+    """Pod Security Standard of the namespace, and of what is added to the pods. Weaker ones need a
+    namespace of its own.
+    """
+    gang: groups.Gang = Field(default_factory=groups.Gang)
+    limits: groups.Limits = Field(default_factory=groups.Limits)
+    pin_names: bool = False
+    """Job names without a hash: a changed job then has to be deleted before it can be applied
+    again.
+    """
+    namespace_limits: groups.NamespaceLimits | None = None
+    """A ceiling for all jobs of the namespace together."""
+    paddlejob: groups.PaddleJobSettings | None = None
+    """controller paddlejob: what only its operator knows."""
+
+    @property
+    def operator(self) -> groups.PaddleJobSettings:
+        """The operator's settings, with defaults if none are given."""
+        return self.paddlejob or groups.PaddleJobSettings()
+
+    @property
+    def chosen_runtime(self) -> str:
+        """PADDLE_NODE_RUNTIME: as asked for, else launch with a command, else the mode's. One pod
+        is a collective of one.
+        """
+        default = "fleet-ps" if self.mode == "parameter-server" else "collective"
+        return self.runtime or ("launch" if self.command is not None else default)
+
+    @property
+    def chosen_paddle(self) -> str:
+        """The image's Paddle: as asked for, else the newest release that has what trains."""
+        of_servers = (
+            self.mode == "parameter-server"
+            if self.controller == "paddlejob"
+            else self.chosen_runtime in ("fleet-ps", "paddle-0.x")
+        )
+        return self.paddle or ("2.6" if of_servers else "3.3")
+
+    @property
+    def reports_passes(self) -> bool:
+        """Whether the program trains in passes that our API counts."""
+        return self.controller == "job" and self.command is None and self.chosen_runtime in TRAIN_PY
+
+    @property
+    def chosen_processes(self) -> int:
+        """Processes of the command in each pod."""
+        return self.processes or max(self.gpus.count, 1)
+
+    @property
+    def open_network(self) -> bool:
+        """Whether trainers reach more than each other."""
+        return self.network == "open" or (
+            self.network is None and self.command is not None and self.controller == "job"
+        )
+
+    @property
+    def takes_the_node(self) -> bool:
+        """Whether the pods use their node's address, which every level of pod security but
+        privileged forbids.
+        """
+        return bool(self.ports.host_ports) or (
+            self.controller == "paddlejob" and self.operator.intranet == "Host"
+        )
+
+    @property
+    def pod_security_level(self) -> standards.Level:
+        """The Pod Security Standard that the job's namespace enforces."""
+        return "privileged" if self.takes_the_node else self.pod_security
+
+    @property
+    def derived(self) -> bool:
+        """Whether the job's image is another image plus a layer with the program's requirements."""
+        return bool(self.program.requirements or self.program.packages)
+
+    @property
+    def image_variant(self) -> str:
+        """Which of the pushed images the job runs; empty for the plain one of `make image`."""
+        if self.derived:
+            wanted = [
+                self.image or "",
+                sorted(self.program.requirements),
+                sorted(self.program.packages),
+            ]
+            digest = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
+            return f"{self.chosen_paddle}-{digest[:12]}"
+        return "" if self.chosen_paddle == "2.6" else self.chosen_paddle
+
+    @property
+    def input_files(self) -> dict[str, Path]:
+        """The local files to upload among the inputs, by name, as `local_file`."""
+        return {
+            name: Path(given).expanduser()
+            for name, given in self.inputs.items()
+            if isinstance(given, str)
+            and "://" not in given
+            and not PurePosixPath(given).is_relative_to(self.volume.mount_path)
+        }
+
+    @property
+    def uploads_to_bucket(self) -> bool:
+        """Whether local files are uploaded to the deployed bucket, else to the job's volume."""
+        chosen = self.data.upload_to if self.data is not None else None
+        return (chosen or ("bucket" if self.volume.is_deployed else "volume")) == "bucket"
+
+    def place_of_input(self, name: str) -> PurePosixPath:
+        """Returns where an input's local file is uploaded to on the volume, below its mount path;
+        in the bucket, below `sources/`, it is the same without the volume's own folder.
+        """
+        file = self.input_files[name]
+        return PurePosixPath(self.name, contract.SOURCES, "inputs", name, file.name)
+
+    @property
+    def source_on_volume(self) -> bool:
+        """Whether the data's source is a path on the volume."""
+        source = self.data.source if self.data is not None else None
+        return source is not None and PurePosixPath(source).is_relative_to(self.volume.mount_path)
+
+    @property
+    def local_file(self) -> Path | None:
+        """The local file to upload, absolute or relative to the job file; None if the data job
+        reads the source itself.
+        """
+        source = self.data.source if self.data is not None else None
+        return (
+            None
+            if source is None or "://" in source or self.source_on_volume
+            else Path(source).expanduser()
+        )
+
+    @property
+    def uploaded(self) -> PurePosixPath | None:
+        """Where the local file is uploaded to on the job's volume, below its mount path; None if
+        there is none, or if it goes to the deployed bucket, as it does with the deployed file
+        system unless `upload_to` says otherwise.
+        """
+        local = self.local_file
+        if local is None or self.data is None:
+            return None
+        if self.uploads_to_bucket:
+            return None
+        return PurePosixPath(self.name, contract.SOURCES, local.name)
+
+    @property
+    def reads_bucket(self) -> bool:
+        """Whether the data job reads its source, or an input, from a bucket."""
+        if any(str(given).startswith("s3://") for given in self.inputs.values()) or (
+            self.input_files and self.uploads_to_bucket
+        ):
+            return True
+        source = self.data.source if self.data is not None else None
+        if self.local_file is not None:
+            return self.uploaded is None
+        return source is not None and source.startswith("s3://")
+
+    @property
+    def splits(self) -> bool:
+        """Whether there is a data job: it brings the program and the inputs, too."""
+        if self.data is None:
+            return self.controller == "job"
+        return not self.data.prepared

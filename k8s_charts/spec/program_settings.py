@@ -1,0 +1,121 @@
+"""The training program of a job, as job.yaml names it."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal, Self
+
+from paddle_node import contract
+from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+
+from k8s_charts.spec.program import ProgramArchive, requirements
+from k8s_charts.spec.value_types import Several, Text
+from paddle_aws.settings.model import Settings
+
+_PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
+"""How the path of a user's own folder begins; the name of an image's folder has no slash."""
+
+
+class Program(Settings):
+    """The training program: a folder with train.py, or with what `command` runs."""
+
+    origin: Literal["image", "volume", "configmap", "folder", "git"] = Field(
+        default="image", alias="from"
+    )
+    """Default: image; folder where `folder` is a path. image: the data job copies the folder from
+    the image's programs; folder: a local folder of up to 1 GB; git: a repository's commit;
+    configmap: a small folder beside this file, copied by the data job (without one, a PaddleJob's
+    pods see it at /opt/paddle/own/<folder>); volume: it lies in the job's folder on the volume
+    already.
+    """
+    folder: Text = Field(default="quick_start", examples=["./my_program", "quick_start"])
+    """./my_program: a folder of yours, relative to this file (`from: folder` and `path`). Without a
+    slash: its name in the image's programs and in the job's folder. `from: git`: the program's
+    folder in the repository; default: all.
+    """
+    path: Text | None = None
+    """The local folder, relative to this file. `from: folder`: subfolders too, without what git
+    ignores; `from: configmap`: files only, 250 kB.
+    """
+    repository: Text | None = Field(
+        default=None,
+        pattern=r"^(https://[^\s@]+|ssh://[^\s-]\S*|file:///\S+)$",
+        examples=["https://host/name.git", "ssh://git@host/name.git", "file:///folder"],
+    )
+    """`from: git`: where your own git fetches the commit, with your credentials."""
+    commit: Text | None = Field(default=None, pattern="^[0-9a-f]{40}$", examples=["0" * 40])
+    """The commit's full id (`git rev-parse HEAD`)."""
+    requirements: Text | Several[Text] = ()
+    """Python packages for `make image`: a list, or a file of requirements in the program's
+    folder.
+    """
+    packages: Several[Annotated[str, Field(pattern="^[a-z0-9][-a-z0-9+.]+$")]] = ()
+    """Debian packages for `make image`, such as libgl1."""
+
+    _read: ProgramArchive | None = PrivateAttr(default=None)
+    _written: Literal["folder", "path"] = PrivateAttr(default="path")
+    """Which of the two settings named the local folder."""
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The program's files by name, read with the job file: `from: configmap` only."""
+        return self._read.texts() if self._read is not None and not self.archived else {}
+
+    @property
+    def archive(self) -> ProgramArchive | None:
+        """The archive that the pods unpack, read with the job file: `from: folder` and `from: git`
+        only.
+        """
+        return self._read if self.archived else None
+
+    @property
+    def archived(self) -> bool:
+        """Whether the pods unpack the program from an archive."""
+        return self.origin in ("folder", "git")
+
+    @property
+    def name(self) -> str:
+        """TRAIN_CONFIG_DIR: an archive's folder is inside the pods, where it always has the same
+        name.
+        """
+        return PurePosixPath(contract.UNPACKED).name if self.archived else self.folder
+
+    def read(self, folder: Path, *, fetch: bool, job_file: Path | None = None) -> Self:
+        """Returns the same program with the content of its local folder, without the job file, or
+        of its commit; `fetch` allows downloading the commit.
+        """
+        read = self.local(folder, job_file)
+        if self.repository is not None and self.commit is not None:
+            below = self.folder if "folder" in self.model_fields_set else ""
+            read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
+        found = self.model_copy(
+            update={"requirements": requirements(self.requirements, read.root if read else None)}
+        )
+        found._read = read
+        return found
+
+    def local(self, folder: Path, job_file: Path | None = None) -> ProgramArchive | None:
+        """Reads the local folder, relative to `folder`; None if the program has none. Raises
+        SettingError.
+        """
+        if self.path is None:
+            return None
+        return ProgramArchive.of_folder(
+            folder / Path(self.path).expanduser(), f"program.{self._written}", job_file
+        )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _folder_by_its_path(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        folder = given.get("folder") if isinstance(given, dict) else None
+        if (
+            not isinstance(folder, str)
+            or "path" in given
+            or given.get("from", "folder") != "folder"
+            or not (_PATH.match(folder) or "from" in given)
+        ):
+            return validate(given)
+        others = {name: value for name, value in given.items() if name != "folder"}
+        program = validate({**others, "from": "folder", "path": folder})
+        program._written = "folder"
+        return program
