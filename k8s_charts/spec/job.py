@@ -6,19 +6,18 @@ a sentence for each fault.
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Self
 
-from paddle_node import command_line, contract
+from paddle_node import command_line
 from pydantic import ConfigDict, PrivateAttr
 
-from k8s_charts.spec import pod_security as standards
 from k8s_charts.spec import recipe, rules
-from k8s_charts.spec.command_rules import command_faults, environment_faults
-from k8s_charts.spec.data import FromJob, address_fault
-from k8s_charts.spec.job_settings import DATA_ENDING, HASH_LENGTH, TRAIN_PY, JobSettings
+from k8s_charts.spec.command_rules import command_faults
+from k8s_charts.spec.job_settings import TRAIN_PY, JobSettings
+from k8s_charts.spec.program_settings import Program
 from k8s_charts.spec.recipe import Applied
-from k8s_charts.spec.value_types import LABEL_LENGTH, amount
+from k8s_charts.spec.value_types import amount
 from paddle_aws.settings import file as settings_file
 from paddle_aws.settings import model
 from paddle_aws.settings.errors import SettingError
@@ -56,33 +55,37 @@ class TrainingJob(JobSettings):
         """
         job = model.parse(cls, settings)
         program = job.program.read(folder, fetch=fetch, job_file=job_file)
+        job._check(program)
+        return job.model_copy(update={"program": program})._with_recipe(folder)
+
+    def _check(self, program: Program) -> None:
+        """Checks the job against the files of its program. Raises SettingError."""
         if program.archive is not None:
-            root, script = program.archive.root, command_line.script(job.command or ())
+            root, script = program.archive.root, command_line.script(self.command or ())
             if not (root / script).exists():
                 raise SettingError(f"command names {script}: {root} has no such file")
             if (
-                job.command is None
-                and job.chosen_runtime in TRAIN_PY
+                self.command is None
+                and self.chosen_runtime in TRAIN_PY
                 and not (root / "train.py").exists()
             ):
                 raise SettingError(
                     f"program is {root}: it has no train.py; add it, or name the line that "
                     "trains as `command`"
                 )
-            if program.archive.size > amount(job.resources.scratch):
+            if program.archive.size > amount(self.resources.scratch):
                 raise SettingError(
-                    f"resources.scratch is {job.resources.scratch}: the program has "
+                    f"resources.scratch is {self.resources.scratch}: the program has "
                     f"{program.archive.size:,} bytes, which each pod unpacks there; raise it"
                 )
         module = (
-            job.data.format.rpartition(":")[0].replace(".", "/") if job.data is not None else ""
+            self.data.format.rpartition(":")[0].replace(".", "/") if self.data is not None else ""
         )
         files = program.archive.names if program.archive is not None else program.files
         if module and files and not {f"{module}.py", f"{module}/__init__.py"} & set(files):
             raise SettingError(
                 f"data.format names the module {module}: the program's folder has no {module}.py"
             )
-        return job.model_copy(update={"program": program})._with_recipe(folder)
 
     @property
     def applied_recipe(self) -> Applied | None:
@@ -112,67 +115,3 @@ class TrainingJob(JobSettings):
 
     def _faults(self) -> Iterator[Fault]:
         yield from rules.faults(self)
-        yield from _name_faults(self)
-        if self.command is not None and not "".join(self.command[:1]).strip():
-            yield "command is empty: leave it out, or name the program to run"
-        elif self.command is not None and self.controller == "job":
-            yield from command_faults(self, self.command)
-        yield from environment_faults(self)
-        yield from _pod_faults(self)
-        if self.scrape is not None:
-            port, trainers = self.ports.metrics, contract.TRAINER_PORTS_FROM
-            taken = (self.ports.control, *self.ports.pserver, *range(trainers, trainers + 100))
-            if port in taken:
-                yield (
-                    f"ports.metrics is {port}: the job's pods listen there already, choose another"
-                )
-        for name, given in self.inputs.items():
-            if isinstance(given, FromJob):
-                if given.from_job == self.name:
-                    yield (
-                        f"inputs.{name}.from_job is {given.from_job}: that is this job itself, "
-                        "which `resume` continues; another job's name is allowed"
-                    )
-            elif fault := address_fault(given):
-                yield f"inputs.{name} {fault}"
-            elif ".." in PurePosixPath(given).parts and name not in self.input_files:
-                yield f"inputs.{name} is {given}: a path on the volume without .. is allowed"
-        zone = self.scheduling.node_selector.get(
-            "topology.kubernetes.io/zone", self.scheduling.zone
-        )
-        if self.scheduling.zone not in (None, zone):
-            yield (
-                f"scheduling.zone is {self.scheduling.zone}: node_selector names another zone, "
-                "leave one of them out"
-            )
-
-
-def _pod_faults(job: JobSettings) -> Iterator[str]:
-    context = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    for setting, pod in (("pod", job.pod), ("data_pod", job.data_pod)):
-        if pod is None:
-            continue
-        added = {
-            "initContainers": pod.containers(),
-            "volumes": pod.volumes,
-            "securityContext": context,
-        }
-        for fault in standards.faults(added, job.pod_security_level):
-            yield (
-                f"{setting}.{fault} by {job.pod_security_level} pod security; a weaker "
-                "pod_security allows more, in a namespace of the job's own"
-            )
-
-
-def _name_faults(job: JobSettings) -> Iterator[str]:
-    ending = "" if job.pin_names else "-" + "h" * HASH_LENGTH
-    splitters = job.data.splitters if job.data is not None else 1
-    # The PaddleJob kind's definition cannot know the number of pods, and leaves room for four
-    # digits.
-    trainers = f"{ending}-{job.trainers - 1}" if job.controller == "job" else "-worker-9999"
-    longest = max(trainers, f"{DATA_ENDING}{ending}-{splitters - 1}", key=len)
-    if len(job.name) + len(longest) > LABEL_LENGTH:
-        yield (
-            f"name is {job.name}: at most {LABEL_LENGTH - len(longest)} characters are "
-            f"allowed here, so that the host name {job.name}{longest} fits {LABEL_LENGTH}"
-        )
