@@ -33,7 +33,7 @@ sys.path[:0] = [str(PROJECT / "tests/node"), str(PROJECT / "tests/operations")]
 
 from paddle_node import environment, runtimes  # noqa: E402
 from paddle_node.background import Tasks  # noqa: E402
-from paddle_node.rendezvous import messages  # noqa: E402
+from paddle_node.rendezvous import handshake, messages  # noqa: E402
 from paddle_node.rendezvous.discovery import Discovery  # noqa: E402
 from paddle_node.rendezvous.server import Server  # noqa: E402
 from paddle_node.volume import passes  # noqa: E402
@@ -276,7 +276,7 @@ class Member(asyncio.Protocol):
         self.transport.write(line)
 
     def prove(self, challenge: messages.Challenge) -> None:
-        mac = messages.proof(SECRET, "n", challenge.nonce, messages.encode(self.hello))
+        mac = handshake.mac(SECRET, "n", challenge.nonce, messages.encode(self.hello))
         for message in (
             self.hello,
             messages.Proof("n", mac),

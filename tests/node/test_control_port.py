@@ -12,6 +12,7 @@ from socket import AF_INET, SHUT_WR, SOCK_STREAM, create_connection, socket
 
 import pytest
 from paddle_node.rendezvous import messages as m
+from paddle_node.rendezvous.handshake import introduce
 
 pytestmark = pytest.mark.slow
 
@@ -131,8 +132,9 @@ def admitted(pods, secret: str, hello: m.Hello) -> bool:
             create_connection((pods.address(0), pods.control_port), timeout=9) as peer,
             peer.makefile("rb") as lines,
         ):
-            challenge = m.parse(lines.readline(), m.Challenge)
-            peer.sendall(m.Greeting(secret, hello, challenge).lines)
+            dialogue = introduce(secret, hello)
+            next(dialogue)
+            peer.sendall(dialogue.send(lines.readline()))
             lines.readline()
             return bool(m.parse(lines.readline(), m.Welcome))
     except OSError:  # It does not listen yet.

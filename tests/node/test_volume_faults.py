@@ -10,7 +10,9 @@ import pytest
 from node_pods import GOOD
 from paddle_node import environment, retry
 from paddle_node.rendezvous.attempts import Record
-from paddle_node.rendezvous.server import Volume
+from paddle_node.rendezvous.bookkeeper import Bookkeeper
+from paddle_node.rendezvous.effects import Begin
+from paddle_node.rendezvous.events import AttemptBegun, JobOver
 from paddle_node.runtimes import Resumption
 from paddle_node.volume.attempts import Outcome
 from paddle_node.volume.passes import Identity
@@ -26,12 +28,11 @@ def test_a_fault_that_passes_is_waited_for_and_one_that_stays_ends_the_job(
     monkeypatch.setattr(retry, "DEADLINE", 0.01)
     monkeypatch.setattr(retry, "PAUSES", (0.01, 0.02))
     node = environment.parse(GOOD | {"JOB_PATH": str(tmp_path)})
-    progress, rendezvous, said = Mock(trainers_join=True), Mock(), []
+    progress, said = Mock(trainers_join=True), []
     progress.begin.side_effect = [OSError(number, os.strerror(number))] * times + [Resumption()]
-    Volume(node, Record(node.folder, "run"), progress, said.append).begin(Identity("d", "p"))(
-        rendezvous, 0.0
-    )
-    assert rendezvous.begun.called is (code is None) and bool(said) is (number != errno.ENOSPC)
-    if code:
-        sentence = f"no attempt can begin: {node.folder.run_state}: {os.strerror(number)}"
-        rendezvous.finish.assert_called_once_with(Outcome(code, sentence), 0.0)
+    books = Bookkeeper(node, Record(node.folder, "run"), progress, said.append)
+    answer = books.answer(Begin(Identity("d", "p")))
+    assert bool(said) is (number != errno.ENOSPC)
+    sentence = f"no attempt can begin: {node.folder.run_state}: {os.strerror(number)}"
+    expected = JobOver(Outcome(code, sentence)) if code else AttemptBegun(1, Resumption())
+    assert answer == expected

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from paddle_node.environment import WorkerEnvironment
+from paddle_node.rendezvous import handshake
 from paddle_node.rendezvous import messages as m
 
 SILENCE = 30.0
@@ -57,15 +58,23 @@ class Session:
         self._watch: threading.Thread | None = None
         self.waited = 0.0
         """Seconds for which this trainer has waited for others."""
-        greeting = m.Greeting(
-            worker.session_key,
-            m.Join(worker.trainer_id, worker.attempt),
-            self._receive(m.Challenge),
-        )
-        self._write(greeting.lines)
-        if not greeting.proven_by(self._receive(m.Proof)):
-            raise AttemptEnded("what answers is not this run's rendezvous server")
+        self._introduce(worker)
         self._receive(m.Welcome)
+
+    def _introduce(self, worker: WorkerEnvironment) -> None:
+        join = m.Join(worker.trainer_id, worker.attempt)
+        dialogue = handshake.introduce(worker.session_key, join)
+        lines = next(dialogue)
+        while True:
+            self._write(lines)
+            try:
+                lines = dialogue.send(self._read_line())
+            except StopIteration as end:
+                if not end.value:
+                    raise _stranger() from None
+                return
+            except ValueError as error:
+                raise _stranger(error) from None
 
     def servers(self) -> None:
         """Returns when the pservers of all N pods listen."""
@@ -165,21 +174,28 @@ class Session:
 
     def _receive(self, *expected: type[m.Message]) -> Any:
         try:
+            message = m.parse(self._read_line(), *expected, m.End)
+        except ValueError as error:
+            raise _stranger(error) from None
+        if isinstance(message, m.End):
+            raise AttemptEnded(message.cause)
+        return message
+
+    def _read_line(self) -> bytes:
+        try:
             line = self._lines.readline()
-            if not line:
-                raise _Disconnected("the rendezvous server closed the connection")
-            message = m.parse(line, *expected, m.End)
         except TimeoutError:
             raise AttemptEnded(f"the rendezvous server said nothing for {SILENCE:.0f} s") from None
         except OSError as error:
             raise _Disconnected(f"the rendezvous server is gone: {error}") from None
-        except ValueError as error:
-            raise AttemptEnded(
-                f"what answers is not this run's rendezvous server: {error}"
-            ) from None
-        if isinstance(message, m.End):
-            raise AttemptEnded(message.cause)
-        return message
+        if not line:
+            raise _Disconnected("the rendezvous server closed the connection")
+        return line
+
+
+def _stranger(error: ValueError | None = None) -> AttemptEnded:
+    detail = f": {error}" if error is not None else ""
+    return AttemptEnded(f"what answers is not this run's rendezvous server{detail}")
 
 
 def join(environ: Mapping[str, str] = os.environ) -> Session:

@@ -23,13 +23,16 @@ from paddle_node.background import Tasks
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import Attempt, NodeEnvironment, WorkerEnvironment, endpoint, variables
 from paddle_node.failure import Failure
-from paddle_node.rendezvous import attempts
 from paddle_node.rendezvous import messages as m
+from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.bookkeeper import publish
 from paddle_node.rendezvous.discovery import Discovery
-from paddle_node.rendezvous.server import Server, publish
+from paddle_node.rendezvous.handshake import attempt_key
+from paddle_node.rendezvous.server import Server
 from paddle_node.retry import REMIND
 from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import POLL
+from paddle_node.volume import run_secret
 
 RETRY = (0.05, 0.5)
 """Seconds between two tries to reach the rendezvous server: first and longest. The longest is part
@@ -110,7 +113,7 @@ class Agent:
             node = self._node = await self._discovery.identify()
             await self._end_with(node.run_id)
             self._secret = await background.ask(
-                partial(m.run_secret, node.folder, node.run_id), node, self._say
+                partial(run_secret.read, node.folder, node.run_id), node, self._say
             )
             if node.trainer_id == 0:
                 self._server = Server(node, self._discovery, self._tasks, self._say)
@@ -145,7 +148,7 @@ class Agent:
     async def _end_with(self, run_id: str) -> None:
         """Ends this pod with the outcome of run `run_id`, if that run has ended."""
         node = self._node
-        record = await background.ask(lambda: attempts.Record(node.folder, run_id), node, self._say)
+        record = await background.ask(lambda: Record(node.folder, run_id), node, self._say)
         if (known := record.outcome) is not None:
             if node.index == 0 and record.last.run == run_id:
                 # The pod that recorded the outcome may have died before it published the results.
@@ -313,7 +316,7 @@ class Agent:
         node, manifest = self._prepared, self._prepared.folder.manifest
         worker = WorkerEnvironment(
             server=endpoint(addresses[0], node.control_port),
-            session_key=m.attempt_key(self._secret, attempt.number),
+            session_key=attempt_key(self._secret, attempt.number),
             attempt=attempt.number,
             resumed=attempt.resume,
             manifest="" if manifest is None else str(manifest.relative_to(node.folder.root)),

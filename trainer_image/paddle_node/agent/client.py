@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Self
 
 from paddle_node.failure import Failure
+from paddle_node.rendezvous import handshake
 from paddle_node.rendezvous import messages as m
 
 CONNECT = 5.0
@@ -44,14 +45,13 @@ class Client:
         writer = None
         try:
             async with asyncio.timeout(CONNECT):
-                reader, writer = await asyncio.open_connection(address, port, limit=m.FIRST)
-                greeting = m.Greeting(
-                    secret, hello, m.parse(await m.read_line(reader, m.FIRST), m.Challenge)
+                reader, writer = await asyncio.open_connection(
+                    address, port, limit=handshake.LONGEST
                 )
-                writer.write(greeting.lines)
-                if not greeting.proven_by(m.parse(await m.read_line(reader, m.FIRST), m.Proof)):
+                if not await _introduced(reader, writer, secret, hello):
                     raise ValueError
-                answer = m.parse(await m.read_line(reader, m.FIRST), m.Welcome, m.Refused)
+                line = await m.read_line(reader, handshake.LONGEST)
+                answer = m.parse(line, m.Welcome, m.Refused)
             if isinstance(answer, m.Refused):
                 raise (
                     Failure(answer.code, answer.sentence)
@@ -112,3 +112,18 @@ class Client:
                 task.cancel()
         self._writer.close()
         self.messages.put_nowait(None)
+
+
+async def _introduced(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: str, hello: m.Hello
+) -> bool:
+    """Returns whether the server proved that it is this run's."""
+    dialogue = handshake.introduce(secret, hello)
+    lines = next(dialogue)
+    while True:
+        writer.write(lines)
+        line = await m.read_line(reader, handshake.LONGEST)
+        try:
+            lines = dialogue.send(line)
+        except StopIteration as end:
+            return bool(end.value)

@@ -2,18 +2,14 @@
 called once per `BEAT`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from paddle_node.contract import ExitCode, Variable
+from paddle_node.environment import NodeEnvironment
+from paddle_node.rendezvous.current_attempt import CurrentAttempt
 from paddle_node.rendezvous.loss import Loss
+from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.trainers import SHOWN, numbers
 from paddle_node.retry import REMIND
 from paddle_node.volume.attempts import CLUSTER, PROGRAM, STOPPED, Outcome
-
-if TYPE_CHECKING:
-    from paddle_node.rendezvous.state import Rendezvous
 
 SILENT_SERVER = 240.0
 """Seconds after which a pserver that answers nothing counts as lost (`PADDLE_NODE_STALL` if that is
@@ -27,21 +23,26 @@ overdue.
 """
 
 
-def of_peers(run: Rendezvous, now: float) -> Verdict:
-    """Judges the wait until all agents are here and ready."""
-    node, waited = run.node, now - run.since
-    if run.differ is not None and now - run.differ[1] > node.peer_deadline:
+def check_peers(
+    node: NodeEnvironment,
+    members: Members,
+    waited: float,
+    difference: tuple[str, float] | None,
+) -> Verdict:
+    """Judges the wait until all agents are here and ready. `difference`: which trainers read what,
+    if they differ, and for how many seconds.
+    """
+    if difference is not None and difference[1] > node.peer_deadline:
         sentence = (
-            f"{run.differ[0]}, for {now - run.differ[1]:.0f} s: all pods of a run must read the "
-            "same"
+            f"{difference[0]}, for {difference[1]:.0f} s: all pods of a run must read the same"
         )
         return Outcome(ExitCode.BAD_DATA, sentence)
-    if not (missing := run.members.missing()):
+    if not (missing := members.missing()):
         return None
     sentence = f"{missing} after {waited:.0f} s"
     # An agent that waits for its data has a deadline of its own, equally long, and its message says
     # more.
-    if waited > node.peer_deadline + (REMIND if run.members.all(run.members) else 0):
+    if waited > node.peer_deadline + (REMIND if members.all(members) else 0):
         return Outcome(
             ExitCode.PEERS_MISSING,
             f"{sentence} ({Variable.PEER_DEADLINE} is {node.peer_deadline:g})",
@@ -49,14 +50,27 @@ def of_peers(run: Rendezvous, now: float) -> Verdict:
     return sentence
 
 
-def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
-    """Judges the present attempt. `starting`: its pservers do not listen yet."""
-    node, members, sessions = run.node, run.members, run.trainers.sessions.values()
-    stepped = max([run.since, *(session.moved for session in sessions)])
-    rank, since = min(members.silent.items(), key=lambda session: session[1], default=(0, now))
+def check_attempt(
+    node: NodeEnvironment,
+    members: Members,
+    attempt: CurrentAttempt,
+    since: float,
+    now: float,
+    *,
+    starting: bool,
+) -> Verdict:
+    """Judges the present attempt. `since`: when its state began. `starting`: its pservers do not
+    listen yet.
+    """
+    trainers = attempt.trainers
+    sessions = trainers.sessions.values()
+    stepped = max([since, *(session.moved for session in sessions)])
+    rank, silent_since = min(
+        members.silent.items(), key=lambda session: session[1], default=(0, now)
+    )
     allowed = min(SILENT_SERVER, node.stall)
-    if now - since > allowed:
-        sentence = f"did not answer for {now - since:.0f} s ({allowed:g} are allowed)"
+    if now - silent_since > allowed:
+        sentence = f"did not answer for {now - silent_since:.0f} s ({allowed:g} are allowed)"
         return Loss(f"pserver {rank} of {members[rank]} {sentence}", CLUSTER)
     if starting and now - stepped > node.peer_deadline:
         # Pservers may wait for what the trainers still count: a trainer that reports progress
@@ -67,8 +81,8 @@ def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
             f"{now - stepped:.0f} s"
         )
         return Loss(sentence, PROGRAM)
-    parts = list(run.trainers.waited_for(members.serving))
-    if (quiet := now - max(stepped, run.moved)) > node.stall and not members.silent:
+    parts = list(trainers.waited_for(members.serving))
+    if (quiet := now - max(stepped, attempt.moved)) > node.stall and not members.silent:
         ended = (
             f"; trainers {numbers(members.trained)} ended with 0 before" if members.trained else ""
         )
@@ -90,9 +104,13 @@ def of_attempt(run: Rendezvous, now: float, starting: bool) -> Verdict:
     )
 
 
-def of_stop(run: Rendezvous, now: float) -> Verdict:
+def check_stop(
+    node: NodeEnvironment, members: Members, attempt: CurrentAttempt, waited: float
+) -> Verdict:
     """Judges how long the trainers take to save before they stop."""
-    if (waited := now - run.since) <= run.node.grace:
+    if waited <= node.grace:
         return None
-    slow = numbers(run.members.keys() - run.members.stopped)
-    return Loss(f"{run.stop_cause}; trainers {slow} did not leave within {waited:.0f} s", STOPPED)
+    slow = numbers(members.keys() - members.stopped)
+    return Loss(
+        f"{attempt.stop_cause}; trainers {slow} did not leave within {waited:.0f} s", STOPPED
+    )

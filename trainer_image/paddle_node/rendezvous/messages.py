@@ -1,26 +1,18 @@
 """The messages between agents, trainers and the rendezvous server: typed JSON objects, one per
 line.
 
-Both sides prove that they know the run's secret before either trusts the other (`proof`). The
-secret never travels; it is in a file that only this job's user may read.
+`handshake` opens every connection.
 """
 
 import asyncio
 import base64
-import hashlib
-import hmac
 import ipaddress
 import json
-import secrets
 import zlib
 from dataclasses import dataclass
 from typing import Any, Literal, dataclass_transform
 
 from paddle_node import typed
-from paddle_node.contract import ExitCode
-from paddle_node.failure import Failure
-from paddle_node.volume import durable
-from paddle_node.volume.job_folder import JobFolder
 
 BEAT = 1.0
 """Seconds between two signs of life, in both directions."""
@@ -28,10 +20,6 @@ SILENCE = 6.0
 """Seconds without a sign of life after which the other side counts as lost. A closed connection is
 lost at once.
 """
-HANDSHAKE = 5.0
-"""Seconds within which a connection must prove that it belongs to the run."""
-FIRST = 4096
-"""Longest line in bytes during the handshake."""
 LONGEST = 16 * 1024 * 1024
 """Longest line in bytes after the handshake."""
 Ended = Literal["", "trained", "stopped"]
@@ -305,61 +293,6 @@ async def read_line(reader: asyncio.StreamReader, longest: int) -> bytes:
         except asyncio.LimitOverrunError as over:
             line += await reader.readexactly(over.consumed)
     raise ValueError(f"a line has more than {longest} bytes")
-
-
-class Greeting:
-    """A client's side of the handshake: its `lines` introduce the client and prove that it knows
-    `key`.
-    """
-
-    def __init__(self, key: str, hello: Hello | Join, challenge: Challenge) -> None:
-        self._key, self._own, self._other = key, secrets.token_hex(16), challenge.nonce
-        line = encode(hello)
-        self.lines = line + encode(Proof(self._own, proof(key, self._own, self._other, line)))
-
-    def proven_by(self, answer: Proof) -> bool:
-        """Whether `answer` proves that the server knows the key, too."""
-        return proven(self._key, self._own, self._other, answer.mac)
-
-
-def proof(key: str, own: str, other: str, said: bytes = b"") -> str:
-    """Returns a MAC of both sides' nonces and what was said before: it proves that the sender knows
-    `key`.
-    """
-    return hmac.new(
-        key.encode(), f"{own} {other} ".encode(errors="replace") + said, hashlib.sha256
-    ).hexdigest()
-
-
-def proven(key: str, own: str, other: str, mac: str, said: bytes = b"") -> bool:
-    """Whether `mac` is the other side's `proof`."""
-    return hmac.compare_digest(
-        proof(key, other, own, said).encode(), mac.encode(errors="replace")
-    )  # Strings must be ASCII.
-
-
-def attempt_key(secret: str, attempt: int) -> str:
-    """Returns the key of an attempt's trainers: a key found later in a process's environment no
-    longer admits anyone.
-    """
-    return hmac.new(secret.encode(), f"attempt {attempt}".encode(), hashlib.sha256).hexdigest()
-
-
-def run_secret(folder: JobFolder, run_id: str) -> str:
-    """Returns the run's secret, which the first pod creates. Blocking. Raises `Failure` if
-    something else is in its place.
-    """
-    path = folder.run_state / f"secret-{run_id}"
-    folder.run_state.mkdir(parents=True, exist_ok=True)
-    durable.look(folder.run_state)
-    if not path.exists():
-        durable.create(path, secrets.token_hex(32), mode=0o600)
-    if path.is_symlink() or len(secret := path.read_bytes()) != 64:
-        raise Failure(
-            ExitCode.BAD_DATA,
-            f"{path} is not the secret of this run, which its first pod made: start another run",
-        )
-    return secret.decode(errors="replace")
 
 
 def pack(addresses: list[str]) -> str:

@@ -3,11 +3,12 @@ is slow. Pure.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Any
 
+from paddle_node.rendezvous.effects import Send
 from paddle_node.rendezvous.messages import LEAVE, SERVERS, Answer, Gather, Meeting, Message, Step
 
 SHOWN = 20
@@ -41,8 +42,6 @@ class Trainers:
     """The trainers of one attempt."""
 
     count: int
-    send: Callable[..., None]
-    """Sends a message to connections."""
     sessions: dict[int, Trainer] = field(default_factory=dict)
     """The sessions by rank, including those whose connection is gone."""
     gathers: dict[str, dict[int, Any]] = field(default_factory=dict)
@@ -50,15 +49,18 @@ class Trainers:
     """The ranks that made a step."""
     left: bool = False
 
-    def hear(self, rank: int, message: Message, serving: bool, now: float) -> None:
-        """Takes in a trainer's message. `serving`: the pservers of all pods listen."""
+    def hear(self, rank: int, message: Message, serving: bool, now: float) -> list[Send]:
+        """Takes in a trainer's message, and returns the answers that it brings about. `serving`:
+        the pservers of all pods listen.
+        """
+        answers: list[Send] = []
         session = self.sessions[rank]
         match message:
             case Meeting(name) if name:
                 # The trainer waits for the others without the server: no step was made, and no
                 # answer is needed.
                 session.waits_in = f"meeting {name}"
-                return
+                return answers
             case Meeting():
                 session.waits_in = None
             case Step(number, step, steps, spent):
@@ -67,35 +69,35 @@ class Trainers:
             case Gather("servers"):
                 session.waits_in = SERVERS
             case Gather(name, value):
-                self._gather(session, rank, name, value, now)
+                answers += self._gather(session, rank, name, value, now)
         session.moved = now
-        if serving:
-            self.serve(now)
+        return answers + self.serve(now) if serving else answers
 
-    def serve(self, now: float) -> None:
+    def serve(self, now: float) -> list[Send]:
         """Releases the trainers that wait for the pservers, now that the pservers of all pods
         listen.
         """
-        self._answer(
+        return self._answer(
             [session for session in self.sessions.values() if session.waits_in == SERVERS],
             Answer(),
             now,
         )
 
-    def _gather(self, session: Trainer, rank: int, name: str, value: Any, now: float) -> None:
+    def _gather(self, session: Trainer, rank: int, name: str, value: Any, now: float) -> list[Send]:
         arrived = self.gathers.setdefault(name, {})
         arrived[rank] = value
         session.waits_in = name
-        if len(arrived) == self.count:
-            del self.gathers[name]
-            self.left = self.left or name == LEAVE
-            answer = Answer([arrived[rank_] for rank_ in range(self.count)])
-            self._answer([self.sessions[rank_] for rank_ in arrived], answer, now)
+        if len(arrived) < self.count:
+            return []
+        del self.gathers[name]
+        self.left = self.left or name == LEAVE
+        answer = Answer([arrived[rank_] for rank_ in range(self.count)])
+        return self._answer([self.sessions[rank_] for rank_ in arrived], answer, now)
 
-    def _answer(self, sessions: list[Trainer], answer: Answer, now: float) -> None:
+    def _answer(self, sessions: list[Trainer], answer: Answer, now: float) -> list[Send]:
         for session in sessions:
             session.waits_in, session.moved = None, now
-        self.send(answer, *(session.connection for session in sessions))
+        return [Send(answer, tuple(session.connection for session in sessions))] * bool(sessions)
 
     def deadlock(self, ended: Collection[int]) -> str | None:
         """Returns why some wait can never end; None: every wait may. `ended` are the ranks whose

@@ -1,0 +1,160 @@
+"""Keeps the record of a run's attempts, and answers the rendezvous's questions from it and from the
+program's progress on the volume.
+"""
+
+from collections.abc import Callable
+
+from paddle_node.contract import FAIL_JOB, ExitCode
+from paddle_node.environment import NodeEnvironment
+from paddle_node.failure import Failure
+from paddle_node.rendezvous import effects as ask
+from paddle_node.rendezvous import events as on
+from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.loss import Loss
+from paddle_node.retry import disk_full, passing, retry
+from paddle_node.runtimes import Progress, Resumption
+from paddle_node.volume.attempts import POD, Outcome
+from paddle_node.volume.passes import Identity
+
+PATIENCE = 10
+"""Minutes for which a volume may refuse the next attempt before the job fails."""
+
+
+def lasting(outcome: Outcome) -> bool:
+    """Whether `outcome` is the run's end also for pods that the Job starts later."""
+    return outcome.code == ExitCode.DONE or outcome.code in FAIL_JOB
+
+
+class Bookkeeper:
+    """Answers each question with an event. Blocking."""
+
+    def __init__(
+        self, node: NodeEnvironment, record: Record, progress: Progress, say: Callable[[str], None]
+    ) -> None:
+        self._node = node
+        self._record = record
+        self._progress = progress
+        self._say = say
+        self._resumption = Resumption()
+        self.trainers_join = progress.trainers_join
+        if record.unfinished():
+            # This server's predecessor died without recording the attempt's end.
+            self._resumption = Resumption(
+                record.last.resume, passed_over=tuple(record.last.passed_over)
+            )
+            self._end(Loss("the pod of trainer 0 was lost", POD))
+        self.identity = record.identity
+        self.exhausted = record.exhausted(node.attempts) if self.identity else None
+
+    def answer(self, question: ask.Question) -> on.Event:
+        """Returns what the volume answers."""
+        match question:
+            case ask.Begin(identity):
+                return self._begin(identity)
+            case ask.RecordEnd(loss):
+                return self._record_end(loss)
+            case ask.Conclude(attempt, stopped):
+                return self._conclude(attempt, stopped)
+            case ask.RecordOutcome(outcome, loss):
+                return self._record_outcome(outcome, loss)
+
+    def _begin(self, identity: Identity) -> on.Event:
+        """Begins the next attempt: answers its number and what it resumes from."""
+        try:
+            history = retry(lambda: self._record.history, self._say, PATIENCE)
+            self._resumption = retry(
+                lambda: self._progress.begin(identity, history), self._say, PATIENCE
+            )
+            if (hopeless := self._record.hopeless(self._resumption)) is not None:
+                return on.JobOver(hopeless)
+            number = retry(
+                lambda: self._record.begin(
+                    self._resumption, identity, self.trainers_join, history.number
+                ),
+                self._say,
+                PATIENCE,
+            )
+            return on.AttemptBegun(number, self._resumption)
+        except Failure as failure:
+            outcome = Outcome(failure.code, failure.sentence)
+        except OSError as error:
+            code = (
+                ExitCode.VOLUME_FULL
+                if disk_full(error)
+                else ExitCode.ATTEMPTS_EXHAUSTED
+                if passing(error)
+                else 1
+            )
+            # What refused it may be any folder of the job.
+            where = error.filename or self._node.folder.run_state
+            outcome = Outcome(code, f"no attempt can begin: {where}: {error.strerror or error}")
+        return on.JobOver(outcome)
+
+    def _record_end(self, loss: Loss) -> on.Event:
+        """Records how the attempt ended. Even if that fails, the next attempt gets a new number."""
+        self._end(loss)
+        exhausted = self._record.exhausted(self._node.attempts)
+        return on.EndRecorded(exhausted, self._record.goodput.seconds)
+
+    def _conclude(self, attempt: int, stopped: bool) -> on.Event:
+        """Answers whether anything is missing for the job to be done."""
+        identity = Identity(self._record.last.data, self._record.last.program)
+        try:
+            missing = retry(
+                lambda: self._progress.finished(identity, self._resumption, stopped), self._say
+            )
+        except Failure as failure:
+            return on.JobOver(Outcome(failure.code, failure.sentence))
+        made = retry(lambda: self._progress.made(attempt, self._resumption), self._say)
+        return on.Concluded(attempt, missing, made)
+
+    def _record_outcome(self, outcome: Outcome, loss: Loss | None) -> on.Event:
+        """Records the run's outcome, unless another try may change it: pods that the Job starts
+        later then get their chance.
+        """
+        if loss is not None:
+            self._end(loss)
+        if (goodput := self._record.goodput).seconds:
+            self._say(goodput.line())
+        if lasting(outcome):
+            try:
+                self._record.finish(outcome)
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                self._say(f"the outcome cannot be recorded: {where}{error.strerror or error}")
+            else:
+                publish(self._record, self._progress, self._say)
+        return on.OutcomeRecorded(outcome)
+
+    def _end(self, loss: Loss) -> None:
+        try:
+            if self._record.unfinished():
+                made = retry(
+                    lambda: self._progress.made(self._record.last.number, self._resumption),
+                    self._say,
+                )
+                self._record.end(
+                    loss,
+                    made,
+                    self.trainers_join,
+                    retry(self._progress.saved, self._say) if made else 0.0,
+                    metrics=bool(self._node.own.metrics),
+                )
+        except OSError as error:
+            self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
+
+
+def publish(record: Record, progress: Progress, say: Callable[[str], None]) -> None:
+    """Puts the results of a run that has ended where people look, unless a process of it may be
+    left. Blocking. Does nothing the second time.
+    """
+    if record.identity is None or not record.last.gone:
+        return
+    try:
+        progress.publish()
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        say(
+            f"some of the results stay in the attempt's folder in output/attempts: "
+            f"{where}{error.strerror or error}"
+        )
