@@ -15,8 +15,8 @@ import pytest
 from job_folder import Job, table, tar, zipped
 from paddle_node.data import resumed
 from paddle_node.data.sources import registry
-from paddle_node.data.sources.registry import Object
 from paddle_node.data.sources.s3_source import S3Source
+from paddle_node.data.sources.source import Object
 from paddle_node.failure import Failure
 
 pytestmark = pytest.mark.slow

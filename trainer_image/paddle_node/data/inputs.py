@@ -21,7 +21,7 @@ from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data.sources import registry, unpack
 from paddle_node.data.sources.local_source import LocalSource
-from paddle_node.data.sources.registry import Object, Source, inside
+from paddle_node.data.sources.source import Object, Source, inside, summary
 from paddle_node.data.whole_files import Names
 from paddle_node.failure import BadData, Failure, SettingError
 from paddle_node.runtimes.attempt_output import OURS
@@ -86,7 +86,7 @@ def _bring(
     say: Callable[[str], None],
 ) -> Input:
     source, objects = _source(name, address, environ)
-    mark = registry.summary(source, objects).etag.rpartition(":")[2]
+    mark = summary(source, objects).etag.rpartition(":")[2]
     record = place / "sources" / f"{mark}.json"
     if mark and (brought := _known(record, name)) is not None:
         with contextlib.suppress(FileNotFoundError):  # A person has removed the copy.

@@ -27,7 +27,7 @@ from paddle_node.data.lanes import Advance, Dealt, Files
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
 from paddle_node.data.sources import registry, unpack
 from paddle_node.data.sources.local_source import LocalSource
-from paddle_node.data.sources.registry import Object, Piece, Source
+from paddle_node.data.sources.source import Object, Piece, Source, cut, summary
 from paddle_node.environment import Reader
 from paddle_node.failure import Failure, SettingError
 from paddle_node.retry import disk_full, retry
@@ -231,7 +231,7 @@ def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) 
     elif settings.header:
         form = f"{form} behind a header"
     return DataManifest(
-        source=registry.summary(source, objects),
+        source=summary(source, objects),
         format=form,
         seed=settings.seed,
         hold_out=settings.hold_out,
@@ -310,9 +310,7 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
     def cuttable(thing: Object) -> bool:
         return settings.format == "lines" and unpack.cuttable(source, thing)
 
-    pieces = registry.cut([Piece(thing) for thing in objects], settings.pods, cuttable)[
-        settings.index
-    ]
+    pieces = cut([Piece(thing) for thing in objects], settings.pods, cuttable)[settings.index]
     size = sum(piece.bytes for piece in pieces)
     last_report = time.monotonic()
 
@@ -333,7 +331,7 @@ def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], o
         if settings.format in FORMATS
         else records.load_reader(settings.format, settings.reader_folder)
     )
-    shares = registry.cut(pieces, lanes.LANES if size >= lanes.WORTH else 1, cuttable)
+    shares = cut(pieces, lanes.LANES if size >= lanes.WORTH else 1, cuttable)
 
     def lane(number: int, advance: Advance, hold: Callable[[int], int]) -> Dealt:
         bytes_each = sum(piece.bytes for piece in shares[number]) // settings.shards

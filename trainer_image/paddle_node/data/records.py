@@ -21,7 +21,7 @@ from typing import BinaryIO
 from paddle_node import own_code
 from paddle_node.contract import Variable
 from paddle_node.data.sources import unpack
-from paddle_node.data.sources.registry import Piece, Source
+from paddle_node.data.sources.source import Piece, Source
 from paddle_node.failure import BadData, Failure, SettingError
 
 BLOCK = 1 << 17

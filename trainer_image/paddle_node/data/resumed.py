@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from paddle_node.contract import ExitCode
-from paddle_node.data.sources.registry import Object, changed
+from paddle_node.data.sources.source import Object, changed
 from paddle_node.failure import Failure
 
 TRIES = 6

@@ -12,7 +12,7 @@ from typing import Self
 
 from paddle_node import contract
 from paddle_node.contract import Bounds, Variable
-from paddle_node.data.sources import registry
+from paddle_node.data.sources.source import check_address
 from paddle_node.environment import Reader, read_settings, setting
 from paddle_node.failure import SettingError
 from paddle_node.volume.job_folder import JobFolder
@@ -82,7 +82,7 @@ class SplitSettings:
         program_from = read.absolute(Variable.PROGRAM_FROM, "").rstrip("/")
         folder = JobFolder(contract.path(read.absolute(Variable.OUT_DIR, None), environ))
         if settings["source"] or not read.raw(Variable.INPUTS):
-            registry.check(settings["source"])
+            check_address(settings["source"])
         if settings["source"] and "://" not in settings["source"]:
             refuse_own(folder, [contract.path(settings["source"], environ)], settings["source"])
         program = program_from.rpartition("/")[2] or read.text(Variable.TRAIN_CONFIG_DIR, "")

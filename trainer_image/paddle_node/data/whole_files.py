@@ -19,7 +19,7 @@ from paddle_node.data.lanes import Advance, Files
 from paddle_node.data.parts import PartFile
 from paddle_node.data.settings import SplitSettings
 from paddle_node.data.sources import unpack
-from paddle_node.data.sources.registry import Piece, Source, inside
+from paddle_node.data.sources.source import Piece, Source, inside
 from paddle_node.failure import BadData
 from paddle_node.volume.data_manifest import DataFile
 

@@ -21,6 +21,7 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_node.data import doubts, records
 from paddle_node.data.settings import FORMATS
 from paddle_node.data.sources import registry, unpack
+from paddle_node.data.sources.source import Piece, public_address
 from paddle_node.environment import read_settings, setting
 from paddle_node.failure import BadData, Failure, Finished, SettingError
 from paddle_node.fleet import Job, Parse, Sampler, naming
@@ -80,7 +81,7 @@ class TriedJob(Job):
             for number, text in enumerate(reader(file), start=1)
         )
         self._records = list(islice(read, RECORDS))
-        self._source = registry.public(settings.source).rpartition("/")[2]
+        self._source = public_address(settings.source).rpartition("/")[2]
 
     def agree(
         self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]
@@ -176,7 +177,7 @@ def _first(settings: TrialSettings) -> list[Path]:
                 _written(Path(name).name, [stream.read()])
                 for name, stream in islice(members, FILES)
             ]
-        pieces = map(registry.Piece, objects)
+        pieces = map(Piece, objects)
         batches = records.batches(source, pieces, form, reader, bool(settings.header))
         lines = list(islice((line for batch in batches for line in batch), RECORDS))
         name = Path(objects[0].name).name

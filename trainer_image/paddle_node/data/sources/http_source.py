@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data.resumed import Answer, Interrupted, Resumed, Tries, reason
-from paddle_node.data.sources.registry import BUFFER, Object, Source, changed, public
+from paddle_node.data.sources.source import BUFFER, Object, Source, changed, public_address
 from paddle_node.failure import Failure, SettingError
 
 TIMEOUT = 60.0
@@ -138,7 +138,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         if not newurl.startswith(
             "https://" if req.full_url.startswith("https:") else ("https://", "http://")
         ):
-            places = f"{public(req.full_url)} leads to {public(newurl)}"
+            places = f"{public_address(req.full_url)} leads to {public_address(newurl)}"
             raise SettingError(
                 f"{Variable.DATA_SOURCE}: {places}, which is not followed: https is allowed, and "
                 "http from http"

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from paddle_node import contract
 from paddle_node.contract import Variable
-from paddle_node.data.sources.registry import BUFFER, Object, Source, changed
+from paddle_node.data.sources.source import BUFFER, Object, Source, changed
 from paddle_node.failure import SettingError
 from paddle_node.volume import durable
 

@@ -18,7 +18,7 @@ from botocore.config import Config
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data.resumed import Answer, Interrupted, Resumed
-from paddle_node.data.sources.registry import BUFFER, Object, Source, changed, hidden
+from paddle_node.data.sources.source import BUFFER, Object, Source, changed, hidden
 from paddle_node.failure import Failure, SettingError
 
 ERRORS = (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError)

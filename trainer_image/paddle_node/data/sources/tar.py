@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
-from paddle_node.data.sources.registry import BUFFER, hidden
+from paddle_node.data.sources.source import BUFFER, hidden
 
 BLOCK = tarfile.BLOCKSIZE
 END = 2 * BLOCK

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
 from paddle_node.data.sources import tar
-from paddle_node.data.sources.registry import BUFFER, Object, Source, hidden, inside
+from paddle_node.data.sources.source import BUFFER, Object, Source, hidden, inside
 from paddle_node.failure import BadData, Failure
 from paddle_node.retry import naming
 
