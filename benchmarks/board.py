@@ -94,7 +94,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = JobFolder(Path(name))
         laid_out(folder, ranks)
-        training = SimpleNamespace(wanted=ranks, processes=1)
+        training = SimpleNamespace(completions=ranks, processes=1)
         view = SimpleNamespace(
             phase="running", reason="", training=training, as_json=lambda: {"pods": []}
         )

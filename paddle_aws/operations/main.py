@@ -28,9 +28,11 @@ def register(group: typer.Typer, name: str) -> None:
     """Adds a command. Unwraps the paragraphs of its docstring, so that they fill the terminal's
     width.
     """
-    one = getattr(import_module(f"paddle_aws.operations.commands.{name}"), name)
-    text = inspect.cleandoc(one.__doc__ or "").split("\n\n")
-    group.command(NAMES.get(name), help="\n\n".join(" ".join(part.split()) for part in text))(one)
+    command = getattr(import_module(f"paddle_aws.operations.commands.{name}"), name)
+    text = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    group.command(NAMES.get(name), help="\n\n".join(" ".join(part.split()) for part in text))(
+        command
+    )
 
 
 for name in COMMANDS:
@@ -46,8 +48,8 @@ for name in LOCKS:
 app.add_typer(lock)
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _say_version(asked: bool) -> None:
+    if asked:
         typer.echo(f"paddle-aws {installed('paddle-aws')}")
         raise typer.Exit
 

@@ -66,12 +66,12 @@ def _here(incomplete: str) -> list[str]:
     """Completes in a shell the job files here and the jobs that they name. Asks no cluster: Tab has
     to be quick.
     """
-    found: list[str] = []
+    words: list[str] = []
     for path in sorted(Path().glob("*.y*ml")):
         text = path.read_text(errors="replace")
         if re.search(r"^(data|trainers|program|command):", text, re.MULTILINE):
-            found += [str(path), *re.findall(r"^name: *([a-z0-9-]+)", text, re.MULTILINE)]
-    return [one for one in found if one.startswith(incomplete)]
+            words += [str(path), *re.findall(r"^name: *([a-z0-9-]+)", text, re.MULTILINE)]
+    return [word for word in words if word.startswith(incomplete)]
 
 
 JobArgument = Annotated[

@@ -89,17 +89,17 @@ def show(
     from rich.table import Table
     from rich.text import Text
 
-    found, screen = [list(row) for row in rows], console()
+    cells, screen = [list(row) for row in rows], console()
     table = Table(
         box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=any(map(str.strip, columns))
     )
     shown = [
-        number for number in range(len(columns)) if not found or any(row[number] for row in found)
+        number for number in range(len(columns)) if not cells or any(row[number] for row in cells)
     ]
     for number in shown:
         side: Literal["left", "right"] = "right" if columns[number] in right else "left"
         table.add_column(columns[number], overflow="fold", justify=side)
-    for row in found:
+    for row in cells:
         table.add_row(*(Text(row[number], STYLES.get(row[number], "")) for number in shown))
     if (
         screen.measure(table, options=screen.options.update(width=_PIPE_WIDTH)).maximum

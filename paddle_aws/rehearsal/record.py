@@ -44,7 +44,7 @@ class Recorder(Watcher):
             object=job.name,
             phase="running",
             reason="",
-            wanted=(
+            completions=(
                 job.completions
                 if isinstance(job, Job)
                 else sum(role.count for role in job.roles.values())

@@ -83,7 +83,7 @@ def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests of `submit` have no program, so this machine appears to have no Paddle."""
     from paddle_aws.operations.images import interpreter
 
-    monkeypatch.setattr(interpreter, "found", lambda job: None)
+    monkeypatch.setattr(interpreter, "find", lambda job: None)
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ from kubernetes_api import kubeconfig
 
 from k8s_charts import yaml_documents
 from paddle_aws.operations.cluster.cluster import ApiError, Cluster, NotInstalled, Object
-from paddle_aws.operations.commands import submit
 from paddle_aws.operations.errors import BadInput, Unreachable
+from paddle_aws.operations.jobs import ending
 
 pytestmark = pytest.mark.cluster
 
@@ -183,7 +183,7 @@ def test_the_server_takes_every_manifest_and_lets_every_pod_in(
 @pytest.fixture
 def words(namespace: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a job of two trainers whose pods fit no node."""
-    monkeypatch.setattr(submit, "LOOK", 10.0)
+    monkeypatch.setattr(ending, "LOOK", 10.0)
     job = {
         "name": f"words-{secrets.token_hex(2)}",
         "namespace": namespace,

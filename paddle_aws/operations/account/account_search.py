@@ -50,17 +50,17 @@ OWN = (
 def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
     """Returns what was found, in order, and the names of the searches that failed, by reason."""
     asked = _Search(spec)
-    found = {(left.service, left.id): left for left in asked.stacks}
+    leftovers = {(left.service, left.id): left for left in asked.stacks}
     unasked: dict[str, list[str]] = {}
     for row in asked.rows():
         try:
             with translated():
                 for left in asked.look(**row):
-                    found.setdefault((left.service, left.id), left)
+                    leftovers.setdefault((left.service, left.id), left)
         except Unreachable as error:
             unasked.setdefault(str(error), []).append(row["what"])
     return sorted(
-        found.values(), key=lambda left: (bool(left.expected), left.service, left.id)
+        leftovers.values(), key=lambda left: (bool(left.expected), left.service, left.id)
     ), unasked
 
 
@@ -102,8 +102,8 @@ class _Search:
     ) -> Iterator[Left]:
         """Runs one search; without a `kind` it finds ARNs."""
         for arguments in more.get("with", [{}]):
-            for found in every(self._client(service), call, find, **arguments):
-                id, owners = found if isinstance(found, list) else (found, None)
+            for resource in every(self._client(service), call, find, **arguments):
+                id, owners = resource if isinstance(resource, list) else (resource, None)
                 if kind is None:
                     yield from self._tagged(id, owners or [])
                 else:
@@ -113,7 +113,7 @@ class _Search:
         """`more`: what else may identify the owner, such as AWS's own tags, or the machine with
         which the thing is deleted.
         """
-        owner = next((self._owners[one] for one in (id, arn, *more) if one in self._owners), None)
+        owner = next((self._owners[key] for key in (id, arn, *more) if key in self._owners), None)
         type = f"{service} {kind}".strip()
         kept = self.spec.retain and type in self._data["kept"]
         what = f"{kind} {id}".strip()

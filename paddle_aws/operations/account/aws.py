@@ -32,8 +32,8 @@ def every(client: Any, operation: str, path: str, **arguments: Any) -> Iterator[
         if paged
         else [getattr(client, operation)(**arguments)]
     )
-    found = (one for answer in answers for one in jmespath.search(path, answer) or ())
-    return (one for one in found if one is not None)
+    values = (value for answer in answers for value in jmespath.search(path, answer) or ())
+    return (value for value in values if value is not None)
 
 
 def check_account(account: str | None, region: str) -> None:

@@ -49,7 +49,7 @@ def files(path: Path) -> list[tuple[Path, str]]:
         return [(path, path.name)]
     if not path.is_dir():
         raise BadInput(f"{path} does not exist: give a file or a folder")
-    found = [
+    pairs = [
         (file, file.relative_to(path).as_posix())
         for file in sorted(path.rglob("*"))
         if file.is_file()
@@ -57,9 +57,9 @@ def files(path: Path) -> list[tuple[Path, str]]:
             part.startswith(".") or part == "__pycache__" for part in file.relative_to(path).parts
         )
     ]
-    if not found:
+    if not pairs:
         raise BadInput(f"{path} holds no file")
-    return found
+    return pairs
 
 
 def _present(client: Any, there: dict[str, str]) -> tuple[str, int] | None:
@@ -102,7 +102,8 @@ def side_by_side(put: Callable[[T], bool], items: Sequence[T], stop: Callable[[]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
             return sum(
-                one.result() for one in as_completed([pool.submit(put, item) for item in items])
+                transfer.result()
+                for transfer in as_completed([pool.submit(put, item) for item in items])
             )
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -129,7 +130,7 @@ def upload_files(client: Any, path: Path, address: str) -> str:
             progress(before.st_size)
             return False
         manager.upload(
-            str(file), *places[file].values(), {"Metadata": {CHECKSUM: content}}, told
+            str(file), *places[file].values(), {"Metadata": {CHECKSUM: content}}, subscribers
         ).result()
         if (
             after := file.stat()
@@ -142,7 +143,7 @@ def upload_files(client: Any, path: Path, address: str) -> str:
         bar(path.name, size) as progress,
         create_transfer_manager(client, TransferConfig()) as manager,
     ):
-        told = [ProgressCallbackInvoker(progress)]
+        subscribers = [ProgressCallbackInvoker(progress)]
         sent = side_by_side(put, list(places), lambda: manager.__exit__(*sys.exc_info()))
     there = len(places) - sent
     if path.is_file():

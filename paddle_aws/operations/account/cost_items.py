@@ -26,7 +26,7 @@ class Item:
 
 def items(spec: ClusterSpec) -> list[Item]:
     """Returns what costs money merely because it exists."""
-    own, nat, cluster = spec.cluster.self_managed, spec.network.nat_gateways, spec.cluster
+    self_managed, nat, cluster = spec.cluster.self_managed, spec.network.nat_gateways, spec.cluster
     gateways = nat if spec.network.existing is None else 0
     endpoints = (
         ENDPOINTS[cluster.kind] * len(spec.network.zones) if spec.network.interface_endpoints else 0
@@ -34,9 +34,11 @@ def items(spec: ClusterSpec) -> list[Item]:
     throughput = (
         spec.file_system.provisioned_mib_per_second if spec.file_system.existing is None else 0
     )
-    found = [
-        Item("EKS control plane", "eks-cluster-hour", not own and cluster.existing is None),
-        Item("secrets: tokens, CA hash, kubeconfigs", "secret-month", SECRETS * own),
+    costs = [
+        Item(
+            "EKS control plane", "eks-cluster-hour", not self_managed and cluster.existing is None
+        ),
+        Item("secrets: tokens, CA hash, kubeconfigs", "secret-month", SECRETS * self_managed),
         Item("Elastic IP (cluster)", "public-ipv4-hour", cluster.elastic_ip),
         Item("NAT gateway", "nat-gateway-hour", gateways),
         Item("its public address", "public-ipv4-hour", gateways),
@@ -53,8 +55,8 @@ def items(spec: ClusterSpec) -> list[Item]:
         count, where = (
             (group.most, f"{group.name}, while jobs run") if auto else (group.desired, group.name)
         )
-        found.append(Item(f"{what} ({where})", price, count, not auto))
-        found.append(
+        costs.append(Item(f"{what} ({where})", price, count, not auto))
+        costs.append(
             Item(f"GiB of disk ({where})", "ebs-gp3-gb-month", count * group.disk, not auto)
         )
-    return [item for item in found if item.count]
+    return [item for item in costs if item.count]

@@ -34,15 +34,15 @@ def compile_policies(config: Path) -> dict[str, dict[str, Any]]:
         }
 
 
-def put_policy(iam: Any, own: str, name: str, document: dict[str, Any]) -> None:
+def put_policy(iam: Any, prefix: str, name: str, document: dict[str, Any]) -> None:
     """Creates a policy, or a new version of it."""
     text = json.dumps(document, separators=(",", ":"))
     try:
-        iam.create_policy(PolicyName=name, Path=own.partition(":policy")[2], PolicyDocument=text)
+        iam.create_policy(PolicyName=name, Path=prefix.partition(":policy")[2], PolicyDocument=text)
     except iam.exceptions.EntityAlreadyExistsException:
         # IAM keeps at most five versions.
-        for one in iam.list_policy_versions(PolicyArn=own + name)["Versions"]:
-            if not one["IsDefaultVersion"]:
-                iam.delete_policy_version(PolicyArn=own + name, VersionId=one["VersionId"])
-        iam.create_policy_version(PolicyArn=own + name, PolicyDocument=text, SetAsDefault=True)
-    say(f"made {own}{name}")
+        for version in iam.list_policy_versions(PolicyArn=prefix + name)["Versions"]:
+            if not version["IsDefaultVersion"]:
+                iam.delete_policy_version(PolicyArn=prefix + name, VersionId=version["VersionId"])
+        iam.create_policy_version(PolicyArn=prefix + name, PolicyDocument=text, SetAsDefault=True)
+    say(f"made {prefix}{name}")

@@ -18,16 +18,16 @@ def entry(name: str, region: str) -> tuple[Entry, bool]:
     """
     api = client("eks", region)
     try:
-        found = api.describe_cluster(name=name)["cluster"]
+        description = api.describe_cluster(name=name)["cluster"]
     except api.exceptions.ResourceNotFoundException:
         advice = "deploy it, or correct name and region in cluster.yaml"
         raise BadInput(f"cluster {name} does not exist in {region}: {advice}") from None
-    if found.get("status") not in ("ACTIVE", "UPDATING"):
-        raise Unreachable(f"cluster {name} is {found.get('status')}: wait until it is ACTIVE")
-    authority = found.get("certificateAuthority", {}).get("data", "")
-    cluster = {"server": found["endpoint"], "certificate-authority-data": authority}
-    public = bool(found.get("resourcesVpcConfig", {}).get("endpointPublicAccess", True))
-    return Entry(found["arn"], cluster, {"exec": _credential_program(name, region)}), public
+    if description.get("status") not in ("ACTIVE", "UPDATING"):
+        raise Unreachable(f"cluster {name} is {description.get('status')}: wait until it is ACTIVE")
+    authority = description.get("certificateAuthority", {}).get("data", "")
+    cluster = {"server": description["endpoint"], "certificate-authority-data": authority}
+    public = bool(description.get("resourcesVpcConfig", {}).get("endpointPublicAccess", True))
+    return Entry(description["arn"], cluster, {"exec": _credential_program(name, region)}), public
 
 
 def _credential_program(name: str, region: str) -> dict[str, Any]:

@@ -21,25 +21,27 @@ def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
     from k8s_charts.kinds import node_pool
 
     groups, namespace = spec.nodes.values(), spec.jobs.namespace
-    found = yaml_documents.template("deployers.yaml", namespace=namespace, **_volume(outputs))
+    manifests = yaml_documents.template("deployers.yaml", namespace=namespace, **_volume(outputs))
     if namespace == "default":
         # This namespace is everybody's: it keeps its own pod security.
-        found = [document for document in found if document["kind"] != "Namespace"]
+        manifests = [document for document in manifests if document["kind"] != "Namespace"]
     if any(group.gpu for group in groups) and not spec.auto:
-        found += yaml_documents.template("nvidia_device_plugin.yaml")
+        manifests += yaml_documents.template("nvidia_device_plugin.yaml")
     if any(group.gpu for group in groups):
-        found += yaml_documents.template("dcgm_exporter.yaml")
+        manifests += yaml_documents.template("dcgm_exporter.yaml")
     if any(group.efa for group in groups):
-        found += yaml_documents.template("efa_device_plugin.yaml", registry=_registry(spec.region))
+        manifests += yaml_documents.template(
+            "efa_device_plugin.yaml", registry=_registry(spec.region)
+        )
     if spec.auto:
         if not outputs.auto_mode:
             raise BadInput(
                 "compute is auto, and no output AutoMode is deployed: run `cdk deploy --all "
                 "--outputs-file outputs.json`"
             )
-        found += yaml_documents.template("auto_mode.yaml")
+        manifests += yaml_documents.template("auto_mode.yaml")
         for name, group in spec.nodes.items():
-            found += node_pool.documents(
+            manifests += node_pool.documents(
                 name,
                 machines=json.loads(outputs.auto_mode),
                 instance_types=group.instance_types,
@@ -63,10 +65,10 @@ def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
             for group in groups
         )
         gpus = sum(group.max * group.gpus for group in groups)
-        found += yaml_documents.template(
+        manifests += yaml_documents.template(
             "queue.yaml", queue=spec.jobs.queue, namespace=namespace, cpus=cores, gpus=gpus
         )
-    return found
+    return manifests
 
 
 def _volume(outputs: ClusterOutputs) -> dict[str, str]:
@@ -94,8 +96,8 @@ def _registry(region: str) -> str:
     """
     # Not safe_load's default: an account is text, whatever its digits look like.
     text = Path(__file__).with_name("eks_registries.yaml").read_text(encoding="utf-8")
-    known = yaml.load(text, Loader=yaml.BaseLoader)
-    account = known["accounts"].get(region, known["others"])
+    registries = yaml.load(text, Loader=yaml.BaseLoader)
+    account = registries["accounts"].get(region, registries["others"])
     domain = {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"}.get(
         region.partition("-")[0], "amazonaws.com"
     )

@@ -21,7 +21,7 @@ def of_team(name: str, region: str, team: Team) -> Entry:
 
     secret = f"{name}/kubeconfig/{team}"
     try:
-        found = client("secretsmanager", region).get_secret_value(SecretId=secret)
+        answer = client("secretsmanager", region).get_secret_value(SecretId=secret)
     except ClientError as error:
         if error.response["Error"]["Code"] == "AccessDeniedException":
             raise Unreachable(
@@ -41,7 +41,7 @@ def of_team(name: str, region: str, team: Team) -> Entry:
             "and region in cluster.yaml"
         ) from None
     try:
-        config = yaml.safe_load(found["SecretString"])
+        config = yaml.safe_load(answer["SecretString"])
         cluster, user = dict(config["clusters"][0]["cluster"]), dict(config["users"][0]["user"])
     except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError, RecursionError):
         # Without the secret's content: it may be a secret all the same.

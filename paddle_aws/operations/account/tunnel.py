@@ -36,14 +36,14 @@ def hold(document: str, region: str, port: int, ready: Callable[[], None]) -> No
     """
     plugin = _plugin()
     ssm = client("ssm", region)
-    found = machines(client("ec2", region), document)
-    if not found:
+    instances = machines(client("ec2", region), document)
+    if not instances:
         raise Failed(
             f"no machine {document} runs in {region}: its Auto Scaling group starts one within "
             "minutes, so try again then"
         )
     request = {
-        "Target": found[0],
+        "Target": instances[0],
         "DocumentName": document,
         "Parameters": {"localPortNumber": [str(port)]},
     }
@@ -95,18 +95,18 @@ def _plugin() -> str:
             f"{PLUGIN} is not installed: a tunnel needs it (AWS's documents name it the Session "
             "Manager plugin)"
         )
-    said = subprocess.run(
+    installed = subprocess.run(
         [path, "--version"], capture_output=True, text=True, check=False
     ).stdout.strip()
     version = (
-        tuple(int(part) for part in said.split("."))
-        if re.fullmatch(r"\d+(\.\d+){1,3}", said)
+        tuple(int(part) for part in installed.split("."))
+        if re.fullmatch(r"\d+(\.\d+){1,3}", installed)
         else ()
     )
     if version <= LAST_WITHOUT_ENVIRONMENT:
         least = ".".join(map(str, LAST_WITHOUT_ENVIRONMENT))
         raise BadInput(
-            f"{PLUGIN} is {said or 'of an unknown version'}: one newer than {least} is needed, "
-            "which keeps tokens unseen"
+            f"{PLUGIN} is {installed or 'of an unknown version'}: one newer than {least} is "
+            "needed, which keeps tokens unseen"
         )
     return path

@@ -23,11 +23,11 @@ def refused_step(spec: ClusterSpec, outputs: Mapping[str, str]) -> str | None:
     """Returns why the control plane of `outputs` cannot take the settings' version; None if it can.
     SettingError: no lock.
     """
-    has, setting, wanted = outputs.get("KubernetesVersion"), "cluster.version", spec.cluster.version
+    has, setting, target = outputs.get("KubernetesVersion"), "cluster.version", spec.cluster.version
     if has and spec.cluster.self_managed:
         setting = spec.cluster.distribution.lock
-        wanted = DistributionLock.load(spec.cluster.distribution.lock_path).kubernetes
-    (major, old), (_, new) = _numbers(has or wanted), _numbers(wanted)
+        target = DistributionLock.load(spec.cluster.distribution.lock_path).kubernetes
+    (major, old), (_, new) = _numbers(has or target), _numbers(target)
     if new in (old, old + 1):
         return None
     takes = (
@@ -35,7 +35,7 @@ def refused_step(spec: ClusterSpec, outputs: Mapping[str, str]) -> str | None:
         if new < old
         else f"one minor version at a time, deploy {major}.{old + 1} first"
     )
-    return f"{setting} is {wanted} and the control plane runs Kubernetes {has}: it takes {takes}"
+    return f"{setting} is {target} and the control plane runs Kubernetes {has}: it takes {takes}"
 
 
 def _numbers(version: str) -> list[int]:
@@ -77,9 +77,9 @@ class VersionChecks:
         return {name: describe(**where, **{f"{kind}Name": name})[kind] for name in names}
 
     def version(self) -> Found:
-        has, wanted = str(self.cluster["version"]), self.spec.cluster.version
-        differ = f"the control plane runs Kubernetes {has} and cluster.version is {wanted}"
-        if has == wanted:
+        has, target = str(self.cluster["version"]), self.spec.cluster.version
+        differ = f"the control plane runs Kubernetes {has} and cluster.version is {target}"
+        if has == target:
             yield "ok", f"the control plane runs Kubernetes {has}, as cluster.version says"
         elif self.spec.cluster.existing:
             yield "warning", f"{differ}: set {has}"

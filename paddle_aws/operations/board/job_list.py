@@ -112,13 +112,13 @@ class JobList:
             paid = report.goodput.seconds  # Of earlier runs as well.
         usd = None
         if training is not None and paid is not None and self._usd_per_hour is not None:
-            usd = round(self._usd_per_hour * training.wanted * paid / 3600, 2)
+            usd = round(self._usd_per_hour * training.completions * paid / 3600, 2)
         job = training or view.data
         return {
             "job": view.name,
             "state": view.phase,
             "reason": view.reason,
-            "pods": training.wanted if training else None,
+            "pods": training.completions if training else None,
             "processes": training.processes if training else None,
             "loss": report.progress.loss if report.progress else report.loss,
             "progress": str(report.progress) if report.progress else "",

@@ -72,7 +72,7 @@ class JobPage:
             "reason": view.reason,
             "pods": view.as_json()["pods"],
             "world": {
-                "pods": training.wanted if training else 0,
+                "pods": training.completions if training else 0,
                 "processes": training.processes if training else 1,
             },
             "attempts": self._json("output/run/attempts.json").get("attempts", []),

@@ -129,10 +129,10 @@ class Cluster:
         base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
         # A missing kind may have been defined since.
         if kind not in self._plurals.get(version, {}):
-            found = self.find(base) or {}
+            listing = self.find(base) or {}
             self._plurals[version] = {
                 resource["kind"]: (resource["name"], resource["namespaced"])
-                for resource in found.get("resources", ())
+                for resource in listing.get("resources", ())
                 if "/" not in resource["name"]
             }
         if kind not in self._plurals[version]:
@@ -336,7 +336,7 @@ class Outage:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._since = cluster, 0.0
 
-    def over(self) -> None:
+    def end(self) -> None:
         """Call when the server has answered: ends the outage."""
         self._since, self._cluster.away = 0.0, False
 

@@ -57,12 +57,12 @@ def bootstrap(
         _, partition, _, _, account, _ = (
             client("sts", spec.region).get_caller_identity()["Arn"].split(":", 5)
         )
-        own = f"arn:{partition}:iam::{account}:policy{POLICY_PATH}"
+        policies_arn = f"arn:{partition}:iam::{account}:policy{POLICY_PATH}"
         for name, document in policies.items():
-            put_policy(client("iam", spec.region), own, name, document)
+            put_policy(client("iam", spec.region), policies_arn, name, document)
         names = [name for name in policies if name.startswith(f"{spec.policy_prefix}-deploy-")]
         given = (
-            ",".join(own + name for name in names)
+            ",".join(policies_arn + name for name in names)
             or f"arn:{partition}:iam::aws:policy/AdministratorAccess"
         )
         command = ["bootstrap", f"aws://{account}/{spec.region}", "--qualifier", spec.qualifier]

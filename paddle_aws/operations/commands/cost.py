@@ -40,22 +40,26 @@ def cost(
     """
     with cli_errors():
         spec = load_cluster(config)
-        known = read_prices(lock, spec.region)
+        locked = read_prices(lock, spec.region)
         asked = items(spec)
         for item in asked:
             # Only a machine's price: any other that AWS's list does not state clearly is unknown,
             # as is spot without credentials.
-            if "." in item.price and item.price not in known["prices"] and "spot" not in item.price:
+            if (
+                "." in item.price
+                and item.price not in locked["prices"]
+                and "spot" not in item.price
+            ):
                 raise BadInput(
                     f"{lock} has no price of {item.what}: `paddle-aws lock prices` reads it, if "
                     "AWS has such a type"
                 )
-        rows = [_row(item, known["prices"], hours) for item in asked]
+        rows = [_row(item, locked["prices"], hours) for item in asked]
         month, run = (sum(row[part] or 0 for row in rows) for part in ("month_usd", "run_usd"))
         unknown = [row["what"] for row in rows if row["month_usd"] is None]
         if json:
             sums = {"month_usd": month, "run_usd": run, "unknown": unknown, "left_out": LEFT_OUT}
-            read = {name: known[name] for name in ("read", "source", "region")}
+            read = {name: locked[name] for name in ("read", "source", "region")}
             as_json({**read, "hours": hours, "items": rows, **sums})
             return
         shown = [
@@ -72,11 +76,11 @@ def cost(
             f"in all {some}{_dollars(month)} USD a month, {some}{_dollars(run)} USD in a run of "
             f"{hours:g} h"
         )
-        say(f"list prices of {spec.region}, read {known['read']} ({known['source']})")
+        say(f"list prices of {spec.region}, read {locked['read']} ({locked['source']})")
         if unknown:
             spot = (
                 "; spot prices are read with AWS credentials alone"
-                if any("spot" in one for one in unknown)
+                if any("spot" in item_name for item_name in unknown)
                 else ""
             )
             say(f"unknown: {', '.join(unknown)}{spot}")

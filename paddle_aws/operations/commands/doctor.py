@@ -49,15 +49,17 @@ def doctor(
         deployed = DeployedChecks(spec, account, fix=fix)
         ready = deployed.ready() if deployed.deployed else []
         checks = deployed.destroy() if destroy else [*account.all(), *ready]
-        found = account_checks.run(checks)
+        findings = account_checks.run(checks)
         if json:
-            as_json([asdict(one) for one in found])
+            as_json([asdict(finding) for finding in findings])
         else:
-            groups = groupby(found, lambda one: (one.state, one.text))
+            groups = groupby(findings, lambda finding: (finding.state, finding.text))
             show(("CHECK", "STATE", "WHAT"), [_row(list(alike)) for _, alike in groups])
-        problems = sum(one.state == "problem" for one in found)
-        unsure = sum(one.state == "warning" for one in found)
-        if any((one.check, one.state) == ("credentials", "problem") for one in found):
+        problems = sum(finding.state == "problem" for finding in findings)
+        unsure = sum(finding.state == "warning" for finding in findings)
+        if any(
+            (finding.check, finding.state) == ("credentials", "problem") for finding in findings
+        ):
             raise Unreachable("the account cannot be queried: see the credentials line")
         if problems:
             raise Failed(
@@ -68,7 +70,7 @@ def doctor(
 
 def _row(alike: list[Finding]) -> tuple[str, str, str]:
     """Returns the line of one finding, or of several that say the same, as without credentials."""
-    names = list(dict.fromkeys(one.check for one in alike))
+    names = list(dict.fromkeys(finding.check for finding in alike))
     check, about = (
         (names[0], "") if len(names) == 1 else (f"{len(names)} checks", f" ({', '.join(names)})")
     )

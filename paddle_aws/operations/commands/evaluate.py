@@ -33,12 +33,12 @@ def evaluate(
     Example: paddle-aws evaluate quick-start
     """
     with cli_errors("interrupted: the evaluation's Job is removed, or ends on its own"):
-        found = backend(job, namespace, context, rehearsal).evaluate()
+        evaluation = backend(job, namespace, context, rehearsal).evaluate()
         if json:
-            as_json(found.model_dump(by_alias=True))
+            as_json(evaluation.model_dump(by_alias=True))
             return
         typer.echo(
-            f"{found.metric} {found.value:.3f} of pass {found.number}, on {found.records:,} "
-            "records that no trainer saw"
+            f"{evaluation.metric} {evaluation.value:.3f} of pass {evaluation.number}, on "
+            f"{evaluation.records:,} records that no trainer saw"
         )
-        typer.echo(f"{found.baseline_of}: {found.baseline:.3f}")
+        typer.echo(f"{evaluation.baseline_of}: {evaluation.baseline:.3f}")

@@ -26,18 +26,23 @@ def leftovers(
     with cli_errors():
         spec = load_cluster(config)
         check_account(spec.account, spec.region)
-        found, unasked = account_search.search(spec)
+        left, unasked = account_search.search(spec)
         if json:
-            as_json({"left": [asdict(one) for one in found], "not_asked": unasked})
-        elif found:
+            as_json({"left": [asdict(leftover) for leftover in left], "not_asked": unasked})
+        elif left:
             rows = [
-                (one.service, one.id, one.expected or one.problem or "unexpected", one.command)
-                for one in found
+                (
+                    leftover.service,
+                    leftover.id,
+                    leftover.expected or leftover.problem or "unexpected",
+                    leftover.command,
+                )
+                for leftover in left
             ]
             show(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
         for reason, names in unasked.items():
             say(f"not checked ({reason}): {', '.join(names)}")
-        unexpected = [one for one in found if not one.expected]
+        unexpected = [leftover for leftover in left if not leftover.expected]
         if unexpected:
             raise Failed(
                 f"cluster {spec.name} has left {len(unexpected)} in {spec.region}: remove what "
@@ -49,7 +54,7 @@ def leftovers(
                 f"nothing unexpected of cluster {spec.name} was found, but {many} checks could "
                 "not be completed"
             )
-        if any(one.service == "cloudformation" for one in found):
+        if any(leftover.service == "cloudformation" for leftover in left):
             say(
                 f"cluster {spec.name} is deployed in {spec.region}: `cdk destroy --all` removes "
                 "it, and nothing else is left"
@@ -57,5 +62,5 @@ def leftovers(
         else:
             say(
                 f"nothing of cluster {spec.name} is left in {spec.region}"
-                + (" but what is kept on purpose" if found else "")
+                + (" but what is kept on purpose" if left else "")
             )

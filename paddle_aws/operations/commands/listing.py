@@ -44,7 +44,7 @@ def listing(
 def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
     # What is left of a cancelled job is another Job's.
     job = None if view.cancelled else view.training or view.data
-    done = f"{job.succeeded}/{job.wanted}" if job is not None else ""
+    done = f"{job.succeeded}/{job.completions}" if job is not None else ""
     ran = span(job.seconds(datetime.now(UTC))) if job is not None else ""
     return (
         view.name,

@@ -33,21 +33,24 @@ def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
     """
     with cli_errors():
         spec = load_cluster(config)
-        region, own = spec.region, {spec.cluster.version} if not spec.cluster.self_managed else {}
+        region, current = (
+            spec.region,
+            {spec.cluster.version} if not spec.cluster.self_managed else {},
+        )
         eks, ssm = client("eks", region), client("ssm", region)
-        versions = sorted({*KUBERNETES_VERSIONS, *own})
+        versions = sorted({*KUBERNETES_VERSIONS, *current})
         read = {version: defaults(eks, version, ADDONS) for version in versions}
         if not any(read.values()):
             raise Failed(
                 f"EKS in {region} names no default version of any add-on: {out} stays as it is"
             )
-        read = {version: {**found, **releases(ssm, version)} for version, found in read.items()}
+        read = {version: {**add_ons, **releases(ssm, version)} for version, add_ons in read.items()}
         write(out, ADD_ONS_SOURCE, {"region": region, "versions": read})
         unknown = [
             f"{name} for {key}"
-            for key, found in read.items()
+            for key, add_ons in read.items()
             for name in (*ADDONS, *NODE_IMAGES)
-            if name not in found
+            if name not in add_ons
         ]
         count = sum(map(len, read.values()))
         say(

@@ -10,7 +10,7 @@ from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import Backend, backend
 from paddle_aws.operations.jobs.volume.access import BLOCK, Volume
 from paddle_aws.operations.jobs.watch import log_stream
-from paddle_aws.operations.jobs.watch.log_stream import Line, Wanted
+from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
 from paddle_aws.operations.options import (
     DEFAULT,
     Context,
@@ -69,7 +69,7 @@ def logs(
     Example: paddle-aws logs quick-start --rank 0 --follow
     """
     with cli_errors("interrupted: the job keeps running"):
-        chosen = Wanted(log_stream.ranks(rank), of)
+        chosen = PodSelection(log_stream.ranks(rank), of)
         if volume is not None and (follow or of == "data"):
             raise BadInput(
                 f"--volume is {volume}: it reads what is there; leave --follow and --of out"
@@ -99,7 +99,7 @@ def logs(
 
 
 def _past(
-    where: Backend, chosen: Wanted, tail: int | None, show: log_stream.Printer
+    where: Backend, chosen: PodSelection, tail: int | None, show: log_stream.Printer
 ) -> Iterator[Line]:
     """Yields what the pods have written; `tail` counts the lines that are shown."""
     if tail is None:
@@ -123,17 +123,17 @@ def _of_volume(
     """Shows one rank after the other, as their lines have no common time."""
     with where.volume() as volume:
         files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
-        found = [
+        log_files = [
             (rank, f"node_{rank}/{log}.log")
             for rank in range(10_000)
             if f"node_{rank}/{log}.log" in files
         ]
-        if not found:
+        if not log_files:
             raise BadInput(
                 f"job {where.name} has no {log}.log on the volume: no pod of it has begun to "
                 "train yet"
             )
-        for rank, name in found:
+        for rank, name in log_files:
             if ranks is not None and rank not in ranks:
                 continue
             for text in _lines(volume, f"output/{name}", files[name], tail, show):

@@ -43,11 +43,11 @@ def prices(
     with cli_errors("interrupted: the lock is as it was"):
         spec = load_cluster(config)
         asked = queries(sorted({kind for group in machines(spec) for kind in group.types}))
-        read, known = read_prices(files, spec.region, asked)
+        read, offered = read_prices(files, spec.region, asked)
         for name, kind in [(group.name, kind) for group in machines(spec) for kind in group.types]:
-            if kind not in known:
+            if kind not in offered:
                 meant = "".join(
-                    f"; did you mean {close}?" for close in get_close_matches(kind, known, 1)
+                    f"; did you mean {close}?" for close in get_close_matches(kind, offered, 1)
                 )
                 raise BadInput(
                     f"{config.name}: {name} asks for {kind}: AWS lists no such type in "

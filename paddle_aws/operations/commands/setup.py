@@ -54,17 +54,17 @@ def setup(
         if remove:
             _remove(Cluster(context, say))
             return
-        wanted = documents(spec, ClusterOutputs.load(outputs))
+        manifests = documents(spec, ClusterOutputs.load(outputs))
         if as_yaml:
             from k8s_charts import yaml_documents
 
-            typer.echo(yaml_documents.dump(wanted), nl=False)
+            typer.echo(yaml_documents.dump(manifests), nl=False)
             return
         cluster = Cluster(context, say)
-        for document in wanted:
+        for document in manifests:
             # Checks every kind before anything is changed.
             cluster.path(document)
-        for document in wanted:
+        for document in manifests:
             try:
                 cluster.apply(document, dry_run=dry_run)
             except ApiError as error:
@@ -86,7 +86,7 @@ def setup(
 def _remove(cluster: Cluster) -> None:
     for path in (POOLS, CLASSES):
         deadline = time.monotonic() + ENDED
-        while left := [one["metadata"]["name"] for one in cluster.items(path, labels=OURS)]:
+        while left := [pool["metadata"]["name"] for pool in cluster.items(path, labels=OURS)]:
             if time.monotonic() > deadline:
                 raise Failed(
                     f"{', '.join(left)} of {path} are still there: a job's pods keep their "

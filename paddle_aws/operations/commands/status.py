@@ -33,11 +33,11 @@ def status(
     Example: paddle-aws status quick-start
     """
     with cli_errors():
-        found = backend(job, namespace, context, rehearsal).status()
+        view = backend(job, namespace, context, rehearsal).status()
         if json:
-            as_json(found.as_json())
+            as_json(view.as_json())
         else:
-            show(found)
+            show(view)
 
 
 def show(view: JobView) -> None:
@@ -50,7 +50,7 @@ def show(view: JobView) -> None:
         if part is not None
     ]
     if view.progress is not None:
-        moment = f" ({age(view.progress.told)} ago)" if view.progress.told else ""
+        moment = f" ({age(view.progress.reported)} ago)" if view.progress.reported else ""
         parts.append(("progress", f"{view.progress}{moment}"))
     if view.goodput is not None:
         parts.append(("goodput", str(view.goodput)))
@@ -73,7 +73,7 @@ def show(view: JobView) -> None:
 
 
 def _line(job: JobState) -> str:
-    text = f"{job.phase}, {job.succeeded} of {job.wanted} pods done"
+    text = f"{job.phase}, {job.succeeded} of {job.completions} pods done"
     if job.failed:
         text += f", {job.failed} failed"
     seconds = job.seconds(datetime.now(UTC))

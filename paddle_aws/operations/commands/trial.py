@@ -76,7 +76,7 @@ def trial(
             program_of(job, job_file),
             data.resolve() if data is not None else source_of(job, job_file),
         )
-        python = interpreter.folder(job, say=_say_how_far) if install else interpreter.found(job)
+        python = interpreter.folder(job, say=_say_how_far) if install else interpreter.find(job)
         if python is None:
             raise BadInput(missing_environment(job))
         if run and job.chosen_runtime != "launch":

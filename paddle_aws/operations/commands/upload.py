@@ -106,16 +106,16 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
 
 
 def _to_volume(path: Path, job: Named, context: str | None) -> None:
-    found = bucket_upload.files(path)
+    files = bucket_upload.files(path)
     # The manifests look here for a job's local data file, too.
     folder = SOURCES if path.is_file() else path.resolve().name
-    size = sum(file.stat().st_size for file, _ in found)
+    size = sum(file.stat().st_size for file, _ in files)
     with (
         mounted(
             Cluster(context, say), job.name, job.namespace, write=True, described=job.file
         ) as there,
         bucket_upload.bar(path.name, size) as progress,
     ):
-        sent = volume_transfer.upload(there, found, folder, progress)
-    say(f"{path} is on the volume: {sent} of {len(found)} file{'s' * (len(found) != 1)} sent")
+        sent = volume_transfer.upload(there, files, folder, progress)
+    say(f"{path} is on the volume: {sent} of {len(files)} file{'s' * (len(files) != 1)} sent")
     typer.echo(f"{there.mount}/{folder}" + (f"/{path.name}" if path.is_file() else ""))

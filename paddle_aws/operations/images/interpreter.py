@@ -40,10 +40,10 @@ def folder(
     """Returns the environment's bin/, and makes it if it is missing; `say` gets how far that is,
     every few seconds. Raises BadInput or Failed if the installation fails.
     """
-    return _folder(job, project, partial(_made, say=say))
+    return _folder(job, project, partial(_make, say=say))
 
 
-def found(job: TrainingJob, project: Path = PROJECT) -> Path | None:
+def find(job: TrainingJob, project: Path = PROJECT) -> Path | None:
     """Returns the same bin/ if it exists, or this Python's if that has all that the job needs.
     Installs nothing.
     """
@@ -92,7 +92,7 @@ def _place(python: Path, lock: Path, below: Path | None, requirements: list[str]
     )
 
 
-def _made(
+def _make(
     python: Path,
     lock: Path,
     below: Path | None,
@@ -185,4 +185,4 @@ def _check(code: int, errors: str, lock: Path | None = None) -> None:
 
 
 if __name__ == "__main__":
-    _image(sys.argv[1], PROJECT, _made)
+    _image(sys.argv[1], PROJECT, _make)

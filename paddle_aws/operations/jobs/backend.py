@@ -25,16 +25,16 @@ def backend(
 ) -> Backend:
     """Returns the backend for a command's JOB and options. Raises BadInput."""
     if is_rehearsal(namespace, context, rehearsal):
-        found = rehearsal_backend.load()
-        if argument == DEFAULT or named(argument, None).name == found.name:
+        last = rehearsal_backend.load()
+        if argument == DEFAULT or named(argument, None).name == last.name:
             say(
-                f"the rehearsal of {found.name}, {found.age}"
+                f"the rehearsal of {last.name}, {last.age}"
                 + ("" if rehearsal else "; --no-rehearsal asks the cluster")
             )
-            return found
+            return last
         if rehearsal:
             raise BadInput(
-                f"JOB is {argument}: the last rehearsal here was of {found.name}; leave JOB out, "
+                f"JOB is {argument}: the last rehearsal here was of {last.name}; leave JOB out, "
                 "or rehearse that"
             )
 

@@ -113,8 +113,8 @@ def check_cluster(job: TrainingJob, cluster: ClusterSpec) -> None:
     far as they tell.
     """
     if not cluster.cluster.self_managed:
-        known = {"jobs_namespace": cluster.jobs.namespace}
-        check_namespace(job, ClusterOutputs.placeholder().model_copy(update=known))
+        served = {"jobs_namespace": cluster.jobs.namespace}
+        check_namespace(job, ClusterOutputs.placeholder().model_copy(update=served))
     check_nodes(job, cluster)
 
 

@@ -15,32 +15,32 @@ LOOK = 30.0
 
 def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool) -> None:
     """Does what submit and resume have to do once the training is on the cluster."""
-    known = of_job(run.name, run.namespace)
+    job = of_job(run.name, run.namespace)
     with cli_errors(
-        f"interrupted: job {run.name} keeps running; `paddle-aws logs {known} --follow` shows it, "
-        f"`paddle-aws cancel {known}` ends it"
+        f"interrupted: job {run.name} keeps running; `paddle-aws logs {job} --follow` shows it, "
+        f"`paddle-aws cancel {job}` ends it"
     ):
         if follow:
-            found = _follow(run, verbose=verbose, logs=not submission.job.reports_passes)
+            view = _follow(run, verbose=verbose, logs=not submission.job.reports_passes)
         elif wait:
-            found = run.wait()
+            view = run.wait()
         else:
-            found = run.follower.until(waiting.settled, LOOK)
-            if found.phase not in ("failed", "done"):
+            view = run.follower.until(waiting.settled, LOOK)
+            if view.phase not in ("failed", "done"):
                 say(
-                    f"next: `paddle-aws logs {known} --follow`, `paddle-aws wait {known}`, "
-                    f"`paddle-aws results {known}`"
+                    f"next: `paddle-aws logs {job} --follow`, `paddle-aws wait {job}`, "
+                    f"`paddle-aws results {job}`"
                 )
                 return
-        say(waiting.verdict(found))
+        say(waiting.verdict(view))
         if submission.job.reports_passes:
             say(
-                f"`paddle-aws results {known} --model` fetches the model, and shows the lines "
+                f"`paddle-aws results {job} --model` fetches the model, and shows the lines "
                 "that predict with it"
             )
         else:
             say(
-                f"`paddle-aws results {known}` lists what the program wrote to output/, "
+                f"`paddle-aws results {job}` lists what the program wrote to output/, "
                 "`--download output` fetches it"
             )
 
@@ -51,9 +51,9 @@ def _follow(run: Run, *, verbose: bool, logs: bool) -> JobView:
 
     if logs or verbose:
         printer = log_stream.Printer(verbose=verbose)
-        found = log_stream.follow_job(run.follower, show=printer)
+        view = log_stream.follow_job(run.follower, show=printer)
         printer.end()
-        return found
+        return view
     screen = console()
     with screen.status("pods are starting, parameter servers and trainers meet") as moving:
         table = TrainingTable(

@@ -81,19 +81,19 @@ def measure(
 def _log(cluster: Cluster, document: Object, path: str) -> str:
     """Waits for the evaluation, and returns what its pod wrote once it has succeeded."""
     name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
-    told = ""
+    reported = ""
     while True:
         job = cluster.find(path)
         if job is None:
             raise Failed(f"the evaluation {name} was deleted before its end")
-        its = cluster.items(pods(namespace), f"{JOB_NAME}={name}")
-        seen, refused = states(cluster, namespace, its, [job])
+        pods_ = cluster.items(pods(namespace), f"{JOB_NAME}={name}")
+        seen, refused = states(cluster, namespace, pods_, [job])
         if ended(job):
             break
         waits = [pod.reason for pod in seen if pod.phase == "waiting"] or refused.values()
-        if (reason := next(iter(waits), "")) and reason != told:
+        if (reason := next(iter(waits), "")) and reason != reported:
             say(f"the evaluation waits: {reason}")
-            told = reason
+            reported = reason
         time.sleep(GLANCE)
     if (end := state(job)).phase == "failed" or not seen:
         why = next((pod.failure for pod in seen if pod.reason), end.reason)

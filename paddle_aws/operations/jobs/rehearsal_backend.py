@@ -28,7 +28,7 @@ from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.volume.server import Folder, inside
 from paddle_aws.operations.jobs.watch.job_objects import JobState, Phase
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.jobs.watch.log_stream import Line, Wanted
+from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
 from paddle_aws.operations.jobs.watch.pod_state import PodState
 from paddle_aws.operations.jobs.watch.waiting import data_ended, training_ended, verdict
 from paddle_aws.operations.screen import age
@@ -147,9 +147,9 @@ class RehearsalBackend(SavedResults):
         verdict(view)
         return view
 
-    def logs(self, wanted: Wanted, tail: int | None) -> Iterator[Line]:
+    def logs(self, selection: PodSelection, tail: int | None) -> Iterator[Line]:
         """Yields one pod's lines after another's, as the lines carry no time."""
-        chosen = [pod for pod in self.look().pods if wanted.pod(pod)]
+        chosen = [pod for pod in self.look().pods if selection.includes(pod)]
         if not chosen:
             raise BadInput(
                 f"the rehearsal of {self.name} has no such pods: `paddle-aws status --rehearsal` "
@@ -161,28 +161,30 @@ class RehearsalBackend(SavedResults):
                 for text in lines[-tail or len(lines) :] if tail is not None else lines:
                     yield Line("", pod.who, text, pod.rank or 0)
 
-    def follow(self, wanted: Wanted, tail: int | None, show: Callable[[Line], None]) -> JobView:
+    def follow(
+        self, selection: PodSelection, tail: int | None, show: Callable[[Line], None]
+    ) -> JobView:
         """Shows the pods' lines as they are written until the job, or the rehearsal, has ended."""
-        ended = data_ended if wanted.of == "data" else training_ended
+        ended = data_ended if selection.of == "data" else training_ended
         read_to: dict[Path, int] = {}
         while True:
-            over = not self.running
+            ends = not self.running
             view = self.look()
-            over = over or ended(view)  # Before the logs are read: nothing comes after that.
+            ends = ends or ended(view)  # Before the logs are read: nothing comes after that.
             for pod in view.pods:
-                for file in self._log_files(pod) if wanted.pod(pod) else ():
+                for file in self._log_files(pod) if selection.includes(pod) else ():
                     with suppress(FileNotFoundError):
                         content = self._read_log(file, read_to.get(file, 0))
                         whole, newline, rest = content.rpartition(b"\n")
                         lines = whole.split(b"\n") if newline else []
-                        lines += [rest] if over and rest else []
+                        lines += [rest] if ends and rest else []
                         if file not in read_to and tail is not None:
                             lines = lines[-tail or len(lines) :]
                         read_to[file] = read_to.get(file, 0) + len(whole + newline)
                         for line in lines:
                             text = line.decode(errors="replace")
                             show(Line("", pod.who, text, pod.rank or 0))
-            if over:
+            if ends:
                 return view
             time.sleep(GLANCE)
 

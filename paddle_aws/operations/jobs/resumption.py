@@ -50,11 +50,11 @@ def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
     split right now.
     """
     ours = _identity(submission.data_job) if submission.data_job is not None else ""
-    known = submission.data_jobs(cluster)
-    if any(_identity(job) != ours or not ended(job) for job in known):
+    jobs = submission.data_jobs(cluster)
+    if any(_identity(job) != ours or not ended(job) for job in jobs):
         # Another data job may have left its shards there, or its program with a failed split.
         return False
-    if any(condition(job, "Complete") for job in known):
+    if any(condition(job, "Complete") for job in jobs):
         return True
     job = submission.job
     with mounted(cluster, job.name, job.namespace, write=False, described=submission) as volume:

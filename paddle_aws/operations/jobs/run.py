@@ -28,7 +28,7 @@ from paddle_aws.operations.jobs.volume.access import VOLUME, Volume, VolumeAcces
 from paddle_aws.operations.jobs.volume.transfer import upload
 from paddle_aws.operations.jobs.watch import log_stream, waiting
 from paddle_aws.operations.jobs.watch.job_view import JobView, view
-from paddle_aws.operations.jobs.watch.log_stream import Line, Wanted
+from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
 from paddle_aws.operations.jobs.watch.pod_state import culprit
 from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.options import DEFAULT, of_job
@@ -79,14 +79,14 @@ class Run(SavedResults):
         # A mistyped name is refused at once, and so is what has no end to wait for.
         if view(self.cluster, self.name, self.namespace).cancelled:
             raise Failed(f"job {self.name} was cancelled: `paddle-aws resume` continues it")
-        found = self.follower.until(waiting.training_ended, timeout)
-        if not waiting.training_ended(found):
+        last = self.follower.until(waiting.training_ended, timeout)
+        if not waiting.training_ended(last):
             raise TimedOut(
-                f"job {self.name} is still {found.phase} after {(timeout or 0) / 60:g} minutes: "
+                f"job {self.name} is still {last.phase} after {(timeout or 0) / 60:g} minutes: "
                 "it keeps running"
             )
-        waiting.verdict(found)
-        return found
+        waiting.verdict(last)
+        return last
 
     @translated()
     def evaluate(self) -> Evaluation:
@@ -95,13 +95,15 @@ class Run(SavedResults):
         """
         return measure(self.cluster, self.name, self.namespace, self.volume())
 
-    def logs(self, wanted: Wanted, tail: int | None = None) -> Iterator[Line]:
+    def logs(self, selection: PodSelection, tail: int | None = None) -> Iterator[Line]:
         """Yields what the existing pods have written."""
-        return log_stream.past(self.cluster, self.name, self.namespace, wanted, tail)
+        return log_stream.past(self.cluster, self.name, self.namespace, selection, tail)
 
-    def follow(self, wanted: Wanted, tail: int | None, show: Callable[[Line], None]) -> JobView:
+    def follow(
+        self, selection: PodSelection, tail: int | None, show: Callable[[Line], None]
+    ) -> JobView:
         """Shows the pods' lines as they arrive until the job ends; returns its last view."""
-        return log_stream.follow_job(self.follower, wanted, tail, show)
+        return log_stream.follow_job(self.follower, selection, tail, show)
 
     @translated()
     def cancel(self) -> list[str]:
@@ -249,11 +251,11 @@ def split(submission: Submission, follower: Follower) -> None:
     # source has not changed.
     submission.forget(cluster, data=True)
     cluster.apply(submission.data_job)
-    found = follower.until(waiting.data_ended)
-    if found.data is not None and found.data.phase == "failed":
-        pod = culprit(pod for pod in found.pods if pod.component == "data")
+    last = follower.until(waiting.data_ended)
+    if last.data is not None and last.data.phase == "failed":
+        pod = culprit(pod for pod in last.pods if pod.component == "data")
         raise Failed(
-            f"job {job.name}: the data split failed: {pod.failure if pod else found.data.reason}; "
+            f"job {job.name}: the data split failed: {pod.failure if pod else last.data.reason}; "
             f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
         )
     what = "the data is split" if job.data is not None else "what the program reads is there"

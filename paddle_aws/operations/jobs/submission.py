@@ -133,22 +133,22 @@ class Submission:
 
     def _check_runs(self, cluster: Cluster, again: bool) -> None:
         name, namespace = self.job.name, self.job.namespace
-        for found in runs(cluster, namespace, selector(name)):
-            known, since, data = (
-                found["metadata"]["name"],
-                age(created(found)),
-                component(found) == "data",
+        for run in runs(cluster, namespace, selector(name)):
+            run_name, since, data = (
+                run["metadata"]["name"],
+                age(created(run)),
+                component(run) == "data",
             )
-            if not ended(found):
-                if data and self.data_job and self.data_job["metadata"]["name"] == known:
+            if not ended(run):
+                if data and self.data_job and self.data_job["metadata"]["name"] == run_name:
                     continue
                 raise BadInput(
-                    f"job {name} runs already ({known}, for {since}): wait for it, end it with "
+                    f"job {name} runs already ({run_name}, for {since}): wait for it, end it with "
                     f"`paddle-aws cancel {of_job(name, namespace)}`, or give this one another name"
                 )
-            if not data and known == self.training["metadata"]["name"] and not again:
+            if not data and run_name == self.training["metadata"]["name"] and not again:
                 raise BadInput(
-                    f"this very job has run already ({known}, {since} ago): `paddle-aws resume` "
+                    f"this very job has run already ({run_name}, {since} ago): `paddle-aws resume` "
                     "runs it on from its newest pass, `paddle-aws delete "
                     f"{of_job(name, namespace)}` forgets it"
                 )
@@ -188,11 +188,11 @@ class Submission:
         data Jobs instead. The next one splits again, and is the only one that says whose the shards
         are.
         """
-        for found in runs(cluster, self.job.namespace, selector(self.job.name)):
+        for run in runs(cluster, self.job.namespace, selector(self.job.name)):
             meant = (
-                component(found) == "data"
+                component(run) == "data"
                 if data
-                else found["metadata"]["name"] == self.training["metadata"]["name"]
+                else run["metadata"]["name"] == self.training["metadata"]["name"]
             )
-            if meant and ended(found):
-                remove(cluster, path(found))
+            if meant and ended(run):
+                remove(cluster, path(run))

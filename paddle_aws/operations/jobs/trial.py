@@ -42,7 +42,7 @@ def try_(
     """
     source = JobSource.of(job)
     loaded = source.load(fetch=True)
-    python = interpreter.found(loaded)
+    python = interpreter.find(loaded)
     if python is None:
         raise BadInput(missing_environment(loaded))
     program = program_of(loaded, source.file)
@@ -60,7 +60,7 @@ def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
         program, source = program_of(job, job_file), source_of(job, job_file)
     except BadInput as reason:
         return f"not tried: {reason}"
-    python = interpreter.found(job)
+    python = interpreter.find(job)
     if python is None or (not bucket and str(source).startswith("s3://")):
         return f"not tried: {'the source is in a bucket' if python else missing_environment(job)}"
     try:
@@ -168,12 +168,12 @@ def run_program(
                 f"the program did not end on 100 records within {SECONDS:.0f} s; --no-try skips "
                 "this"
             ) from None
-    said = done.stderr.strip()
-    last = said.rpartition("\n")[2]
+    errors = done.stderr.strip()
+    last = errors.rpartition("\n")[2]
     if done.returncode == ExitCode.SOURCE_UNREACHABLE:
         raise Unreachable(f"data.source cannot be read from here: {last}; name a file with --data")
     if done.returncode < 0:
-        where = re.search(rf'File "{scratch}/program/([^"]+)", line (\d+)', said)
+        where = re.search(rf'File "{scratch}/program/([^"]+)", line (\d+)', errors)
         line = f" in {where[1]}:{where[2]}" if where else ""
         raise BadInput(
             f"Paddle crashed (signal {-done.returncode}){line}: is an id not below its "
@@ -183,10 +183,10 @@ def run_program(
         raise BadInput(
             last
             if done.returncode == ExitCode.BAD_SETTING
-            else f"the program ended with {done.returncode}: {said}"
+            else f"the program ended with {done.returncode}: {errors}"
         )
-    if said and not quiet:
-        say(said)
+    if errors and not quiet:
+        say(errors)
     return done.stdout or ""
 
 

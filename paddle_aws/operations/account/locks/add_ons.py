@@ -14,15 +14,15 @@ def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[
     """Returns by add-on the version that EKS takes for clusters of `kubernetes_version` if none is
     named.
     """
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     is_default = f"compatibilities[?clusterVersion == '{kubernetes_version}' && defaultVersion]"
     path = f"addons[].addonVersions[] | [?{is_default}].addonVersion"
     for name in names:
         asked = {"addonName": name, "kubernetesVersion": kubernetes_version}
         default = set(every(eks, "describe_addon_versions", path, **asked))
         if len(default) == 1:
-            found[name] = default.pop()
-    return found
+            versions[name] = default.pop()
+    return versions
 
 
 def releases(ssm: Any, kubernetes_version: str) -> dict[str, str]:
@@ -33,5 +33,5 @@ def releases(ssm: Any, kubernetes_version: str) -> dict[str, str]:
     kinds = {
         f"{family}/{word}/recommended/release_version": kind for kind, word in NODE_IMAGES.items()
     }
-    found = ssm.get_parameters(Names=list(kinds))["Parameters"]
-    return {kinds[one["Name"]]: str(one["Value"]) for one in found}
+    parameters = ssm.get_parameters(Names=list(kinds))["Parameters"]
+    return {kinds[parameter["Name"]]: str(parameter["Value"]) for parameter in parameters}

@@ -20,15 +20,15 @@ IMAGES = {
 }
 
 
-def read_sums(listing: str, url: str, wanted: tuple[str, ...]) -> dict[str, str]:
+def read_sums(listing: str, url: str, names: tuple[str, ...]) -> dict[str, str]:
     """Returns the SHA-256 by file name; sha256sum marks binary mode with a `*` before the name."""
-    found = {
+    digests = {
         name.lstrip("*"): digest
         for digest, name in re.findall(r"^([0-9a-f]{64})\s+(\S+)$", listing, re.MULTILINE)
     }
-    if absent := [name for name in wanted if name not in found]:
+    if absent := [name for name in names if name not in digests]:
         raise Failed(f"{url} lists no {', '.join(absent)}: choose another release by --version")
-    return found
+    return digests
 
 
 def read_images(charts: str) -> tuple[str, dict[str, str]]:
@@ -43,9 +43,11 @@ def read_images(charts: str) -> tuple[str, dict[str, str]]:
             "entries"
         ][CHART]
         released = [
-            each for each in entries if re.fullmatch(r"\d+\.\d+\.\d+", str(each["version"]))
+            release
+            for release in entries
+            if re.fullmatch(r"\d+\.\d+\.\d+", str(release["version"]))
         ]
-        newest = max(released, key=lambda each: tuple(map(int, each["version"].split("."))))
+        newest = max(released, key=lambda release: tuple(map(int, release["version"].split("."))))
         packed, url = (
             content(urljoin(index, newest["urls"][0])),
             without_secrets(urljoin(index, newest["urls"][0])),

@@ -28,12 +28,12 @@ def read_prices(lock: Path, region: str) -> dict[str, Any]:
     """Returns the file's date, source, region and dollars by price. Raises BadInput."""
     reads = "`paddle-aws lock prices` reads AWS's public price list, without credentials"
     try:
-        found = json.loads(lock.read_text())
-        prices = {name: str(entry["usd"]) for name, entry in found["prices"].items()}
-        found = {
-            "read": str(found["read"]),
-            "source": str(found["source"]),
-            "region": str(found["region"]),
+        document = json.loads(lock.read_text())
+        prices = {name: str(entry["usd"]) for name, entry in document["prices"].items()}
+        document = {
+            "read": str(document["read"]),
+            "source": str(document["source"]),
+            "region": str(document["region"]),
             "prices": prices,
         }
     except FileNotFoundError:
@@ -42,6 +42,6 @@ def read_prices(lock: Path, region: str) -> dict[str, Any]:
         raise BadInput(
             f"{lock} is not a file of prices: `paddle-aws lock prices` writes one"
         ) from None
-    if found["region"] != region:
-        raise BadInput(f"{lock} has prices of {found['region']}, not of {region}: {reads}")
-    return found
+    if document["region"] != region:
+        raise BadInput(f"{lock} has prices of {document['region']}, not of {region}: {reads}")
+    return document

@@ -53,13 +53,15 @@ def queries(kinds: Iterable[str]) -> dict[str, Query]:
     """Returns queries by price name: those that do not depend on the settings, and an on-demand
     hour of each machine type.
     """
-    known = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    found = {name: Query(**query) for name, query in known["fixed"].items()}
+    rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    by_price = {name: Query(**query) for name, query in rows["fixed"].items()}
     for kind in kinds:
-        query = Query(**known["machine"])
+        query = Query(**rows["machine"])
         columns = {**query.columns, "Instance Type": kind}
-        found[f"{kind}-hour"] = query._replace(usage=f"BoxUsage:{re.escape(kind)}", columns=columns)
-    return found
+        by_price[f"{kind}-hour"] = query._replace(
+            usage=f"BoxUsage:{re.escape(kind)}", columns=columns
+        )
+    return by_price
 
 
 def read_prices(
@@ -68,7 +70,7 @@ def read_prices(
     """Returns the price of each query that has exactly one, in a unit that `cost` knows, and every
     instance type of the list.
     """
-    found: dict[str, dict[tuple[str, str], str]] = {name: {} for name in asked}
+    prices: dict[str, dict[tuple[str, str], str]] = {name: {} for name in asked}
     types: set[str] = set()
     for service in dict.fromkeys(query.service for query in asked.values()):
         try:
@@ -76,16 +78,16 @@ def read_prices(
                 types.add(row.get("Instance Type", ""))
                 for name, query in asked.items():
                     if query.service == service and query.fits(row, region):
-                        found[name][(row["PricePerUnit"], row["Unit"])] = row["PriceDescription"]
+                        prices[name][(row["PricePerUnit"], row["Unit"])] = row["PriceDescription"]
         except (ValueError, KeyError, TypeError, csv.Error):
             raise Failed(
                 f"the price list of {service} at {without_secrets(files)} is not in AWS's format"
             ) from None
     clear = {
         name: {"usd": usd, "unit": unit, "description": description}
-        for name, each in found.items()
-        for (usd, unit), description in each.items()
-        if len(each) == 1 and re.fullmatch(asked[name].unit, unit, re.IGNORECASE)
+        for name, offers in prices.items()
+        for (usd, unit), description in offers.items()
+        if len(offers) == 1 and re.fullmatch(asked[name].unit, unit, re.IGNORECASE)
     }
     return clear, types
 
@@ -123,7 +125,7 @@ def read_spot_prices(spec: ClusterSpec, kinds: list[str]) -> dict[str, dict[str,
     """Returns the current prices of spot instances in the most expensive of the cluster's zones;
     none without credentials.
     """
-    found: dict[str, dict[str, str]] = {}
+    prices: dict[str, dict[str, str]] = {}
     zones = [{"Name": "availability-zone", "Values": list(spec.network.zones)}]
     now = datetime.now(UTC)
     try:
@@ -144,13 +146,13 @@ def read_spot_prices(spec: ClusterSpec, kinds: list[str]) -> dict[str, dict[str,
                     )
                 )
                 if history:
-                    dearest = max(history, key=lambda one: float(one["SpotPrice"]))
+                    dearest = max(history, key=lambda offer: float(offer["SpotPrice"]))
                     text = f"spot {kind} in {dearest['AvailabilityZone']}, {now:%Y-%m-%d %H:%M} UTC"
-                    found[f"{kind}-spot-hour"] = {
+                    prices[f"{kind}-spot-hour"] = {
                         "usd": dearest["SpotPrice"],
                         "unit": "Hrs",
                         "description": text,
                     }
     except Unreachable as error:
         say(f"spot prices were not read: {error}")
-    return found
+    return prices

@@ -29,8 +29,13 @@ class StepProgress:
     steps_per_second: float | None = None
     last_end: str = ""
     """Why the attempt before ended; empty in a first attempt."""
-    told: str = ""
+    reported: str = ""
     """The time of the step's report, in ISO 8601."""
+
+    @property
+    def told(self) -> str:
+        """The old name of `reported`."""
+        return self.reported
 
     def __str__(self) -> str:
         parts = [f"attempt {self.attempt}"]
@@ -64,9 +69,9 @@ def read(volume: Folder) -> StepProgress | None:
     speed = (newest["step"] - before["step"]) / seconds if seconds > 0 else None
     values = newest["metrics"] if isinstance(newest.get("metrics"), dict) else {}
     loss = values.get("loss", next(iter(values.values()), None))
-    told = datetime.fromtimestamp(newest["time"], UTC).isoformat()
+    reported = datetime.fromtimestamp(newest["time"], UTC).isoformat()
     return StepProgress(
-        number, newest["step"], loss if _is_number(loss, 1e300) else None, speed, end, told
+        number, newest["step"], loss if _is_number(loss, 1e300) else None, speed, end, reported
     )
 
 

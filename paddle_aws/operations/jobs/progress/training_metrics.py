@@ -38,24 +38,26 @@ class Pass:
     @property
     def loss(self) -> float:
         """The mean over all records of the pass."""
-        return sum(one.loss * one.records for one in self.trainers) / max(self.records, 1)
+        return sum(trainer.loss * trainer.records for trainer in self.trainers) / max(
+            self.records, 1
+        )
 
     @property
     def records(self) -> int:
-        return sum(one.records for one in self.trainers)
+        return sum(trainer.records for trainer in self.trainers)
 
     @property
     def seconds(self) -> float:
         """The slowest trainer's seconds."""
-        return max(one.seconds for one in self.trainers)
+        return max(trainer.seconds for trainer in self.trainers)
 
     @property
     def began(self) -> float:
-        return min(one.ended - one.seconds for one in self.trainers)
+        return min(trainer.ended - trainer.seconds for trainer in self.trainers)
 
     @property
     def ended(self) -> float:
-        return max(one.ended for one in self.trainers)
+        return max(trainer.ended for trainer in self.trainers)
 
 
 class Passes:
@@ -87,11 +89,11 @@ class Passes:
             ended=float(entry["time"]),
             skipped=int(entry.get("skipped", 0)),
         )
-        wanted = set(range(int(entry["trainers"]))) if "trainers" in entry else self._trainers
-        known = self.complete.get(number)
-        if seen.keys() != wanted or (known is not None and known.attempt > attempt):
+        expected = set(range(int(entry["trainers"]))) if "trainers" in entry else self._trainers
+        earlier = self.complete.get(number)
+        if seen.keys() != expected or (earlier is not None and earlier.attempt > attempt):
             return None
-        self.complete[number] = Pass(number, attempt, tuple(seen[one] for one in sorted(seen)))
+        self.complete[number] = Pass(number, attempt, tuple(seen[rank] for rank in sorted(seen)))
         return self.complete[number]
 
     @property
@@ -103,11 +105,11 @@ def passes(metrics: Mapping[int, str]) -> list[Pass]:
     """Reads passes from metrics files by trainer id; every trainer that has to report has an entry,
     empty or not.
     """
-    found = Passes(metrics)
+    assembled = Passes(metrics)
     for trainer, text in metrics.items():
         for line in text.splitlines(keepends=True):
             # Skips half a line, or what a crash left of one.
             with suppress(ValueError):
                 if line.endswith("\n") and isinstance(entry := json.loads(line), dict):
-                    found.add(trainer, entry)
-    return found.in_order
+                    assembled.add(trainer, entry)
+    return assembled.in_order

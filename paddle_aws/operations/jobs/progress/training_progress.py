@@ -59,11 +59,16 @@ class TrainingProgress:
     """The rate of all trainers together."""
     seconds_left: float | None
     """None if nobody has counted the records."""
-    told: str = ""
+    reported: str = ""
     """The time of the report, as Kubernetes writes it."""
 
+    @property
+    def told(self) -> str:
+        """The old name of `reported`."""
+        return self.reported
+
     @classmethod
-    def parse(cls, line: str, told: str = "") -> Self | None:
+    def parse(cls, line: str, reported: str = "") -> Self | None:
         """Parses a line of trainer 0's log; None if the line does not report progress."""
         facts = pass_metrics.parsed(line)
         if not facts.keys() >= {
@@ -87,7 +92,7 @@ class TrainingProgress:
             loss=facts["loss"],
             records_per_second=round(facts["trainers"] * records / seconds, 1),
             seconds_left=round(to_come / records * seconds, 1) if size else None,
-            told=told,
+            reported=reported,
         )
 
     def __str__(self) -> str:

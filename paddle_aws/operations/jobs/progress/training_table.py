@@ -32,12 +32,16 @@ class TrainingTable:
         if rank == 0 and (progress := TrainingProgress.parse(line)) is not None:
             self._now(str(progress))
         begun = bool(self.passes.complete)
-        if facts and (one := self.passes.add(rank, facts)) is not None:
+        if facts and (finished := self.passes.add(rank, facts)) is not None:
             if not begun:
                 self._row("pass", "loss", "each trainer's loss", "records", "seconds", style="bold")
-            losses = _losses([trainer.loss for trainer in one.trainers])
+            losses = _losses([trainer.loss for trainer in finished.trainers])
             self._row(
-                str(one.number), f"{one.loss:.4f}", losses, f"{one.records:,}", f"{one.seconds:.1f}"
+                str(finished.number),
+                f"{finished.loss:.4f}",
+                losses,
+                f"{finished.records:,}",
+                f"{finished.seconds:.1f}",
             )
         if (
             rank == 0

@@ -132,21 +132,21 @@ def mounted(
     `described`: a submission, whose volume it is whatever the cluster has of the job, or the job
     file (default: job.yaml) that describes the volume of a job that the cluster does not know.
     """
-    access, its = VolumeAccess(cluster, job, namespace), None
+    access, pod_template = VolumeAccess(cluster, job, namespace), None
     if not isinstance(described, Submission):
-        its = _template(cluster, job, namespace)
+        pod_template = _template(cluster, job, namespace)
     try:
-        if its is None:
+        if pod_template is None:
             if not isinstance(described, Submission):
                 described = _read(job, namespace, described or Path("job.yaml"))
                 cluster.say(
                     f"the cluster has no Job of {job}: its volume is mounted as the job file says"
                 )
-            its = template(described.training)
+            pod_template = template(described.training)
             for document in described.documents:
                 if document["kind"] in VOLUME and cluster.find(cluster.path(document)) is None:
                     cluster.apply(document)
-        pod = inspection_pod(its, job, access.pod, access.token, write)
+        pod = inspection_pod(pod_template, job, access.pod, access.token, write)
         pod["metadata"]["namespace"] = namespace
         access.mount = pod["spec"]["containers"][0]["args"][0]
         cluster.apply(pod)

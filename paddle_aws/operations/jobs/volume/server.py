@@ -152,7 +152,9 @@ class Folder:
         with _opened(_part(file) if part else file) as stream:
             stream.seek(offset)
             blocks = iter(lambda: stream.read(max(0, min(block, end - stream.tell()))), b"")
-            digests = [hashlib.blake2b(one).hexdigest() for one in itertools.islice(blocks, WINDOW)]
+            digests = [
+                hashlib.blake2b(content).hexdigest() for content in itertools.islice(blocks, WINDOW)
+            ]
             return digests if digests or offset else [hashlib.blake2b().hexdigest()]
 
     def write(self, path: str, body: bytes, offset: int) -> None:
@@ -242,8 +244,8 @@ class Handler(BaseHTTPRequestHandler):
                 k: v if k == "path" else int(v)
                 for k, v in parse_qsl(parts.query, keep_blank_values=True)
             }
-            found = getattr(self.folder, action)(**arguments)
-            code, answer = 200, found if isinstance(found, bytes) else json.dumps(found).encode()
+            result = getattr(self.folder, action)(**arguments)
+            code, answer = 200, result if isinstance(result, bytes) else json.dumps(result).encode()
         except OSError as error:
             # Not a 5xx: a retry does not help.
             code = 404 if isinstance(error, FileNotFoundError) else 409

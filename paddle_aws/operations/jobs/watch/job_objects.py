@@ -154,7 +154,7 @@ class JobState:
     phase: Phase
     reason: str
     """Why it failed or waits, in Kubernetes' words; empty if there is nothing to say."""
-    wanted: int
+    completions: int
     """Pods that have to succeed."""
     active: int
     succeeded: int
@@ -169,6 +169,11 @@ class JobState:
     """
     processes: int = 1
     """Processes that train in each pod."""
+
+    @property
+    def wanted(self) -> int:
+        """The old name of `completions`."""
+        return self.completions
 
     @property
     def ended(self) -> bool:
@@ -200,8 +205,8 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
     elif complete:
         phase, reason = "done", ""
     elif failed:
-        said = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
-        phase, reason = "failed", reasons.first("failed", said, said)
+        message = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
+        phase, reason = "failed", reasons.first("failed", message, message)
     elif spec.get("suspend"):
         phase, reason = "suspended", "it waits for its queue, or was suspended"
     containers = spec.get("template", {}).get("spec", {}).get("containers") or [{}]
@@ -209,7 +214,9 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
         object=job["metadata"]["name"],
         phase=phase,
         reason=reason,
-        wanted=int(spec.get("replicas") or spec.get("completions") or spec.get("parallelism") or 1),
+        completions=int(
+            spec.get("replicas") or spec.get("completions") or spec.get("parallelism") or 1
+        ),
         # A PaddleJob counts its running pods.
         active=int(status.get("active") or status.get("running") or 0),
         succeeded=int(status.get("succeeded") or 0),

@@ -104,29 +104,40 @@ class JobView:
             "namespace": self.namespace,
             "state": self.phase,
             "reason": self.reason,
-            "data": _told(self.data),
-            "training": _told(self.training),
-            "progress": None if self.progress is None else asdict(self.progress),
-            "goodput": None if self.goodput is None else asdict(self.goodput),
+            "data": _describe(self.data),
+            "training": _describe(self.training),
+            "progress": _describe(self.progress),
+            "goodput": _describe(self.goodput),
             "lost_pods": self.lost,
-            "pods": [_told(pod) for pod in self.pods],
+            "pods": [_describe(pod) for pod in self.pods],
         }
 
 
-def _told(what: JobState | PodState | None) -> dict[str, Any] | None:
-    if what is None:
+_KEYS = {
+    "name": "pod",
+    "phase": "state",
+    "code": "exit_code",
+    "completions": "wanted",
+    "reported": "told",
+    "message": "",
+    "restarts": "",
+}
+"""Keys of `--json` that are not the names of their fields; an empty one is left out."""
+
+
+def _describe(
+    part: JobState | PodState | TrainingProgress | StepProgress | Goodput | None,
+) -> dict[str, Any] | None:
+    if part is None:
         return None
-    names = {"name": "pod", "phase": "state", "code": "exit_code", "message": "", "restarts": ""}
-    facts = {
-        names.get(name, name): value
-        for name, value in asdict(what).items()
-        if names.get(name, name)
+    document = {
+        key: value for name, value in asdict(part).items() if (key := _KEYS.get(name, name))
     }
-    if isinstance(what, JobState):
-        facts["seconds"] = what.seconds(datetime.now(UTC))
+    if isinstance(part, JobState):
+        document["seconds"] = part.seconds(datetime.now(UTC))
     return {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in facts.items()
+        key: value.isoformat() if isinstance(value, datetime) else value
+        for key, value in document.items()
     }
 
 

@@ -50,13 +50,13 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PodSelection:
     """Selects pods: the data job's or the training's, of all ranks or some."""
 
     ranks: frozenset[int] | None = None
     of: str = "training"
 
-    def pod(self, pod: PodState) -> bool:
+    def includes(self, pod: PodState) -> bool:
         """Returns whether this pod is selected."""
         of_data, component_ = self.of == "data", pod.component
         return (
@@ -132,12 +132,12 @@ def clean(text: str) -> str:
 
 
 def past(
-    cluster: Cluster, name: str, namespace: str, match: Wanted, tail: int | None
+    cluster: Cluster, name: str, namespace: str, match: PodSelection, tail: int | None
 ) -> Iterator[Line]:
     """Yields what the pods have written so far, in order of time. Raises BadInput if no pod
     matches.
     """
-    chosen = [pod for pod in look(cluster, name, namespace).pods if match.pod(pod)]
+    chosen = [pod for pod in look(cluster, name, namespace).pods if match.includes(pod)]
     if not chosen:
         raise BadInput(
             f"job {name} has no such pods in namespace {namespace}: they are not made yet, or "
@@ -189,7 +189,7 @@ def _of_pod(
                 not in ("Pending", "Running")
             ):
                 return
-            outage.over()
+            outage.end()
         except ApiError as error:
             # A container that has not started has written nothing, and neither has a pod that is
             # gone.
@@ -198,7 +198,7 @@ def _of_pod(
             if error.status == 404 or not follow:
                 return
         except Lost:
-            outage.over()
+            outage.end()
             cuts += 1
             if ended is None and cuts >= TRIES:
                 raise
@@ -211,7 +211,7 @@ def _of_pod(
 
 def follow_job(
     job: Follower,
-    match: Wanted = Wanted(),
+    match: PodSelection = PodSelection(),
     tail: int | None = None,
     show: Callable[[Line], None] | None = None,
 ) -> JobView:
@@ -219,13 +219,13 @@ def follow_job(
     the job's last view.
     """
     show = show or Printer()
-    one_by_one, over = threading.Lock(), threading.Event()
+    one_by_one, job_ended = threading.Lock(), threading.Event()
     readers: dict[str, threading.Thread] = {}
     failures: list[BaseException] = []
 
     def read(pod: PodState) -> None:
         try:
-            for line in _of_pod(job.cluster, job.namespace, pod, tail, over):
+            for line in _of_pod(job.cluster, job.namespace, pod, tail, job_ended):
                 with one_by_one:
                     show(line)
         except BaseException as error:  # Also the exit that rich raises when nobody reads any more.
@@ -233,16 +233,16 @@ def follow_job(
 
     seen = JobView(job.name, job.namespace, None, None, ())
     ended = data_ended if match.of == "data" else training_ended
-    for seen in job.looks():
+    for seen in job.poll():
         for pod in seen.pods:
             begun = pod.phase in ("running", "done", "failed", "ending")
-            if begun and match.pod(pod) and pod.name not in readers:
+            if begun and match.includes(pod) and pod.name not in readers:
                 readers[pod.name] = threading.Thread(target=read, args=(pod,), daemon=True)
                 readers[pod.name].start()
         job.tell(seen, only_what_waits=True)
         if ended(seen) or failures:
             break
-    over.set()
+    job_ended.set()
     for reader in () if failures else readers.values():
         reader.join(timeout=30)
     if failures:

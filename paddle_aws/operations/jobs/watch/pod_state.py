@@ -128,8 +128,8 @@ def pod_states(
     unranked = {
         name: ip_address(pod["status"]["podIP"])
         for pod in trainers
-        if (one := states_[name := pod["metadata"]["name"]]).rank is None
-        if one.phase not in ("failed", "ending") and pod.get("status", {}).get("podIP")
+        if (trainer_state := states_[name := pod["metadata"]["name"]]).rank is None
+        if trainer_state.phase not in ("failed", "ending") and pod.get("status", {}).get("podIP")
     }
     if unranked and str(len(unranked)) == variable(trainers[0]["spec"], Variable.TRAINERS):
         by_address = sorted(
@@ -183,9 +183,9 @@ def states(
         # A refusal that is older than the newest pod no longer holds.
         since = max((created(pod) for pod in pods if label(pod, JOB_NAME) == name), default="")
         messages = [
-            one
-            for one in events.get(name, ())
-            if one.get("reason") == "FailedCreate" and _when(one) >= since
+            warning
+            for warning in events.get(name, ())
+            if warning.get("reason") == "FailedCreate" and _when(warning) >= since
         ]
         if messages:
             refused[name] = refusal(str(max(messages, key=_when).get("message", "")))

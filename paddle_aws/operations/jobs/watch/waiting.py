@@ -26,9 +26,9 @@ class Follower:
 
     def __init__(self, cluster: Cluster, name: str, namespace: str) -> None:
         self.cluster, self.name, self.namespace = cluster, name, namespace
-        self._told: dict[str, tuple[str, str]] = {}
+        self._reported: dict[str, tuple[str, str]] = {}
 
-    def looks(self) -> Iterator[JobView]:
+    def poll(self) -> Iterator[JobView]:
         """Yields the job every two seconds until it, or its training, is gone. Raises errors that
         waiting does not fix.
         """
@@ -41,7 +41,7 @@ class Follower:
                 if seen is not None:
                     yield seen  # The caller has its own deadline.
                 continue
-            outage.over()
+            outage.end()
             split = seen.data is not None and not seen.data.ended
             if seen.gone or (began and seen.training is None and not split):
                 return
@@ -56,7 +56,7 @@ class Follower:
         Raises Failed if somebody deletes or cancels it.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
-        for seen in self.looks():
+        for seen in self.poll():
             self.tell(seen)
             if enough(seen) or (deadline is not None and time.monotonic() >= deadline):
                 return seen
@@ -84,7 +84,7 @@ class Follower:
                 self.cluster.say(f"{word} waits: {waits}")
 
     def _is_new(self, name: str, phase: str, reason: str) -> bool:
-        earlier, self._told[name] = self._told.get(name), (phase, reason)
+        earlier, self._reported[name] = self._reported.get(name), (phase, reason)
         return earlier != (phase, reason)
 
 
@@ -140,7 +140,7 @@ def settled(job: JobView) -> bool:
     pods = [
         pod for pod in job.pods if pod.component != "data" and pod.phase not in ("failed", "ending")
     ]
-    return len(pods) >= (training.wanted if training else 1) and all(
+    return len(pods) >= (training.completions if training else 1) and all(
         pod.phase in ("running", "done") or (pod.phase == "waiting" and pod.reason) for pod in pods
     )
 
@@ -157,4 +157,4 @@ def verdict(view: JobView) -> str:
     if job.phase == "failed":
         what = "training" if view.training is not None else "the data split"
         raise JobFailed(f"job {view.name}: {what} failed: {view.reason or 'no reason given'}")
-    return f"job {view.name} is {job.phase}: {job.succeeded} of {job.wanted} pods succeeded"
+    return f"job {view.name} is {job.phase}: {job.succeeded} of {job.completions} pods succeeded"
