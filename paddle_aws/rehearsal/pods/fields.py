@@ -1,15 +1,18 @@
-"""Every field of every manifest is on one of the three lists of fields.yaml: honoured, without
-effect here, refused by name.
+"""Every field of every manifest is honoured, without effect here, or refused by name: fields.yaml
+lists the latter two, and a class that reads a field honours it.
 
 A field on no list is refused as well, so that no part of a manifest is silently dropped.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+import typing
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from pydantic import AliasPath, BaseModel
+from pydantic.fields import FieldInfo
 
 from paddle_aws.operations.errors import BadInput
 
@@ -49,6 +52,38 @@ def _fields(group: str) -> dict[str, tuple[str, str]]:
     return fields
 
 
+@functools.cache
+def read_by(part: type[BaseModel]) -> frozenset[str]:
+    """Returns the paths of the fields that a class reads, in the form of fields.yaml."""
+    return frozenset(
+        f"{_place(name, field)}{path}"
+        for name, field in part.model_fields.items()
+        for path in _below(field)
+    )
+
+
+def _place(name: str, field: FieldInfo) -> str:
+    alias = field.validation_alias
+    return ".".join(map(str, alias.path)) if isinstance(alias, AliasPath) else name
+
+
+def _below(field: FieldInfo) -> Iterator[str]:
+    """Yields what of a field is read, as endings of its path."""
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and extra["below"]:
+        yield str(extra["below"])
+        return
+    named = typing.get_origin(field.annotation) is dict
+    several = named or typing.get_origin(field.annotation) in (tuple, frozenset)
+    types = (field.annotation, *typing.get_args(field.annotation))
+    parts = [kind for kind in types if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    for part in parts:
+        for path in read_by(part):
+            yield f"[].{path}" if several else f".{path}"
+    if not parts:
+        yield ".*" if named else "[]" if several else ""
+
+
 def paths(value: object, at: str = "") -> Iterator[str]:
     """Yields the path of each leaf in a document; an empty map or list is a leaf as well."""
     if isinstance(value, Mapping) and value:
@@ -61,7 +96,7 @@ def paths(value: object, at: str = "") -> Iterator[str]:
         yield at
 
 
-def _matches(path: str, fields: Mapping[str, object]) -> str | None:
+def _matches(path: str, fields: Container[str]) -> str | None:
     """The listed field that covers `path`: the path itself, or one of its parents with `.*`."""
     for listed in (path, f"{path}[]"):
         if listed in fields:
@@ -75,8 +110,11 @@ def _matches(path: str, fields: Mapping[str, object]) -> str | None:
     return None
 
 
-def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
+def check(
+    documents: list[dict[str, Any]], classes: Mapping[str, type[BaseModel]]
+) -> list[WithoutEffect]:
     """Returns the kinds and fields of `documents` that have no effect here, grouped by reason.
+    `classes` are what reads a kind.
 
     Raises BadInput with the document, the field and the reason for the first field that cannot be
     rehearsed.
@@ -97,8 +135,11 @@ def check(documents: list[dict[str, Any]]) -> list[WithoutEffect]:
                 f"runs {kinds}"
             )
         fields = _fields("any_kind") | _fields(kind)
+        honoured = read_by(classes[kind]) if kind in classes else frozenset()
         for path in paths(document):
             field = _matches(path, fields)
+            if field is None and _matches(path, honoured) is not None:
+                continue
             if field is None:
                 raise BadInput(
                     f"{name}: {path} is a field the rehearsal does not know; it can neither "

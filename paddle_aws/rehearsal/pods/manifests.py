@@ -1,7 +1,7 @@
 """The written manifests as typed objects: all that the rest of the rehearsal knows about
 Kubernetes.
 
-Every field here is honoured (fields.yaml holds the lists).
+Every field that a class here reads is honoured; fields.yaml lists the others.
 """
 
 import copy
@@ -29,9 +29,15 @@ class _Part(BaseModel):
 T = TypeVar("T", bound=_Part)
 
 
-def _at(*path: str, default: Any = ...) -> Any:
-    """A field that the document has at `path`."""
-    return Field(default, validation_alias=AliasPath(*path))
+def _at(*path: str, default: Any = ..., below: str = "") -> Any:
+    """Declares a field that the document has at `path`.
+
+    Args:
+        path: the keys that lead to the field.
+        default: what Kubernetes takes if the document has none.
+        below: the part of the field that a validator of its own reads, such as `[].name`.
+    """
+    return Field(default, validation_alias=AliasPath(*path), json_schema_extra={"below": below})
 
 
 class EnvironmentEntry(_Part):
@@ -83,14 +89,14 @@ class Container(_Part):
     working_dir: str = _at("workingDir", default="")
     environment: tuple[EnvironmentEntry, ...] = _at("env", default=())
     config_maps: Annotated[tuple[str, ...], BeforeValidator(_config_maps)] = _at(
-        "envFrom", default=()
+        "envFrom", default=(), below="[].configMapRef.name"
     )
     mounts: tuple[Mount, ...] = _at("volumeMounts", default=())
     startup: Probe | None = _at("startupProbe", default=None)
     liveness: Probe | None = _at("livenessProbe", default=None)
     restart_policy: Literal["Never"] = _at("restartPolicy", default="Never")
     restart_codes: Annotated[frozenset[int], BeforeValidator(_restart_codes)] = _at(
-        "restartPolicyRules", default=frozenset()
+        "restartPolicyRules", default=frozenset(), below="[].*"
     )
     """Exit codes after which the container restarts in its pod."""
 
@@ -150,6 +156,8 @@ class Job(_Part):
 
     name: str = _at("metadata", "name")
     namespace: str = _at("metadata", "namespace", default="default")
+    labels: dict[str, str] = _at("metadata", "labels", default={})
+    suspended: bool = _at("spec", "suspend", default=False)
     template: PodTemplate = _at("spec", "template")
     parallelism: int = _at("spec", "parallelism", default=1)
     completions: int = _at("spec", "completions", default=1)
@@ -207,6 +215,29 @@ class Service(_Part):
     selector: dict[str, str] = _at("spec", "selector", default={})
 
 
+class Claim(_Part):
+    """A PersistentVolumeClaim."""
+
+    name: str = _at("metadata", "name")
+    volume: str | None = _at("spec", "volumeName", default=None)
+
+
+class ConfigMap(_Part):
+    """A ConfigMap."""
+
+    name: str = _at("metadata", "name")
+    data: dict[str, str] = {}
+
+
+_CLASSES: Mapping[str, type[_Part]] = {
+    "Job": Job,
+    "PaddleJob": PaddleJob,
+    "Service": Service,
+    "PersistentVolumeClaim": Claim,
+    "ConfigMap": ConfigMap,
+}
+
+
 @dataclass(frozen=True)
 class Manifests:
     """Everything in the written YAML that matters here."""
@@ -240,7 +271,7 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
     rehearsed.
     """
     documents, sidecars = _without_sidecars(documents)
-    without_effect = fields.check(documents)
+    without_effect = fields.check(documents, _CLASSES)
     if sidecars:
         note = fields.WithoutEffect("no image is pulled, so sidecars do not run here", sidecars)
         without_effect.append(note)
@@ -251,17 +282,13 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
         document["metadata"]["name"]: document.get("spec", {})
         for document in by_kind.get("PersistentVolume", [])
     }
-    claims = by_kind.get("PersistentVolumeClaim", [])
+    claims = [_read(Claim, document) for document in by_kind.get("PersistentVolumeClaim", [])]
+    config_maps = [_read(ConfigMap, document) for document in by_kind.get("ConfigMap", [])]
     manifests = Manifests(
         jobs=tuple(_job(document) for document in by_kind.get("Job", [])),
         services=tuple(_read(Service, document) for document in by_kind.get("Service", [])),
-        claims={
-            d["metadata"]["name"]: "csi" in volumes.get(d["spec"].get("volumeName"), {})
-            for d in claims
-        },
-        config_maps={
-            d["metadata"]["name"]: d.get("data", {}) for d in by_kind.get("ConfigMap", [])
-        },
+        claims={claim.name: "csi" in volumes.get(claim.volume, {}) for claim in claims},
+        config_maps={config_map.name: config_map.data for config_map in config_maps},
         without_effect=tuple(without_effect),
         paddle_jobs=tuple(_read(PaddleJob, document) for document in by_kind.get("PaddleJob", [])),
     )
@@ -328,14 +355,13 @@ def _mounted(containers: list[dict[str, Any]]) -> set[str]:
 
 
 def _job(document: dict[str, Any]) -> Job:
-    spec, name = document["spec"], document["metadata"]["name"]
-    if spec.get("suspend") and _QUEUE not in document["metadata"].get("labels", {}):
-        raise BadInput(f"Job {name}: spec.suspend is true: nothing here would ever resume it")
     job = _read(Job, document)
+    if job.suspended and _QUEUE not in job.labels:
+        raise BadInput(f"Job {job.name}: spec.suspend is true: nothing here would ever resume it")
     if job.parallelism < job.completions:
         raise BadInput(
-            f"Job {name}: spec.parallelism is {job.parallelism}: all {job.completions} pods run "
-            "side by side here"
+            f"Job {job.name}: spec.parallelism is {job.parallelism}: all {job.completions} pods "
+            "run side by side here"
         )
     return job
 
