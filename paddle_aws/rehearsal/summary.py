@@ -20,9 +20,15 @@ from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.operations.jobs.progress.run_record import goodput_of
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.jobs.watch import log_stream
+from paddle_aws.operations.jobs.watch.paddle_noise import is_noise
 from paddle_aws.rehearsal.inventory import Resource
 from paddle_aws.rehearsal.pods.job import last_lines
 from paddle_aws.rehearsal.screen import Phase
+
+_PRINTED = 5
+"""Lines of a program's output that a summary repeats."""
+_SEARCHED = 1000
+"""Last lines of a log among which they are: Paddle says much as it ends."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +78,9 @@ class Results:
         """The results of any other program: its last output may be its own measurement. `log` is
         worker 0's log.
         """
-        printed = Text(
-            "\n".join(map(log_stream.clean, last_lines(log, 5).splitlines())) or "nothing"
-        )
+        lines = last_lines(log, _SEARCHED).splitlines()
+        lines = [line for line in lines if not is_noise(line)][-_PRINTED:]
+        printed = Text("\n".join(map(log_stream.clean, lines)) or "nothing")
         return cls(
             job,
             {

@@ -217,6 +217,16 @@ def test_a_command_runs_for_a_few_steps_and_its_patterns_are_counted(
     assert (
         "the 1 s are over" in said and "metrics is not set; these lines look like steps: " in said
     )
+    lay(
+        folder,
+        {"train.py": PRINTS},
+        command=command,
+        inputs=inputs,
+        paddle="2.6",
+        metrics={"loss": "LOSS (.*)"},
+    )
+    done = run("try", "--run", "--data", "data", "--time-limit", "1")
+    assert done.code == 1 and "no pattern of metrics matched any of " in done.err
     lay(folder, {"train.py": "raise SystemExit(3)\n"}, command=command, inputs=inputs, paddle="2.6")
     done = run("try", "--run", "--data", "data")
     assert done.code == 2 and "the command ended with 3" in done.err

@@ -101,3 +101,12 @@ def test_lines_that_the_program_leaves_out_are_read_and_none_may_be_missing():
     short = TrainerPass(1, 0.5, 1799, 1.0, 2.0)
     with pytest.raises(Failed, match=r"^pass 1 read \(1801, 1799\) records by trainer, and the sh"):
         check_records([Pass(1, 1, (trainers[0], short))], shards)
+
+
+def test_the_summary_repeats_what_the_program_printed_last_not_paddle(tmp_path):
+    job = TrainingJob.parse({"name": "mine", "trainers": 1, "command": "python train.py"})
+    log = tmp_path / "pod.log"
+    noise = "[trainer 0.0] I1126 18:00:00.000000  7 tcp_store.cc:293] receive shutdown event\n" * 9
+    log.write_text(f"{noise}[trainer 0.0] accuracy 0.93\n{noise}")
+    assert "accuracy 0.93" in str(Results.of_program(job, log, tmp_path).rows["printed"])
+    assert "tcp_store" not in str(Results.of_program(job, log, tmp_path).rows["printed"])

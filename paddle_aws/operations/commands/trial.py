@@ -54,7 +54,8 @@ def trial(
     It shows what each input gets and whether the loss falls; a fault is shown with the program's
     own line (exit code 2). Of a `command` the script's syntax and imports are checked; what cannot
     be checked is named. --run runs it for a few steps, shows its output and says which patterns of
-    `metrics` match its lines. Its data is --data, or the job's local source.
+    `metrics` match its lines; if none does, the exit code is 1. Its data is --data, or the job's
+    local source.
 
     Example: paddle-aws try --run --time-limit 60
 

@@ -22,7 +22,7 @@ from paddle_node.contract import ExitCode, Variable
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import ProgramArchive
-from paddle_aws.operations.errors import BadInput, Unreachable, translated
+from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translated
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs.early_checks import check_data
 from paddle_aws.operations.jobs.job_source import JobSource
@@ -200,7 +200,8 @@ def run_command(
     seconds: float,
 ) -> None:
     """Runs the job's command in one pod's processes, and shows its output. `source`: the folder or
-    the file with its data; None: it gets none. Raises BadInput if it fails.
+    the file with its data; None: it gets none. Raises BadInput if it fails, Failed if none of the
+    job's patterns matches a line.
     """
     from k8s_charts.kinds import training_job
 
@@ -245,7 +246,8 @@ def run_command(
             check=False,
         )
     if done.returncode:
-        raise BadInput(done.stderr.strip().rpartition("\n")[2] or f"ended with {done.returncode}")
+        last = done.stderr.strip().rpartition("\n")[2] or f"ended with {done.returncode}"
+        raise Failed(last) if done.returncode == 1 else BadInput(last)
 
 
 def local_source(job: TrainingJob, job_file: Path) -> Path | None:

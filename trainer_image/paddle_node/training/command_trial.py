@@ -4,7 +4,8 @@ job's patterns match its lines.
     python -m paddle_node.training.command_trial <steps> <seconds>
 
 The environment is that of a pod of a job with one pod. Ends with 0 once enough steps were seen, the
-time is over, or the command has ended with 0; else with 2 and a sentence.
+time is over, or the command has ended with 0; with 1 and a sentence if none of the job's patterns
+has matched a line by then; else with 2 and a sentence.
 """
 
 import contextlib
@@ -35,6 +36,10 @@ _CUT = re.compile(r"\.?\d*[eE][-+]?\d+")
 """What is left of a number behind a pattern that knows no exponents."""
 KINDS = ("loss", "step", "epoch", "lr", "ips")
 """Metrics whose lines are sought where the job names none."""
+
+
+UNMATCHED = 1
+"""Exit code: the command ran, and no pattern matched a line."""
 
 
 class Matches:
@@ -70,6 +75,15 @@ class Matches:
             if len(lines) < SHOWN and re.search(_NUMBER.format(self._words[name]), line, re.I):
                 lines.append(line.strip()[:LONGEST])
 
+    def unmatched(self) -> str:
+        """Returns a sentence if there are patterns and none has matched; else nothing."""
+        if not self.matched or any(self.matched.values()):
+            return ""
+        return (
+            f"no pattern of metrics matched any of {self.lines} lines: the job would show neither "
+            "step nor loss; correct metrics, or let the command run longer (--time-limit)"
+        )
+
     def describe(self) -> list[str]:
         """Returns a sentence for each pattern."""
         if not self._patterns:
@@ -98,8 +112,10 @@ def _quoted(lines: list[str]) -> str:
     return " | ".join(lines)
 
 
-def run(steps: int, seconds: float) -> None:
-    """Runs the command, and prints what it prints. Raises `Failure` if it fails."""
+def run(steps: int, seconds: float) -> str:
+    """Runs the command, and prints what it prints. Returns a sentence if no pattern matched. Raises
+    `Failure` if the command fails.
+    """
     node = environment.parse()
     node = replace(
         node,
@@ -155,6 +171,7 @@ def run(steps: int, seconds: float) -> None:
         raise Failure(ExitCode.BAD_SETTING, f"the command ended with {next(filter(None, codes))}")
     print(f"---- {'the command ended with 0' if codes else f'stopped: {ending}'}")
     print("\n".join(matches.describe()))
+    return matches.unmatched()
 
 
 def _read(child: subprocess.Popen[str], lines: "queue.SimpleQueue[str | None]") -> None:
@@ -166,10 +183,13 @@ def _read(child: subprocess.Popen[str], lines: "queue.SimpleQueue[str | None]") 
 def main() -> int:
     """Returns the exit code."""
     try:
-        run(int(sys.argv[1]), float(sys.argv[2]))
+        unmatched = run(int(sys.argv[1]), float(sys.argv[2]))
     except Failure as failure:
         print(failure.sentence, file=sys.stderr)
         return failure.code
+    if unmatched:
+        print(unmatched, file=sys.stderr)
+        return UNMATCHED
     return ExitCode.DONE
 
 
