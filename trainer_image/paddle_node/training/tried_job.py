@@ -24,9 +24,9 @@ from paddle_node.data.sources import registry, unpack
 from paddle_node.data.sources.source import Piece, public_address
 from paddle_node.environment import read_settings, setting
 from paddle_node.failure import BadData, Failure, Finished, SettingError
-from paddle_node.fleet import Job, Parse, Sampler, naming
 from paddle_node.training.backends.backend import Sample
 from paddle_node.training.backends.network import Feeder, Model, checked, local
+from paddle_node.training.job import Job, Parse, Sampler, naming
 from paddle_node.training.shard import Parser, Reader, Record
 
 RECORDS = 100

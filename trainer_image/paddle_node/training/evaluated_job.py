@@ -1,0 +1,46 @@
+"""An evaluator's part in a job: it measures a pass on the held-out records."""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from paddle_node import environment
+from paddle_node.environment import ProgramEnvironment
+from paddle_node.failure import BadData, Finished
+from paddle_node.training import shard
+from paddle_node.training.backends.network import Model
+from paddle_node.training.job import Job, Parse, Sampler, naming
+from paddle_node.training.shard import Parser, Reader
+from paddle_node.volume import passes
+
+
+class EvaluatedJob(Job):
+    """Measures a pass on the held-out records."""
+
+    def __init__(self, program: ProgramEnvironment, parse: Parse, reader: Reader) -> None:
+        node = environment.parse()
+        super().__init__(parse, node.runtime, node.seed)
+        self._pass = Path(program.evaluated_pass)
+        self._held_out = shard.held_out(node.folder, reader)
+
+    def agree(
+        self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]
+    ) -> Any:
+        return json.loads((self._pass / f"{name}.json").read_text())
+
+    def _static(self, network: Callable[[], Model], optimizer: Any, sync: bool) -> Any:
+        from paddle_node.training.local_model import LocalModel
+
+        return LocalModel(network)
+
+    def _use(self, backend: Any, sample: Sampler, batch: int) -> NoReturn:
+        parser = Parser(self.parse)
+        with naming(sample):
+            evaluation = backend.evaluate(self._pass, map(sample, parser.values(self._held_out)))
+        parser.check(self._held_out.name)
+        if not evaluation:
+            raise BadData(
+                f"{self._held_out.name} has no records: hold some out when the data is split"
+            )
+        raise Finished({"pass": passes.record(self._pass)["pass"], **evaluation})

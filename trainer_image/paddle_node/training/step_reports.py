@@ -1,0 +1,88 @@
+"""What a trainer reports of its steps: metrics for people, progress to the rendezvous server."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from paddle_node.coordination import Session
+from paddle_node.environment import NodeEnvironment
+from paddle_node.training.step_log import Spent, StepLog
+from paddle_node.volume import pass_metrics
+from paddle_node.volume.passes import Position
+
+PRINT = 10.0
+"""Seconds between trainer 0's lines about the progress of the pass."""
+
+
+class StepReports:
+    """The reports of one trainer in one attempt."""
+
+    def __init__(self, node: NodeEnvironment, session: Session, records: int, batch: int) -> None:
+        """`records`: those of the shard, 0 if nobody has counted them."""
+        self._node, self._session, self._records, self._batch = node, session, records, batch
+        steps = node.folder.steps(session.trainer_id, session.trainer_id)
+        self._log = StepLog(steps, session.attempt)
+        self.spent = Spent(lambda: session.waited)
+        self._made = 0
+        """Steps of this process in this attempt."""
+        self._kept: int | None = None
+        """The last step that can no longer be lost, as `step_log` counts steps; None: no step was
+        made yet.
+        """
+        self._printed = -PRINT
+
+    def restart_clock(self) -> None:
+        """Forgets the seconds until now: they belong to the start."""
+        self.spent = Spent(lambda: self._session.waited)
+
+    def count_step(self) -> None:
+        """Counts a step that was made."""
+        self._made += 1
+
+    def report(
+        self,
+        number: int,
+        read: int,
+        metrics: Mapping[str, float],
+        at_once: bool = False,
+        sealed: bool = False,
+    ) -> int:
+        """Reports how far the pass is. `sealed`: everything until here was saved. Returns the
+        step's number in the pass.
+        """
+        step, spent = max(1, -(-read // self._batch)), self.spent.told()
+        whole = number * -(-self._records // self._batch) + step
+        if sealed or self._kept is None or self._kept > whole:
+            self._kept = whole if sealed else whole - 1
+        facts = {"pass": number, "records": read, "spent": spent, "kept": self._kept}
+        self._log.add(metrics, whole, now=at_once, **facts)
+        self._session.progress(number, step, self._made, spent, at_once=at_once)
+        return step
+
+    def print_progress(self, number: int, step: int, position: Position) -> None:
+        """In trainer 0: prints how far the pass is, every few seconds."""
+        if position.trained and time.monotonic() - self._printed >= PRINT:
+            self._printed = time.monotonic()
+            far = {"step": step, "shard": self._records}
+            print(pass_metrics.formatted({**self._facts(number, position), **far}), flush=True)
+
+    def record_pass(self, number: int, position: Position, attempt: int, trainers: int) -> None:
+        """Records a complete pass on the volume, and prints it."""
+        metrics = {**self._facts(number, position), "attempt": attempt, "trainers": trainers}
+        pass_metrics.append(self._node.folder.metrics(self._session.trainer_id), metrics)
+        print(pass_metrics.formatted(metrics), flush=True)
+
+    def _facts(self, number: int, position: Position) -> dict[str, Any]:
+        return {
+            "pass": number,
+            "attempt": self._session.attempt,
+            "trainer": self._session.trainer_id,
+            "trainers": self._session.trainers,
+            "loss": round(position.total / position.trained, 6),
+            "records": position.read,
+            "skipped": position.read - position.trained,
+            "seconds": round(position.seconds, 3),
+            "cpu_seconds": round(position.cpu_seconds, 3),
+            "time": round(time.time(), 3),
+            "passes": self._node.passes,
+        }
