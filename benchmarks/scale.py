@@ -439,7 +439,7 @@ def put(api, number: int, phase: str) -> None:
 
 
 def list_client(api, number: int, pods: int, place: str):
-    from paddle_node.rendezvous.pod_list import PodList
+    from paddle_node.tutorials.pod_list import PodList
 
     node = environment.parse(
         {

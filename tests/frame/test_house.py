@@ -43,6 +43,30 @@ def test_arrows(room: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("package", ["trainer_image/paddle_node", "paddle_aws", "k8s_charts"])
+def test_no_modules_import_each_other(package: str) -> None:
+    """Neither at their top, nor in a function, nor for types alone."""
+    folder = ROOT / package
+    modules = {
+        file.relative_to(folder.parent).as_posix().replace("/", "."): file
+        for file in folder.rglob("*.py")
+    }
+    modules = {
+        name.removesuffix(".py").removesuffix(".__init__"): file for name, file in modules.items()
+    }
+    arrows = {
+        name: {
+            imported if imported in modules else imported.rpartition(".")[0]
+            for imported in imports(file)
+        }
+        for name, file in modules.items()
+    }
+    while leaves := [name for name, targets in arrows.items() if not targets & arrows.keys()]:
+        for name in leaves:
+            del arrows[name]
+    assert sorted(arrows) == []
+
+
 def test_constructs_know_no_environment() -> None:
     """Only its props configure a construct."""
     for file in (ROOT / "constructs_lib").rglob("*.py"):

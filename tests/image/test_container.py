@@ -42,7 +42,7 @@ def the_clients_work(podman: Podman, image: str) -> None:
     for pod-list discovery.
     """
     program = """
-import paddle_node.rendezvous.pod_list
+import paddle_node.tutorials.pod_list
 import boto3, pip
 for service in ("s3", "sts"):
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}

@@ -12,7 +12,7 @@ import yaml
 from kubernetes_api import Fault
 from paddle_node import environment
 from paddle_node.failure import Failure
-from paddle_node.rendezvous.pod_list import PodList
+from paddle_node.tutorials.pod_list import PodList
 
 pytestmark = pytest.mark.slow
 THREE = {"pod-a": "10.0.0.9", "pod-b": "10.0.0.10", "pod-c": "10.0.0.100"}

@@ -47,7 +47,7 @@ def main(
             contract.path(contract.SHARED_MEMORY, environ) if last_words.exists() else None,
         )
         limits.raise_open_files()
-        discovery_ = discovery.of(node, partial(output.of_agent, node))
+        discovery_ = discovery.by_name(node.discovery, node, partial(output.of_agent, node))
         return asyncio.run(
             Agent(
                 node,

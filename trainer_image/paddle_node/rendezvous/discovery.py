@@ -2,6 +2,7 @@
 without the API server.
 """
 
+import importlib
 import json
 import socket
 from collections.abc import Callable
@@ -57,13 +58,16 @@ class Discovery:
         """Sends no requests until the next question: this pod waits for no other."""
 
 
-def of(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
-    """Returns the discovery that the environment selects. Raises `Failure` if it cannot work."""
-    if node.discovery == "pod-list":
-        # TLS and HTTP take time to import: only pod-list pays for it.
-        from paddle_node.rendezvous.pod_list import PodList
+def by_name(name: str, node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
+    """Returns the discovery called `name`. Raises `Failure` if it cannot work."""
+    # TLS and HTTP take time to import: only pod-list pays for it.
+    modules = {"index": __name__, "pod-list": "paddle_node.tutorials.pod_list"}
+    discovery: Discovery = importlib.import_module(modules[name]).discover(node, say)
+    return discovery
 
-        return PodList(node, say)
+
+def discover(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
+    """Returns the discovery by index, which says nothing."""
     return Discovery(node)
 
 

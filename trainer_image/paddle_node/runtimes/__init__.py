@@ -1,7 +1,7 @@
 """Runtimes: each defines a kind of program, with its processes, its progress, when it is done and
 where it resumes.
 
-A runtime is a file in this folder that sets `RUNTIME` and that `by_name` lists. It describes
+A runtime is a file that sets `RUNTIME` and that `by_name` lists. It describes
 processes and does not import Paddle, which keeps the agent small.
 """
 
@@ -129,6 +129,10 @@ class Runtime:
     """
     progress: Callable[[NodeEnvironment, Callable[[str], None]], Progress]
     """The second argument prints messages for people."""
+    program_stays: bool = True
+    """Whether the program's folder stays as it is while the job runs, so that all pods must have
+    read the same.
+    """
     standby: Callable[[NodeEnvironment], tuple[Process, ...]] = lambda node: ()
     """Returns processes to start while peers are still missing, when the trainer id may be unknown.
 
@@ -148,12 +152,12 @@ def backend(node: NodeEnvironment) -> dict[str, str]:
 def by_name(name: str) -> Runtime:
     """Returns the runtime called `name`. Raises `SettingError` with the allowed names."""
     modules = {
-        "collective": "collective",
-        "fleet-ps": "fleet_ps",
-        "launch": "launch",
-        "paddle-0.x": "paddle_0x",
+        "collective": f"{__name__}.collective",
+        "fleet-ps": f"{__name__}.fleet_ps",
+        "launch": f"{__name__}.launch",
+        "paddle-0.x": "paddle_node.tutorials.paddle_0x",
     }
     if name not in modules:
         raise SettingError(f"{Variable.RUNTIME} is {name!r}: allowed are {', '.join(modules)}")
-    found: Runtime = importlib.import_module(f"{__name__}.{modules[name]}").RUNTIME
-    return found
+    runtime: Runtime = importlib.import_module(modules[name]).RUNTIME
+    return runtime

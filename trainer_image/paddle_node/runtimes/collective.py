@@ -35,4 +35,4 @@ def processes(
     return (python_program.process(node, "trainer", cluster),)
 
 
-RUNTIME = Runtime(processes, RecordedPasses, standby)
+RUNTIME = Runtime(processes, RecordedPasses, standby=standby)

@@ -95,4 +95,4 @@ def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
     return FileProgress(node, say) if node.own.words else RecordedPasses(node, say)
 
 
-RUNTIME = Runtime(processes, progress, standby)
+RUNTIME = Runtime(processes, progress, standby=standby)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from paddle_node import contract
+from paddle_node import contract, runtimes
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
@@ -128,8 +128,8 @@ def _program(node: NodeEnvironment, digest: str | None) -> tuple[Path, str]:
             f"{Variable.TRAIN_CONFIG_DIR} is {node.train_config_dir!r}: there is no "
             f"{node.program} on the volume"
         )
-    # Paddle 0.x works in its program's folder, and may write there.
-    return folder, "" if node.runtime == "paddle-0.x" else program_copy.digest(folder)
+    stays = runtimes.by_name(node.runtime).program_stays
+    return folder, program_copy.digest(folder) if stays else ""
 
 
 def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None:

@@ -3,7 +3,6 @@ checkpoint in the next pass.
 """
 
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -75,7 +74,7 @@ class RecordedPasses:
         resume = {"pass": str(chosen.number), "folder": chosen.name} if chosen else {}
         if interrupted:
             resume["interrupted"] = interrupted.name
-        return _resumption(resume, passed_over)
+        return resumption(resume, passed_over)
 
     def made(self, attempt: int, resumption: Resumption) -> str:
         attempt_folder = self._folder.attempt(self._node.run_id, attempt)
@@ -101,7 +100,7 @@ class RecordedPasses:
             and pass_.name not in resumption.passed_over
             and passes.fault(pass_.folder) is None
         )
-        return _missing(next(good, None), self._node.passes - 1)
+        return missing_pass(next(good, None), self._node.passes - 1)
 
     def saved(self) -> float:
         kinds = (passes.PASS, passes.INTERRUPTED)
@@ -152,7 +151,7 @@ class RecordedPasses:
                 f"passes found: {parts[0]}, not used; set resume_from: any to continue from pass "
                 f"{number}"
             )
-        if old := _plain_folders(self._folder):
+        if old := unrecorded_folders(self._folder):
             names = ", ".join(folder.name for folder in old[:3]) + (
                 " and more" if len(old) > 3 else ""
             )
@@ -162,67 +161,8 @@ class RecordedPasses:
             )
 
 
-class OldPasses:
-    """Passes that Paddle 0.x writes itself: folders like output/pass-00003. An empty `done` is all
-    there is to check.
-    """
-
-    trainers_join = False
-
-    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
-        self._folder = node.folder
-        self._passes = node.passes
-        self._say = say
-        self._known: int | None = None
-
-    def begin(self, identity: Identity, history: History) -> Resumption:
-        for folder in _plain_folders(self._folder):
-            if not _complete(folder):
-                shutil.rmtree(folder)
-                self._say(f"pass {int(folder.name[-5:])} was not complete and is removed")
-        number = self._newest()
-        return _resumption(
-            {}
-            if number is None
-            else {"pass": str(number), "folder": self._folder.pass_dir(number).name},
-            (),
-        )
-
-    def made(self, attempt: int, resumption: Resumption) -> str:
-        newest = self._newest()
-        return (
-            ""
-            if newest is None or newest <= int(resumption.resume.get("pass", -1))
-            else f"pass {newest}"
-        )
-
-    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
-        return _missing(self._newest(), self._passes - 1)
-
-    def saved(self) -> float:
-        newest = self._newest()
-        return 0.0 if newest is None else self._folder.done(newest).stat().st_mtime
-
-    def changed(self) -> bool:
-        newest, self._known = self._known, self._newest()
-        return newest != self._known
-
-    def publish(self) -> None:
-        """Paddle 0.x saves where people look."""
-
-    def _newest(self) -> int | None:
-        return max(
-            (int(folder.name[-5:]) for folder in _plain_folders(self._folder) if _complete(folder)),
-            default=None,
-        )
-
-
-def _complete(folder: Path) -> bool:
-    durable.look(folder)
-    return (folder / passes.DONE).is_file()
-
-
-def _resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
+def resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
+    """Returns the resumption from a pass and a checkpoint inside the next one, with its words."""
     description = f"after pass {resume['pass']}" if "pass" in resume else "from the beginning"
     if "interrupted" in resume:
         description = (
@@ -232,14 +172,16 @@ def _resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumptio
     return Resumption(resume, description, tuple(passed_over))
 
 
-def _missing(newest: int | None, last: int) -> str | None:
+def missing_pass(newest: int | None, last: int) -> str | None:
+    """Returns which pass should be complete; None: the last one is."""
     if newest is not None and newest >= last:
         return None
     state = "no pass is complete" if newest is None else f"pass {newest} is the newest complete one"
     return f"pass {last} should be complete and {state}"
 
 
-def _plain_folders(folder: JobFolder) -> list[Path]:
+def unrecorded_folders(folder: JobFolder) -> list[Path]:
+    """Returns the folders of passes that lie in output/ itself."""
     return [
         folder.output / entry.name
         for entry in durable.entries(folder.output)

@@ -307,3 +307,8 @@ def _hopeless(node: NodeEnvironment, error: _Refused) -> Failure | None:
     return Failure(
         code, f"the API server lists no pods of namespace {node.namespace} ({error}): {why}"
     )
+
+
+def discover(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
+    """Returns the discovery by pod-list. Raises `SettingError` without a service account."""
+    return PodList(node, say)

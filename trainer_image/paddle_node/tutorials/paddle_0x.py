@@ -1,0 +1,128 @@
+"""Runs the 2016-17 `paddle pserver` and `paddle train` from an image that the user provides.
+
+The command lines are those of the PaddlePaddle on AWS tutorials, always with `--local=0`: without
+it, every trainer trains alone and reports success. The user's arguments come last, so that they
+take precedence. 0.x writes the passes and `done` itself.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from paddle_node.environment import Attempt, NodeEnvironment
+from paddle_node.runtimes import History, Process, Resumption, Runtime
+from paddle_node.training.resumption import missing_pass, resumption, unrecorded_folders
+from paddle_node.volume import durable, passes
+from paddle_node.volume.passes import Identity
+
+CONFIG = "trainer_config.lr.py"
+COMMENT = "paddle_process_by_paddle"
+
+
+def processes(
+    node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt
+) -> tuple[Process, ...]:
+    """Returns `paddle pserver`, and `paddle train`, which starts as soon as all pservers listen."""
+    network = (f"--nics={node.nic}", f"--port={node.port}", f"--ports_num={node.ports_num}")
+    cluster = (
+        f"--ports_num_for_sparse={node.ports_num_sparse}",
+        f"--num_gradient_servers={node.trainers}",
+    )
+    server = Process(
+        role="server",
+        argv=("paddle", "pserver", *network, *cluster, f"--comment={COMMENT}"),
+        environ=node.environ,
+        log=node.folder.server_log(node.trainer_id),
+        working_directory=node.program,
+        ports=tuple(node.ports),
+    )
+    resume = (f"--start_pass={int(attempt.resume['pass']) + 1}",) if attempt.resume else ()
+    trainer = Process(
+        role="trainer",
+        argv=(
+            "paddle",
+            "train",
+            *network,
+            f"--comment={COMMENT}",
+            f"--pservers={','.join(addresses)}",
+            *cluster,
+            f"--config=./{CONFIG}",
+            f"--trainer_count={node.threads}",
+            f"--num_passes={node.passes}",
+            "--use_gpu=0",
+            "--log_period=50",
+            "--dot_period=10",
+            "--saving_period=1",
+            "--local=0",
+            f"--trainer_id={node.trainer_id}",
+            f"--save_dir={node.folder.output}",
+            *resume,
+            *node.arguments,
+        ),
+        environ=node.environ,
+        log=node.folder.train_log(node.trainer_id),
+        working_directory=node.program,
+        waits_for_servers=True,
+    )
+    return (server, trainer)
+
+
+class OldPasses:
+    """Passes that Paddle 0.x writes itself: folders like output/pass-00003. An empty `done` is all
+    there is to check.
+    """
+
+    trainers_join = False
+
+    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
+        self._folder = node.folder
+        self._passes = node.passes
+        self._say = say
+        self._known: int | None = None
+
+    def begin(self, identity: Identity, history: History) -> Resumption:
+        for folder in unrecorded_folders(self._folder):
+            if not _complete(folder):
+                shutil.rmtree(folder)
+                self._say(f"pass {int(folder.name[-5:])} was not complete and is removed")
+        number = self._newest()
+        return resumption(
+            {}
+            if number is None
+            else {"pass": str(number), "folder": self._folder.pass_dir(number).name},
+            (),
+        )
+
+    def made(self, attempt: int, resumption: Resumption) -> str:
+        newest = self._newest()
+        return (
+            ""
+            if newest is None or newest <= int(resumption.resume.get("pass", -1))
+            else f"pass {newest}"
+        )
+
+    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+        return missing_pass(self._newest(), self._passes - 1)
+
+    def saved(self) -> float:
+        newest = self._newest()
+        return 0.0 if newest is None else self._folder.done(newest).stat().st_mtime
+
+    def changed(self) -> bool:
+        newest, self._known = self._known, self._newest()
+        return newest != self._known
+
+    def publish(self) -> None:
+        """Paddle 0.x saves where people look."""
+
+    def _newest(self) -> int | None:
+        complete = filter(_complete, unrecorded_folders(self._folder))
+        return max((int(folder.name[-5:]) for folder in complete), default=None)
+
+
+def _complete(folder: Path) -> bool:
+    durable.look(folder)
+    return (folder / passes.DONE).is_file()
+
+
+RUNTIME = Runtime(processes, OldPasses, program_stays=False)
