@@ -11,23 +11,22 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from paddle_node import contract
 from paddle_node.contract import ExitCode
-from paddle_node.data import commit, doubts, inputs, lanes, parts, records, whole_files
-from paddle_node.data.deal import HELD_OUT, Deal
-from paddle_node.data.lanes import Advance, Dealt, Files
+from paddle_node.data import commit, inputs, parts
+from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
-from paddle_node.data.sources import registry, unpack
+from paddle_node.data.slice_writer import SliceWriter
+from paddle_node.data.sources import registry
 from paddle_node.data.sources.local_source import LocalSource
-from paddle_node.data.sources.source import Object, Piece, Source, cut, summary
+from paddle_node.data.sources.source import Object, Source, summary
 from paddle_node.environment import Reader
 from paddle_node.failure import Failure, SettingError
 from paddle_node.retry import disk_full, retry
@@ -284,7 +283,7 @@ def _split(
         folder.mkdir()
         try:
             started = time.monotonic()
-            files = _write(settings, source, objects, folder)
+            files = SliceWriter(settings, source, objects, folder, _say).write()
             shards = tuple(
                 Shard(index, tuple(files[str(index)])) for index in range(settings.shards)
             )
@@ -304,83 +303,6 @@ def _split(
             f"{time.monotonic() - started:.1f} s"
         )
     return retry(lambda: commit.complete(place, settings.pods), _say)
-
-
-def _write(settings: SplitSettings, source: Source, objects: Sequence[Object], own: Path) -> Files:
-    def cuttable(thing: Object) -> bool:
-        return settings.format == "lines" and unpack.cuttable(source, thing)
-
-    pieces = cut([Piece(thing) for thing in objects], settings.pods, cuttable)[settings.index]
-    size = sum(piece.bytes for piece in pieces)
-    last_report = time.monotonic()
-
-    def advance(written: int) -> None:
-        nonlocal last_report
-        if time.monotonic() - last_report >= 1:
-            last_report = time.monotonic()
-            _say(
-                f"splitting {source.uri}: {written / 1e6:,.0f} MB"
-                + (f" of {size / 1e6:,.0f}" if size else "")
-            )
-
-    called = f"splits/{own.parent.name}/{own.name}"
-    if settings.format == "files":
-        return whole_files.write(settings, source, pieces, own, called, len(objects) > 1, advance)
-    reader = (
-        None
-        if settings.format in FORMATS
-        else records.load_reader(settings.format, settings.reader_folder)
-    )
-    shares = cut(pieces, lanes.LANES if size >= lanes.WORTH else 1, cuttable)
-
-    def lane(number: int, advance: Advance, hold: Callable[[int], int]) -> Dealt:
-        bytes_each = sum(piece.bytes for piece in shares[number]) // settings.shards
-        at_once = (
-            parts.open_at_once(bytes_each, settings.shards) if settings.seed is not None else 1
-        )
-        place = settings.index * lanes.LANES + number
-        streams = parts.Streams(
-            own, called, [*map(str, range(settings.shards)), HELD_OUT], at_once, place
-        )
-        # The second lane deals backwards from where the first began.
-        deal = Deal(
-            streams,
-            settings.shards,
-            settings.hold_out,
-            settings.own_seed,
-            settings.first - number,
-            1 - 2 * number,
-        )
-        for batch in records.batches(
-            source, shares[number], settings.format, reader, bool(settings.header)
-        ):
-            if not (deal.taken or settings.index or number) and settings.format == "lines":
-                for doubt in doubts.of_lines(batch, shares[number][0].thing.name):
-                    _say(f"warning: {doubt}")
-            deal.take(batch)
-            advance(streams.written)
-        deal.finish(hold(deal.taken))
-        return Dealt(streams.close(), deal.taken, deal.held)
-
-    def both(written: int) -> None:
-        if other.done():
-            other.result()  # Raises the second lane's error.
-        advance(len(shares) * written)
-
-    def missing(taken: int) -> int:
-        beside = other.result()
-        taken += beside.taken
-        return (
-            max(1, round(taken * settings.hold_out)) if settings.hold_out and taken > 1 else 0
-        ) - beside.held
-
-    beside = partial(lane, 1, lambda written: None, lambda taken: int(taken * settings.hold_out))
-    with lanes.second(beside if len(shares) > 1 else None) as other:
-        dealt = lane(0, both, missing)
-        return {
-            folder: files + other.result().files.get(folder, [])
-            for folder, files in dealt.files.items()
-        }
 
 
 def _say(text: str) -> None:
