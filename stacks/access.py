@@ -1,4 +1,4 @@
-"""People's permissions, and the key: the stack that lives longest.
+"""People's permissions, the key, and what protects the stacks: the stack that lives longest.
 
 The teams are the operator; the trainer, who submits jobs and reads results; and the reader, who
 only looks. Each Session Manager statement requires a document: a session without one opens a shell.
@@ -19,6 +19,7 @@ from constructs_lib.acknowledged import acknowledge, wildcards
 from constructs_lib.people.team import Team
 from constructs_lib.statements import statements
 from constructs_lib.storage.key import EncryptionKey
+from constructs_lib.storage.stack_protection import StackProtection
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.part import AccessPart, ClusterPart, Platform
 
@@ -73,9 +74,19 @@ class AccessStack(ClusterPart):
             # deployed stack imports.
             self.export_value(team.group.group_name)
         # What an operator needs to do before there is a cluster.
+        named = spec.protect.lifted_by
         policy = _allow(
-            people, "OperatorPolicy", self.teams["operator"], spec, "operator", key=self.key.key_arn
+            people,
+            "OperatorPolicy",
+            self.teams["operator"],
+            spec,
+            "operator",
+            *(["protect by name"] if named else []),
+            key=self.key.key_arn,
+            lifters=named,
         )
+        if spec.protect.after_deploy:
+            StackProtection(self, "Protection", stacks=spec.stack_names, encryption_key=self.key)
         self.output(KeyArn=self.key.key_arn, OperatorPolicyArn=policy.managed_policy_arn)
 
 

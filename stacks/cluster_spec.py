@@ -87,6 +87,13 @@ PART_OF_AUTO = (
 DnsLabel = Annotated[
     str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", examples=["paddle"])
 ]
+UserArn = Annotated[
+    str,
+    Field(
+        pattern=r"^arn:aws[a-z-]*:iam::\d{12}:user/[\w+=,.@/-]+$",
+        examples=["arn:aws:iam::123456789012:user/ada"],
+    ),
+]
 Email = Annotated[
     str,
     Field(max_length=EMAIL_LENGTH, pattern=EMAIL, examples=["somebody@example.com"]),
@@ -112,6 +119,19 @@ class Logs(Settings):
 
     days: LogDays = 0
     """Retention of container logs in CloudWatch; 0: none are sent."""
+
+
+class Protection(Settings):
+    """What a deploy may not replace or remove: all that holds data, and what other stacks use."""
+
+    after_deploy: bool = True
+    """Each deploy protects the stacks that it makes or changes from the next ones (docs/aws.md).
+    false: `paddle-aws protect` alone does.
+    """
+    lifted_by: Annotated[list[UserArn], once("user")] = Field(default=[])
+    """Members of the operator team who may lift it, by the ARNs of their IAM users; empty: every
+    operator.
+    """
 
 
 class Budget(Settings):
@@ -176,6 +196,8 @@ class ClusterSpec(Settings):
     """true: a destroy keeps file system, bucket, key and image repository. false: it deletes them
     with everything in them.
     """
+    protect: Protection = Protection()
+    """What a deploy may not replace or remove."""
     network: Network = Network()
     """The VPC."""
     zone: Zone = Zone()
@@ -344,6 +366,7 @@ class ClusterSpec(Settings):
             self._region,
             self._public_name,
             self._bootstrap,
+            self._lifted_by,
         ):
             yield from rule()
 
@@ -525,6 +548,13 @@ class ClusterSpec(Settings):
             else "the endpoint is private: name in cluster.public_access_from who may reach it"
         )
         yield Refused("zone.public", self.zone.public.host, allowed)
+
+    def _lifted_by(self) -> Iterator[Fault]:
+        if self.protect.lifted_by and self.deployer == "restricted":
+            allowed = (
+                "deployer is restricted, where all operators act as their team's role: leave it out"
+            )
+            yield Refused("protect.lifted_by", ", ".join(self.protect.lifted_by), allowed)
 
     def _bootstrap(self) -> Iterator[Fault]:
         if self.extends:

@@ -145,6 +145,7 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
         "beside": [kind + name for kind in generated for name in beside],
         "boundary": f"{iam}*:policy{POLICY_PATH}{spec.policy_prefix}-boundary",
         "detachable": policies + groups,
+        "functions": _arns(spec, templates, "", "lambda:function"),
         "groups": groups,
         "interfaces": f"{arn}ec2:*:*:network-interface/*",
         "linked_role_of": reviewed("linked_role_of"),

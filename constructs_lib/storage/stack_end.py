@@ -1,5 +1,5 @@
-"""A Lambda function that CloudFormation calls when a stack is deleted, for what CloudFormation does
-not do itself: empty a bucket, or find out whether a key is still needed.
+"""Lambda functions for what CloudFormation does not do itself: empty a bucket or find out whether a
+key is still needed when a stack is deleted, or protect a stack when it is deployed.
 """
 
 from pathlib import Path
@@ -18,18 +18,22 @@ from constructs_lib.storage.log_group import EndingLogGroup
 STATEMENTS = Path(__file__).with_name("stack_end_statements.json")
 
 
-class StackEndFunction(Construct):
-    """The function, its role and its log group.
+class StackFunction(Construct):
+    """A function, its role and its log group.
 
     Args:
         task: what it does, in a few words, for descriptions.
         handler: file with a function `handler`, at most 4,096 characters, which needs botocore
-            alone. It must answer CloudFormation in every case.
+            alone.
         encryption_key: KMS key of its log group; None: AWS's own.
 
     Attributes:
-        policy: what it may do; by itself: write its logs and ask for its stack's state.
+        policy: what it may do; by itself: write its logs.
+        function: the function.
     """
+
+    caller = "CloudFormation alone calls it, waits for its answer and says why it failed"
+    """Who calls it, and who notices its failures: the reason for having no more than this."""
 
     def __init__(
         self,
@@ -45,11 +49,12 @@ class StackEndFunction(Construct):
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         # A managed policy: inline ones cannot be reviewed or reused on their own.
         self.policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
-        values = {"logs": log_group.log_group_arn, "stack": Stack.of(self).stack_id}
-        self.policy.add_statements(*statements(STATEMENTS, "every", **values))
+        self.policy.add_statements(
+            *statements(STATEMENTS, "every", logs=log_group.log_group_arn),
+        )
         # The L1 resource: the L2 construct loads five more services' modules, a tenth of the time
         # of a whole synth.
-        self._function = lambda_.CfnFunction(
+        self.function = lambda_.CfnFunction(
             self,
             "Function",
             description=task,
@@ -64,14 +69,40 @@ class StackEndFunction(Construct):
                 log_group=log_group.log_group_name
             ),
         )
-        self._function.node.add_dependency(self.policy)
+        self.function.node.add_dependency(self.policy)
+        self.node.default_child = self.function
         acknowledge(
-            self._function,
-            "CloudFormation alone calls it, waits for its answer and says why it failed: it "
-            "needs no reserved concurrency, no dead-letter queue and no VPC",
+            self.function,
+            f"{self.caller}: it needs no reserved concurrency, no dead-letter queue and no VPC",
             *("NIST.800.53.R5-LambdaConcurrency", "CKV_AWS_115"),
             *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
             *("NIST.800.53.R5-LambdaInsideVPC", "CKV_AWS_117"),
+        )
+
+
+class StackEndFunction(StackFunction):
+    """A function that CloudFormation calls when a stack is deleted. It may ask for its stack's
+    state.
+
+    Args:
+        task: what it does, in a few words, for descriptions.
+        handler: file with a function `handler`, at most 4,096 characters, which needs botocore
+            alone. It must answer CloudFormation in every case.
+        encryption_key: KMS key of its log group; None: AWS's own.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        task: str,
+        handler: Path,
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
+        super().__init__(scope, id, task=task, handler=handler, encryption_key=encryption_key)
+        self.policy.add_statements(
+            *statements(STATEMENTS, "ending", stack=Stack.of(self).stack_id),
         )
 
     def request(
@@ -82,7 +113,7 @@ class StackEndFunction(Construct):
             scope,
             id,
             resource_type=resource_type,
-            service_token=self._function.attr_arn,
+            service_token=self.function.attr_arn,
             properties=properties,
         )
         resource.node.add_dependency(self.policy)

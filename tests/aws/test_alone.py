@@ -51,6 +51,7 @@ NOT_ALONE = {
     "MountableFileSystem",
     "NodeGroup",
     "StackEndFunction",
+    "StackFunction",
 }
 # Sets of equals.
 NO_SINGLE_RESOURCE = {"AutoModeNodes", "ClusterFirewall", "ClusterSecrets", "ServiceEndpoints"}
@@ -143,6 +144,7 @@ GIVEN: dict[str, Callable[[Theirs, str], Any]] = {
         "w": NodeShape(instance_types=["c5n.18xlarge"], efa=True, placement_group=True)
     },
     "snapshots": lambda t, id: SnapshotPlace("theirs", "arn:theirs"),
+    "stacks": lambda t, id: ["theirs"],
     "tag": lambda t, id: ("team", "theirs"),
     "task": lambda t, id: "Looks at theirs",
     "usd": lambda t, id: 5,
@@ -239,6 +241,7 @@ OPENED = {
         "DataBucket",
         "EndingLogGroup",
         "FlowLogs",
+        "StackProtection",
         "TrainingCluster",
         "TrainingNetwork",
     ),

@@ -220,7 +220,7 @@ def answers(
 
 
 def test_no_way_leads_to_more() -> None:
-    """Some ninety escalations are each refused; the same simulation allows what is needed."""
+    """Some hundred escalations are each refused; the same simulation allows what is needed."""
     allowed = restricted("shipped").policy
     assert list(found := answers(ASKED["escalations"], allowed)) == [REFUSED], found
     assert list(found := answers(ASKED["beside"], allowed)) == [DENIED], found

@@ -13,8 +13,9 @@ from typer.main import get_command
 from paddle_aws.operations.main import app
 
 from .built import NAMES, PROJECT, Built, listed
+from .conftest import built
 from .rights import COMMANDS, TABLE, TEAMS, cluster_rights, row
-from .simulator import ALLOWED, Request, Statements, decisions
+from .simulator import ALLOWED, DENIED, Request, Statements, decisions
 
 pytestmark = pytest.mark.slow
 
@@ -142,6 +143,17 @@ def test_what_no_command_needs_is_refused(cluster: Built, team: str) -> None:
     assert [
         request for request, answer in zip(asked, answers, strict=True) if answer == ALLOWED
     ] == []
+
+
+def test_a_named_operator_alone_lifts_the_protection() -> None:
+    ada, bob = (f"arn:aws:iam::000000000000:user/{name}" for name in ("ada", "bob"))
+    statements = _policies(built(protect={"lifted_by": [ada]}))["operator"]
+    stack = "arn:aws:cloudformation:us-west-2:000000000000:stack/paddle-storage/1"
+    asked = [
+        Request("cloudformation:SetStackPolicy", stack, {"aws:PrincipalArn": who}, who)
+        for who in (ada, bob)
+    ]
+    assert decisions(statements, asked) == [ALLOWED, DENIED]
 
 
 def test_a_reader_changes_nothing(cluster: Built) -> None:

@@ -551,8 +551,10 @@ def used_services(spec: ClusterSpec) -> list[str]:
     """Returns the AWS services that a cluster uses, by botocore's names."""
     holds = {"always": True, spec.cluster.kind: True, "budget": bool(spec.budget)}
     holds["emptied"] = not (spec.retain or spec.bucket.existing_name)
+    holds["protected"] = spec.protect.after_deploy
     rows = _data()["services"].items()
-    return [name for part, names in rows if holds.get(part) for name in names]
+    used = (name for part, names in rows if holds.get(part) for name in names)
+    return list(dict.fromkeys(used))
 
 
 def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str, Any]]:

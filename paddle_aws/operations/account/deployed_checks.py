@@ -12,13 +12,13 @@ from typing import Any
 
 import yaml
 
+from constructs_lib.storage.stack_policy import KEPT
 from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account import setup_documents, tunnel
 from paddle_aws.operations.account.account_checks import AccountChecks, Check, Found, State
 from paddle_aws.operations.account.aws import every
 from paddle_aws.operations.account.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.cluster.cluster import Cluster
-from paddle_aws.operations.commands.protect import KEPT
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.options import IMAGE_FILE
 from paddle_aws.stacks.cluster_spec import ClusterSpec

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from paddle_aws.operations.account.account_checks import AccountChecks, outputs_of
 from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.account.cdk_command import cdk
+from paddle_aws.operations.account.protection import HOLDS_DATA, IN_USE, SET_BACK
 from paddle_aws.operations.account.version_checks import refused_step
-from paddle_aws.operations.commands.protect import HOLDS_DATA, IN_USE, SET_BACK
 from paddle_aws.operations.errors import BadInput, Failed, OperationError, cli_errors, translated
 from paddle_aws.operations.options import CLUSTER, Config, Json
 from paddle_aws.operations.screen import as_json, say, show

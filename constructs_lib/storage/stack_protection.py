@@ -1,0 +1,95 @@
+"""Protects stacks when they are deployed: CloudFormation then refuses updates that replace or
+remove what holds data (stack_policy.py). Neither a template nor the CDK can set a stack policy
+(https://github.com/aws/aws-cdk-rfcs/issues/72).
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from aws_cdk import Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.statements import statements
+from constructs_lib.storage.stack_end import StackFunction
+from constructs_lib.storage.stack_policy import KEPT
+
+HANDLER = Path(__file__).with_name("stack_protection_handler.py")
+STATEMENTS = Path(__file__).with_name("stack_protection_statements.json")
+
+
+class StackProtection(StackFunction):
+    """Sets the policy of a stack each time that its creation or update is complete, as
+    CloudFormation reports to EventBridge. A policy that was lifted for one deploy is so set again
+    after it. A deletion is no update, and stays possible.
+
+    Args:
+        stacks: names of stacks of this account and region; they need not exist.
+        encryption_key: KMS key of the function's log group; None: AWS's own.
+    """
+
+    caller = "EventBridge alone calls it, and Lambda tries again"
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        stacks: Sequence[str],
+        encryption_key: kms.IKey | None = None,
+    ) -> None:
+        super().__init__(
+            scope,
+            id,
+            task="Protects what holds data when a stack is deployed",
+            handler=HANDLER,
+            encryption_key=encryption_key,
+        )
+        stack = Stack.of(self)
+        arns = [
+            stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{name}/")
+            for name in stacks
+        ]
+        anything = [f"{arn}*" for arn in arns]
+        self.policy.add_statements(*statements(STATEMENTS, "protect", stacks=anything))
+        acknowledge(
+            self.policy,
+            "a stack's ARN ends with an id that CloudFormation makes up",
+            *wildcards(self, *anything),
+        )
+        # L1 resources, as the function is.
+        rule = events.CfnRule(
+            self,
+            "Deployed",
+            description="A stack was deployed",
+            event_pattern={
+                "source": ["aws.cloudformation"],
+                "detail-type": ["CloudFormation Stack Status Change"],
+                "detail": {
+                    "stack-id": [{"prefix": arn} for arn in arns],
+                    "status-details": {"status": ["CREATE_COMPLETE", "UPDATE_COMPLETE"]},
+                },
+            },
+            targets=[
+                events.CfnRule.TargetProperty(
+                    id="Protect",
+                    arn=self.function.attr_arn,
+                    input_transformer=events.CfnRule.InputTransformerProperty(
+                        input_paths_map={"stack": "$.detail.stack-id"},
+                        input_template=f'{{"stack": <stack>, "policy": {json.dumps(KEPT)}}}',
+                    ),
+                )
+            ],
+        )
+        lambda_.CfnPermission(
+            self,
+            "ByRule",
+            action="lambda:InvokeFunction",
+            function_name=self.function.attr_arn,
+            principal="events.amazonaws.com",
+            source_arn=rule.attr_arn,
+        )
