@@ -49,8 +49,10 @@ def resources() -> list[tuple[str, str, str]]:
     for name in _registry_module_names():
         _get_module(name)
     with request_scope(ACCOUNT, region):
-        # The first request creates the account's default VPC: it is nobody's leftover.
+        # The first request creates the account's default VPC and event bus: they are nobody's
+        # leftovers.
         sys.modules["ministack.services.ec2"]._ensure_defaults_initialized()  # type: ignore[attr-defined]
+        sys.modules["ministack.services.eventbridge"]._ensure_default_bus()  # type: ignore[attr-defined]
     resources_ = []
     for full_name, module in sorted(sys.modules.items()):
         prefix, _, rest = full_name.partition("ministack.services.")
