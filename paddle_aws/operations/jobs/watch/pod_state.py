@@ -1,11 +1,8 @@
-"""A pod's state in plain words: who it is, what it does, what blocks it and, if known, what to do.
-
-The words come from what the API server already knows (conditions, container states, events), so
-they are there in seconds.
+"""A pod in plain words: who it is, what it does and why it does no more; all pods of a job, and the
+one that best tells why it failed.
 """
 
 import re
-import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -19,36 +16,23 @@ from paddle_aws.operations.cluster.reasons import short
 from paddle_aws.operations.jobs.watch.job_objects import (
     INDEX,
     JOB_NAME,
-    SEEN,
     component,
     condition,
     created,
     ended,
     label,
-    seconds_old,
     variable,
 )
-from paddle_aws.operations.jobs.watch.paddle_noise import SOURCE, is_noise
-from paddle_aws.operations.screen import span
-
-BROKEN_PULLS = (
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "ErrImageNeverPull",
-    "RegistryUnavailable",
+from paddle_aws.operations.jobs.watch.pod_phase import (
+    OF_OPERATOR,
+    OUT_OF_MEMORY,
+    containers_of,
+    end_of,
+    last_words,
+    phase_of,
+    restarts,
+    time_of,
 )
-NOT_CREATED = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
-MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
-SANDBOX_TROUBLE = "FailedCreatePodSandBox"
-KILLED = 128 + signal.SIGKILL
-KILLED_FOR_MEMORY = "OOMKilled"
-"""Kubernetes' reason of a container's end."""
-OUT_OF_MEMORY = "out of memory"
-NO_NODE = "Failed to schedule pod, "
-"""The start of Karpenter's messages, but not of kube-scheduler's."""
-OF_OPERATOR = ("worker", "ps", "heter")
-"""Components of a PaddleJob's pods."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +73,8 @@ def pod_state(
     """Puts a pod into words; `events` are those of this pod, if they are known. `aws`: the cluster
     runs in AWS.
     """
-    metadata, containers = pod["metadata"], _containers(pod)
-    phase, reason, code = _phase(pod, list(events), aws)
+    metadata, containers = pod["metadata"], containers_of(pod)
+    phase = phase_of(pod, list(events), aws=aws)
     rank = metadata.get("annotations", {}).get(INDEX) or label(pod, INDEX)
     # The PaddleJob operator numbers its pods in their names.
     numbered = re.search(r"-(\d+)$", metadata["name"]) if component(pod) in OF_OPERATOR else None
@@ -98,13 +82,13 @@ def pod_state(
         name=metadata["name"],
         component=component(pod),
         rank=int(rank) if rank else int(numbered[1]) if numbered else None,
-        phase=phase,
-        reason=reason,
+        phase=phase.word,
+        reason=phase.reason,
         node=str(pod.get("spec", {}).get("nodeName", "")),
-        code=code,
+        code=phase.code,
         created=created(pod),
-        message=_last_words(_ended(containers), component(pod)),
-        restarts=_restarts(containers),
+        message=last_words(end_of(containers), component(pod)),
+        restarts=restarts(containers),
     )
 
 
@@ -185,10 +169,10 @@ def states(
         messages = [
             warning
             for warning in events.get(name, ())
-            if warning.get("reason") == "FailedCreate" and _when(warning) >= since
+            if warning.get("reason") == "FailedCreate" and time_of(warning) >= since
         ]
         if messages:
-            refused[name] = refusal(str(max(messages, key=_when).get("message", "")))
+            refused[name] = refusal(str(max(messages, key=time_of).get("message", "")))
     return pod_states(pods, events, aws=cluster.aws), refused
 
 
@@ -201,202 +185,7 @@ def _lacks(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
     return len(there) < int(spec.get("parallelism") or 1)
 
 
-def _when(event: Mapping[str, Any]) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
-
-
 def refusal(message: str) -> str:
     """Returns the API server's refusal in words, and what to do about it."""
     text = message.removeprefix("Error creating: ")
     return reasons.first("refused", text, f"its pods cannot be made: {short(text)}")
-
-
-def _phase(
-    pod: Mapping[str, Any], events: list[Mapping[str, Any]], aws: bool
-) -> tuple[str, str, int | None]:
-    status, spec = pod.get("status", {}), pod.get("spec", {})
-    phase, containers = status.get("phase", "Pending"), _containers(pod)
-    if phase == "Succeeded":
-        return "done", "", 0
-    if phase == "Failed":
-        return ("failed", *_failure(pod, containers))
-    # Only the node controller clears Ready of a pod whose containers are ready: the kubelet sets
-    # both.
-    lost = (
-        phase == "Running"
-        and condition(pod, "Ready", "False")
-        and condition(pod, "ContainersReady")
-    )
-    silent = (
-        f"node {spec.get('nodeName')} does not answer: Kubernetes replaces the pod some minutes "
-        "later"
-        if lost
-        else ""
-    )
-    if pod["metadata"].get("deletionTimestamp"):
-        return "ending", silent, None
-    if phase == "Running":
-        return (
-            ("waiting", silent, None)
-            if lost
-            else ("running", _restarted(containers, resources_of(pod)), None)
-        )
-    if unscheduled := condition(pod, "PodScheduled", "False"):
-        if unscheduled.get("reason") == "SchedulingGated":
-            return "waiting", "its queue has not let it in yet", None
-        if news := [
-            event
-            for event in events
-            if event.get("reason") == "Nominated" or NO_NODE in str(event.get("message"))
-        ]:
-            words = str(max(news, key=_when).get("message"))
-            if node := re.search("nodeclaim/[^, ]+|node/[^, ]+", words):
-                return (
-                    "waiting",
-                    f"a node is made for it, {node[0]}; it has waited for {span(seconds_old(pod))}",
-                    None,
-                )
-            return (
-                "waiting",
-                reasons.first(
-                    "no_node_made", words, short(words), aws=aws, resources=resources_of(pod)
-                ),
-                None,
-            )
-        if not (message := str(unscheduled.get("message", ""))):
-            return "waiting", "no node can take it, and the scheduler does not say why yet", None
-        facts = {"resources": resources_of(pod), "where": " in cluster.yaml" if aws else ""}
-        causes = reasons.every("no_room", message, aws=aws, **facts) or [short(message)]
-        otherwise = f"no node can take it: {'; '.join(causes)}"
-        return "waiting", reasons.first("not_scheduled", message, otherwise, aws=aws), None
-    for container in containers:
-        waiting = container.get("state", {}).get("waiting") or {}
-        if waiting.get("reason") in BROKEN_PULLS:
-            image, reason = (
-                container.get("image", ""),
-                ": ".join(filter(None, (waiting["reason"], waiting.get("message")))),
-            )
-            otherwise = f"image {image} cannot be pulled: {short(reason)}"
-            return "waiting", reasons.first("image", reason, otherwise, aws=aws, image=image), None
-        if waiting.get("reason") in NOT_CREATED:
-            return (
-                "waiting",
-                f"its container cannot be made: {waiting.get('message', waiting['reason'])}",
-                None,
-            )
-    if trouble := [
-        event for event in events if event.get("reason") in (*MOUNT_TROUBLE, SANDBOX_TROUBLE)
-    ]:
-        last = max(trouble, key=_when)
-        message = str(last.get("message", ""))
-        if last.get("reason") == SANDBOX_TROUBLE:
-            text = short(message)
-            otherwise = f"its node cannot make its sandbox: {text}"
-            return "waiting", reasons.first("sandbox", message, otherwise, text=text), None
-        if component(pod) in OF_OPERATOR and re.search('configmap "[^"]+" not found', message):
-            return (
-                "starting",
-                "the PaddleJob operator writes its ConfigMap once every pod has an address",
-                None,
-            )
-        otherwise = f"its volume cannot be mounted: {short(message)}"
-        return "waiting", reasons.first("mount", message, otherwise, aws=aws), None
-    if spec.get("nodeName"):
-        return "starting", "its image is being pulled and its volume mounted", None
-    scheduler = spec.get("schedulerName", "default-scheduler")
-    if scheduler != "default-scheduler" and seconds_old(pod) > SEEN:
-        return (
-            "waiting",
-            f"scheduler {scheduler} has not looked at it: does it run (docs/jobs.md)?",
-            None,
-        )
-    return "starting", "no node is chosen yet", None
-
-
-def resources_of(pod: Mapping[str, Any]) -> str:
-    """Returns the job.yaml setting for the pod's resource requests."""
-    return "data_resources" if component(pod) == "data" else "resources"
-
-
-def _failure(pod: Mapping[str, Any], containers: list[Mapping[str, Any]]) -> tuple[str, int | None]:
-    status = pod["status"]
-    if disruption := condition(pod, "DisruptionTarget"):
-        taken = f"its node was taken away ({disruption.get('reason', 'disruption')})"
-        return f"{taken}: it is replaced without costing a retry", None
-    if ended := _ended(containers):
-        code, before = int(ended["exitCode"]), _ended(containers, "lastState")
-        if code == ExitCode.KILLED_AGAIN and before.get("reason") == KILLED_FOR_MEMORY:
-            count = _restarts(containers)
-            return f"{_why(before, resources_of(pod))} (it was restarted {count} times)", code
-        words = [_why(ended, resources_of(pod)), _last_words(ended, component(pod))]
-        if code == KILLED and ended.get("reason") != KILLED_FOR_MEMORY and not words[1]:
-            # On cgroup v1 a container runtime may miss that the kernel was short of memory.
-            memory = f"perhaps out of memory: raise {resources_of(pod)}.memory"
-            return f"code {code} (signal 9, {memory})", code
-        return ": ".join(filter(None, words)), code
-    if status.get("reason") == "Evicted":
-        return f"its node evicted it: {short(str(status.get('message', '')))}", None
-    return short(
-        str(status.get("message") or status.get("reason") or "it failed without a word")
-    ), None
-
-
-def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    status, spec = pod.get("status", {}), pod.get("spec") or {}
-    containers = [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
-    if status.get("phase") == "Pending":
-        return containers
-    # A sidecar is ended after the pod's program, and its end says nothing about that.
-    sidecars = {
-        container.get("name")
-        for container in spec.get("initContainers") or ()
-        if container.get("restartPolicy") == "Always"
-    }
-    return [container for container in containers if container.get("name", "") not in sidecars]
-
-
-def _ended(containers: Iterable[Mapping[str, Any]], when: str = "state") -> Mapping[str, Any]:
-    """Returns how the first failed container ended; empty if none failed."""
-    ends = [(container.get(when) or {}).get("terminated") or {} for container in containers]
-    return next((end for end in ends if end.get("exitCode")), {})
-
-
-def _restarts(containers: Iterable[Mapping[str, Any]]) -> int:
-    return sum(int(container.get("restartCount") or 0) for container in containers)
-
-
-def _restarted(containers: list[Mapping[str, Any]], resources: str) -> str:
-    count, last = _restarts(containers), _ended(containers, "lastState")
-    return (
-        f"restarted in place {count} time{'s' * (count > 1)}, last after {_why(last, resources)}"
-        if count and last
-        else ""
-    )
-
-
-def _why(ended: Mapping[str, Any], resources: str) -> str:
-    if ended.get("reason") == KILLED_FOR_MEMORY:
-        return f"{OUT_OF_MEMORY}: raise {resources}.memory in job.yaml"
-    code = int(ended["exitCode"])
-    if code in list(ExitCode):
-        return f"code {code} ({ExitCode(code).name.lower().replace('_', ' ')})"
-    return f"code {code} (signal {code - 128})" if code > 128 else f"code {code}"
-
-
-def _last_words(ended: Mapping[str, Any], component: str) -> str:
-    """Returns the last line of a container's termination message, which for a traceback is its
-    reason.
-
-    Kubernetes takes the end of the log for the message of a container that left none: what a
-    program said before somebody killed it is no reason, and neither is what Paddle says of itself.
-    """
-    if not ended or ended.get("reason") == KILLED_FOR_MEMORY:
-        return ""
-    lines = [line.rstrip() for line in str(ended.get("message") or "").splitlines()]
-    line = next((line for line in reversed(lines) if line.strip() and not is_noise(line)), "")
-    if ended["exitCode"] == KILLED and (component != "trainer" or SOURCE.match(line)):
-        return ""
-    return short(line)
