@@ -13,7 +13,7 @@ import jmespath
 import pytest
 
 from constructs_lib.network.endpoint_tunnel import DISK_GIB
-from paddle_aws.operations.account.account_checks import TUNNEL_DISK
+from paddle_aws.operations.account.machines import TUNNEL_DISK
 from paddle_aws.stacks.cluster_spec import TUNNEL_TYPE
 
 from .built import PROJECT, by_type

@@ -8,19 +8,19 @@ Quotas' own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
-from paddle_aws.operations.account.aws import client, every
-from paddle_aws.operations.errors import OperationError, translated
-from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, TUNNEL_TYPE, ClusterSpec
+from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.check import Check, Findings, State
+from paddle_aws.operations.account.cluster_account import BROKEN, ClusterAccount
+from paddle_aws.operations.account.machines import machines
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 EXTENDED_PRICE = "extended support costs $0.60 an hour instead of $0.10"
 """AWS's announcement of its price, 2024 (AWS Containers Blog, "Amazon EKS extended support for
@@ -44,81 +44,15 @@ EIP_QUOTA = "L-0263D0A3"
 VPC_QUOTA = "L-F678F1CE"
 ABSENT = re.compile(r"NotFound|NoSuch|Malformed|InvalidArn|^404$")
 """AWS's error codes for a name under which nothing exists."""
-ROOT_DISK, TUNNEL_DISK = 30, 8
-"""GiB of the boot disks of a self-managed control plane (beside its volume) and of a tunnel's
-machine.
-"""
-BROKEN = (
-    "ROLLBACK_COMPLETE",
-    "ROLLBACK_FAILED",
-    "CREATE_FAILED",
-    "DELETE_FAILED",
-    "UPDATE_ROLLBACK_FAILED",
-)
 
 
-@dataclass(frozen=True)
-class Machines:
-    """A group of equal machines that the settings ask for."""
-
-    name: str
-    """The group's path in cluster.yaml."""
-    types: Sequence[str]
-    zones: Sequence[str]
-    desired: int
-    most: int
-    spot: bool
-    disk: int
-    """GiB of each machine's disk."""
-
-
-def machines(spec: ClusterSpec) -> Iterator[Machines]:
-    """Yields every group of machines that the settings ask for."""
-    zones = spec.network.zones
-    for name, group in spec.nodes.items():
-        sizes = (group.desired, group.max, group.spot, group.volume_gib)
-        yield Machines(
-            f"nodes.{name}", group.instance_types, group.availability_zones or zones, *sizes
-        )
-    if spec.cluster.self_managed:
-        disk = ROOT_DISK + spec.cluster.volume_gib
-        yield Machines(
-            "cluster", [spec.cluster.instance_type], [spec.control_plane_zone], 1, 1, False, disk
-        )
-    if spec.cluster.has_tunnel:
-        yield Machines("cluster.tunnel", [TUNNEL_TYPE], zones, 1, 1, False, TUNNEL_DISK)
-
-
-def outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the outputs in CloudFormation's description of a stack."""
-    return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
-
-
-def cluster_of(stack: Mapping[str, Any]) -> str | None:
-    """Returns the name of the cluster that a stack is a part of; None: of none."""
-    outputs = outputs_of(stack)
-    if PLATFORM_OUTPUT not in outputs and "AccessPointId" in outputs:
-        # Deployed before stacks said so: of these, the storage stack is told by its name.
-        return str(stack["StackName"]).removesuffix("-storage")
-    return outputs.get(PLATFORM_OUTPUT)
-
-
-def belongs(stack: Mapping[str, Any], spec: ClusterSpec) -> bool:
-    """Returns whether a stack is a part of the cluster, by its output; by its name while it has
-    none yet.
-    """
-    named = outputs_of(stack).get(PLATFORM_OUTPUT)
-    return named == spec.name if named else stack["StackName"] in spec.stack_names
-
-
-class AccountChecks:
+class AccountChecks(ClusterAccount):
     """The checks of one cluster's settings."""
 
     def __init__(self, spec: ClusterSpec, *, fix: bool = False) -> None:
         """`fix`: delete what a cluster of this name has left in the next deploy's way."""
-        self.spec, self._fix = spec, fix
-        self.client = cache(partial(client, region=spec.region))
-        """Returns a service's client in the cluster's region, made once."""
+        super().__init__(spec)
+        self._fix = fix
 
     def all(self) -> list[Check]:
         """Returns the checks in the order in which they are shown."""
@@ -137,67 +71,7 @@ class AccountChecks:
             *self.existing(),
         ]
 
-    @cached_property
-    def identity(self) -> dict[str, str]:
-        """Whose credentials these are."""
-        found: dict[str, str] = self.client("sts").get_caller_identity()
-        return found
-
-    @cached_property
-    def deployed_stacks(self) -> list[dict[str, Any]]:
-        """The cluster's own stacks that exist."""
-        found = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
-        return [stack for stack in found if belongs(stack, self.spec)]
-
-    @property
-    def outputs(self) -> dict[str, str]:
-        """The outputs of the deployed stacks."""
-        return {
-            name: value
-            for stack in self.deployed_stacks
-            for name, value in outputs_of(stack).items()
-        }
-
-    def other_clusters(self) -> set[str]:
-        """Returns the names of other settings' clusters in this region."""
-        found = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
-        return {name for stack in found if (name := cluster_of(stack))} - {self.spec.name}
-
-    def other_regions(self) -> list[str]:
-        """Returns the other regions in which this cluster is deployed, of those that the account
-        lets us ask.
-        """
-        from botocore.exceptions import BotoCoreError, ClientError
-        from botocore.session import get_session
-
-        session = get_session()
-        partition = session.get_partition_for_region(self.spec.region)
-        regions = session.get_available_regions("cloudformation", partition)
-
-        def has_stack(region: str) -> bool:
-            try:
-                stacks = every(client("cloudformation", region), "describe_stacks", "Stacks[]")
-                return any(cluster_of(stack) == self.spec.name for stack in stacks)
-            except (ClientError, BotoCoreError):
-                return False  # The account has not opted in to this region.
-
-        others = sorted(set(regions) - {self.spec.region})
-        with ThreadPoolExecutor(8) as pool:
-            return [
-                region
-                for region, has in zip(others, pool.map(has_stack, others), strict=True)
-                if has
-            ]
-
-    def credentials(self) -> Found:
-        try:
-            with translated():
-                yield "ok", f"account {self.identity['Account']}, as {self.identity['Arn']}"
-        except OperationError as error:
-            # Not a warning as in other checks: without an account nothing can be deployed.
-            yield "problem", str(error)
-
-    def region(self) -> Found:
+    def region(self) -> Findings:
         """Looks the region up in botocore's own list of each service's endpoints: asks nobody."""
         import botocore
         from botocore.session import get_session
@@ -221,18 +95,18 @@ class AccountChecks:
         else:
             yield "ok", f"{region} has every service that the cluster uses ({source})"
 
-    def zones(self) -> Found:
-        known = {
+    def zones(self) -> Findings:
+        offered = {
             zone["ZoneName"]: zone
             for zone in self.client("ec2").describe_availability_zones()["AvailabilityZones"]
         }
         for name in self.spec.network.zones:
-            zone = known.get(name)
+            zone = offered.get(name)
             if zone is None:
                 yield (
                     "problem",
                     f"{name} is not one of this account's zones in {self.spec.region}: "
-                    f"{', '.join(sorted(known))}",
+                    f"{', '.join(sorted(offered))}",
                 )
             elif zone["State"] != "available":
                 yield "problem", f"{name} is {zone['State']}: take another zone"
@@ -244,7 +118,7 @@ class AccountChecks:
             else:
                 yield "ok", f"{name} is available"
 
-    def instance_types(self) -> Found:
+    def instance_types(self) -> Findings:
         for group in machines(self.spec):
             filters = [{"Name": "instance-type", "Values": list(group.types)}]
             asked: dict[str, Any] = {"LocationType": "availability-zone", "Filters": filters}
@@ -263,11 +137,13 @@ class AccountChecks:
                 else:
                     yield "ok", f"{kind} ({group.name}) is offered in {', '.join(group.zones)}"
 
-    def vcpus(self) -> Found:
+    def vcpus(self) -> Findings:
         kinds = sorted({group.types[0] for group in machines(self.spec)})
         types = self.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
-        size = {one["InstanceType"]: int(one["VCpuInfo"]["DefaultVCpus"]) for one in types}
-        wanted: dict[tuple[str, str], list[int]] = {}
+        size = {
+            machine["InstanceType"]: int(machine["VCpuInfo"]["DefaultVCpus"]) for machine in types
+        }
+        vcpus_by_quota: dict[tuple[str, str], list[int]] = {}
         for group in machines(self.spec):
             kind = group.types[0]
             name, *codes = next(
@@ -280,10 +156,10 @@ class AccountChecks:
                 )
                 continue
             what = f"{name} {'spot' if group.spot else 'on-demand'} instances"
-            sums = wanted.setdefault((what, codes[group.spot]), [0, 0])
+            sums = vcpus_by_quota.setdefault((what, codes[group.spot]), [0, 0])
             sums[0] += size[kind] * group.desired
             sums[1] += size[kind] * group.most
-        for (what, code), (start, most) in wanted.items():
+        for (what, code), (start, most) in vcpus_by_quota.items():
             quota = self._quota("ec2", code)
             if quota < start:
                 yield (
@@ -304,7 +180,7 @@ class AccountChecks:
                     "count too)",
                 )
 
-    def network(self) -> Found:
+    def network(self) -> Findings:
         spec, ec2 = self.spec, self.client("ec2")
         vpcs = ec2.describe_vpcs()["Vpcs"]
         mine = any({"Key": "cluster", "Value": spec.name} in vpc.get("Tags", ()) for vpc in vpcs)
@@ -321,11 +197,13 @@ class AccountChecks:
             yield "ok", "the network is there already"
 
     def _room(self, what: str, taken: int, more: int, quota: float) -> tuple[State, str]:
-        found = f"{taken} {what} of {quota:g} are taken" + (
+        sentence = f"{taken} {what} of {quota:g} are taken" + (
             f", {more} more are needed" if more else ""
         )
         full = more and taken + more > quota
-        return ("problem", f"{found}: ask for more in Service Quotas") if full else ("ok", found)
+        return (
+            ("problem", f"{sentence}: ask for more in Service Quotas") if full else ("ok", sentence)
+        )
 
     def _quota(self, service: str, code: str) -> float:
         return float(
@@ -334,7 +212,7 @@ class AccountChecks:
             ]["Value"]
         )
 
-    def bootstrap(self) -> Found:
+    def bootstrap(self) -> Findings:
         spec, ssm = self.spec, self.client("ssm")
         advice = "run `paddle-aws bootstrap`"
         if spec.bootstrap_qualifier:
@@ -368,13 +246,13 @@ class AccountChecks:
             f"cdk-{self.spec.qualifier}-cfn-exec-role-{self.identity['Account']}-{self.spec.region}"
         )
         has = self.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
-        names = [one["PolicyName"] for one in has]
+        names = [policy["PolicyName"] for policy in has]
         if f"{self.spec.policy_prefix}-deploy-1" in names:
             return "ok", f"CloudFormation deploys by {', '.join(names)}"
-        found = f"deployer is restricted, and {role} has {', '.join(names) or 'no policy'}"
-        return "problem", f"{found}: an administrator runs `paddle-aws bootstrap`"
+        sentence = f"deployer is restricted, and {role} has {', '.join(names) or 'no policy'}"
+        return "problem", f"{sentence}: an administrator runs `paddle-aws bootstrap`"
 
-    def permissions(self) -> Found:
+    def permissions(self) -> Findings:
         """Checks what the caller may do with IAM's own simulation, which does not know an
         organization's policies.
 
@@ -402,7 +280,7 @@ class AccountChecks:
         if not refused:
             yield "ok", f"{arn} may take cdk's roles and deploy, and reach the cluster afterwards"
 
-    def stacks(self) -> Found:
+    def stacks(self) -> Findings:
         if not self.deployed_stacks:
             yield "ok", f"no stack is named {self.spec.name}-*: the names are free"
         for stack in self.deployed_stacks:
@@ -434,7 +312,7 @@ class AccountChecks:
     def _makes_log_group(self) -> bool:
         return self.makes_cluster and self.spec.cluster.log_days > 0
 
-    def support(self) -> Found:
+    def support(self) -> Findings:
         """Asks EKS until when it supports the Kubernetes version of the settings."""
         cluster = self.spec.cluster
         named = f"Kubernetes {cluster.version}"
@@ -473,7 +351,7 @@ class AccountChecks:
         else:
             yield "ok", f"standard support of {named} ends on {day}"
 
-    def log_group(self) -> Found:
+    def log_group(self) -> Findings:
         """Looks for the control plane's log group, which EKS makes again while a cluster ends
         (terraform-aws-modules/terraform-aws-eks#2763): CloudFormation creates none of a name that
         is taken.
@@ -506,18 +384,16 @@ class AccountChecks:
         for row in _data()["existing"]:
             for group in self.spec.nodes if "*" in row["setting"] else [""]:
                 setting = row["setting"].replace("*", group)
-                found: Any = self.spec
+                part: Any = self.spec
                 for name in setting.split("."):
-                    found = (
-                        found.get(name) if isinstance(found, dict) else getattr(found, name, None)
-                    )
-                if found:
-                    checks.append(("existing parts", partial(self._existing, setting, found, row)))
+                    part = part.get(name) if isinstance(part, dict) else getattr(part, name, None)
+                if part:
+                    checks.append(("existing parts", partial(self._existing, setting, part, row)))
         return checks or [
             ("existing parts", lambda: [("ok", "the settings name nothing that has to exist")])
         ]
 
-    def _existing(self, setting: str, id: str, row: dict[str, Any]) -> Found:
+    def _existing(self, setting: str, id: str, row: dict[str, Any]) -> Findings:
         from botocore.exceptions import ClientError
         from jmespath import search
 
@@ -541,10 +417,10 @@ class AccountChecks:
 
 @cache
 def _data() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(
+    data: dict[str, Any] = yaml.safe_load(
         Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
     )
-    return found
+    return data
 
 
 def used_services(spec: ClusterSpec) -> list[str]:
@@ -563,17 +439,19 @@ def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str
     """
     holds = {"always": True, spec.cluster.kind: True}
     holds |= {"tunnel": spec.cluster.has_tunnel, "key": bool(spec.key.existing_arn)}
-    known = {
+    values = {
         "partition": partition,
         "account": account,
         "region": spec.region,
         "name": spec.name,
         "qualifier": spec.qualifier,
     }
-    known |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
+    values |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
     for need in _data()["permissions"]:
         if holds.get(need.get("when", "always")):
-            yield need | {"resources": [one.format(**known) for one in need["resources"]]}
+            yield need | {
+                "resources": [resource.format(**values) for resource in need["resources"]]
+            }
 
 
 def _denied(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
@@ -582,52 +460,15 @@ def _denied(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
         PolicySourceArn=arn, ActionNames=need["actions"], ResourceArns=need["resources"]
     )
     denied = []
-    for found in answer["EvaluationResults"]:
+    for result in answer["EvaluationResults"]:
         # For several resources an answer may list each one's decision below the action's.
-        each = [
-            (one["EvalResourceName"], one["EvalResourceDecision"])
-            for one in found.get("ResourceSpecificResults", ())
+        decisions = [
+            (specific["EvalResourceName"], specific["EvalResourceDecision"])
+            for specific in result.get("ResourceSpecificResults", ())
         ]
-        for resource, decision in each or [
-            (found.get("EvalResourceName", need["resources"][0]), found["EvalDecision"])
+        for resource, decision in decisions or [
+            (result.get("EvalResourceName", need["resources"][0]), result["EvalDecision"])
         ]:
             if decision != "allowed":
-                denied.append(f"{found['EvalActionName']} on {resource}")
+                denied.append(f"{result['EvalActionName']} on {resource}")
     return list(dict.fromkeys(denied))
-
-
-State = Literal["ok", "warning", "problem"]
-Found = Iterator[tuple[State, str]]
-"""What a check yields: a state and its description."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of a check."""
-
-    check: str
-    state: State
-    text: str
-    """What was found, and what to do about it."""
-
-
-Check = tuple[str, Callable[[], Iterable[tuple[State, str]]]]
-"""A name, and what yields (state, text)."""
-
-
-def run(checks: Sequence[Check]) -> list[Finding]:
-    """Runs all checks; one that cannot be completed becomes a warning with its reason."""
-    found = []
-    for name, check in checks:
-        try:
-            with translated():
-                found += [Finding(name, state, text) for state, text in check()]
-        except Exception as error:
-            # An answer that nobody foresaw must not keep the other findings from the user.
-            text = (
-                str(error)
-                if isinstance(error, OperationError)
-                else f"{type(error).__name__}: {error}"
-            )
-            found.append(Finding(name, "warning", f"not checked: {text}"))
-    return found

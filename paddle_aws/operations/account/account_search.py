@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from paddle_aws.operations.account.account_checks import BROKEN, belongs
 from paddle_aws.operations.account.aws import client, every
+from paddle_aws.operations.account.cluster_account import BROKEN, belongs
 from paddle_aws.operations.account.encrypted import encrypted_by
 from paddle_aws.operations.errors import Unreachable, translated
 from paddle_aws.stacks.cluster_spec import ClusterSpec

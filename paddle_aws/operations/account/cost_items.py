@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from paddle_aws.operations.account.account_checks import machines
+from paddle_aws.operations.account.machines import machines
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 SECRETS = 6

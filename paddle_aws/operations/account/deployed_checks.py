@@ -15,8 +15,9 @@ import yaml
 from constructs_lib.storage.stack_policy import KEPT
 from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account import setup_documents, tunnel
-from paddle_aws.operations.account.account_checks import AccountChecks, Check, Found, State
 from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.check import Check, Findings, State
+from paddle_aws.operations.account.cluster_account import ClusterAccount
 from paddle_aws.operations.account.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.errors import BadInput, Failed
@@ -57,7 +58,7 @@ compatibility page.
 class DeployedChecks:
     """The checks of one deployed cluster."""
 
-    def __init__(self, spec: ClusterSpec, account: AccountChecks, *, fix: bool = False) -> None:
+    def __init__(self, spec: ClusterSpec, account: ClusterAccount, *, fix: bool = False) -> None:
         """`fix`: activate the tag that the budget counts by."""
         self.spec, self._account, self._client, self._fix = spec, account, account.client, fix
         self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}]
@@ -85,8 +86,8 @@ class DeployedChecks:
         asked = VersionChecks(self.spec, self._client)
         named: list[Check] = [
             ("cluster", lambda: [_health(asked.cluster["name"], asked.cluster)]),
-            ("add-ons", lambda: [_health(*one) for one in asked.addons.items()]),
-            ("node groups", lambda: [_health(*one) for one in asked.node_groups.items()]),
+            ("add-ons", lambda: [_health(*part) for part in asked.addons.items()]),
+            ("node groups", lambda: [_health(*part) for part in asked.node_groups.items()]),
         ]
         return [*named, *asked.all(), *groups, *both]
 
@@ -109,8 +110,8 @@ class DeployedChecks:
         problems: list[Check] = [
             ("protection", partial(_each, self.protection, "no stack is protected from deletion")),
             *(
-                (one["name"], partial(_each, partial(self.in_vpc, one), one["none"]))
-                for one in in_vpc
+                (row["name"], partial(_each, partial(self.in_vpc, row), row["none"]))
+                for row in in_vpc
             ),
             (
                 "mount targets",
@@ -134,19 +135,19 @@ class DeployedChecks:
 
     # Ready.
 
-    def mount_targets(self) -> Found:
+    def mount_targets(self) -> Findings:
         system = self._output("FileSystemId")
         if "AccessPointId" not in self._account.outputs:
             yield "ok", f"{system} is not EFS: it has no mount targets to look at"
             return
         targets = self._client("efs").describe_mount_targets(FileSystemId=system)["MountTargets"]
         states = {target["AvailabilityZoneName"]: target["LifeCycleState"] for target in targets}
-        wanted = {
+        zones = {
             zone
             for group in self.spec.nodes.values()
             for zone in (group.availability_zones or self.spec.network.zones)
         }
-        for zone in sorted(wanted):
+        for zone in sorted(zones):
             state = states.get(zone, "missing")
             text = f"the mount target of {system} in {zone} is {state}"
             yield (
@@ -155,7 +156,7 @@ class DeployedChecks:
                 else ("problem", f"{text}: pods there cannot mount it")
             )
 
-    def tunnel(self) -> Found:
+    def tunnel(self) -> Findings:
         name = self.spec.tunnel_document
         document = self._client("ssm").describe_document(Name=name)["Document"]["Status"]
         running = tunnel.machines(self._client("ec2"), name)
@@ -164,12 +165,14 @@ class DeployedChecks:
         )
         yield ("ok" if running and document == "Active" else "problem"), says
 
-    def kept(self) -> Found:
+    def kept(self) -> Findings:
         api = self._client("cloudformation")
         names = [stack["StackName"] for stack in self._account.deployed_stacks]
-        told = {name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names}
+        policies = {
+            name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names
+        }
         if bare := [
-            name for name, policy in told.items() if not policy or json.loads(policy) != KEPT
+            name for name, policy in policies.items() if not policy or json.loads(policy) != KEPT
         ]:
             yield (
                 "warning",
@@ -179,19 +182,19 @@ class DeployedChecks:
         else:
             yield "ok", "no deploy may replace or remove what holds data"
 
-    def budget(self) -> Found:
+    def budget(self) -> Findings:
         from botocore.exceptions import ClientError
 
         api, key = self._client("ce"), "cluster"
         try:
-            found = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")[
+            tags = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")[
                 "CostAllocationTags"
             ]
-            status = next((tag["Status"] for tag in found if tag["TagKey"] == key), "")
+            status = next((tag["Status"] for tag in tags if tag["TagKey"] == key), "")
             if status == "Inactive" and self._fix:
-                status, wanted = "activated", [{"TagKey": key, "Status": "Active"}]
+                status, active = "activated", [{"TagKey": key, "Status": "Active"}]
                 for refused in api.update_cost_allocation_tags_status(
-                    CostAllocationTagsStatus=wanted
+                    CostAllocationTagsStatus=active
                 ).get("Errors", ()):
                     raise Failed(
                         f"AWS did not activate tag {key}, so the budget counts nothing: "
@@ -209,7 +212,7 @@ class DeployedChecks:
             return
         yield TAG[status]
 
-    def kubernetes(self) -> Found:
+    def kubernetes(self) -> Findings:
         cluster = Cluster()
         version = cluster.get("/version")
         if self._account.outputs.get("ClusterEndpoint", cluster.server).rstrip(
@@ -222,23 +225,23 @@ class DeployedChecks:
             )
         yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
 
-    def setup(self) -> Found:
+    def setup(self) -> Findings:
         cluster = Cluster()
         outputs = self._account.outputs
-        wanted = setup_documents.documents(
+        manifests = setup_documents.documents(
             self.spec,
             ClusterOutputs.placeholder().model_copy(
                 update={"auto_mode": outputs.get("AutoMode", "")}
             ),
         )
         missing = [
-            f"{one['kind']} {one['metadata']['name']}"
-            for one in wanted
-            if cluster.find(cluster.path(one)) is None
+            f"{manifest['kind']} {manifest['metadata']['name']}"
+            for manifest in manifests
+            if cluster.find(cluster.path(manifest)) is None
         ]
         if missing:
             # An administrator's jobs do not need the deployers' rights.
-            needed = any(one.startswith(("DaemonSet", "Node")) for one in missing)
+            needed = any(manifest.startswith(("DaemonSet", "Node")) for manifest in missing)
             yield (
                 "problem" if needed else "warning",
                 f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it",
@@ -246,7 +249,7 @@ class DeployedChecks:
         else:
             yield "ok", "all that `paddle-aws setup` applies is there"
 
-    def driver(self) -> Found:
+    def driver(self) -> Findings:
         """Compares the current nodes' drivers with the CUDA of the image that was pushed last."""
         # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
         from k8s_charts import deployed as chosen
@@ -254,13 +257,15 @@ class DeployedChecks:
 
         cuda, later = chosen.cuda(IMAGE_FILE), "each pod's own check tells before its attempt"
         nodes = [
-            one
-            for one in Cluster().items("/api/v1/nodes")
-            if GPU in one["status"].get("capacity", ())
+            node
+            for node in Cluster().items("/api/v1/nodes")
+            if GPU in node["status"].get("capacity", ())
         ]
         if not nodes:
             yield "ok", f"no GPU node is there now: {later}"
-        for driver in sorted({one["metadata"].get("labels", {}).get(DRIVER, "") for one in nodes}):
+        for driver in sorted(
+            {node["metadata"].get("labels", {}).get(DRIVER, "") for node in nodes}
+        ):
             says = (
                 f"GPU nodes have driver {driver or 'unknown'}, the image CUDA {cuda or 'unknown'}"
             )
@@ -278,7 +283,7 @@ class DeployedChecks:
 
     # Ready, for a self-managed control plane or self-managed node groups.
 
-    def version(self) -> Found:
+    def version(self) -> Findings:
         fault = refused_step(self.spec, self._account.outputs)
         yield (
             ("problem", fault)
@@ -286,21 +291,22 @@ class DeployedChecks:
             else ("ok", f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
         )
 
-    def groups(self) -> Found:
+    def groups(self) -> Findings:
         autoscaling = self._client("autoscaling")
         for group in every(
             autoscaling, "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=self._ours
         ):
             states = [
-                (one["LifecycleState"], one["HealthStatus"]) for one in group.get("Instances", ())
+                (machine["LifecycleState"], machine["HealthStatus"])
+                for machine in group.get("Instances", ())
             ]
-            ready, wanted = states.count(("InService", "Healthy")), group["DesiredCapacity"]
+            ready, desired = states.count(("InService", "Healthy")), group["DesiredCapacity"]
             name, why = (
                 group["AutoScalingGroupName"],
                 "`aws autoscaling describe-scaling-activities` says why not more",
             )
-            text = f"{name} has {ready} of {wanted} machines in service"
-            yield ("ok", text) if ready >= wanted else ("problem", f"{text}: {why}")
+            text = f"{name} has {ready} of {desired} machines in service"
+            yield ("ok", text) if ready >= desired else ("problem", f"{text}: {why}")
 
     # Destroy.
 
@@ -313,22 +319,22 @@ class DeployedChecks:
             if stack.get("EnableTerminationProtection"):
                 yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
 
-    def in_vpc(self, wanted: dict[str, Any]) -> Iterator[str]:
+    def in_vpc(self, row: dict[str, Any]) -> Iterator[str]:
         """Yields the things of one kind in deployed_checks.yaml."""
         vpc = self._output("VpcId")
-        for look in wanted["looks"]:
+        for look in row["looks"]:
             which = (
                 {"Filters": [{"Name": "vpc-id", "Values": [vpc]}]}
                 if look["service"] == "ec2"
                 else {}
             )
-            for found in every(
+            for thing in every(
                 self._client(look["service"]),
                 look["call"],
                 look["find"].replace("${vpc}", vpc),
                 **which,
             ):
-                yield wanted["says"].format(*found)
+                yield row["says"].format(*thing)
 
     def foreign_mount_targets(self) -> Iterator[str]:
         efs, vpc = self._client("efs"), self._output("VpcId")
@@ -345,11 +351,11 @@ class DeployedChecks:
                     )
 
 
-def _each(look: Callable[[], Iterator[str]], none: str) -> Found:
+def _each(look: Callable[[], Iterator[str]], none: str) -> Findings:
     """Reports every obstacle as a problem; `none` is the text if there is no obstacle."""
-    found = list(look())
-    yield from (("problem", text) for text in found)
-    if not found:
+    obstacles = list(look())
+    yield from (("problem", text) for text in obstacles)
+    if not obstacles:
         yield "ok", none
 
 

@@ -5,7 +5,7 @@ replacing or removing it.
 import json
 
 from constructs_lib.storage.stack_policy import DATA_TYPES, KEPT, OPEN, USED_TYPES
-from paddle_aws.operations.account.account_checks import AccountChecks
+from paddle_aws.operations.account.cluster_account import ClusterAccount
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 
@@ -29,7 +29,7 @@ IN_USE = dict.fromkeys(
 """Resource types that other stacks use, so that only a new cluster can change them."""
 
 
-def set_policy(spec: ClusterSpec, account: AccountChecks, *, lift: bool) -> list[str]:
+def set_policy(spec: ClusterSpec, account: ClusterAccount, *, lift: bool) -> list[str]:
     """Protects the cluster's stacks, or lifts the protection; returns their names. Raises BadInput
     if none is deployed.
     """

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from paddle_aws.operations.account.account_checks import Check, Found
 from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.check import Check, Findings
 from paddle_aws.operations.account.locks.add_ons import defaults, releases
 from paddle_aws.stacks.cluster_spec import ADDONS, ClusterSpec
 from paddle_aws.stacks.distribution_lock import DistributionLock
@@ -76,7 +76,7 @@ class VersionChecks:
         names = every(self._eks, f"list_{kind}s", f"{kind}s[]", **where)
         return {name: describe(**where, **{f"{kind}Name": name})[kind] for name in names}
 
-    def version(self) -> Found:
+    def version(self) -> Findings:
         has, target = str(self.cluster["version"]), self.spec.cluster.version
         differ = f"the control plane runs Kubernetes {has} and cluster.version is {target}"
         if has == target:
@@ -94,7 +94,7 @@ class VersionChecks:
                     f"{UPGRADE}",
                 )
 
-    def addon_versions(self) -> Found:
+    def addon_versions(self) -> Findings:
         # The daemons, the first three add-ons, come with the cluster: in an existing cluster they
         # are somebody else's.
         ours = [
@@ -109,13 +109,13 @@ class VersionChecks:
             )
             yield from _behind(name, self.addons[name]["addonVersion"], newest.get(name), pinned)
 
-    def node_images(self) -> Found:
+    def node_images(self) -> Findings:
         for name, group in self.node_groups.items():
             newest = releases(self._client("ssm"), group["version"]).get(group["amiType"])
             yield from _behind(name, group["releaseVersion"], newest, UPGRADE)
 
 
-def _behind(name: str, has: str, newest: str | None, advice: str) -> Found:
+def _behind(name: str, has: str, newest: str | None, advice: str) -> Findings:
     if newest is None or not has:
         yield (
             "warning",

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_aws.operations.account.account_checks import AccountChecks, outputs_of
 from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.account.cdk_command import cdk
+from paddle_aws.operations.account.cluster_account import ClusterAccount, outputs_of
 from paddle_aws.operations.account.protection import HOLDS_DATA, IN_USE, SET_BACK
 from paddle_aws.operations.account.version_checks import refused_step
 from paddle_aws.operations.errors import BadInput, Failed, OperationError, cli_errors, translated
@@ -75,7 +75,7 @@ def diff(
     with cli_errors():
         spec = load_cluster(config)
         check_account(spec.account, spec.region)
-        account = AccountChecks(spec)
+        account = ClusterAccount(spec)
         deployed = [stack["StackName"] for stack in account.deployed_stacks]
         if not deployed:
             say(
@@ -147,7 +147,7 @@ def diff(
             raise Failed("\n".join(ends))
 
 
-def _prepare(config: Path, account: AccountChecks, deployed: list[str]) -> None:
+def _prepare(config: Path, account: ClusterAccount, deployed: list[str]) -> None:
     """Prepares change sets of the deployed stacks with the cdk command, which knows the roles and
     where templates go.
     """
@@ -230,16 +230,16 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
 def _expiry(resource: dict[str, Any]) -> dict[str, int]:
     """Returns what a bucket or repository deletes by itself, and from which number on."""
     properties = resource.get("Properties", {})
-    found = {}
+    numbers = {}
     for rule in properties.get("LifecycleConfiguration", {}).get("Rules", ()):
         if days := rule.get("NoncurrentVersionExpiration", {}).get("NoncurrentDays"):
-            found["old versions older in days than"] = days
+            numbers["old versions older in days than"] = days
         if days := rule.get("ExpirationInDays"):
-            found["objects older in days than"] = days
+            numbers["objects older in days than"] = days
     text = properties.get("LifecyclePolicy", {}).get("LifecyclePolicyText")
     for rule in json_documents.loads(text)["rules"] if isinstance(text, str) else ():
         if rule["selection"]["tagStatus"] == "any":
-            found["images that no submitted job names, beyond the newest"] = rule["selection"][
+            numbers["images that no submitted job names, beyond the newest"] = rule["selection"][
                 "countNumber"
             ]
-    return found
+    return numbers

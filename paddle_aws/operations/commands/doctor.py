@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.account import account_checks
-from paddle_aws.operations.account.account_checks import AccountChecks, Finding
+from paddle_aws.operations.account.account_checks import AccountChecks
 from paddle_aws.operations.account.aws import check_account
+from paddle_aws.operations.account.check import Finding, run
 from paddle_aws.operations.account.deployed_checks import DeployedChecks
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config, Json
@@ -49,7 +49,7 @@ def doctor(
         deployed = DeployedChecks(spec, account, fix=fix)
         ready = deployed.ready() if deployed.deployed else []
         checks = deployed.destroy() if destroy else [*account.all(), *ready]
-        findings = account_checks.run(checks)
+        findings = run(checks)
         if json:
             as_json([asdict(finding) for finding in findings])
         else:

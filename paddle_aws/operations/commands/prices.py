@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.account.account_checks import machines
 from paddle_aws.operations.account.locks.lock_file import write
 from paddle_aws.operations.account.locks.locked_prices import PRICES
 from paddle_aws.operations.account.locks.price_list import queries, read_prices, read_spot_prices
+from paddle_aws.operations.account.machines import machines
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config, Out
 from paddle_aws.operations.screen import say

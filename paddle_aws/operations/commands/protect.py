@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.account.account_checks import AccountChecks
 from paddle_aws.operations.account.aws import check_account
+from paddle_aws.operations.account.cluster_account import ClusterAccount
 from paddle_aws.operations.account.protection import set_policy
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.options import CLUSTER, Config
@@ -31,7 +31,7 @@ def protect(
     with cli_errors():
         spec = load_cluster(config)
         check_account(spec.account, spec.region)
-        stacks = set_policy(spec, AccountChecks(spec), lift=lift)
+        stacks = set_policy(spec, ClusterAccount(spec), lift=lift)
         what = (
             "may be replaced and removed by the next deploy"
             if lift

@@ -1,0 +1,43 @@
+"""A check: a name, and what it finds, each with a state and what to do about it."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from paddle_aws.operations.errors import OperationError, translated
+
+State = Literal["ok", "warning", "problem"]
+Findings = Iterator[tuple[State, str]]
+"""What a check yields: a state and its description."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a check."""
+
+    check: str
+    state: State
+    text: str
+    """What was found, and what to do about it."""
+
+
+Check = tuple[str, Callable[[], Iterable[tuple[State, str]]]]
+"""A name, and what yields (state, text)."""
+
+
+def run(checks: Sequence[Check]) -> list[Finding]:
+    """Runs all checks; one that cannot be completed becomes a warning with its reason."""
+    findings = []
+    for name, check in checks:
+        try:
+            with translated():
+                findings += [Finding(name, state, text) for state, text in check()]
+        except Exception as error:
+            # An answer that nobody foresaw must not keep the other findings from the user.
+            text = (
+                str(error)
+                if isinstance(error, OperationError)
+                else f"{type(error).__name__}: {error}"
+            )
+            findings.append(Finding(name, "warning", f"not checked: {text}"))
+    return findings

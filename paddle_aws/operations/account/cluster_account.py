@@ -1,0 +1,111 @@
+"""A cluster's stacks in its account, and what else of the account tells about the cluster."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property, partial
+from typing import Any
+
+from paddle_aws.operations.account.aws import client, every
+from paddle_aws.operations.account.check import Findings
+from paddle_aws.operations.errors import OperationError, translated
+from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
+
+BROKEN = (
+    "ROLLBACK_COMPLETE",
+    "ROLLBACK_FAILED",
+    "CREATE_FAILED",
+    "DELETE_FAILED",
+    "UPDATE_ROLLBACK_FAILED",
+)
+
+
+def outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the outputs in CloudFormation's description of a stack."""
+    return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
+
+
+def cluster_of(stack: Mapping[str, Any]) -> str | None:
+    """Returns the name of the cluster that a stack is a part of; None: of none."""
+    outputs = outputs_of(stack)
+    if PLATFORM_OUTPUT not in outputs and "AccessPointId" in outputs:
+        # Deployed before stacks said so: of these, the storage stack is told by its name.
+        return str(stack["StackName"]).removesuffix("-storage")
+    return outputs.get(PLATFORM_OUTPUT)
+
+
+def belongs(stack: Mapping[str, Any], spec: ClusterSpec) -> bool:
+    """Returns whether a stack is a part of the cluster, by its output; by its name while it has
+    none yet.
+    """
+    named = outputs_of(stack).get(PLATFORM_OUTPUT)
+    return named == spec.name if named else stack["StackName"] in spec.stack_names
+
+
+class ClusterAccount:
+    """The account and region of a cluster's settings."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self.client = cache(partial(client, region=spec.region))
+        """Returns a service's client in the cluster's region, made once."""
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """Whose credentials these are."""
+        caller: dict[str, str] = self.client("sts").get_caller_identity()
+        return caller
+
+    @cached_property
+    def deployed_stacks(self) -> list[dict[str, Any]]:
+        """The cluster's own stacks that exist."""
+        stacks = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
+        return [stack for stack in stacks if belongs(stack, self.spec)]
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """The outputs of the deployed stacks."""
+        return {
+            name: value
+            for stack in self.deployed_stacks
+            for name, value in outputs_of(stack).items()
+        }
+
+    def other_clusters(self) -> set[str]:
+        """Returns the names of other settings' clusters in this region."""
+        stacks = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
+        return {name for stack in stacks if (name := cluster_of(stack))} - {self.spec.name}
+
+    def other_regions(self) -> list[str]:
+        """Returns the other regions in which this cluster is deployed, of those that the account
+        lets us ask.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.session import get_session
+
+        session = get_session()
+        partition = session.get_partition_for_region(self.spec.region)
+        regions = session.get_available_regions("cloudformation", partition)
+
+        def has_stack(region: str) -> bool:
+            try:
+                stacks = every(client("cloudformation", region), "describe_stacks", "Stacks[]")
+                return any(cluster_of(stack) == self.spec.name for stack in stacks)
+            except (ClientError, BotoCoreError):
+                return False  # The account has not opted in to this region.
+
+        others = sorted(set(regions) - {self.spec.region})
+        with ThreadPoolExecutor(8) as pool:
+            return [
+                region
+                for region, has in zip(others, pool.map(has_stack, others), strict=True)
+                if has
+            ]
+
+    def credentials(self) -> Findings:
+        """Checks whether AWS knows the caller."""
+        try:
+            with translated():
+                yield "ok", f"account {self.identity['Account']}, as {self.identity['Arn']}"
+        except OperationError as error:
+            # Not a warning as in other checks: without an account nothing can be deployed.
+            yield "problem", str(error)
