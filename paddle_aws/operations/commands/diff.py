@@ -9,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from paddle_aws.operations.account.account_checks import AccountChecks
 from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.account.cdk_command import cdk
-from paddle_aws.operations.account.cluster_account import ClusterAccount, outputs_of
+from paddle_aws.operations.account.cluster_account import outputs_of
 from paddle_aws.operations.account.protection import HOLDS_DATA, IN_USE, SET_BACK
 from paddle_aws.operations.account.version_checks import refused_step
 from paddle_aws.operations.errors import BadInput, Failed, OperationError, cli_errors, translated
@@ -75,7 +76,7 @@ def diff(
     with cli_errors():
         spec = load_cluster(config)
         check_account(spec.account, spec.region)
-        account = ClusterAccount(spec)
+        account = AccountChecks(spec)
         deployed = [stack["StackName"] for stack in account.deployed_stacks]
         if not deployed:
             say(
@@ -147,7 +148,7 @@ def diff(
             raise Failed("\n".join(ends))
 
 
-def _prepare(config: Path, account: ClusterAccount, deployed: list[str]) -> None:
+def _prepare(config: Path, account: AccountChecks, deployed: list[str]) -> None:
     """Prepares change sets of the deployed stacks with the cdk command, which knows the roles and
     where templates go.
     """
