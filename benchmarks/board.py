@@ -122,7 +122,7 @@ def main() -> None:
         for step in range(count):
             spent.lap("data")
             spent.lap("training")
-            log.add({"loss": 0.5}, step, **{"pass": 0, "records": step, "spent": spent.told()})
+            log.add({"loss": 0.5}, step, **{"pass": 0, "records": step, "spent": spent.rounded()})
         told = (time.process_time() - began) / count
         print(
             f"a step is told in {1e6 * told:.1f} us of processor time: {told / 0.010:.2%} of one "

@@ -125,7 +125,7 @@ def test_a_torn_checkpoint_is_passed_over_set_aside_and_no_progress(tmp_path):
     first = job.begin(progress)
     assert job.said == ["recipe stack: the command has it"] and not first.resume
     save(job.output / "checkpoint-10", 3)
-    assert progress.made(1, first) == "output/checkpoint-10" and progress.changed()
+    assert progress.name_progress(1, first) == "output/checkpoint-10" and progress.changed()
     torn = save(job.output / "checkpoint-20", 3)
     os.truncate(torn / "rng_1.pth", 50)
     assert not progress.changed()
@@ -139,7 +139,7 @@ def test_a_torn_checkpoint_is_passed_over_set_aside_and_no_progress(tmp_path):
     assert sorted(path.name for path in job.output.iterdir()) == ["checkpoint-10", "not-whole"]
     # A checkpoint of the same name is another one.
     save(job.output / "checkpoint-20", 3)
-    assert progress.made(2, second) == "output/checkpoint-20"
+    assert progress.name_progress(2, second) == "output/checkpoint-20"
 
 
 def test_a_job_is_done_when_its_final_model_is_there(tmp_path):

@@ -68,13 +68,13 @@ def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
     progress = job.progress()
     first = job.begin(progress)
     assert not first.resume and first.description == "from the beginning"
-    assert progress.made(1, first) == ""
+    assert progress.name_progress(1, first) == ""
     for number in (9, 10):
         # The times are equal, so the numbers in the names decide.
         os.utime(job.save(f"a/model-{number}"), ns=(5 * 10**18, 5 * 10**18))
     job.save("a/model-11", "")  # Nothing has been written to it yet.
     assert (
-        progress.made(1, first) == "output/a/model-10"
+        progress.name_progress(1, first) == "output/a/model-10"
         and progress.changed()
         and not progress.changed()
     )
@@ -88,7 +88,7 @@ def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
     both = [second.resume, third.resume]
     assert job.begin(progress, unloadable=both).resume == second.resume
     # Another pod has rank 0 by now: the attempt's folder says what the attempt began with.
-    assert job.progress().made(4, third) == ""
+    assert job.progress().name_progress(4, third) == ""
 
 
 @pytest.mark.parametrize(("pattern", "before", "after", "made", "newest"), [
@@ -122,7 +122,7 @@ def test_progress_is_what_lies_beyond_the_best_and_newest_is_no_matter_of_time(
     first = job.begin(progress)
     for name, content in before.items():
         job.save(name, content)
-    assert progress.made(1, first).removeprefix("output/") in before
+    assert progress.name_progress(1, first).removeprefix("output/") in before
     second = job.begin(progress)
     time.sleep(0.01)
     for name, content in after.items():
@@ -132,7 +132,7 @@ def test_progress_is_what_lies_beyond_the_best_and_newest_is_no_matter_of_time(
             job.save(name, content)
     assert (
         job.progress(PADDLE_NODE_RESUME=json.dumps([f"{{newest:{pattern}}}"]))
-        .made(2, second)
+        .name_progress(2, second)
         .removeprefix("output/")
         == made
     )
@@ -141,7 +141,7 @@ def test_progress_is_what_lies_beyond_the_best_and_newest_is_no_matter_of_time(
     for name, content in (before | after).items():
         if content is not None:
             job.save(name, content)
-    assert progress.made(3, second) == ""
+    assert progress.name_progress(3, second) == ""
 
 
 def test_another_program_s_files_and_links_that_lead_out_are_not_resumed_from(job, tmp_path):
@@ -242,7 +242,7 @@ def test_one_look_at_a_hundred_thousand_matches_opens_few_of_them(job):
     began = time.process_time()
     progress.changed()
     assert time.process_time() - began < 4
-    assert progress.made(1, Resumption()) == "output/model-99999"
+    assert progress.name_progress(1, Resumption()) == "output/model-99999"
     assert job.begin(progress).resume["newest"] == "output/model-99999"
 
 

@@ -184,7 +184,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnCommand:
+class UserCommand:
     """What runs instead of train.py. All texts may hold placeholders."""
 
     words: tuple[str, ...] = setting(Reader.words, Variable.COMMAND)
@@ -229,7 +229,7 @@ class NodeEnvironment:
     seed: int = setting(Reader.whole, Variable.SEED)
     runtime: str = setting(Reader.text, Variable.RUNTIME, DEFAULT_RUNTIME)
     """A name that `runtimes.by_name` knows."""
-    own: OwnCommand
+    command: UserCommand
     discovery: str = setting(Reader.choice, Variable.DISCOVERY, DISCOVERIES)
     index: int | None
     run_id: str = setting(Reader.text, Variable.RUN_ID, "")
@@ -342,7 +342,7 @@ def parse(
         checkpoint=read.seconds(Variable.CHECKPOINT)
         if read.text(Variable.CHECKPOINT, "")
         else math.inf,
-        own=OwnCommand(**read_settings(OwnCommand, read)),
+        command=UserCommand(**read_settings(UserCommand, read)),
         index=read.whole(Variable.COMPLETION_INDEX) if settings["discovery"] == "index" else None,
         job_object=read.text(Variable.JOB_OBJECT, settings["job_name"]),
         pod_name=read.text(Variable.POD_NAME, "") or socket.gethostname(),
@@ -357,7 +357,7 @@ def parse(
 def _check(node: NodeEnvironment) -> None:
     """Checks the settings that no method of `Reader` can check alone."""
     folder = str(node.folder.root)
-    last = max(node.ports[-1], node.port + contract.MASTER_PORTS + 1 if node.own.words else 0)
+    last = max(node.ports[-1], node.port + contract.MASTER_PORTS + 1 if node.command.words else 0)
     by_index = node.index is not None
     _refuse(
         contract.NOT_IN_PATHS.intersection(folder),
@@ -391,7 +391,7 @@ def _check(node: NodeEnvironment) -> None:
         "the highest"
     )
     _refuse(last > 65535, highest)
-    for name, pattern in node.own.metrics.items():
+    for name, pattern in node.command.metrics.items():
         _refuse(
             fault := command_line.pattern_fault(pattern),
             f"{Variable.METRICS} has {name}: {pattern[:80]!r}: {fault}",

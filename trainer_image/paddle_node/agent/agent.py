@@ -104,9 +104,9 @@ class Agent:
             return ExitCode.TERMINATED
         finally:
             self._tasks.let_finish()
-            for each in (self._group, self._client, self._server):
-                if each is not None:
-                    await each.close()
+            for part in (self._group, self._client, self._server):
+                if part is not None:
+                    await part.close()
 
     async def _live(self) -> NoReturn:
         while True:
@@ -149,12 +149,12 @@ class Agent:
         """Ends this pod with the outcome of run `run_id`, if that run has ended."""
         node = self._node
         record = await background.ask(lambda: Record(node.folder, run_id), node, self._say)
-        if (known := record.outcome) is not None:
+        if (outcome := record.outcome) is not None:
             if node.index == 0 and record.last.run == run_id:
                 # The pod that recorded the outcome may have died before it published the results.
                 progress = self._runtime.progress(node, self._say)
                 await background.ask(lambda: publish(record, progress, self._say), node, self._say)
-            raise Failure(known.code, known.sentence)
+            raise Failure(outcome.code, outcome.sentence)
 
     async def _prepare(self, pause: float = 0.0) -> None:
         await asyncio.sleep(pause)
@@ -175,7 +175,7 @@ class Agent:
             self._tell()
 
     def _look_at_node(self) -> None:
-        self._fit = not (self._node.own.gpus or self._node.own.efa)
+        self._fit = not (self._node.command.gpus or self._node.command.efa)
         if not self._fit:
             self._tasks.spawn(self._check_node())
 
@@ -326,11 +326,11 @@ class Agent:
             trainers=node.trainers,
             run_id=node.run_id,
         )
-        own, processes = variables(worker), self._runtime.processes(node, addresses, attempt)
+        additions, processes = variables(worker), self._runtime.processes(node, addresses, attempt)
         self._group.start(
             node,
             attempt.number,
-            [replace(each, environ={**each.environ, **own}) for each in processes],
+            [replace(process, environ={**process.environ, **additions}) for process in processes],
             addresses,
         )
 

@@ -41,8 +41,14 @@ def write(home: Path, state: str, where: str = "", held: float = 0.0) -> None:
     """
     target = status_file(home)
     temporary = target.with_name(".status.json")
-    own = {"clock": time.monotonic(), "process": os.getpid(), "started": _started(os.getpid())}
-    temporary.write_text(json.dumps({**own, "state": state, "where": where, "held": held}) + "\n")
+    process_facts = {
+        "clock": time.monotonic(),
+        "process": os.getpid(),
+        "started": _started(os.getpid()),
+    }
+    temporary.write_text(
+        json.dumps({**process_facts, "state": state, "where": where, "held": held}) + "\n"
+    )
     temporary.replace(target)
 
 

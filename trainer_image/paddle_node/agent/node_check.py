@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from paddle_node import contract
 from paddle_node.contract import ExitCode
-from paddle_node.environment import NodeEnvironment, OwnCommand, Reader, read_settings
+from paddle_node.environment import NodeEnvironment, Reader, UserCommand, read_settings
 from paddle_node.runtimes import Process, python_program
 
 ADAPTERS = "/dev/infiniband"
@@ -35,7 +35,7 @@ def process(node: NodeEnvironment) -> Process:
 
 def main() -> None:
     """Prints what passed, or prints what failed and exits with NODE_UNFIT."""
-    settings, began = OwnCommand(**read_settings(OwnCommand, Reader())), time.monotonic()
+    settings, began = UserCommand(**read_settings(UserCommand, Reader())), time.monotonic()
     well = (
         [f"{adapters} EFA adapters"]
         if (adapters := len(list(contract.path(ADAPTERS).glob("uverbs*"))))

@@ -50,11 +50,11 @@ class _Output:
         with self._writing, contextlib.suppress(OSError):
             left = memoryview(lines)
             if self._left_out:
-                said = (
+                prefixed = (
                     f"\n[agent] {self._left_out} lines that nobody read are left out; the logs "
                     "on the volume have them\n"
                 )
-                left = memoryview(said.encode() + lines)
+                left = memoryview(prefixed.encode() + lines)
             while left:
                 if not select.select((), (sys.stdout,), (), 0 if self._left_out else READER)[1]:
                     self._left_out += min(left.tobytes().count(b"\n"), lines.count(b"\n"))
@@ -162,12 +162,12 @@ class Exceptions:
                 return
             self.last = line[: LONGEST_ERROR - len(self._place)] + self._place
             self._place, self.behind = None, False
-        elif own := re.match(
+        elif match := re.match(
             r"(?:\S*/)?python[\d.]*: (No module named .*|can't open file .*|Error while finding "
             r".*)",
             line,
         ):
-            self.last, self.behind = f"python: {own[1]}"[:LONGEST_ERROR], False
+            self.last, self.behind = f"python: {match[1]}"[:LONGEST_ERROR], False
 
 
 class Log(threading.Thread):
@@ -249,8 +249,8 @@ class Log(threading.Thread):
         if self._metrics is not None:
             # A progress bar returns to the line's beginning.
             self._metrics.read([part for text in texts for part in text.split("\r") if part])
-        said = (text.strip()[:LONGEST_ERROR] for text in reversed(texts))
-        self.last_line = next(filter(None, said), self.last_line)
+        excerpts = (text.strip()[:LONGEST_ERROR] for text in reversed(texts))
+        self.last_line = next(filter(None, excerpts), self.last_line)
         say(self._of, *texts)
 
     def _begin(self) -> None:

@@ -240,10 +240,10 @@ class Workers:
 
 def _metrics(process: Process) -> LineMetrics | None:
     """Reads metrics from a program's lines; None if the program's environment asks for none."""
-    own = ProgramEnvironment.read(process.environ)
+    program = ProgramEnvironment.read(process.environ)
     return (
-        LineMetrics(StepLog(Path(own.steps), own.attempt), own.metrics)
-        if own.steps and own.metrics
+        LineMetrics(StepLog(Path(program.steps), program.attempt), program.metrics)
+        if program.steps and program.metrics
         else None
     )
 
@@ -266,8 +266,8 @@ def _descendants(ancestor: int, but: Collection[int]) -> Iterator[int]:
             with contextlib.suppress(OSError):
                 parent = Path(entry.path, "stat").read_text().rpartition(")")[2].split()[1]
                 children.setdefault(int(parent), []).append(int(entry.name))
-    found = [ancestor]
-    while found:
-        below = [pid for pid in children.get(found.pop(), ()) if pid not in but]
+    descendants = [ancestor]
+    while descendants:
+        below = [pid for pid in children.get(descendants.pop(), ()) if pid not in but]
         yield from below
-        found += below
+        descendants += below

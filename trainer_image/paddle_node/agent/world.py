@@ -27,7 +27,7 @@ _ESTABLISHED = "01"
 
 def describe(node: NodeEnvironment, size: int, who: str) -> str:
     """Says that `who` gives another size than that of the job's world."""
-    pods, processes = node.trainers, node.own.processes
+    pods, processes = node.trainers, node.command.processes
     sentence = (
         f"{who}, and the job's world is {pods * processes}: {pods} pods with "
         f"{processes} process{'es' if processes > 1 else ''} each"

@@ -38,10 +38,10 @@ def create(manifest: DataManifest, path: Path) -> DataManifest:
     pod.
     """
     durable.create(path, manifest.as_json())
-    found = data_manifest.read(path)
-    if found is None:
+    manifest_there = data_manifest.read(path)
+    if manifest_there is None:
         raise FileNotFoundError(2, os.strerror(2), str(path))
-    return found
+    return manifest_there
 
 
 def complete(place: Path, pods: int) -> DataManifest | None:
@@ -84,7 +84,7 @@ def complete(place: Path, pods: int) -> DataManifest | None:
     return create(whole, place / MANIFEST)
 
 
-def known(folder: JobFolder) -> Iterator[DataManifest]:
+def complete_splits(folder: JobFolder) -> Iterator[DataManifest]:
     """Yields the manifest of every complete split, starting with the job's data."""
     seen: set[str] = set()
     for path in (folder.data_manifest, *durable.glob(folder.splits, f"*/{MANIFEST}")[::-1]):
@@ -145,12 +145,12 @@ def sweep(folder: JobFolder, keep: str) -> None:
     gone = durable.glob(folder.splits, f"{GONE}*")
     current = data_manifest.whole(folder.data_manifest)
     for path in gone:
-        known = data_manifest.whole(path / MANIFEST)
-        if known and known.split in (keep, current and current.split):
+        newest = data_manifest.whole(path / MANIFEST)
+        if newest and newest.split in (keep, current and current.split):
             # Another data job renamed this split before it became the job's data, and has not
             # checked it again yet.
             with contextlib.suppress(OSError):
-                path.rename(folder.splits / known.split)
+                path.rename(folder.splits / newest.split)
         else:
             shutil.rmtree(path, ignore_errors=True)
     for entry in durable.entries(folder.splits):

@@ -247,7 +247,7 @@ def _complete(settings: SplitSettings, intended: DataManifest) -> tuple[DataMani
     whether one was found damaged.
     """
     damaged = False
-    for manifest in commit.known(settings.folder):
+    for manifest in commit.complete_splits(settings.folder):
         if not manifest.same(intended) or not (
             intended.source.etag or manifest.split.partition(".")[0] == settings.run
         ):

@@ -125,7 +125,7 @@ class Streams:
         self._open.clear()
         with self._pool:
             return {
-                name: sorted((each.result() for each in done), key=lambda file: file.name)
+                name: sorted((future.result() for future in done), key=lambda file: file.name)
                 for name, done in self._done.items()
             }
 

@@ -116,33 +116,35 @@ class Record:
     def end(
         self,
         loss: Loss,
-        made: str = "",
+        progress: str = "",
         trainers_join: bool = True,
         saved: float = 0.0,
         metrics: bool = False,
     ) -> None:
         """Records the end of the present attempt.
 
-        `made`: its progress. `saved`: when something was last saved. `trainers_join`: the trainers
-        report their steps. `metrics`: of a command, its log shows them.
+        `progress`: what it completed. `saved`: when something was last saved. `trainers_join`: the
+        trainers report their steps. `metrics`: of a command, its log shows them.
         """
         last, first = self.last, step_metrics.first_report(self._folder, self.last.number)
         stepped = loss.stepped or first is not None
-        early = loss.kind == PROGRAM and loss.failed and not made and not stepped
+        early = loss.kind == PROGRAM and loss.failed and not progress and not stepped
         if trainers_join:
             in_vain = not last.resume  # What it resumed from may be at fault.
         else:
             in_vain = retry_limits.never_began(loss, last, metrics and first is None)
         # A clock that was set back must not make time negative.
         ended = max(time.time(), last.started)
-        seconds = goodput.account(loss.seconds, last, ended, first or 0.0, saved if made else 0.0)
+        seconds = goodput.account(
+            loss.seconds, last, ended, first or 0.0, saved if progress else 0.0
+        )
         self._attempts[-1] = replace(
             last,
             cause=loss.cause,
             kind=loss.kind,
             code=loss.code,
             error=loss.error,
-            made=made,
+            made=progress,
             stepped=stepped,
             early=early,
             hopeless=early and loss.exited and in_vain,
@@ -173,7 +175,7 @@ class Record:
     @property
     def goodput(self) -> Goodput:
         """Where the time of the job's pods went so far, over all its runs."""
-        return Goodput.over(attempt.seconds for attempt in self._attempts)
+        return Goodput.total_of(attempt.seconds for attempt in self._attempts)
 
     def finish(self, outcome: Outcome) -> None:
         """Ends the run for all its pods, including those that start later."""

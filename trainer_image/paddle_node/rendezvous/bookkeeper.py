@@ -105,8 +105,8 @@ class Bookkeeper:
             )
         except Failure as failure:
             return on.JobOver(Outcome(failure.code, failure.sentence))
-        made = retry(lambda: self._progress.made(attempt, self._resumption), self._say)
-        return on.Concluded(attempt, missing, made)
+        progress = retry(lambda: self._progress.name_progress(attempt, self._resumption), self._say)
+        return on.Concluded(attempt, missing, progress)
 
     def _record_outcome(self, outcome: Outcome, loss: Loss | None) -> on.Event:
         """Records the run's outcome, unless another try may change it: pods that the Job starts
@@ -129,16 +129,18 @@ class Bookkeeper:
     def _end(self, loss: Loss) -> None:
         try:
             if self._record.unfinished():
-                made = retry(
-                    lambda: self._progress.made(self._record.last.number, self._resumption),
+                progress = retry(
+                    lambda: self._progress.name_progress(
+                        self._record.last.number, self._resumption
+                    ),
                     self._say,
                 )
                 self._record.end(
                     loss,
-                    made,
+                    progress,
                     self.trainers_join,
-                    retry(self._progress.saved, self._say) if made else 0.0,
-                    metrics=bool(self._node.own.metrics),
+                    retry(self._progress.saved, self._say) if progress else 0.0,
+                    metrics=bool(self._node.command.metrics),
                 )
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")

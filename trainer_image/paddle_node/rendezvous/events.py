@@ -75,13 +75,13 @@ class EndRecorded:
 
 @dataclass(frozen=True)
 class Concluded:
-    """`missing`: what is missing for the job to be done; None: nothing. `made`: what the attempt
-    completed.
+    """`missing`: what is missing for the job to be done; None: nothing. `progress`: what the
+    attempt completed.
     """
 
     attempt: int
     missing: str | None
-    made: str
+    progress: str
 
 
 @dataclass(frozen=True)

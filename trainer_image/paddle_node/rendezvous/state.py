@@ -117,8 +117,8 @@ class Rendezvous:
                 self._start(number, resumption, now)
             case on.EndRecorded(exhausted, seconds):
                 self._after_end(exhausted, seconds, now)
-            case on.Concluded(attempt, missing, made):
-                self._conclude(attempt, missing, made, now)
+            case on.Concluded(attempt, missing, progress):
+                self._conclude(attempt, missing, progress, now)
             case on.OutcomeRecorded(outcome):
                 self._announce(outcome)
             case on.JobOver(outcome):
@@ -311,7 +311,7 @@ class Rendezvous:
             self._enter(State.GATHERING, now)
         self._advance(now)
 
-    def _conclude(self, attempt: int, missing: str | None, made: str, now: float) -> None:
+    def _conclude(self, attempt: int, missing: str | None, progress: str, now: float) -> None:
         if attempt != self._attempt.number or self.state not in RUNNING:
             return
         self._asked = False
@@ -329,7 +329,7 @@ class Rendezvous:
             )
             self._lose(Loss(sentence, PROGRAM), now)
         elif missing is None:
-            done = f"{made} is complete" if made else "nothing was left to do"
+            done = f"{progress} is complete" if progress else "nothing was left to do"
             done = done if self._trainers_join else "every process ended with 0"
             self._finish(
                 Outcome(ExitCode.DONE, f"{done}: the job is done"),

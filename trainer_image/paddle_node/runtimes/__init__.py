@@ -101,7 +101,7 @@ class Progress(Protocol):
         incomplete. May raise `Failure`.
         """
 
-    def made(self, attempt: int, resumption: Resumption) -> str:
+    def name_progress(self, attempt: int, resumption: Resumption) -> str:
         """Names what an ended attempt completed beyond what it resumed from; empty: no progress."""
 
     def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
@@ -146,7 +146,7 @@ def backend(node: NodeEnvironment) -> dict[str, str]:
     """Returns the variable that makes trainers without a GPU communicate over gloo; with GPUs,
     Paddle chooses.
     """
-    return {} if node.own.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
+    return {} if node.command.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
 
 
 def by_name(name: str) -> Runtime:

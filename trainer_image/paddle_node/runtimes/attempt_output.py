@@ -83,11 +83,11 @@ class AttemptOutput:
         that the program's own folder has, below the given folder. Raises OSError.
         """
         root = self.root = self._folder.attempt(self._node.run_id, number)
-        own = {"data": identity.data, "program": identity.program}
+        identity_facts = {"data": identity.data, "program": identity.program}
         for part in (OUTPUT, BEFORE, COPYING):
             (root / part).mkdir(parents=True, exist_ok=True)
-        durable.write(root / BEGAN, json.dumps(own | {"whole": False}))
-        self._set_others_aside(own)
+        durable.write(root / BEGAN, json.dumps(identity_facts | {"whole": False}))
+        self._set_others_aside(identity_facts)
         facts: Facts = {}
         continued = False
         for earlier, began in self._attempts():
@@ -104,7 +104,7 @@ class AttemptOutput:
             _remove(root / OUTPUT / name)  # Only a person can have put one of that name there.
             _move(self._folder.output / name, root / OUTPUT / name)
         _lead(root / OUTPUT, self._folder.output, root / OUTPUT)
-        own_aside = [] if continued else [self._aside(own)]
+        own_aside = [] if continued else [self._aside(identity_facts)]
         for aside in filter(_exists, self.of_others() if self._any else own_aside):
             continued = True
             self._take(aside, gone=True)
@@ -116,7 +116,7 @@ class AttemptOutput:
             kept = root / BEFORE / self._success.partition("/")[2]
             kept.parent.mkdir(parents=True, exist_ok=True)
             path.replace(kept)
-        durable.write(self._mark, _text(own))
+        durable.write(self._mark, _text(identity_facts))
         return facts
 
     def complete(self, facts: Facts) -> None:
@@ -229,16 +229,16 @@ class AttemptOutput:
                 if str(link.readlink()) == _view(entry.name):
                     link.unlink(missing_ok=True)
 
-    def _set_others_aside(self, own: Mapping[str, str]) -> None:
+    def _set_others_aside(self, identity_facts: Mapping[str, str]) -> None:
         """Moves away what another program, or this one on other data, has left."""
         if self._any:
             return
         for earlier, began in list(self._attempts()):
-            if _text(began) != _text(own):
+            if _text(began) != _text(identity_facts):
                 _merge(earlier / OUTPUT, self._aside(began) / OUTPUT)
                 _forget(earlier)
-        mark = self._mark.read_text() if _exists(self._mark) else _text(own)
-        if mark != _text(own):
+        mark = self._mark.read_text() if _exists(self._mark) else _text(identity_facts)
+        if mark != _text(identity_facts):
             data, _, program = mark.partition(" ")
             place = self._aside({"data": data, "program": program}) / OUTPUT
             for name in self._published():

@@ -70,25 +70,25 @@ class Judge:
         seen = self._seen.get(path)
         if seen is None or seen[0] != stamp:
             try:
-                found = self._fault(path, stamp)
+                fault = self._fault(path, stamp)
             except FileNotFoundError as error:
-                found = f"{Path(str(error.filename)).name} is gone"
-            seen = self._seen[path] = (stamp, found)
+                fault = f"{Path(str(error.filename)).name} is gone"
+            seen = self._seen[path] = (stamp, fault)
         return seen[1]
 
     def _fault(self, path: Path, stamp: _Stamp) -> str:
         states = {name: (size, changed) for name, size, changed in stamp}
-        own = {STEM: _stem(path).name} if not path.is_dir() else {}
+        values = {STEM: _stem(path).name} if not path.is_dir() else {}
         beside: list[str] = []
         for pattern in self._checkpoint.files:
-            for name in self._names(pattern.replace(STEM, own.get(STEM, STEM))):
+            for name in self._names(pattern.replace(STEM, values.get(STEM, STEM))):
                 fits = [fnmatch.filter(states, choice.strip()) for choice in name.split("|")]
                 matches = [match for choice in fits for match in choice]
                 if not any(states[match][0] for match in matches):
                     return f"{name} is {'empty' if matches else 'missing'}"
                 if RANK not in pattern:
                     beside += matches
-        last = self._checkpoint.last.replace(STEM, own.get(STEM, STEM))
+        last = self._checkpoint.last.replace(STEM, values.get(STEM, STEM))
         if last:
             written = max(states[name][1] for name in fnmatch.filter(states, last))
             newer = [name for name in beside if states[name][1] > written]

@@ -54,15 +54,15 @@ class FileProgress:
             "shard": "0",
             "data": "data",
         }
-        self._success = command_line.fill(node.own.success, values)
-        self._resume = "".join(command_line.globs(node.own.resume or node.own.resume_line))
-        self._progress = command_line.fill(node.own.progress, values) or self._resume
-        self._model = node.own.model
+        self._success = command_line.fill(node.command.success, values)
+        self._resume = "".join(command_line.globs(node.command.resume or node.command.resume_line))
+        self._progress = command_line.fill(node.command.progress, values) or self._resume
+        self._model = node.command.model
         anybody = node.resume_from == "any"  # Another number of ranks may have saved.
-        ranks = 0 if anybody else node.trainers * node.own.processes
+        ranks = 0 if anybody else node.trainers * node.command.processes
         self._judge = (
-            Judge(Checkpoint(node.own.checkpoint_files, node.own.checkpoint_last, ranks))
-            if node.own.checkpoint_files
+            Judge(Checkpoint(node.command.checkpoint_files, node.command.checkpoint_last, ranks))
+            if node.command.checkpoint_files
             else None
         )
         self._output = AttemptOutput(node, self._success, say)
@@ -76,8 +76,8 @@ class FileProgress:
 
     def begin(self, identity: Identity, history: History) -> Resumption:
         if history.first:
-            if self._node.own.recipe:
-                self._say(self._node.own.recipe)
+            if self._node.command.recipe:
+                self._say(self._node.command.recipe)
             self._tell_flags()
             self._warn_of_samplers()
         earlier = self._output.begin(history.number, identity, history.gone, self._checkpoints)
@@ -112,7 +112,7 @@ class FileProgress:
             tuple(passed_over),
         )
 
-    def made(self, attempt: int, resumption: Resumption) -> str:
+    def name_progress(self, attempt: int, resumption: Resumption) -> str:
         self._root = self._folder.attempt(self._node.run_id, attempt)
         facts = self._output.facts(attempt) or self._facts
         best = tuple(facts.get("best", ()))
@@ -309,7 +309,7 @@ class FileProgress:
 
     def _tell_flags(self) -> None:
         servers = self._node.runtime == "fleet-ps"
-        if given := command_line.read(self._node.own.words, servers).overridden(servers):
+        if given := command_line.read(self._node.command.words, servers).overridden(servers):
             self._say(f"{', '.join(given)} in the command: the job's own settings win")
 
     def _warn_of_samplers(self) -> None:
@@ -318,11 +318,11 @@ class FileProgress:
             return
         # The folder where this pod works, however the program got there.
         folder = self._node.home / "program"
-        for file, text in program_files.of_command(self._node.own.words, folder):
-            if found := SAMPLERS.search(text):
+        for file, text in program_files.of_command(self._node.command.words, folder):
+            if sampler := SAMPLERS.search(text):
                 self._say(
-                    f"warning: {file.relative_to(folder)} uses {found[0]}, which divides among the "
-                    f"ranks what the {self._node.trainers} pods have divided already: set "
+                    f"warning: {file.relative_to(folder)} uses {sampler[0]}, which divides among "
+                    f"the ranks what the {self._node.trainers} pods have divided already: set "
                     "data.shared: true, or leave the sampler out"
                 )
                 return

@@ -21,7 +21,7 @@ def standby(node: NodeEnvironment) -> tuple[Process, ...]:
     """Returns standbys that import Paddle before the last pod arrives; none for a command, of which
     nothing is known.
     """
-    if node.own.words:
+    if node.command.words:
         return ()
     servers = "paddle_node.training.backends.parameter_servers"
     return (
@@ -36,11 +36,11 @@ def processes(
     node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt
 ) -> tuple[Process, ...]:
     """Returns this pod's pserver and its trainer, which waits for all pservers on its own."""
-    own = addresses[node.trainer_id]
-    if ":" in own:
+    pod_address = addresses[node.trainer_id]
+    if ":" in pod_address:
         raise SettingError(
-            f"{Variable.POD_IP} is {own}: pservers of Paddle 2.6.2 know IPv4 addresses only;"
-            f" set {Variable.RUNTIME}=collective, or use an IPv4 network"
+            f"{Variable.POD_IP} is {pod_address}: pservers of Paddle 2.6.2 know IPv4 addresses "
+            f"only; set {Variable.RUNTIME}=collective, or use an IPv4 network"
         )
     # Nothing listens at a trainer's endpoint: in 2.6.2 it is only a name, which must differ from
     # every pserver's.
@@ -52,7 +52,7 @@ def processes(
             endpoint(address, node.port + 1) for address in addresses
         ),
         "PADDLE_TRAINERS_NUM": str(len(addresses)),
-        "POD_IP": own,
+        "POD_IP": pod_address,
     }
     roles: dict[Role, dict[str, str]] = {
         "server": {"TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(node.port)},
@@ -62,8 +62,8 @@ def processes(
             "PADDLE_TRAINER_ID": str(node.trainer_id),
         },
     }
-    if node.own.words:
-        program = command_line.read(node.own.words, servers=True).program
+    if node.command.words:
+        program = command_line.read(node.command.words, servers=True).program
         # Adds what role makers need for gloo; without it, their barriers do nothing. The trainers
         # meet over HTTP in a child of pserver 0, which ends with its attempt: via a folder, Paddle
         # would dial an earlier one's addresses and end by SIGABRT.
@@ -92,7 +92,7 @@ def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
     """Returns the progress: passes on the volume or, for a command, the files that the job's
     settings name.
     """
-    return FileProgress(node, say) if node.own.words else RecordedPasses(node, say)
+    return FileProgress(node, say) if node.command.words else RecordedPasses(node, say)
 
 
 RUNTIME = Runtime(processes, progress, standby=standby)

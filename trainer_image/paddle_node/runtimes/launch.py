@@ -27,23 +27,23 @@ def processes(
     """Returns one process per rank of this pod, or a single one for a script that starts the ranks
     itself.
     """
-    if not node.own.words:
+    if not node.command.words:
         raise SettingError(
             f"{Variable.COMMAND} is missing: runtime launch needs the command that trains"
         )
     # A recipe says the whole line that resumes.
-    resumed = attempt.resume.get("newest") and node.own.resume_line
-    line = command_line.read(resumed or node.own.words)
+    resumed = attempt.resume.get("newest") and node.command.resume_line
+    line = command_line.read(resumed or node.command.words)
     cluster = _cluster(node, addresses, attempt, line.starts_ranks)
-    own = ranks(node, addresses, node.own.processes)
-    if line.starts_ranks and node.own.processes > 1:
+    own = ranks(node, addresses, node.command.processes)
+    if line.starts_ranks and node.command.processes > 1:
         # A script that starts the pod's ranks with Paddle's launcher or torchrun treats the pod as
         # the rank.
         own = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
     if line.launcher is command_line.PADDLEFORMERS and not node.environ.get(DEVICES):
         # It hands the list to Paddle's launcher as `--gpus`, which refuses an empty one, on CPUs,
         # too.
-        cluster[DEVICES] = ",".join(map(str, range(node.own.gpus or node.own.processes)))
+        cluster[DEVICES] = ",".join(map(str, range(node.command.gpus or node.command.processes)))
     elif line.launcher is command_line.TORCH:
         own = [rank | _torch(node, attempt, rank) for rank in own]
     program, beside = line.program, str(PurePosixPath(line.folder, "python"))
@@ -75,7 +75,7 @@ def process(
     newest = attempt.resume.get("newest")
     resumed_from = str(here / newest) if newest else None
     # Of one pod there cannot be two worlds, however many ranks a script starts in it.
-    world = node.trainers * node.own.processes if node.trainers > 1 else 0
+    world = node.trainers * node.command.processes if node.trainers > 1 else 0
     handed_on = {
         "OMP_NUM_THREADS": str(node.threads),
         "PYTHONUNBUFFERED": "1",
@@ -96,10 +96,10 @@ def process(
         words = [command_line.fill(word, values, resumed_from) for word in program]
         words += node.arguments
         if resumed_from:
-            words += [command_line.fill(word, values, resumed_from) for word in node.own.resume]
+            words += [command_line.fill(word, values, resumed_from) for word in node.command.resume]
         handed_on |= {
             name: command_line.fill(handed_on.get(name, ""), values)
-            for name in node.own.templates.split(",")
+            for name in node.command.templates.split(",")
             if name
         }
     except ValueError as error:
@@ -128,7 +128,7 @@ def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[d
     # As with the launcher, a single process gets all of the pod's GPUs; each of several processes
     # gets one.
     devices = (
-        [",".join(map(str, range(node.own.gpus)))]
+        [",".join(map(str, range(node.command.gpus)))]
         if count == 1
         else [str(local) for local in range(count)]
     )
@@ -148,7 +148,7 @@ def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[d
             "WORLD_SIZE": str(len(endpoints)),
             "LOCAL_RANK": str(local),
             "LOCAL_WORLD_SIZE": str(count),
-            **({"FLAGS_selected_gpus": devices[local]} if node.own.gpus else {}),
+            **({"FLAGS_selected_gpus": devices[local]} if node.command.gpus else {}),
         }
         for local, rank in enumerate(range(first, first + count))
     ]
@@ -159,8 +159,8 @@ def _flags_of_launchers(node: NodeEnvironment, address: str, port: str) -> dict[
     the script itself tells torchrun comes first.
     """
     return {
-        "PADDLE_NPROC_PER_NODE": str(node.own.processes),
-        "PET_NPROC_PER_NODE": str(node.own.processes),
+        "PADDLE_NPROC_PER_NODE": str(node.command.processes),
+        "PET_NPROC_PER_NODE": str(node.command.processes),
         "PET_NNODES": str(node.trainers),
         "PET_NODE_RANK": str(node.trainer_id),
         "PET_MASTER_ADDR": address,

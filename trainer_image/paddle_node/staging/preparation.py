@@ -51,7 +51,7 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
     )
     brought = retry(lambda: inputs_of(folder), report)
     program, digest = retry(lambda: _program(node, None if run is None else run.program), report)
-    if node.own.words:
+    if node.command.words:
         program = retry(lambda: _work_in(program, node), report)
     return replace(
         node,

@@ -124,7 +124,7 @@ def run(steps: int, seconds: float) -> str:
     )
     attempt = Attempt(1)
     processes = launch.processes(node, ["127.0.0.1"], attempt)
-    matches = Matches(node.own.metrics)
+    matches = Matches(node.command.metrics)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     children = []
     deadline = time.monotonic() + seconds

@@ -99,18 +99,18 @@ class Job(ABC):
         """Trains or evaluates what `_static` made, or a `Collective`, then ends the process."""
 
 
-def expect(found: str, runtime: str, otherwise: str) -> None:
+def expect(chosen: str, runtime: str, otherwise: str) -> None:
     """Raises `SettingError` if the job's runtime is not the one that the program was written
     for.
     """
-    if found != runtime:
+    if chosen != runtime:
         mode, called = (
             ("parameter-server", "run")
             if runtime == "fleet-ps"
             else ("collective", "run_collective")
         )
         raise SettingError(
-            f"the job's runtime is {found}, and job.{called} needs {runtime}: set `mode: "
+            f"the job's runtime is {chosen}, and job.{called} needs {runtime}: set `mode: "
             f"{mode}`, or call job.{otherwise}"
         )
 

@@ -76,7 +76,7 @@ class RecordedPasses:
             resume["interrupted"] = interrupted.name
         return resumption(resume, passed_over)
 
-    def made(self, attempt: int, resumption: Resumption) -> str:
+    def name_progress(self, attempt: int, resumption: Resumption) -> str:
         attempt_folder = self._folder.attempt(self._node.run_id, attempt)
         for kind, words in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
             # Those of the newest attempt come first.

@@ -93,7 +93,7 @@ class OldPasses:
             (),
         )
 
-    def made(self, attempt: int, resumption: Resumption) -> str:
+    def name_progress(self, attempt: int, resumption: Resumption) -> str:
         newest = self._newest()
         return (
             ""

@@ -37,7 +37,7 @@ class Goodput:
     """The slow trainers, with their nodes, in words."""
 
     @classmethod
-    def over(cls, parts: Iterable[Mapping[str, float]]) -> Self:
+    def total_of(cls, parts: Iterable[Mapping[str, float]]) -> Self:
         """Returns the goodput of several attempts together."""
         totals: Counter[str] = Counter()
         for seconds in parts:

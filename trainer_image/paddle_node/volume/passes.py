@@ -390,14 +390,14 @@ def _folders(folder: JobFolder, kind: str) -> list[Path]:
         for entry in durable.entries(folder.output / "attempts")
         if entry.is_dir(follow_symlinks=False)
     ]
-    own = [
+    folders = [
         attempt / entry.name
         for attempt in attempts
         for entry in durable.entries(attempt)
         if re.fullmatch(kind, entry.name) and entry.is_dir(follow_symlinks=False)
     ]
-    own.sort(key=lambda directory: (attempt_number(directory.parent.name), directory.name))
-    return own
+    folders.sort(key=lambda directory: (attempt_number(directory.parent.name), directory.name))
+    return folders
 
 
 def attempt_number(name: str) -> int:

@@ -157,18 +157,18 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         self._source = urlsplit(uri).netloc
 
     def do_open(self, http_class: Any, req: urllib.request.Request, **options: Any) -> Any:
-        wanted = urlsplit(req.full_url)
-        proxied = req.host != unquote(wanted.netloc)
+        requested = urlsplit(req.full_url)
+        proxied = req.host != unquote(requested.netloc)
 
         def connect(
             address: tuple[str, int], timeout: float, source_address: None = None
         ) -> socket.socket:
             if proxied:
                 with contextlib.suppress(OSError):  # Perhaps only the proxy can resolve the name.
-                    self._checked(wanted.netloc, wanted.hostname or "", wanted.port or 80)
+                    self._checked(requested.netloc, requested.hostname or "", requested.port or 80)
                 return socket.create_connection(address, timeout)
             failed = OSError("the name has no address")
-            for place in self._checked(wanted.netloc, *address):
+            for place in self._checked(requested.netloc, *address):
                 try:
                     return socket.create_connection((place, address[1]), timeout)
                 except OSError as error:
