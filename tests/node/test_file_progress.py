@@ -64,6 +64,15 @@ def job(tmp_path):
     return Job(tmp_path)
 
 
+def test_progress_from_which_nothing_resumes_is_not_kept(job):
+    progress = job.progress(PADDLE_NODE_PROGRESS="output/epoch-*")
+    job.begin(progress)
+    job.save("epoch-1")
+    assert progress.changed() and not progress.saved()
+    saved = job.save("a/model-1").stat().st_mtime
+    assert progress.saved() == saved
+
+
 def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
     progress = job.progress()
     first = job.begin(progress)

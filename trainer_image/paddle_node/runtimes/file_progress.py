@@ -150,8 +150,8 @@ class FileProgress:
         return None
 
     def saved(self) -> float:
-        # Without `resume`, the next attempt starts over: nothing of this one is kept.
-        newest = self._newest(self._progress) if self._resume else iter(())
+        # What no later attempt can resume from is lost, whatever progress it was.
+        newest = self._newest(self._resume)
         return next((changed for _, changed in newest), 0) / 1e9
 
     def changed(self) -> bool:

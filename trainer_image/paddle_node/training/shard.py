@@ -58,8 +58,14 @@ class NotUtf8(str):
 
 
 def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
-    """Yields lines without their ends as records; in a stretch, those that begin there. A line not
+    r"""Yields lines without their ends as records; in a stretch, those that begin there. A line not
     in UTF-8 is a `NotUtf8`.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = Path(file.name).write_bytes(b"1\tgood\r\n0\tbad\n")
+    ...     list(lines(Path(file.name)))
+    ['1\tgood', '0\tbad']
     """
     with file.open("rb") as stream:
         if begin:

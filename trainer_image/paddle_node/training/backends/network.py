@@ -53,12 +53,22 @@ def ids(name: str) -> Any:
 
 
 def label(name: str) -> Any:
-    """Returns an input with one class number per record."""
+    """Returns an input with one class number per record.
+
+    >>> paddle.enable_static()
+    >>> label("kind").shape
+    (-1, 1)
+    """
     return static.data(name, [None, 1], "int64")
 
 
 def number(name: str) -> Any:
-    """Returns an input with one real number per record."""
+    """Returns an input with one real number per record.
+
+    >>> paddle.enable_static()
+    >>> number("price").shape
+    (-1, 1)
+    """
     return static.data(name, [None, 1], "float32")
 
 
@@ -88,6 +98,11 @@ def embedding(name: str, of: Any, rows: int, width: int, spread: float = 0.05) -
 def pooled(vectors: Any, how: str = "sum") -> Any:
     """Returns one vector per record: sum, average, sqrt (the sum divided by the square root of the
     count) or max.
+
+    >>> paddle.enable_static()
+    >>> words = embedding("words", ids("text"), rows=100, width=8)
+    >>> pooled(words, "average").shape
+    (-1, 8)
     """
     return static.nn.sequence_lod.sequence_pool(vectors, how)
 
