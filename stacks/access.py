@@ -25,9 +25,9 @@ from paddle_aws.stacks.part import AccessPart, ClusterPart, Platform
 
 RIGHTS = Path(__file__).with_name("people.json")
 WHY: dict[str, str] = {
-    sid: one["Why"]
+    sid: statement["Why"]
     for part in json.loads(RIGHTS.read_text(encoding="utf-8")).values()
-    for sid, one in part.items()
+    for sid, statement in part.items()
 }
 """What each statement is for, by Sid."""
 
@@ -115,40 +115,42 @@ def grant_work(scope: ClusterPart, *, ssh_key: str | None = None) -> None:
         none.
     """
     spec, storage = scope.spec, scope.platform.storage
-    own = spec.cluster.self_managed
+    self_managed = spec.cluster.self_managed
     for name in TASKS:
         team = scope.platform.access.teams[name]
-        parts = ["data", "self-managed" if own else "eks"]
+        parts = ["data", "self-managed" if self_managed else "eks"]
         parts += ["trainer"] if name != "reader" else []
         if name == "operator":
             # Self-managed machines are repaired and restored from a shell; EKS's control plane has
             # none.
-            parts += ["shell"] if own else []
+            parts += ["shell"] if self_managed else []
             parts += ["ssh key"] if ssh_key else []
         parts += ["tunnel"] if spec.cluster.has_tunnel else []
         parts += ["sessions"] if {"tunnel", "shell"} & set(parts) else []
-        known = {
+        names = {
             "bucket": storage.bucket_arn,
             "key": storage.bucket_key.key_arn,
             "team": name,
             "ssh_key": ssh_key,
         }
-        _allow(scope, f"{name.title()}Policy", team, spec, *parts, **known)
+        _allow(scope, f"{name.title()}Policy", team, spec, *parts, **names)
 
 
 def _allow(
-    scope: Construct, id: str, who: Team, spec: ClusterSpec, *parts: str, **known: Any
+    scope: Construct, id: str, who: Team, spec: ClusterSpec, *parts: str, **names: Any
 ) -> iam.ManagedPolicy:
     stack = Stack.of(scope)
-    known |= {"partition": stack.partition, "region": stack.region, "account": stack.account}
-    known |= {"name": spec.name, "cluster": spec.cluster_name, "qualifier": spec.qualifier}
-    known["stacks"] = [
-        stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{one}/*")
-        for one in spec.stack_names
+    names |= {"partition": stack.partition, "region": stack.region, "account": stack.account}
+    names |= {"name": spec.name, "cluster": spec.cluster_name, "qualifier": spec.qualifier}
+    names["stacks"] = [
+        stack.format_arn(
+            service="cloudformation", resource="stack", resource_name=f"{stack_name}/*"
+        )
+        for stack_name in spec.stack_names
     ]
-    found = [statement for part in parts for statement in statements(RIGHTS, part, **known)]
-    policy = who.allow(scope, id, *found, description=who.task)
-    for statement in found:
+    rights = [statement for part in parts for statement in statements(RIGHTS, part, **names)]
+    policy = who.allow(scope, id, *rights, description=who.task)
+    for statement in rights:
         stars = [resource for resource in statement.resources if "*" in resource]
         if stars and statement.effect == iam.Effect.ALLOW:
             acknowledge(policy, WHY[str(statement.sid)], *wildcards(scope, *stars))

@@ -62,8 +62,8 @@ class DistributionLock(Settings):
                 f"at their source, run `{COMMAND}`"
             )
         lock = read(cls, path)
-        for kind, wanted, found in (("file", FILES, lock.files), ("image", IMAGES, lock.images)):
-            absent = [name for name in wanted if name not in found]
+        for kind, needed, locked in (("file", FILES, lock.files), ("image", IMAGES, lock.images)):
+            absent = [name for name in needed if name not in locked]
             if absent:
                 raise SettingError(
                     f"{path} has no {kind} {', '.join(absent)}: run `{COMMAND}` again"
@@ -75,13 +75,13 @@ class DistributionLock(Settings):
         """The Kubernetes version, such as "1.35"."""
         return ".".join(self.version.removeprefix("v").split(".")[:2])
 
-    def check_version(self, wanted: str, path: Path) -> None:
+    def check_version(self, version: str, path: Path) -> None:
         """Raises SettingError if the lock is for another Kubernetes version than `wanted`, such as
         "1.35".
         """
-        if self.kubernetes != wanted:
+        if self.kubernetes != version:
             raise SettingError(
-                f'cluster.version is "{wanted}", but {path} holds {self.version}: '
+                f'cluster.version is "{version}", but {path} holds {self.version}: '
                 f'run `{COMMAND}`, or set the version to "{self.kubernetes}"'
             )
 
@@ -93,7 +93,7 @@ class DistributionLock(Settings):
         """Returns name, absolute path and SHA-256 of each cached file. Raises SettingError if one
         is missing or incomplete.
         """
-        found = []
+        files = []
         for name in FILES:
             locked, path = self.files[name], (self.folder(cache) / name).absolute()
             size = path.stat().st_size if path.is_file() else None
@@ -106,5 +106,5 @@ class DistributionLock(Settings):
                 raise SettingError(
                     f"{self.folder(cache) / name} {state}: run `{COMMAND} --fetch-only`"
                 )
-            found.append((name, path, locked.sha256))
-        return found
+            files.append((name, path, locked.sha256))
+        return files

@@ -162,7 +162,7 @@ class K3sNodesStack(ClusterPart):
             data_key=storage.bucket_key,
         )
 
-        def made(name: str, group: NodeGroup) -> K3sNodeGroup:
+        def make_group(name: str, group: NodeGroup) -> K3sNodeGroup:
             props = props_of(group, storage.file_system, access.node_volume_key)
             if group.ssh is None and (ssh := spec.cluster.ssh):
                 # A plain name, not a reference: this stack is deployed after the cluster's anyway,
@@ -186,6 +186,6 @@ class K3sNodesStack(ClusterPart):
             except ValueError as error:
                 raise SettingError(f"nodes.{name}: {error}") from None
 
-        self.groups = [made(name, group) for name, group in spec.nodes.items()]
+        self.groups = [make_group(name, group) for name, group in spec.nodes.items()]
         self.output(NodeGroupNames=",".join(group.group_name for group in self.groups))
         output_mounts(self)

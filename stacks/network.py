@@ -20,8 +20,8 @@ class NetworkStack(ClusterPart):
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform, "network", "network")
         spec, access = self.spec, platform.access
-        settings, own = spec.network, spec.cluster.self_managed
-        services = SELF_MANAGED_SERVICES if own else None
+        settings, self_managed = spec.network, spec.cluster.self_managed
+        services = SELF_MANAGED_SERVICES if self_managed else None
         # Domain of EC2's private names (VPC user guide, DNS attributes).
         domain = "ec2.internal" if spec.region == "us-east-1" else f"{spec.region}.compute.internal"
         self.vpc: ec2.IVpc
@@ -44,11 +44,11 @@ class NetworkStack(ClusterPart):
                 **settings.model_dump(exclude={"existing"}),
                 # Otherwise the gateway may take the control plane's address, which is assigned
                 # later.
-                nat_at_the_end=own and spec.cluster.elastic_ip,
+                nat_at_the_end=self_managed and spec.cluster.elastic_ip,
                 endpoint_services=services,
                 # EC2's own machine names, set instead of assumed: the kubelet's certificates
                 # contain them.
-                domain_name=domain if own else None,
+                domain_name=domain if self_managed else None,
                 encryption_key=access.key,
             ).vpc
         self.zone: route53.IHostedZone
@@ -76,8 +76,12 @@ class NetworkStack(ClusterPart):
     @property
     def availability_zones(self) -> list[str]:
         """The zones of cluster.yaml where the stack has an account, which the CDK would ask."""
-        known = not Token.is_unresolved(self.account)
-        return list(self.spec.network.availability_zones) if known else super().availability_zones
+        has_account = not Token.is_unresolved(self.account)
+        return (
+            list(self.spec.network.availability_zones)
+            if has_account
+            else super().availability_zones
+        )
 
     def _existing(self, existing: ExistingVpc) -> ec2.IVpc:
         zones, public = list(existing.private_subnets), existing.public_subnets
