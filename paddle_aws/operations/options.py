@@ -55,7 +55,7 @@ Context = Annotated[
 DEFAULT_NAMESPACE = NAMESPACE
 
 
-def of_job(name: str, namespace: str) -> str:
+def job_arguments(name: str, namespace: str) -> str:
     """Returns a job's arguments for the commands that messages suggest; these commands work from
     any folder.
     """

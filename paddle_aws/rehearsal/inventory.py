@@ -40,16 +40,17 @@ def retained(client: Callable[[str], Any], stacks: list[str]) -> Callable[[Resou
         body = cloudformation.get_template(StackName=stack)["TemplateBody"]
         template = body if isinstance(body, dict) else json.loads(body)
         policies = {
-            name: one.get("DeletionPolicy", "") for name, one in template["Resources"].items()
+            name: resource.get("DeletionPolicy", "")
+            for name, resource in template["Resources"].items()
         }
-        for one in every(
+        for part in every(
             cloudformation, "list_stack_resources", "StackResourceSummaries[]", StackName=stack
         ):
             for kind, resources in ids.items():
-                if policies.get(one["LogicalResourceId"], "").startswith(kind) and one.get(
+                if policies.get(part["LogicalResourceId"], "").startswith(kind) and part.get(
                     "PhysicalResourceId"
                 ):
-                    resources.add(one["PhysicalResourceId"])
+                    resources.add(part["PhysicalResourceId"])
 
     def covered(resource: Resource) -> bool:
         if resource.type == "snapshot" and ids["Snapshot"]:

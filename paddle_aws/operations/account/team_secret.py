@@ -15,7 +15,7 @@ from paddle_aws.operations.errors import BadInput, Unreachable
 Team = Literal["operator", "trainer", "reader"]
 
 
-def of_team(name: str, region: str, team: Team) -> Entry:
+def team_entry(name: str, region: str, team: Team) -> Entry:
     """Returns a team's entry. Raises BadInput or Unreachable if the team's secret holds none."""
     from botocore.exceptions import ClientError
 

@@ -134,8 +134,8 @@ class JobList:
         assert training is not None
         if training.object in self._final:
             return self._final[training.object]
-        lines = training_progress.log_of(self._cluster, self._namespace, view.pods)
-        progress, goodput = training_progress.of_log(lines)
+        lines = training_progress.read_log(self._cluster, self._namespace, view.pods)
+        progress, goodput = training_progress.parse_log(lines)
         loss = None if progress else _loss(lines, self._metrics(view))
         report = Report(progress, goodput, loss)
         if training.ended:

@@ -7,7 +7,7 @@ import typer
 from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs import removal
-from paddle_aws.operations.jobs.job_argument import named
+from paddle_aws.operations.jobs.job_argument import resolve_job
 from paddle_aws.operations.options import DEFAULT, Context, JobArgument, Namespace
 from paddle_aws.operations.screen import say
 
@@ -28,7 +28,7 @@ def delete(
     with cli_errors(
         "interrupted: some of the job's objects may be gone; run it again to remove the rest"
     ):
-        which = named(job, namespace)
+        which = resolve_job(job, namespace)
         cluster = Cluster(context, say)
         running = removal.running(cluster, which.name, which.namespace)
         if running and not force:

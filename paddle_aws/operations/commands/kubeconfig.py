@@ -86,7 +86,7 @@ def kubeconfig(
 def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
     """Returns the cluster's entry, and whether its endpoint is public."""
     if spec.cluster.self_managed:
-        entry = team_secret.of_team(spec.name, spec.region, team or "operator")
+        entry = team_secret.team_entry(spec.name, spec.region, team or "operator")
         return entry, bool(spec.cluster.public_access_from)
     if team is not None:
         raise BadInput(

@@ -17,7 +17,7 @@ from paddle_aws.operations.options import (
     JobArgument,
     Namespace,
     OfRehearsal,
-    of_job,
+    job_arguments,
 )
 from paddle_aws.operations.screen import say
 
@@ -94,7 +94,7 @@ def logs(
         if not show.shown and not show.left_out:
             say(
                 "no pod has written anything yet: `paddle-aws status "
-                f"{of_job(where.name, where.namespace)}` says why"
+                f"{job_arguments(where.name, where.namespace)}` says why"
             )
 
 

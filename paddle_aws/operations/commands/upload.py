@@ -13,7 +13,7 @@ from paddle_aws.operations.account import bucket_upload
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.job_argument import Named, named
+from paddle_aws.operations.jobs.job_argument import JobReference, resolve_job
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.run import bring_program
 from paddle_aws.operations.jobs.submission import Submission
@@ -71,7 +71,7 @@ def upload(
                 raise BadInput(
                     f"--to is {to}: with --volume it goes to the job's folder, leave it out"
                 )
-            which = named(job, namespace)
+            which = resolve_job(job, namespace)
             _to_volume(path, which, context)
             return
         if to is None and not outputs.exists():
@@ -83,7 +83,7 @@ def upload(
         address = (
             to
             or f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/"
-            f"{named(job, namespace).name}"
+            f"{resolve_job(job, namespace).name}"
         )
         typer.echo(
             bucket_upload.upload_files(
@@ -105,7 +105,7 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
     bring_program(Cluster(context, say), submission)
 
 
-def _to_volume(path: Path, job: Named, context: str | None) -> None:
+def _to_volume(path: Path, job: JobReference, context: str | None) -> None:
     files = bucket_upload.files(path)
     # The manifests look here for a job's local data file, too.
     folder = SOURCES if path.is_file() else path.resolve().name

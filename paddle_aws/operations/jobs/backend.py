@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.jobs import rehearsal_backend
-from paddle_aws.operations.jobs.job_argument import named
+from paddle_aws.operations.jobs.job_argument import resolve_job
 from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
 from paddle_aws.operations.jobs.run import Run
 from paddle_aws.operations.options import DEFAULT
@@ -26,7 +26,7 @@ def backend(
     """Returns the backend for a command's JOB and options. Raises BadInput."""
     if is_rehearsal(namespace, context, rehearsal):
         last = rehearsal_backend.load()
-        if argument == DEFAULT or named(argument, None).name == last.name:
+        if argument == DEFAULT or resolve_job(argument, None).name == last.name:
             say(
                 f"the rehearsal of {last.name}, {last.age}"
                 + ("" if rehearsal else "; --no-rehearsal asks the cluster")

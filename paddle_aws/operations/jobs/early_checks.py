@@ -32,22 +32,22 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
     if job.data is None or job.local_file is None:
         return None
     file = job_file.parent / job.local_file
-    named = f"data.source is {without_secrets(str(job.data.source))}"
+    setting = f"data.source is {without_secrets(str(job.data.source))}"
     if not file.is_file():
         raise BadInput(
-            f"{named}: there is no file {without_secrets(str(file))}; give a file, s3:// or "
+            f"{setting}: there is no file {without_secrets(str(file))}; give a file, s3:// or "
             "https://"
         )
     if job.data.format != "lines" or job.data.shared:
         return file
     beginning = _read_as_the_data_job(file.resolve(), int(job.data.header))
     if beginning["refusal"]:
-        raise BadInput(f"{named}: {beginning['refusal']}")
+        raise BadInput(f"{setting}: {beginning['refusal']}")
     if not beginning["bytes"]:
-        raise BadInput(f"{named}: it is empty")
+        raise BadInput(f"{setting}: it is empty")
     if not beginning["text"]:
         raise BadInput(
-            f"{named} and data.format is lines: its first records are not text; use files, or "
+            f"{setting} and data.format is lines: its first records are not text; use files, or "
             "module:function"
         )
     if job.command is None:

@@ -6,7 +6,7 @@ from paddle_aws.operations.jobs.run import Run
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.watch import log_stream, waiting
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.options import of_job
+from paddle_aws.operations.options import job_arguments
 from paddle_aws.operations.screen import console, say
 
 LOOK = 30.0
@@ -15,7 +15,7 @@ LOOK = 30.0
 
 def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool) -> None:
     """Does what submit and resume have to do once the training is on the cluster."""
-    job = of_job(run.name, run.namespace)
+    job = job_arguments(run.name, run.namespace)
     with cli_errors(
         f"interrupted: job {run.name} keeps running; `paddle-aws logs {job} --follow` shows it, "
         f"`paddle-aws cancel {job}` ends it"

@@ -11,7 +11,7 @@ from paddle_aws.operations.options import DEFAULT, DEFAULT_NAMESPACE, LABEL
 
 
 @dataclass(frozen=True)
-class Named:
+class JobReference:
     """The job that the argument means."""
 
     name: str
@@ -20,7 +20,7 @@ class Named:
     """The job file, if one was given."""
 
 
-def named(argument: str, namespace: str | None) -> Named:
+def resolve_job(argument: str, namespace: str | None) -> JobReference:
     """Reads the argument. Raises BadInput or SettingError with one sentence."""
     path = Path(argument)
     if path.suffix in (".yaml", ".yml") or path.is_file():
@@ -31,10 +31,10 @@ def named(argument: str, namespace: str | None) -> Named:
             raise BadInput(
                 f"--namespace is {namespace}: {path} says {job.namespace}; leave one of them out"
             )
-        return Named(job.name, job.namespace, path)
+        return JobReference(job.name, job.namespace, path)
     if not LABEL.fullmatch(argument):
         raise BadInput(
             f"JOB is {argument!r}: that is neither a file nor a name (lower-case letters, digits "
             "and dashes)"
         )
-    return Named(argument, namespace or DEFAULT_NAMESPACE, None)
+    return JobReference(argument, namespace or DEFAULT_NAMESPACE, None)

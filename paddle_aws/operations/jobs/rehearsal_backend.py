@@ -23,7 +23,7 @@ from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut
 from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.operations.jobs.progress import step_progress
 from paddle_aws.operations.jobs.progress.step_progress import StepProgress
-from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress, of_log
+from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress, parse_log
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.volume.server import Folder, inside
 from paddle_aws.operations.jobs.watch.job_objects import JobState, Phase
@@ -131,7 +131,7 @@ class RehearsalBackend(SavedResults):
             for log in self._log_files(first[-1]):
                 lines = self._read_log(log, -TAIL).decode(errors="replace").splitlines()
                 moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(log.stat().st_mtime))
-                progress, goodput = of_log((moment, line) for line in lines)
+                progress, goodput = parse_log((moment, line) for line in lines)
         if progress is None:
             with self.volume() as volume:
                 progress = step_progress.read(volume)

@@ -20,7 +20,7 @@ from paddle_aws.operations.errors import Failed, TimedOut, translated
 from paddle_aws.operations.images.used_image import mark_used
 from paddle_aws.operations.jobs import rehearsal_backend, removal, trial
 from paddle_aws.operations.jobs.evaluation import Evaluation, measure
-from paddle_aws.operations.jobs.job_argument import named
+from paddle_aws.operations.jobs.job_argument import resolve_job
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.submission import Submission
@@ -31,7 +31,7 @@ from paddle_aws.operations.jobs.watch.job_view import JobView, view
 from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
 from paddle_aws.operations.jobs.watch.pod_state import culprit
 from paddle_aws.operations.jobs.watch.waiting import Follower
-from paddle_aws.operations.options import DEFAULT, of_job
+from paddle_aws.operations.options import DEFAULT, job_arguments
 
 Say = Callable[[str], None]
 log: Say = logging.getLogger("paddle_aws").info
@@ -46,7 +46,7 @@ class Run(SavedResults):
         self.follower = Follower(cluster, name, namespace)
 
     def __repr__(self) -> str:
-        return f"Run({of_job(self.name, self.namespace)!r})"
+        return f"Run({job_arguments(self.name, self.namespace)!r})"
 
     @classmethod
     @translated()
@@ -61,7 +61,7 @@ class Run(SavedResults):
         """Returns the job of that name or job file. Asks no cluster yet, but reads the kubeconfig:
         raises Unreachable if there is none.
         """
-        which = named(str(job), namespace)
+        which = resolve_job(str(job), namespace)
         return cls(Cluster(context, say), which.name, which.namespace, which.file)
 
     @translated()
@@ -256,7 +256,7 @@ def split(submission: Submission, follower: Follower) -> None:
         pod = culprit(pod for pod in last.pods if pod.component == "data")
         raise Failed(
             f"job {job.name}: the data split failed: {pod.failure if pod else last.data.reason}; "
-            f"`paddle-aws logs {of_job(job.name, job.namespace)} --of data` shows its log"
+            f"`paddle-aws logs {job_arguments(job.name, job.namespace)} --of data` shows its log"
         )
     what = "the data is split" if job.data is not None else "what the program reads is there"
     cluster.say(f"{what}: {submission.data_job['metadata']['name']} is done")

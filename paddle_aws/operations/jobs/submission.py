@@ -30,7 +30,7 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     runs,
     selector,
 )
-from paddle_aws.operations.options import of_job
+from paddle_aws.operations.options import job_arguments
 from paddle_aws.operations.screen import age
 
 SERVED = 60.0
@@ -144,13 +144,14 @@ class Submission:
                     continue
                 raise BadInput(
                     f"job {name} runs already ({run_name}, for {since}): wait for it, end it with "
-                    f"`paddle-aws cancel {of_job(name, namespace)}`, or give this one another name"
+                    f"`paddle-aws cancel {job_arguments(name, namespace)}`, or give this one "
+                    "another name"
                 )
             if not data and run_name == self.training["metadata"]["name"] and not again:
                 raise BadInput(
                     f"this very job has run already ({run_name}, {since} ago): `paddle-aws resume` "
                     "runs it on from its newest pass, `paddle-aws delete "
-                    f"{of_job(name, namespace)}` forgets it"
+                    f"{job_arguments(name, namespace)}` forgets it"
                 )
 
     def apply(self, cluster: Cluster, documents: list[Object]) -> None:

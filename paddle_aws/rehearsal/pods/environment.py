@@ -56,7 +56,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     """Replaces `$(NAME)` and `$$` as the kubelet does."""
     return re.sub(
         r"\$\$|\$\(([^)]*)\)",
-        lambda found: "$" if found[0] == "$$" else variables.get(found[1], found[0]),
+        lambda match: "$" if match[0] == "$$" else variables.get(match[1], match[0]),
         text,
     )
 

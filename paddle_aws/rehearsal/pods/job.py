@@ -109,7 +109,7 @@ class _Run:
         watchers: Sequence[Watcher],
         cancelled: Callable[[], bool],
     ) -> None:
-        self.job, self.made, self.watchers, self._cancelled = job, pods, watchers, cancelled
+        self.job, self.pod_makers, self.watchers, self._cancelled = job, pods, watchers, cancelled
         self._pods: set[Pod] = set()
         self._failures = 0
         self._ends: list[PodEnd] = []
@@ -117,7 +117,7 @@ class _Run:
         self._reason = ""
 
     async def run(self) -> JobResult:
-        tasks = [asyncio.create_task(self._index(index)) for index in range(len(self.made))]
+        tasks = [asyncio.create_task(self._index(index)) for index in range(len(self.pod_makers))]
         cancelling = asyncio.create_task(self._follow_cancellation())
         try:
             done, late = await asyncio.wait(
@@ -143,7 +143,7 @@ class _Run:
         """
         failures = 0
         while not self._reason:
-            pod = self.made[index]()
+            pod = self.pod_makers[index]()
             self._pods.add(pod)
             shown = index if self.job.indexed else None
             for watcher in self.watchers:
@@ -236,7 +236,7 @@ def _with_index(template: PodTemplate) -> PodTemplate:
         name=Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{Label.INDEX.value}']"
     )
 
-    def one(container: Container) -> Container:
+    def add_entry(container: Container) -> Container:
         named = {variable.name for variable in container.environment}
         return (
             container
@@ -244,7 +244,10 @@ def _with_index(template: PodTemplate) -> PodTemplate:
             else container.model_copy(update={"environment": (entry, *container.environment)})
         )
 
-    containers, before = map(one, template.containers), map(one, template.init_containers)
+    containers, before = (
+        map(add_entry, template.containers),
+        map(add_entry, template.init_containers),
+    )
     return template.model_copy(
         update={"containers": tuple(containers), "init_containers": tuple(before)}
     )

@@ -105,17 +105,17 @@ class TrainingProgress:
         )
 
 
-def of_pods(
+def read_reports(
     cluster: Cluster, namespace: str, pod_states: Iterable[PodState]
 ) -> tuple[TrainingProgress | None, Goodput | None]:
     """Returns the last report of trainer 0's running pod, with one request; None if none runs, or
     its program reports nothing.
     """
     running = [pod for pod in pod_states if pod.phase == "running"]
-    return of_log(log_of(cluster, namespace, running))
+    return parse_log(read_log(cluster, namespace, running))
 
 
-def log_of(
+def read_log(
     cluster: Cluster, namespace: str, pod_states: Iterable[PodState]
 ) -> list[tuple[str, str]]:
     """Returns the last lines of trainer 0's newest pod, each with its time, with one request; none
@@ -138,7 +138,7 @@ def log_of(
     return []
 
 
-def of_log(lines: Iterable[tuple[str, str]]) -> tuple[TrainingProgress | None, Goodput | None]:
+def parse_log(lines: Iterable[tuple[str, str]]) -> tuple[TrainingProgress | None, Goodput | None]:
     """Returns the last reports in trainer 0's log; each line comes with its time."""
     progress, report = None, None
     for moment, text in reversed(list(lines)):

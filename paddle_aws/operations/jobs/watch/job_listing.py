@@ -6,8 +6,8 @@ from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.jobs.watch.job_objects import (
     INSTANCE,
     PART_OF,
+    drop_earlier_pods,
     label,
-    of_newest,
     pods,
     runs,
 )
@@ -25,7 +25,7 @@ def list_jobs(cluster: Cluster, namespace: str | None) -> list[JobView]:
         # Pods whose Job is gone belong to no job, and are left out.
         objects.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
     views = [
-        make(name, where, jobs, pod_states(of_newest(jobs, its_pods), aws=cluster.aws))
+        make(name, where, jobs, pod_states(drop_earlier_pods(jobs, its_pods), aws=cluster.aws))
         for (where, name), (jobs, its_pods) in objects.items()
     ]
     return sorted(

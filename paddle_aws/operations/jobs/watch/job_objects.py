@@ -103,7 +103,7 @@ def newest(documents: Iterable[Object], of_component: str) -> Object | None:
     )
 
 
-def of_newest(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
+def drop_earlier_pods(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
     """Leaves out the pods of earlier runs, whose Jobs the cluster has not forgotten yet."""
     jobs_ = list(jobs)
     last = [newest(jobs_, of_component) for of_component in {component(job) for job in jobs_}]

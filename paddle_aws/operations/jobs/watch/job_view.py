@@ -13,8 +13,8 @@ from paddle_aws.operations.jobs.progress.step_progress import StepProgress
 from paddle_aws.operations.jobs.progress.training_progress import Goodput, TrainingProgress
 from paddle_aws.operations.jobs.watch.job_objects import (
     JobState,
+    drop_earlier_pods,
     newest,
-    of_newest,
     pods,
     runs,
     selector,
@@ -151,7 +151,7 @@ def view(cluster: Cluster, name: str, namespace: str) -> JobView:
             f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those "
             "there are"
         )
-    progress, goodput = training_progress.of_pods(cluster, namespace, seen.pods)
+    progress, goodput = training_progress.read_reports(cluster, namespace, seen.pods)
     return replace(seen, progress=progress, goodput=goodput)
 
 
@@ -159,7 +159,7 @@ def look(cluster: Cluster, name: str, namespace: str) -> JobView:
     """Returns the job as it is now, `gone` if the cluster has no job of that name."""
     # In this order: a Job ends after its pods.
     runs_ = runs(cluster, namespace, selector(name))
-    pods_ = of_newest(runs_, cluster.items(pods(namespace), selector(name)))
+    pods_ = drop_earlier_pods(runs_, cluster.items(pods(namespace), selector(name)))
     try:
         return make(name, namespace, runs_, *states(cluster, namespace, pods_, runs_))
     except Unreachable:

@@ -21,7 +21,7 @@ from paddle_aws.operations.jobs.watch.job_view import JobView, look
 from paddle_aws.operations.jobs.watch.paddle_noise import is_noise
 from paddle_aws.operations.jobs.watch.pod_state import PodState
 from paddle_aws.operations.jobs.watch.waiting import Follower, data_ended, training_ended
-from paddle_aws.operations.options import of_job
+from paddle_aws.operations.options import job_arguments
 from paddle_aws.operations.screen import console, say
 
 QUIET = 3600.0
@@ -141,8 +141,8 @@ def past(
     if not chosen:
         raise BadInput(
             f"job {name} has no such pods in namespace {namespace}: they are not made yet, or "
-            f"were removed with their Job; `paddle-aws logs {of_job(name, namespace)} --volume "
-            "train` reads the logs on the volume"
+            f"were removed with their Job; `paddle-aws logs {job_arguments(name, namespace)} "
+            "--volume train` reads the logs on the volume"
         )
     yield from heapq.merge(*(_of_pod(cluster, namespace, pod, tail) for pod in chosen))
 
