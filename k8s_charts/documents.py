@@ -4,7 +4,6 @@ The same job, outputs and image give the same bytes, whether they are returned o
 for `cdk8s synth`.
 """
 
-from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,15 @@ from cdk8s import App, Chart
 
 from k8s_charts import yaml_documents
 from k8s_charts.deployed import ClusterOutputs, check_namespace, check_volume
+from k8s_charts.kinds import paddle_job, training_job
 from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.namespace import NamespaceChart
-from k8s_charts.kinds.paddle_job import OperatorChart, PaddleJobChart
-from k8s_charts.kinds.training_job import TrainingChart
 from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.pods.pod import Customize
 from k8s_charts.spec import TrainingJob
 from paddle_aws.settings.errors import SettingError
 
-OPERATORS_PORTS = range(36_000, 56_020)
-"""Ports of pods on their nodes' network: the operator (v0.3.5, paddlejob_helper.go) draws the first
-of twenty.
-"""
+CONTROLLERS = {"job": training_job.CONTROLLER, "paddlejob": paddle_job.CONTROLLER}
 
 
 def charts(
@@ -45,27 +40,24 @@ def charts(
     check_volume(job, outputs)
     app = App()
     steps: list[Chart] = [NamespaceChart(app, job)]
-    if job.controller == "paddlejob" and job.operator.install_operator:
-        steps.append(OperatorChart(app, job))
+    controller = CONTROLLERS[job.controller]
+    if (operator := controller.operator(app, job)) is not None:
+        steps.append(operator)
     if job.volume.kind not in ("claim", "none"):
         steps.append(VolumeChart(app, job, outputs))
     if job.splits:
         steps.append(DataChart(app, job, outputs, image, customize=customize))
-    training = PaddleJobChart if job.controller == "paddlejob" else TrainingChart
-    steps.append(training(app, job, outputs, image, customize=customize))
+    steps.append(controller.training(app, job, outputs, image, customize=customize))
     return steps
 
 
 def _check_ports(job: TrainingJob, outputs: ClusterOutputs) -> None:
     """Raises SettingError for a job at ports of its nodes that these do not open to each other."""
-    setting, instead = "ports.host_ports is given", "leave it and discovery out"
-    ports: Iterable[int] = job.ports.on_host
-    if job.controller == "paddlejob":
-        setting, instead = "paddlejob.intranet is Host", "leave it out"
-        ports = OPERATORS_PORTS
-    if closed := outputs.closed_ports(ports):
+    controller = CONTROLLERS[job.controller]
+    if closed := outputs.closed_ports(controller.host_ports(job)):
+        setting, instead = controller.host_ports_setting
         runs = groupby(enumerate(closed), lambda at: at[1] - at[0])
-        ends = [(found[0][1], found[-1][1]) for found in (list(run) for _, run in runs)]
+        ends = [(ports[0][1], ports[-1][1]) for ports in (list(run) for _, run in runs)]
         named = ", ".join(f"{first}-{last}" if first < last else str(first) for first, last in ends)
         raise SettingError(
             f"{setting}: the nodes of this self-managed cluster do not open {named} to each other; "

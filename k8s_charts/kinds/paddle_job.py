@@ -16,6 +16,7 @@ from paddle_node.contract import Variable
 
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.kinds.controller import Controller
 from k8s_charts.kinds.data_job import identity_beside
 from k8s_charts.pods import network, pod, scheduling
 from k8s_charts.pods.pod import literal
@@ -23,6 +24,10 @@ from k8s_charts.spec import TrainingJob
 
 SERVICE_PORT = 36000
 """Where pods that meet through Services listen; the operator chose this port."""
+HOST_PORTS = range(36_000, 56_020)
+"""Ports of pods on their nodes' network: the operator (v0.3.5, paddlejob_helper.go) draws the first
+of twenty.
+"""
 
 
 class OperatorChart(Chart):
@@ -169,3 +174,11 @@ class PaddleJobChart(pod.PodChart):
             self,
             {**kind, "spec": {field: value for field, value in spec.items() if value is not None}},
         )
+
+
+CONTROLLER = Controller(
+    PaddleJobChart,
+    lambda job: HOST_PORTS,
+    ("paddlejob.intranet is Host", "leave it out"),
+    lambda scope, job: OperatorChart(scope, job) if job.operator.install_operator else None,
+)

@@ -20,7 +20,9 @@ from paddle_node.contract import Variable
 
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.kinds.controller import Controller
 from k8s_charts.kinds.data_job import identity_beside
+from k8s_charts.kinds.discovery import discovery
 from k8s_charts.pods import network, pod, scheduling
 from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
@@ -116,7 +118,7 @@ def _scraped(job: TrainingJob) -> dict[str, str]:
     }
 
 
-def _environment(job: TrainingJob, data_job: str | None) -> dict[Any, object]:
+def _environment(job: TrainingJob, data_job: str | None, service: str | None) -> dict[Any, object]:
     return {
         **pod.identity(job),
         Variable.JOB_PATH: literal(job.volume.mount_path),
@@ -126,7 +128,7 @@ def _environment(job: TrainingJob, data_job: str | None) -> dict[Any, object]:
         **pod.told(job.ports),
         Variable.TRAINERS: job.trainers,
         Variable.THREADS: job.threads,
-        Variable.SERVICE: job.name if job.discovery == "index" else None,
+        Variable.SERVICE: service,
         Variable.DISCOVERY: job.discovery,
         Variable.CONTROL_PORT: job.ports.control,
         Variable.DATA_JOB: data_job,
@@ -156,25 +158,9 @@ class TrainingChart(pod.PodChart):
         super().__init__(scope, f"{job.name}-training", job, labels=labels, customize=customize)
         data_job = data_job or identity_beside(scope, job, outputs, image)
         trainers = names.labels(job, "trainer")
-        by_index = job.discovery == "index"
-        if by_index:
-            (service,) = yaml_documents.template(
-                "peers.yaml", namespace=job.namespace, job=job.name
-            )
-            ports = {"control": job.ports.control, **_pserver_ports(job)}
-            service["spec"]["ports"] = [
-                {"name": name, "port": port, "protocol": "TCP"} for name, port in ports.items()
-            ]
-            yaml_documents.add(self, service)
-        else:
-            account = f"{job.name}-pod-list"
-            rights = yaml_documents.template(
-                "pod_list.yaml", account=account, namespace=job.namespace, job=job.name
-            )
-            yaml_documents.add(self, *rights)
-        network.peers(
-            self, job, ["trainer"], outputs, more=[] if by_index else [network.RULES["api-server"]]
-        )
+        peers = discovery(job, {"control": job.ports.control, **_pserver_ports(job)})
+        yaml_documents.add(self, *peers.documents)
+        network.peers(self, job, ["trainer"], outputs, more=peers.rules)
         # One pod at a time may be evicted: that costs all pods their current pass, and lets a
         # drained node go. A budget of none would block every drain until the job ends.
         pod.disruption_budget(
@@ -182,24 +168,23 @@ class TrainingChart(pod.PodChart):
         )
         scheduling.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         config = pod.config_map(self, job, "trainer", "settings", settings(job))
-        (own,) = yaml_documents.template(
+        (parts,) = yaml_documents.template(
             "trainer.yaml",
             entry_point=contract.ENTRY_POINT,
             home=contract.HOME,
             probe=contract.PROBE_ENTRY_POINT,
         )
-        container = own["container"] | {
+        container = parts["container"] | {
             "args": [literal(argument) for argument in job.arguments],
-            "env": pod.environment(_environment(job, data_job)),
+            "env": pod.environment(_environment(job, data_job, peers.service)),
             "envFrom": pod.environment_from(job, config),
             "ports": _container_ports(job),
             **pod.restart_rules(outputs),
         }
-        spec = own["spec"] | {
-            "serviceAccountName": names.TRAINER_ACCOUNT if by_index else f"{job.name}-pod-list",
-            "automountServiceAccountToken": not by_index,
-            # Peer i is <training job>-<i>.<service>.
-            "subdomain": job.name if by_index else None,
+        spec = parts["spec"] | {
+            "serviceAccountName": peers.account,
+            "automountServiceAccountToken": peers.asks_api_server,
+            "subdomain": peers.service,
             "schedulerName": "volcano" if job.gang.kind == "volcano" else None,
         }
         # Volcano finds a pod's PodGroup by this annotation.
@@ -216,7 +201,8 @@ class TrainingChart(pod.PodChart):
         )
         # Kueue starts a job by clearing its `suspend`.
         suspend = True if job.gang.kind == "kueue" else None
-        document = pod.job_document(job, template, job.trainers, indexed=by_index, suspend=suspend)
+        indexed = peers.indexed
+        document = pod.job_document(job, template, job.trainers, indexed=indexed, suspend=suspend)
         pod.add_job(
             self,
             job,
@@ -225,3 +211,10 @@ class TrainingChart(pod.PodChart):
             fingerprint=names.fingerprint(document),
             labels={**trainers, **scheduling.queue_labels(job)},
         )
+
+
+CONTROLLER = Controller(
+    TrainingChart,
+    lambda job: job.ports.on_host,
+    ("ports.host_ports is given", "leave it and discovery out"),
+)
