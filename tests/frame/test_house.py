@@ -3,8 +3,10 @@ pinned.
 """
 
 import ast
+import functools
 import json
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ WATCHED = {"app", "paddle_node", "aws_cdk", "cdk8s", "constructs", "cdk_nag"} | 
 }
 
 
+@functools.cache
 def imports(file: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
@@ -65,6 +68,30 @@ def test_no_modules_import_each_other(package: str) -> None:
         for name in leaves:
             del arrows[name]
     assert sorted(arrows) == []
+
+
+def test_no_circle_of_files() -> None:
+    """Not even one that imports inside functions, or for types alone, hold open."""
+    files = {
+        ".".join(file.relative_to(home).with_suffix("").parts).removesuffix(".__init__"): file
+        for home, room in (
+            (ROOT, "constructs_lib"),
+            (ROOT, "k8s_charts"),
+            (ROOT, "paddle_aws"),
+            (ROOT, "paddle_aws/stacks"),
+            (ROOT / "trainer_image", "paddle_node"),
+        )
+        for file in (home / room).rglob("*.py")
+    }
+    graph = {
+        name: {
+            imported if imported in files else imported.rpartition(".")[0]
+            for imported in imports(file)
+        }
+        - {name}
+        for name, file in files.items()
+    }
+    TopologicalSorter(graph).prepare()
 
 
 def test_constructs_know_no_environment() -> None:
