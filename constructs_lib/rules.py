@@ -83,6 +83,8 @@ IMAGES = Bounds(1)
 POSIX_ID = Bounds(1, 4294967295)
 BACKUP_DAYS = Bounds(0, 90)
 """How long FSx keeps daily backups."""
+LUSTRE_FOLDER = r"^/[^/].*$"
+"""A folder of a file system that shows a bucket's objects."""
 LUSTRE_THROUGHPUT = (125, 250, 500, 1000)
 """MB/s for each TiB of an FSx file system of type PERSISTENT_2."""
 

@@ -363,6 +363,7 @@ class ClusterSpec(Settings):
             self._compute,
             self._self_managed,
             self._untainted,
+            self._lustre,
             self._region,
             self._public_name,
             self._bootstrap,
@@ -514,6 +515,33 @@ class ClusterSpec(Settings):
             )
             yield Refused("nodes", ", ".join(self.nodes), allowed)
 
+    def _lustre(self) -> Iterator[Fault]:
+        if not self.file_system.lustre:
+            return
+        efs = "set file_system.kind to efs"
+        if self.cluster.self_managed:
+            allowed = f"allowed with cluster.kind eks only, which has FSx's driver: {efs}"
+            yield Refused("file_system.kind", "lustre", allowed)
+        if self.auto:
+            allowed = (
+                "allowed with compute fixed only: nobody sets up EKS Auto Mode's machines, so its "
+                f"root would stay closed to jobs: {efs}"
+            )
+            yield Refused("file_system.kind", "lustre", allowed)
+        for name, group in self.nodes.items():
+            if group.mount_file_system:
+                allowed = "file_system.kind is lustre: leave it out, and give jobs volume.kind lustre"
+                yield Refused(f"nodes.{name}.mount_file_system", group.mount_file_system, allowed)
+        if self.file_system.bucket_folder and self.bucket.existing_name:
+            allowed = (
+                "allowed with a bucket of the cluster's own only: FSx would change the "
+                f"notifications of {self.bucket.existing_name}"
+            )
+            yield Refused("file_system.bucket_folder", self.file_system.bucket_folder, allowed)
+        if (zone := self.file_system_zone) not in self.network.zones:
+            allowed = f"allowed is one of the network's zones ({', '.join(self.network.zones)})"
+            yield Refused("file_system.availability_zone", zone, allowed)
+
     def _compute(self) -> Iterator[Fault]:
         if self.auto and (self.cluster.self_managed or self.cluster.existing):
             yield Refused("compute", "auto", "allowed with a new cluster of cluster.kind eks only")
@@ -634,7 +662,14 @@ class ClusterSpec(Settings):
     @property
     def backup(self) -> bool:
         """Whether the file system is backed up."""
-        return self.retain if self.file_system.backup is None else self.file_system.backup
+        if self.file_system.backup is None:
+            return self.retain and self.file_system.bucket_folder is None
+        return self.file_system.backup
+
+    @property
+    def file_system_zone(self) -> str:
+        """Availability zone of a file system of kind lustre."""
+        return self.file_system.availability_zone or self.network.zones[0]
 
     @property
     def control_plane_zone(self) -> str:

@@ -87,6 +87,7 @@ ADDONS = (
     "eks-pod-identity-agent",
     "coredns",
     "aws-efs-csi-driver",
+    "aws-fsx-csi-driver",
     "amazon-cloudwatch-observability",
     "eks-node-monitoring-agent",
     "metrics-server",

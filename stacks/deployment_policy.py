@@ -36,8 +36,8 @@ DATA: dict[str, Any] = json.loads(
 WRITTEN: dict[str, Any] = json.loads(
     Path(__file__).with_name("deployment_policies.json").read_text(encoding="utf-8")
 )
-"""Conditions of actions, as (actions, statement, condition), and whole policies; `$name` stands for
-what differs.
+"""Conditions of actions, as (actions, statement, condition, and perhaps: only on these ARNs), and
+whole policies; `$name` stands for what differs.
 """
 
 NAMED: dict[str, str] = DATA["reviewed"]["named"]
@@ -84,17 +84,19 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                 else {"*"}
             )
             under = [
-                (sid, condition)
-                for pattern, sid, condition in conditions
+                (sid, condition, {arn for arn in arns if re.fullmatch(alone[0], arn)} if alone else arns)
+                for pattern, sid, condition, *alone in conditions
                 if re.fullmatch(pattern, action)
             ]
             # The templates may have no resource of a kind whose ARNs contain names.
-            for sid, condition in (
-                (under or [(service.capitalize() if on else "WhatHasNoArn", {})]) if arns else ()
+            for sid, condition, under_it in (
+                (under or [(service.capitalize() if on else "WhatHasNoArn", {}, arns)])
+                if arns
+                else ()
             ):
                 actions, resources, _ = found.setdefault(sid, (set(), set(), condition))
                 actions.add(action)
-                resources.update({"*"} if sid == "Look" else arns)
+                resources.update({"*"} if sid == "Look" else under_it)
     denied: list[dict[str, Any]] = _written(spec, templates)["beside"]
     return [{"Sid": sid, **_statement(*found[sid])} for sid in sorted(found)] + denied
 
@@ -201,6 +203,9 @@ def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> li
     key_pair = any(one["Type"] == "AWS::EC2::KeyPair" for _, one in _resources(templates))
     known = {
         "iam:CreateServiceLinkedRole": ["aws-service-role/*"],
+        # The role by which FSx reads a bucket. Of all services' own roles, FSx's handler writes to
+        # this one.
+        "iam:PutRolePolicy": ["aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"],
         "ec2:CreateKeyPair": [spec.name],
         "ec2:DeleteKeyPair": [spec.name],
         "eks:cluster": [cluster],

@@ -3,7 +3,7 @@
 from ipaddress import ip_network
 from typing import Any
 
-from aws_cdk import CfnResource
+from aws_cdk import Annotations, CfnResource
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
@@ -11,11 +11,12 @@ from aws_cdk import aws_kms as kms
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.ec2.machine import node_role
 from constructs_lib.ec2.node_group import NodeGroupProps
-from constructs_lib.eks.addon import ClusterAddon, ContainerLogs, EfsDriver
+from constructs_lib.eks.addon import ClusterAddon, ContainerLogs, EfsDriver, FsxDriver
 from constructs_lib.eks.auto_mode import AutoModeNodes
 from constructs_lib.eks.managed_nodes import AMI_TYPES, ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManagedNodes
 from constructs_lib.storage.file_system import MountableFileSystem
+from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.stacks.node_settings import NodeGroup
 from paddle_aws.stacks.part import ClusterPart, Platform, warn_of_types
@@ -32,6 +33,7 @@ class NodesStack(ClusterPart):
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform, "nodes", "worker nodes")
         warn_of_types(self, self.spec)
+        _warn_of_zones(self)
         spec, home = self.spec, platform.control_plane
         self._cluster: eks.ICluster = home.cluster
         # One role for all groups of a kind: EKS admits the managed groups' role on its own, and the
@@ -112,11 +114,12 @@ class NodesStack(ClusterPart):
             ).resource
 
         addons = [] if spec.auto else [plain("coredns")]
-        addons.append(
-            EfsDriver(
-                self, "EfsDriver", cluster=cluster, version=versions.get("aws-efs-csi-driver")
-            ).resource
-        )
+        if isinstance(self.platform.storage.file_system, LustreFileSystem):
+            fsx = versions.get("aws-fsx-csi-driver")
+            addons.append(FsxDriver(self, "FsxDriver", cluster=cluster, version=fsx).resource)
+        else:
+            efs = versions.get("aws-efs-csi-driver")
+            addons.append(EfsDriver(self, "EfsDriver", cluster=cluster, version=efs).resource)
         if spec.metrics_server:
             addons.append(plain("metrics-server"))
         if not spec.auto and any(
@@ -141,6 +144,22 @@ class NodesStack(ClusterPart):
         return addons
 
 
+def _warn_of_zones(stack: ClusterPart) -> None:
+    """Warns at synth of nodes that may run in other zones than a file system that is in one."""
+    spec = stack.spec
+    if not spec.file_system.lustre:
+        return
+    for name, group in spec.nodes.items():
+        zones = group.availability_zones or spec.network.zones
+        if elsewhere := sorted(set(zones) - {spec.file_system_zone}):
+            Annotations.of(stack).add_warning_v2(
+                f"paddle-aws:file-system-zone-{name}",
+                f"nodes.{name} may run in {', '.join(elsewhere)}, and the file system is in "
+                f"{spec.file_system_zone}: data between zones is slower and costs money; set "
+                f"nodes.{name}.availability_zones to [{spec.file_system_zone}]",
+            )
+
+
 def output_mounts(stack: ClusterPart) -> None:
     """Says where nodes mount the file system: by host path, jobs find it there alone."""
     groups = stack.spec.nodes.values()
@@ -162,5 +181,8 @@ def props_of(
         security_groups=[file_system.client_security_group],
         file_system=file_system if isinstance(file_system, MountableFileSystem) else None,
         encryption_key=encryption_key,
+        extra_user_data=file_system.prepare_script
+        if isinstance(file_system, LustreFileSystem)
+        else None,
         depends_on=[file_system.mount_targets],
     )

@@ -256,6 +256,8 @@ def _removal(spec: ClusterSpec) -> str:
         )
     ours = ", ".join(name for name, existing in data.items() if not existing)
     lost = f", with {ours} and all they hold" if ours else " but what was there before"
-    backups = ", but for its backups" if spec.backup and not spec.file_system.existing else ""
+    # Those of FSx end with the file system.
+    outlive = spec.backup and not (spec.file_system.existing or spec.file_system.lustre)
+    backups = ", but for its backups" if outlive else ""
     key = "" if spec.key.existing_arn else "; the key stays while it encrypts anything else"
     return f"{spec.name}: retain is false: a destroy deletes everything{lost}{backups}{key}"

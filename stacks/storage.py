@@ -8,12 +8,18 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from pydantic.alias_generators import to_pascal
 
+from constructs_lib.network.subnets import chosen
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
+from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.stacks.cluster_spec import USED_IMAGE
 from paddle_aws.stacks.part import ClusterPart, Platform, StoragePart
+
+
+LUSTRE_BACKUP_DAYS = 35
+"""How long FSx keeps daily backups: as long as AWS Backup keeps those of EFS."""
 
 
 class StorageStack(ClusterPart):
@@ -61,6 +67,13 @@ class StorageStack(ClusterPart):
                 keep_tags=[f"{USED_IMAGE}*"],
                 removal_policy=self.removal_policy,
             )
+        if isinstance(self.file_system, LustreFileSystem):
+            if folder := spec.file_system.bucket_folder:
+                self.file_system.add_data_repository(
+                    "Bucket", self.bucket, folder=folder, bucket_key=self.bucket_key
+                )
+            # As of EFS, below.
+            self.export_value(self.file_system.file_system_id)
         if isinstance(self.file_system, MountableFileSystem):
             if spec.file_system.existing is None:
                 # Exported even without a budget: otherwise the export would go before the watch
@@ -73,6 +86,21 @@ class StorageStack(ClusterPart):
     def make_file_system(self, vpc: ec2.IVpc, key: kms.IKey) -> ISharedFileSystem:
         """Returns the file system of the settings; override it to use another one, of any kind."""
         settings = self.spec.file_system
+        if settings.lustre:
+            zones = ec2.SubnetSelection(availability_zones=[self.spec.file_system_zone])
+            (subnet, *_) = chosen(vpc, zones).subnets or ()
+            return LustreFileSystem(
+                self,
+                "FileSystem",
+                vpc=vpc,
+                vpc_subnet=subnet,
+                storage_capacity_gib=settings.storage_capacity_gib,
+                per_unit_storage_throughput=settings.per_unit_storage_throughput,
+                encryption_key=key,
+                backup_days=LUSTRE_BACKUP_DAYS if self.spec.backup else 0,
+                posix_id=settings.posix_id,
+                removal_policy=self.removal_policy,
+            )
         if existing := settings.existing:
             subnets = {
                 subnet.availability_zone: subnet

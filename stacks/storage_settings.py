@@ -4,13 +4,15 @@ aws_cdk.
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from functools import partial
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from constructs_lib.rules import DAYS, IMAGES, POSIX_ID
+from constructs_lib.rules import DAYS, IMAGES, LUSTRE_FOLDER, POSIX_ID, lustre_capacity
 from paddle_aws.settings.model import Fault, Refused, Settings
 from paddle_aws.stacks.network_settings import instead_of_new
+from paddle_aws.stacks.rule_settings import obeys
 
 _KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]+$"
 _KEY_EXAMPLE = "arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
@@ -91,9 +93,29 @@ class ExistingFileSystem(Settings):
             )
 
 
-class FileSystem(Settings):
-    """The shared file system of jobs: EFS."""
+EFS_ALONE = (
+    "throughput",
+    "provisioned_mib_per_second",
+    "require_tls",
+    "infrequent_access_after_days",
+    "existing",
+)
+LUSTRE_ALONE = (
+    "storage_capacity_gib",
+    "per_unit_storage_throughput",
+    "availability_zone",
+    "bucket_folder",
+)
+"""Settings that one kind of file system has and the other refuses."""
 
+
+class FileSystem(Settings):
+    """The shared file system of jobs: EFS or FSx for Lustre."""
+
+    kind: Literal["efs", "lustre"] = "efs"
+    """efs: Amazon EFS. lustre: FSx for Lustre (docs/file-system.md compares them). A change makes a
+    new, empty file system.
+    """
     throughput: Literal["elastic", "provisioned", "bursting"] = "elastic"
     """Throughput mode; docs/file-system.md compares them."""
     provisioned_mib_per_second: int | None = Field(default=None, ge=1, le=3414)
@@ -105,13 +127,48 @@ class FileSystem(Settings):
     infrequent_access_after_days: Literal[0, 1, 7, 14, 30, 60, 90, 180, 270, 365] = 30
     """Move files not read for so long to the cheaper class; 0: never."""
     backup: bool | None = None
-    """Daily backups, which outlive the file system; unset: as `retain`."""
+    """Daily backups; unset: as `retain`. Those of EFS outlive it; those of kind lustre, kept for 35
+    days, end with it.
+    """
     posix_id: int = Field(default=1000, ge=POSIX_ID.least, le=POSIX_ID.most)
-    """uid and gid that every client gets; the trainer image's is 1000."""
+    """uid and gid that every client gets, or, of kind lustre, that its root is given to; the
+    trainer image's is 1000.
+    """
     existing: ExistingFileSystem | None = None
     """Use this file system."""
+    storage_capacity_gib: Annotated[
+        int, obeys(partial(lustre_capacity, "storage_capacity_gib"))
+    ] = 1200
+    """Lustre: its size, GiB: 1200, or a multiple of 2400. Billed full or empty; grows, and never
+    shrinks.
+    """
+    per_unit_storage_throughput: Literal[125, 250, 500, 1000] = 125
+    """Lustre: MB/s for each TiB."""
+    availability_zone: str | None = None
+    """Lustre: its zone, for good; unset: the first one. Nodes in other zones pay for traffic."""
+    bucket_folder: str | None = Field(
+        default=None, max_length=255, pattern=LUSTRE_FOLDER, examples=["/bucket"]
+    )
+    """Lustre: the bucket's objects as files in this folder, read at first use; the bucket does not
+    change. FSx then makes no backups.
+    """
 
     def _faults(self) -> Iterator[Fault]:
+        alone, fields = ("efs", EFS_ALONE) if self.lustre else ("lustre", LUSTRE_ALONE)
+        for field in fields:
+            if field in self.model_fields_set and (value := getattr(self, field)) is not None:
+                found = "set" if isinstance(value, Settings) else value
+                yield Refused(
+                    field,
+                    found,
+                    f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}",
+                )
+        if self.backup and self.bucket_folder:
+            allowed = (
+                "FSx makes no backups of a file system that is linked to a bucket: leave out "
+                "{here}bucket_folder, or this"
+            )
+            yield Refused("backup", True, allowed)
         if self.throughput == "provisioned" and self.provisioned_mib_per_second is None:
             allowed = "{here}throughput is provisioned: name the MiB/s, 1 to 3414"
             yield Refused("provisioned_mib_per_second", None, allowed)
@@ -120,6 +177,11 @@ class FileSystem(Settings):
             yield Refused("provisioned_mib_per_second", self.provisioned_mib_per_second, allowed)
         theirs = ("throughput", "require_tls", "infrequent_access_after_days", "backup")
         yield from instead_of_new(self, "existing", "a file system", *theirs)
+
+    @property
+    def lustre(self) -> bool:
+        """Whether it is FSx for Lustre."""
+        return self.kind == "lustre"
 
 
 class Images(Settings):

@@ -1,6 +1,7 @@
 """The cluster's cost and health: budget, alarms, dashboard. Only if cluster.yaml has a `budget`."""
 
 from constructs_lib.storage.file_system import MountableFileSystem
+from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.part import ClusterPart, Platform
@@ -42,6 +43,7 @@ class WatchStack(ClusterPart):
             emails=budget.emails,
             min_nodes=sum(group.min for group in spec.nodes.values()),
             bursting=is_efs and spec.file_system.throughput == "bursting",
+            lustre=files if isinstance(files, LustreFileSystem) else None,
             container_insights=spec.node_metrics,
             scaling_groups=machines,
             # An existing key may not let CloudWatch publish: the topic then has SNS's own

@@ -21,7 +21,15 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.network.subnets import chosen
-from constructs_lib.rules import BACKUP_DAYS, POSIX_ID, lustre_capacity, lustre_throughput, unlike
+from constructs_lib.rules import (
+    BACKUP_DAYS,
+    LUSTRE_FOLDER,
+    POSIX_ID,
+    Violation,
+    lustre_capacity,
+    lustre_throughput,
+    unlike,
+)
 from constructs_lib.storage.key_policy import open_to
 from constructs_lib.storage.removal import retain_if_replaced
 from constructs_lib.validation import refuse, unless_token
@@ -68,6 +76,7 @@ class LustreFileSystem(Construct):
         file_system_id: FSx's id.
         dns_name: the file system's name in DNS.
         mount_name: what follows the DNS name where it is mounted: `<dns name>@tcp:/<mount name>`.
+        storage_capacity_gib: its size.
         resource: the file system itself.
     """
 
@@ -99,7 +108,8 @@ class LustreFileSystem(Construct):
                 *POSIX_ID.violations("posix_id", unless_token(posix_id)),
             ],
         )
-        self._key, self._posix_id = encryption_key, posix_id
+        self.storage_capacity_gib = storage_capacity_gib
+        self._posix_id, self._backup_days = posix_id, backup_days
         self.client_security_group = ec2.SecurityGroup(
             self,
             "Clients",
@@ -200,7 +210,8 @@ class LustreFileSystem(Construct):
         export_events: Sequence[Event] = (),
         bucket_key: kms.IKey | None = None,
     ) -> fsx.CfnDataRepositoryAssociation:
-        """Shows a bucket's objects as files in a folder, which are read from S3 at first use.
+        """Shows a bucket's objects as files in a folder, which are read from S3 at first use. FSx
+        makes no backups of such a file system.
 
         Args:
             id: id of the association below this construct.
@@ -214,7 +225,14 @@ class LustreFileSystem(Construct):
             bucket_key: KMS key of the bucket, if it has one; an imported key's policy must let
                 FSx's role for S3 use it.
         """
-        refuse(self.node.path, unlike("folder", unless_token(folder), r"^/[^/].*$", "/bucket"))
+        backed_up = "FSx makes no backups of a file system that is linked to a bucket: make it 0"
+        refuse(
+            self.node.path,
+            [
+                *unlike("folder", unless_token(folder), LUSTRE_FOLDER, "/bucket"),
+                *([Violation("backup_days", self._backup_days, backed_up)] * bool(self._backup_days)),
+            ],
+        )
         open_to(bucket_key, "data repositories")
         kind = fsx.CfnDataRepositoryAssociation
         return kind(

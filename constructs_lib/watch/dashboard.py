@@ -17,6 +17,7 @@ from constructs import Construct
 from constructs_lib.rules import USD, Violation, addresses, not_a_list
 from constructs_lib.statements import statements
 from constructs_lib.storage.key_policy import open_to
+from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
 
 POLICY = Path(__file__).with_name("topic_policy.json")
@@ -43,6 +44,8 @@ class ClusterDashboard(Construct):
             (create this after nodes and agent: the agent is silent until it counts). 0: no such
             alarm, because no nodes and no agent look alike.
         bursting: the file system's throughput mode is bursting: watch its credits.
+        lustre: a file system of FSx for Lustre, which does not grow by itself: an alarm fires when
+            less than a tenth of it is free.
         container_insights: the CloudWatch agent runs (settings logs.days, budget): watch the
             numbers of nodes and failed nodes.
         scaling_groups: Auto Scaling groups that report their machines, and how many each should
@@ -62,6 +65,7 @@ class ClusterDashboard(Construct):
         emails: Sequence[str],
         min_nodes: int = 0,
         bursting: bool = False,
+        lustre: LustreFileSystem | None = None,
         container_insights: bool = False,
         scaling_groups: Mapping[str, int] | None = None,
         encryption_key: kms.IKey | None = None,
@@ -80,6 +84,8 @@ class ClusterDashboard(Construct):
         rows: list[Row] = []
         if file_system_id is not None:
             rows += self._file_system(file_system_id, bursting)
+        if lustre is not None:
+            rows += self._lustre(lustre)
         if container_insights:
             dimensions = {"ClusterName": cluster_name}
             nodes = self._metric("ContainerInsights", "cluster_node_count", dimensions, "Minimum")
@@ -143,6 +149,34 @@ class ClusterDashboard(Construct):
             )
             rows.append(("File system: burst credits", [credits]))
         return rows
+
+    def _lustre(self, files: LustreFileSystem) -> list[Row]:
+        # The sum over all disks is right for one minute alone.
+        free = files.metric_free_bytes(period=Duration.minutes(1))
+        # Nobody can reckon with a size that only the deploy knows.
+        if (gib := unless_token(files.storage_capacity_gib)) is not None:
+            self._alarm(
+                "FileSystemFull",
+                free,
+                gib * 2**30 / 10,
+                "less than a tenth of it is free: grow it, or remove old jobs' folders",
+                below=True,
+            )
+        moved = cloudwatch.MathExpression(
+            expression="(read + written) / PERIOD(read) / 1048576",
+            label="MiB/s",
+            using_metrics={
+                "read": files.metric("DataReadBytes", statistic="Sum"),
+                "written": files.metric("DataWriteBytes", statistic="Sum"),
+            },
+        )
+        left = cloudwatch.MathExpression(
+            expression="free / 1073741824",
+            label="GiB",
+            using_metrics={"free": free},
+            period=Duration.minutes(1),
+        )
+        return [("File system: MiB/s", [moved]), ("File system: GiB free", [left])]
 
     def _metric(
         self, namespace: str, name: str, dimensions: dict[str, str], statistic: str

@@ -225,6 +225,9 @@ def test_no_way_leads_to_more() -> None:
     assert list(found := answers(ASKED["escalations"], allowed)) == [REFUSED], found
     assert list(found := answers(ASKED["beside"], allowed)) == [DENIED], found
     assert list(found := answers(ASKED["needed"], allowed)) == [ALLOWED], found
+    allowed = restricted("lustre").policy
+    assert list(found := answers(ASKED["escalations on FSx"], allowed)) == [REFUSED], found
+    assert list(found := answers(ASKED["needed of FSx"], allowed)) == [ALLOWED], found
 
 
 def test_a_role_with_any_policy_stays_within_its_boundary() -> None:

@@ -426,6 +426,7 @@ def _data() -> dict[str, Any]:
 def used_services(spec: ClusterSpec) -> list[str]:
     """Returns the AWS services that a cluster uses, by botocore's names."""
     holds = {"always": True, spec.cluster.kind: True, "budget": bool(spec.budget)}
+    holds["lustre"] = spec.file_system.lustre
     holds["emptied"] = not (spec.retain or spec.bucket.existing_name)
     holds["protected"] = spec.protect.after_deploy
     rows = _data()["services"].items()
