@@ -175,12 +175,16 @@ class ClusterOutputs(model.Settings):
         )
 
 
-def check_volume(job: TrainingJob, outputs: ClusterOutputs) -> None:
-    """Raises SettingError for a job whose volume is the deployed file system of another kind."""
+def on_deployed_volume(job: TrainingJob, outputs: ClusterOutputs) -> TrainingJob:
+    """Returns the job on the deployed file system, of whatever kind that is, if it names no
+    `volume.kind`. Raises SettingError for one that names another kind than is deployed.
+    """
     volume = job.volume
     if outputs.placeholders or not volume.is_deployed:
-        return
+        return job
     deployed = "lustre" if outputs.file_system_mount_name else "efs"
+    if deployed == "lustre" and "kind" not in volume.model_fields_set:
+        return job.model_copy(update={"volume": volume.model_copy(update={"kind": deployed})})
     if {volume.kind, deployed} == {"efs", "lustre"}:
         raise SettingError(
             f"volume.kind is {volume.kind}: the deployed file system is {deployed}: set it to "
@@ -191,6 +195,7 @@ def check_volume(job: TrainingJob, outputs: ClusterOutputs) -> None:
             "the deployed stacks have no output AccessPointId: deploy all of them, or set "
             "volume.kind to what the deployed file system is"
         )
+    return job
 
 
 def check_namespace(job: TrainingJob, outputs: ClusterOutputs) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from cdk8s import App, Chart
 
 from k8s_charts import yaml_documents
-from k8s_charts.deployed import ClusterOutputs, check_namespace, check_volume
+from k8s_charts.deployed import ClusterOutputs, check_namespace, on_deployed_volume
 from k8s_charts.kinds import paddle_job, training_job
 from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.namespace import NamespaceChart
@@ -37,7 +37,7 @@ def charts(
     if job.takes_the_node:
         _check_ports(job, outputs)
     check_namespace(job, outputs)
-    check_volume(job, outputs)
+    job = on_deployed_volume(job, outputs)
     app = App()
     steps: list[Chart] = [NamespaceChart(app, job)]
     controller = CONTROLLERS[job.controller]

@@ -530,7 +530,9 @@ class ClusterSpec(Settings):
             yield Refused("file_system.kind", "lustre", allowed)
         for name, group in self.nodes.items():
             if group.mount_file_system:
-                allowed = "file_system.kind is lustre: leave it out, and give jobs volume.kind lustre"
+                allowed = (
+                    "file_system.kind is lustre: leave it out, and give jobs volume.kind lustre"
+                )
                 yield Refused(f"nodes.{name}.mount_file_system", group.mount_file_system, allowed)
         if self.file_system.bucket_folder and self.bucket.existing_name:
             allowed = (

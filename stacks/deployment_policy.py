@@ -84,7 +84,11 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                 else {"*"}
             )
             under = [
-                (sid, condition, {arn for arn in arns if re.fullmatch(alone[0], arn)} if alone else arns)
+                (
+                    sid,
+                    condition,
+                    {arn for arn in arns if re.fullmatch(alone[0], arn)} if alone else arns,
+                )
                 for pattern, sid, condition, *alone in conditions
                 if re.fullmatch(pattern, action)
             ]

@@ -17,7 +17,6 @@ from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.stacks.cluster_spec import USED_IMAGE
 from paddle_aws.stacks.part import ClusterPart, Platform, StoragePart
 
-
 LUSTRE_BACKUP_DAYS = 35
 """How long FSx keeps daily backups: as long as AWS Backup keeps those of EFS."""
 
@@ -88,12 +87,12 @@ class StorageStack(ClusterPart):
         settings = self.spec.file_system
         if settings.lustre:
             zones = ec2.SubnetSelection(availability_zones=[self.spec.file_system_zone])
-            (subnet, *_) = chosen(vpc, zones).subnets or ()
+            subnets = chosen(vpc, zones).subnets or []
             return LustreFileSystem(
                 self,
                 "FileSystem",
                 vpc=vpc,
-                vpc_subnet=subnet,
+                vpc_subnet=subnets[0],
                 storage_capacity_gib=settings.storage_capacity_gib,
                 per_unit_storage_throughput=settings.per_unit_storage_throughput,
                 encryption_key=key,

@@ -230,7 +230,10 @@ class LustreFileSystem(Construct):
             self.node.path,
             [
                 *unlike("folder", unless_token(folder), LUSTRE_FOLDER, "/bucket"),
-                *([Violation("backup_days", self._backup_days, backed_up)] * bool(self._backup_days)),
+                *(
+                    [Violation("backup_days", self._backup_days, backed_up)]
+                    * bool(self._backup_days)
+                ),
             ],
         )
         open_to(bucket_key, "data repositories")

@@ -1,5 +1,5 @@
-"""Schedules the deletion of a KMS key when its stack is deleted, unless it still encrypts
-something, or that cannot be found out. Runs in AWS Lambda, inline: 4,096 characters at most.
+"""Schedules a KMS key's deletion as its stack goes, unless it encrypts something or nobody knows.
+Runs in AWS Lambda, inline: 4,096 characters at most.
 """
 
 import json
@@ -12,6 +12,7 @@ import botocore.session
 
 SEARCHES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("efs", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
+    ("fsx", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
     ("ec2", "describe_volumes", "Volumes[?State != 'deleting'].[VolumeId, KmsKeyId]", {}),
     ("ec2", "describe_snapshots", "Snapshots[].[SnapshotId, KmsKeyId]", {"OwnerIds": ["self"]}),
     (
@@ -23,11 +24,11 @@ SEARCHES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("secretsmanager", "list_secrets", "SecretList[].[Name, KmsKeyId]", {}),
     ("backup", "list_backup_vaults", "BackupVaultList[].[BackupVaultName, EncryptionKeyArn]", {}),
 ]
-"""(service, call, JMESPath of (name, key), arguments); beside them buckets and EKS clusters."""
+"""(service, call, JMESPath of (name, key), arguments)."""
 
 
 def handler(event: dict[str, Any], context: Any) -> None:
-    """Answers CloudFormation in every case: a silent failure would hold the stack for an hour."""
+    """Answers in every case: silence would hold the stack for an hour."""
     answer = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
     settings = event["ResourceProperties"]
     goes = event["RequestType"] == "Delete"
@@ -37,28 +38,22 @@ def handler(event: dict[str, Any], context: Any) -> None:
         if goes and settings["DeletionPolicy"] != "Retain" and stack_goes(event["StackId"]):
             end(key, int(settings["PendingWindowInDays"]))
     except Exception as error:
-        # The key stays: a person can delete it later, and nobody can bring it back.
+        # A person can delete it later; nobody can bring it back.
         print(f"{key} stays: {error}")
-    request = urllib.request.Request(
-        event["ResponseURL"],
-        data=json.dumps(answer).encode(),
-        method="PUT",
-        headers={"Content-Type": ""},
-    )
+    url, body = event["ResponseURL"], json.dumps(answer).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")
     urllib.request.urlopen(request, timeout=30).close()
 
 
 def client(service: str) -> Any:
-    """Returns a client of the function's own region."""
+    """Returns a service's client."""
     return botocore.session.get_session().create_client(service)
 
 
 def stack_goes(stack: str) -> bool:
-    """Whether the whole stack is deleted. An update keeps the key; CloudFormation itself deletes
-    that of a stack whose creation failed.
-    """
-    described = client("cloudformation").describe_stacks(StackName=stack)
-    return bool(described["Stacks"][0]["StackStatus"] == "DELETE_IN_PROGRESS")
+    """Whether the whole stack is deleted. An update keeps the key."""
+    (found,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+    return bool(found["StackStatus"] == "DELETE_IN_PROGRESS")
 
 
 def end(key: str, days: int) -> None:
@@ -70,20 +65,26 @@ def end(key: str, days: int) -> None:
 
 
 def encrypted() -> Iterator[tuple[str, str | None]]:
-    """Yields what there is in the region, with its key."""
+    """Yields (name, key) of the region."""
     for service, call, find, arguments in SEARCHES:
-        yield from client(service).get_paginator(call).paginate(**arguments).search(find)
+        api = client(service)
+        try:
+            yield from api.get_paginator(call).paginate(**arguments).search(find)
+        except api.exceptions.ClientError as error:
+            # An emulator lacks it.
+            if error.response["Error"]["Code"] != "UnknownOperationException":
+                raise
     eks, s3 = client("eks"), client("s3")
     for name in eks.get_paginator("list_clusters").paginate().search("clusters"):
-        for config in eks.describe_cluster(name=name)["cluster"].get("encryptionConfig", []):
-            yield name, config["provider"]["keyArn"]
+        for each in eks.describe_cluster(name=name)["cluster"].get("encryptionConfig", []):
+            yield name, each["provider"]["keyArn"]
     for bucket in s3.list_buckets(BucketRegion=s3.meta.region_name)["Buckets"]:
         try:
-            encryption = s3.get_bucket_encryption(Bucket=bucket["Name"])
+            found = s3.get_bucket_encryption(Bucket=bucket["Name"])
         except s3.exceptions.ClientError as error:
             if "EncryptionConfigurationNotFound" in error.response["Error"]["Code"]:
                 continue
             raise
-        for rule in encryption["ServerSideEncryptionConfiguration"]["Rules"]:
-            default = rule.get("ApplyServerSideEncryptionByDefault", {})
-            yield bucket["Name"], default.get("KMSMasterKeyID")
+        for rule in found["ServerSideEncryptionConfiguration"]["Rules"]:
+            by = rule.get("ApplyServerSideEncryptionByDefault", {})
+            yield bucket["Name"], by.get("KMSMasterKeyID")

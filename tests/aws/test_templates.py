@@ -80,6 +80,7 @@ def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
         *(("shipped", stack) for stack in ("access", "network", "storage", "cluster", "nodes")),
         *(("self-managed-cluster", stack) for stack in ("cluster", "nodes")),
         ("self-managed", "nodes"),
+        ("lustre", "storage"),
     ],
 )
 def test_the_templates_are_as_reviewed(variant: Any, name: str, stack: str) -> None:

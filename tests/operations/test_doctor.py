@@ -298,6 +298,13 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     assert told == {("FileSystem", "removed"), ("AccessPoint", "replaced")}
     deleted = [one["what"] for one in json.loads(done.out) if one["type"].endswith(":FileSystem")]
     assert "set `retain: true` and deploy first" in deleted[0]
+    other.write_text(CONFIG.read_text() + "\nfile_system: {kind: lustre}\n")
+    done = run("diff", str(other))
+    assert done.code == 1 and (
+        "a deploy makes a new, empty one, and CloudFormation refuses it while paddle-nodes use"
+        in " ".join(done.err.split())
+        and "with all it holds: to keep it, set `retain: true`" in " ".join(done.err.split())
+    )
     # Nothing is replaced, and yet it is deleted: by lifecycle rules, within a day.
     less = "\nimages: {keep: 10}\nbucket: {keep_old_versions_days: 7}\n"
     other.write_text(CONFIG.read_text() + less)

@@ -138,6 +138,28 @@ def test_a_data_job_without_a_right_to_its_bucket_is_refused(
         assert run("manifests").err.rstrip().endswith(sentence)
 
 
+def test_a_job_takes_the_deployed_file_system_of_whatever_kind(
+    run: Run, api: JobController, folder: Path
+) -> None:
+    """FSx for Lustre: its driver, and a folder that the job's own user makes."""
+    storage = {name: value for name, value in FILES["outputs.json"]["paddle-storage"].items()}
+    del storage["AccessPointId"]
+    lustre = {"paddle-storage": storage | {"FileSystemMountName": "abcdef01"}}
+    (folder / "outputs.json").write_text(json.dumps(lustre))
+    assert run("manifests", "--out", "dist").code == 0
+    written = "".join(file.read_text() for file in sorted(Path("dist").glob("*.yaml")))
+    assert "driver: fsx.csi.aws.com" in written and "mountname: abcdef01" in written
+    assert "job-folder" in written and "efs.csi" not in written
+    (folder / "mine.tsv").write_bytes(GOOD)
+    (folder / "job.yaml").write_text(yaml.safe_dump(JOB | {"volume": {"kind": "efs"}}))
+    done = run("manifests")
+    assert done.code == 2 and "the deployed file system is lustre: set it to lustre" in done.err
+    config = PROJECT / "tests" / "aws" / "variants" / "lustre.yaml"
+    allowed = run("setup", str(config), "--yaml").out
+    assert "object.spec.csi.driver == 'fsx.csi.aws.com'" in " ".join(allowed.split())
+    assert "'mountname': 'abcdef01'" in allowed
+
+
 @pytest.mark.parametrize(
     "tutorial", sorted((PROJECT / "examples/tutorials").glob("*.yaml")), ids=lambda file: file.stem
 )

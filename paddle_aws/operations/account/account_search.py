@@ -95,6 +95,8 @@ class _Search:
         holds = {None, "existing" if cluster.existing else cluster.kind}
         if cluster.ssh is not None and cluster.ssh.key_pair is None:
             holds.add("own key pair")
+        if self.spec.file_system.lustre:
+            holds.add("lustre")
         return [row for row in self._data["searches"] if row.get("only") in holds]
 
     def look(

@@ -34,6 +34,7 @@ def items(spec: ClusterSpec) -> list[Item]:
     throughput = (
         spec.file_system.provisioned_mib_per_second if spec.file_system.existing is None else 0
     )
+    rate = spec.file_system.per_unit_storage_throughput
     costs = [
         Item(
             "EKS control plane", "eks-cluster-hour", not self_managed and cluster.existing is None
@@ -44,6 +45,11 @@ def items(spec: ClusterSpec) -> list[Item]:
         Item("its public address", "public-ipv4-hour", gateways),
         Item("private endpoints of AWS's services", "vpc-endpoint-hour", endpoints),
         Item("MiB/s of the file system", "efs-provisioned-mibps-month", throughput or 0),
+        Item(
+            f"GiB of FSx for Lustre, {rate} MB/s for each TiB",
+            f"fsx-lustre-{rate}-gb-month",
+            spec.file_system.storage_capacity_gib * spec.file_system.lustre,
+        ),
         Item("KMS key", "kms-key-month", spec.key.existing_arn is None),
     ]
     for group in machines(spec):

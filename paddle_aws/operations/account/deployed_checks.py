@@ -137,6 +137,14 @@ class DeployedChecks:
 
     def mount_targets(self) -> Findings:
         system = self._output("FileSystemId")
+        if "FileSystemMountName" in self._account.outputs:
+            described = self._client("fsx").describe_file_systems(FileSystemIds=[system])
+            state = described["FileSystems"][0]["Lifecycle"]
+            # FSx serves it while it grows or is backed up.
+            served = state in ("AVAILABLE", "UPDATING")
+            text = f"FSx for Lustre {system} is {state.lower()}"
+            yield ("ok", text) if served else ("problem", f"{text}: pods cannot mount it")
+            return
         if "AccessPointId" not in self._account.outputs:
             yield "ok", f"{system} is not EFS: it has no mount targets to look at"
             return

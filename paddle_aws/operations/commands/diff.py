@@ -4,13 +4,13 @@ it.
 
 import json as json_documents
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from paddle_aws.operations.account.account_checks import AccountChecks
-from paddle_aws.operations.account.aws import check_account
+from paddle_aws.operations.account.aws import check_account, every
 from paddle_aws.operations.account.cdk_command import cdk
 from paddle_aws.operations.account.cluster_account import outputs_of
 from paddle_aws.operations.account.protection import HOLDS_DATA, IN_USE, SET_BACK
@@ -96,6 +96,8 @@ def diff(
             return
         if refused := refused_step(spec, account.outputs):
             raise BadInput(refused)
+        if says := _another_file_system(account, deployed):
+            raise Failed(says)
         if account.makes_cluster:
             # Whether EKS may be asked is `doctor`'s affair.
             with suppress(OperationError), translated():
@@ -146,6 +148,39 @@ def diff(
             )
         if ends:
             raise Failed("\n".join(ends))
+
+
+def _another_file_system(account: AccountChecks, deployed: Sequence[str]) -> str:
+    """Returns what another `file_system.kind` means; empty if it is the deployed one, or if nothing
+    uses the file system any more: then the change set itself names what goes.
+    """
+    spec, outputs = account.spec, account.outputs
+    kind = "lustre" if "FileSystemMountName" in outputs else "efs"
+    users = [name for name in deployed if name.endswith(("-nodes", "-watch"))]
+    system = outputs.get("FileSystemId")
+    ours = "AccessPointId" in outputs or kind == "lustre"
+    if not (system and ours and users) or spec.file_system.kind == kind:
+        return ""
+    cloudformation = account.client("cloudformation")
+    path = "StackResourceSummaries[].PhysicalResourceId"
+    if not any(
+        system in every(cloudformation, "list_stack_resources", path, StackName=stack)
+        for stack in deployed
+    ):
+        becomes = f"{system}, which was there before, stays as it is"
+    elif spec.retain:
+        becomes = f"{system} stays in the account with all it holds, and is billed"
+    else:
+        becomes = (
+            f"the deploy deletes {system} with all it holds: to keep it, set `retain: true` and "
+            f"deploy with file_system.kind {kind} first"
+        )
+    return (
+        f"file_system.kind is {spec.file_system.kind}, and the deployed file system is {kind}: a "
+        f"deploy makes a new, empty one, and CloudFormation refuses it while {' and '.join(users)} "
+        f"use the old one. {becomes[0].upper()}{becomes[1:]}. Copy what you need, `cdk destroy "
+        f"{' '.join(users)}`, run this command again, and deploy all"
+    )
 
 
 def _prepare(config: Path, account: AccountChecks, deployed: list[str]) -> None:

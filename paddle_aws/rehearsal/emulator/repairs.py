@@ -8,9 +8,11 @@ docs/emulator.md lists what is still missing.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from calls import client
+from ministack import app
 from ministack.core.responses import new_uuid
 from ministack.services import ec2, eks, s3
 from ministack.services.cloudformation import provisioners
@@ -30,6 +32,17 @@ def apply() -> None:
     after("AWS::EKS::Cluster", _cluster_completed)
     around("AWS::EKS::Cluster", delete=_cluster_delete)
     after("AWS::EKS::Nodegroup", _nodegroup_completed)
+    # MiniStack has no FSx, and says so in no form that AWS's clients read.
+    app.SERVICE_HANDLERS.setdefault("fsx", _no_such_service)
+
+
+# FSx.
+
+
+async def _no_such_service(*request: Any) -> tuple[int, dict[str, str], bytes]:
+    """Answers as AWS's JSON services answer an operation that they do not have."""
+    body = {"__type": "UnknownOperationException", "message": "the emulator has no FSx"}
+    return 400, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(body).encode()
 
 
 # S3.
