@@ -65,7 +65,7 @@ def _longer(value: Any, path: tuple[str, ...], entry: Any) -> Any:
     return (
         {path[0]: _longer((value or {}).get(path[0]), path[1:], entry)}
         if path
-        else [*(value or []), entry]
+        else [*(other for other in value or [] if other != entry), entry]
     )
 
 

@@ -59,6 +59,18 @@ def refuse(
         raise ValueError("\n".join(sentences))
 
 
+def with_options(
+    path: str, decided: Mapping[str, Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the props of a construct's base: what the construct decides, and what goes through.
+    Raises ValueError, a sentence for each option that it decides itself.
+    """
+    own = path.rpartition("/")[2]
+    allowed = f"{own} decides it: leave it out, or use the CDK's own construct"
+    refuse(path, [Violation(name, options[name], allowed) for name in options if name in decided])
+    return {**decided, **options}
+
+
 def _shown(value: Any) -> str:
     if value is None or value == "":
         return "empty"

@@ -23,7 +23,7 @@ from constructs_lib.rules import KUBERNETES_VERSION, Violation, unlike
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
-from constructs_lib.validation import refuse, unless_token, without_tokens
+from constructs_lib.validation import refuse, unless_token, with_options, without_tokens
 from constructs_lib.watch.metrics import CONTAINER_INSIGHTS, MetricOptions, metric
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
@@ -152,34 +152,32 @@ class TrainingCluster(eks.Cluster):
         kind = eks.DefaultCapacityType
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)
-        super().__init__(
-            scope,
-            id,
-            vpc=vpc,
-            vpc_subnets=[subnets],
-            cluster_name=cluster_name,
-            version=eks.KubernetesVersion.of(version),
-            role=role,
-            endpoint_access=endpoint,
-            secrets_encryption_key=encryption_key,
-            service_ipv4_cidr=None
+        decided = {
+            "vpc": vpc,
+            "vpc_subnets": [subnets],
+            "cluster_name": cluster_name,
+            "version": eks.KubernetesVersion.of(version),
+            "role": role,
+            "endpoint_access": endpoint,
+            "secrets_encryption_key": encryption_key,
+            "service_ipv4_cidr": None
             if options.get("ip_family") == eks.IpFamily.IP_V6
             else service_ipv4_cidr,
-            cluster_logging=list(eks.ClusterLoggingTypes) if log_days else None,
-            default_capacity_type=kind.AUTOMODE if auto_mode_role else kind.NODEGROUP,
-            default_capacity=None if auto_mode_role else 0,
+            "cluster_logging": list(eks.ClusterLoggingTypes) if log_days else None,
+            "default_capacity_type": kind.AUTOMODE if auto_mode_role else kind.NODEGROUP,
+            "default_capacity": None if auto_mode_role else 0,
             # AWS's own pool for add-ons; it also makes EKS let the role's machines join.
-            compute=eks.ComputeConfig(node_pools=["system"], node_role=auto_mode_role)
+            "compute": eks.ComputeConfig(node_pools=["system"], node_role=auto_mode_role)
             if auto_mode_role
             else None,
             # The deployer is CloudFormation's role, not a person: cluster.yaml names the
             # administrators.
-            bootstrap_cluster_creator_admin_permissions=False,
-            bootstrap_self_managed_addons=False,
-            output_config_command=False,
-            kubectl_provider_options=kubectl_provider_options,
-            **options,
-        )
+            "bootstrap_cluster_creator_admin_permissions": False,
+            "bootstrap_self_managed_addons": False,
+            "output_config_command": False,
+            "kubectl_provider_options": kubectl_provider_options,
+        }
+        super().__init__(scope, id, **with_options(path, decided, options))
         resource = self.node.default_child
         assert isinstance(resource, eks.CfnCluster)
         # EKS's own default bills extended support from the day standard support ends.

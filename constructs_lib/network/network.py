@@ -21,7 +21,13 @@ from constructs_lib.network.subnets import chosen
 from constructs_lib.rules import Violation, duplicates, nat_count, not_a_list
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.storage.log_group import EndingLogGroup
-from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
+from constructs_lib.validation import (
+    is_token,
+    refuse,
+    unless_token,
+    with_options,
+    without_tokens,
+)
 
 _TABLE: dict[str, dict[str, str]] = json.loads(
     Path(__file__).with_name("endpoint_services.json").read_text(encoding="utf-8")
@@ -240,19 +246,17 @@ class TrainingNetwork(ClusterNetwork):
                 ),
             )
         s3 = ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)
-        self.vpc = ec2.Vpc(
-            self,
-            "Vpc",
-            availability_zones=list(availability_zones),
-            ip_addresses=ec2.IpAddresses.cidr(cidr),
-            nat_gateways=nat_gateways,
-            subnet_configuration=[*subnets, *more_subnets],
-            enable_dns_hostnames=True,
-            enable_dns_support=True,
-            restrict_default_security_group=False,
-            gateway_endpoints={"S3": s3, **(gateway_endpoints or {})},
-            **options,
-        )
+        decided = {
+            "availability_zones": list(availability_zones),
+            "ip_addresses": ec2.IpAddresses.cidr(cidr),
+            "nat_gateways": nat_gateways,
+            "subnet_configuration": [*subnets, *more_subnets],
+            "enable_dns_hostnames": True,
+            "enable_dns_support": True,
+            "restrict_default_security_group": False,
+            "gateway_endpoints": {"S3": s3, **(gateway_endpoints or {})},
+        }
+        self.vpc = ec2.Vpc(self, "Vpc", **with_options(self.node.path, decided, options))
         self.node.default_child = self.vpc.node.default_child
         acknowledge(
             self.vpc,

@@ -29,7 +29,7 @@ from constructs_lib.rules import DAYS
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import DeletionPolicy, deletion_policy, retain_if_replaced
 from constructs_lib.storage.stack_end import StackEndFunction
-from constructs_lib.validation import refuse, unless_token
+from constructs_lib.validation import refuse, unless_token, with_options
 from constructs_lib.watch.metrics import S3, MetricOptions, metric
 
 STATEMENTS = Path(__file__).with_name("bucket_statements.json")
@@ -170,16 +170,14 @@ class DataBucket(s3.Bucket):
             "versioned": True,
             "removal_policy": removal_policy,
         }
-        super().__init__(
-            scope,
-            id,
-            encryption=s3.BucketEncryption.KMS
+        decided = {
+            "encryption": s3.BucketEncryption.KMS
             if encryption_key
             else s3.BucketEncryption.KMS_MANAGED,
-            encryption_key=encryption_key,
-            bucket_key_enabled=True if encryption_key else None,
+            "encryption_key": encryption_key,
+            "bucket_key_enabled": True if encryption_key else None,
             **closed,
-            lifecycle_rules=[
+            "lifecycle_rules": [
                 s3.LifecycleRule(
                     noncurrent_version_expiration=Duration.days(keep_old_versions_days),
                     abort_incomplete_multipart_upload_after=Duration.days(7),
@@ -187,8 +185,8 @@ class DataBucket(s3.Bucket):
                 ),
                 *lifecycle_rules,
             ],
-            **options,
-        )
+        }
+        super().__init__(scope, id, **with_options(f"{scope.node.path}/{id}", decided, options))
         logs = s3.Bucket(
             self,
             "Logs",

@@ -2,12 +2,12 @@
 never as root.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack, cast
 
 import jsii
-from aws_cdk import Annotations, Duration, RemovalPolicy, Size, Token
+from aws_cdk import Annotations, Duration, RemovalPolicy, Size, Stack, Token
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
@@ -17,10 +17,10 @@ from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.network.subnets import chosen
-from constructs_lib.rules import POSIX_ID
+from constructs_lib.rules import POSIX_ID, Violation
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import retain_if_replaced
-from constructs_lib.validation import refuse, unless_token
+from constructs_lib.validation import refuse, unless_token, with_options
 from constructs_lib.watch.metrics import EFS, MetricOptions, metric
 
 POLICY = Path(__file__).with_name("file_system_policy.json")
@@ -142,8 +142,9 @@ class SharedFileSystem(MountableFileSystem):
         vpc_subnets: one mount target is made in each of their zones; None: the private subnets.
         encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).
         throughput_mode: docs/file-system.md compares the modes.
-        require_tls: refuse mounts without TLS. False allows plain NFS: data then crosses the VPC
-            unencrypted, and synth warns about it.
+        provisioned_throughput_per_second: with mode PROVISIONED, and no other.
+        require_tls: refuse mounts without TLS and an access point. False allows plain NFS: data
+            then crosses the VPC unencrypted, and synth warns about it.
         infrequent_access_after: files not read for this long move to the cheaper class until they
             are read; None: never.
         automatic_backups: daily backups by AWS Backup; they outlive the file system.
@@ -174,35 +175,33 @@ class SharedFileSystem(MountableFileSystem):
         **options: Unpack[FileSystemOptions],
     ) -> None:
         super().__init__(scope, id, vpc=vpc)
-        file_system = efs.FileSystem(
-            self,
-            "FileSystem",
-            vpc=vpc,
+        refuse(
+            self.node.path,
+            _throughput(throughput_mode, provisioned_throughput_per_second),
+        )
+        decided = {
+            "vpc": vpc,
             # The CDK picks the one zone itself.
-            vpc_subnets=None
+            "vpc_subnets": None
             if options.get("one_zone")
             else chosen(vpc, vpc_subnets, one_per_az=True),
-            security_group=_mount_targets_group(self, "MountTargets", vpc),
-            encrypted=True,
-            kms_key=encryption_key,
-            throughput_mode=throughput_mode,
-            provisioned_throughput_per_second=provisioned_throughput_per_second,
-            lifecycle_policy=infrequent_access_after,
-            out_of_infrequent_access_policy=(
-                efs.OutOfInfrequentAccessPolicy.AFTER_1_ACCESS if infrequent_access_after else None
-            ),
-            file_system_policy=iam.PolicyDocument(
-                statements=[
-                    *statements(POLICY, "mounts"),
-                    *(statements(POLICY, "tls") if require_tls else ()),
-                ]
-            ),
+            "security_group": _mount_targets_group(self, "MountTargets", vpc),
+            "encrypted": True,
+            "kms_key": encryption_key,
+            "throughput_mode": throughput_mode,
+            "provisioned_throughput_per_second": provisioned_throughput_per_second,
+            "lifecycle_policy": infrequent_access_after,
+            "out_of_infrequent_access_policy": efs.OutOfInfrequentAccessPolicy.AFTER_1_ACCESS
+            if infrequent_access_after
+            else None,
+            "file_system_policy": iam.PolicyDocument(statements=_who_mounts(self, require_tls)),
             # Otherwise the CDK (feature flag denyAnonymousAccess) adds a statement that lets every
             # client be root.
-            allow_anonymous_access=True,
-            removal_policy=removal_policy,
-            **options,
-        )
+            "allow_anonymous_access": True,
+            "removal_policy": removal_policy,
+        }
+        props = with_options(self.node.path, decided, options)
+        file_system = efs.FileSystem(self, "FileSystem", **props)
         resource = file_system.node.default_child
         assert isinstance(resource, efs.CfnFileSystem)
         # The CDK only ever sets ENABLED. If the status were left out, backups that were on would
@@ -264,6 +263,28 @@ class SharedFileSystem(MountableFileSystem):
             )
         known._open(file_system, cast(IDependable, targets), posix_id, path)
         return known
+
+
+def _throughput(mode: efs.ThroughputMode, provisioned: Size | None) -> Iterator[Violation]:
+    """Refuses a throughput without its mode, and the mode without it."""
+    prop = "provisioned_throughput_per_second"
+    if mode is efs.ThroughputMode.PROVISIONED and provisioned is None:
+        yield Violation(prop, None, "throughput_mode is PROVISIONED: say how much")
+    if mode is not efs.ThroughputMode.PROVISIONED and provisioned is not None:
+        allowed = f"allowed with throughput_mode PROVISIONED only, not {mode.name}"
+        yield Violation(prop, "set", allowed)
+
+
+def _who_mounts(scope: Construct, require_tls: bool) -> list[iam.PolicyStatement]:
+    """Returns the statements of the file system's policy. Plain NFS knows no access points. The
+    policy cannot name the one that is made here: it is a property of the file system, which the
+    access point refers to.
+    """
+    stack = Stack.of(scope)
+    known = {"partition": stack.partition, "region": stack.region, "account": stack.account}
+    if not require_tls:
+        return statements(POLICY, "plain mounts")
+    return [*statements(POLICY, "mounts", **known), *statements(POLICY, "tls")]
 
 
 def _mount_targets_group(scope: Construct, id: str, vpc: ec2.IVpc) -> ec2.SecurityGroup:

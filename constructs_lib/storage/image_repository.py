@@ -12,7 +12,7 @@ from constructs import Construct
 
 from constructs_lib.rules import IMAGES
 from constructs_lib.storage.removal import retain_if_replaced
-from constructs_lib.validation import refuse, unless_token
+from constructs_lib.validation import refuse, unless_token, with_options
 
 UNREACHED = 100_000
 """More images than a repository holds (ECR's quota)."""
@@ -53,18 +53,16 @@ class ImageRepository(ecr.Repository):
         refuse(
             f"{scope.node.path}/{id}", IMAGES.violations("keep_images", unless_token(keep_images))
         )
-        super().__init__(
-            scope,
-            id,
-            repository_name=repository_name,
-            encryption=ecr.RepositoryEncryption.KMS if encryption_key else None,
-            encryption_key=encryption_key,
-            image_scan_on_push=True,
-            image_tag_mutability=ecr.TagMutability.IMMUTABLE,
-            removal_policy=removal_policy,
-            empty_on_delete=removal_policy == RemovalPolicy.DESTROY,
-            **options,
-        )
+        decided = {
+            "repository_name": repository_name,
+            "encryption": ecr.RepositoryEncryption.KMS if encryption_key else None,
+            "encryption_key": encryption_key,
+            "image_scan_on_push": True,
+            "image_tag_mutability": ecr.TagMutability.IMMUTABLE,
+            "removal_policy": removal_policy,
+            "empty_on_delete": removal_policy == RemovalPolicy.DESTROY,
+        }
+        super().__init__(scope, id, **with_options(f"{scope.node.path}/{id}", decided, options))
         retain_if_replaced(self)
         self.add_lifecycle_rule(
             description="untagged images go after a week",

@@ -15,9 +15,9 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.statements import statements
-from constructs_lib.storage.key_policy import open_to
 from constructs_lib.storage.removal import DeletionPolicy, retain_if_replaced
 from constructs_lib.storage.stack_end import StackEndFunction
+from constructs_lib.validation import with_options
 
 HANDLER = Path(__file__).with_name("unused_key_handler.py")
 STATEMENTS = Path(__file__).with_name("unused_key_statements.json")
@@ -55,26 +55,17 @@ class EncryptionKey(kms.Key):
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
         **options: Unpack[KeyOptions],
     ) -> None:
-        super().__init__(
-            scope,
-            id,
-            alias=alias,
-            description=description,
-            enable_key_rotation=True,
+        decided = {
+            "alias": alias,
+            "description": description,
+            "enable_key_rotation": True,
             # Not DELETE: CloudFormation does not ask what needs the key.
-            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+            "removal_policy": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
             if removal_policy == RemovalPolicy.DESTROY
             else removal_policy,
-            **options,
-        )
+        }
+        super().__init__(scope, id, **with_options(f"{scope.node.path}/{id}", decided, options))
         retain_if_replaced(self)
-        open_to(self, "log groups", "node volumes", "alarms")
-        acknowledge(
-            self,
-            "the star in NodeVolumes is limited to this account's own role of Auto Scaling, by "
-            "kms:CallerAccount and aws:PrincipalArn",
-            "CKV_AWS_33",
-        )
         if removal_policy == RemovalPolicy.DESTROY:
             self._end_when_unused(options.get("pending_window", Duration.days(30)))
 

@@ -1,15 +1,21 @@
 """Who else may use a KMS key: AWS's services, for this account's resources only.
 
-A construct of ours that is given a plain `kms.Key` of the same app opens it to the services that
-must use it. An imported key stays as it is.
+A construct of ours that is given a key of the same app opens it to the services that must use it,
+and to no others. An imported key stays as it is.
 """
 
 from pathlib import Path
 
 from aws_cdk import aws_kms as kms
 
+from constructs_lib.acknowledged import acknowledge
 from constructs_lib.statements import statements
 
+STARS = {
+    "node volumes": "the star in NodeVolumes is limited to this account's own role of Auto "
+    "Scaling, by kms:CallerAccount and aws:PrincipalArn",
+}
+"""Why a statement may name every principal."""
 POLICY = Path(__file__).with_name("key_policy.json")
 
 
@@ -32,4 +38,7 @@ def open_to(key: kms.IKey | None, *users: str) -> None:
     }
     for user in users:
         for statement in statements(POLICY, user, **values):
-            key.add_to_resource_policy(statement)
+            added = key.add_to_resource_policy(statement)
+            resource = key.node.default_child
+            if added.statement_added and resource is not None and user in STARS:
+                acknowledge(key, STARS[user], "CKV_AWS_33")

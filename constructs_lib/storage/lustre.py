@@ -19,7 +19,6 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge
 from constructs_lib.network.subnets import chosen
 from constructs_lib.rules import (
     BACKUP_DAYS,
@@ -148,12 +147,13 @@ class LustreFileSystem(Construct):
         self.resource.apply_removal_policy(removal_policy)
         retain_if_replaced(self.resource)
         # FSx looks at the rules as it makes the file system, and fails if they come later.
-        self.resource.node.add_dependency(self.client_security_group, servers)
-        acknowledge(
-            servers,
-            "Lustre's own ports, from its servers and clients alone",
-            "NIST.800.53.R5-EC2RestrictedCommonPorts",
-        )
+        rules = [
+            rule
+            for group in (self.client_security_group, servers)
+            for rule in group.node.find_all()
+            if isinstance(rule, ec2.CfnSecurityGroupIngress | ec2.CfnSecurityGroupEgress)
+        ]
+        self.resource.node.add_dependency(*rules)
 
     @property
     def file_system_id(self) -> str:

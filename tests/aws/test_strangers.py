@@ -15,6 +15,7 @@ from aws_cdk import (
     Fn,
     RemovalPolicies,
     RemovalPolicy,
+    Size,
     Stack,
     Stage,
 )
@@ -226,6 +227,14 @@ REFUSED: list[tuple[type[Construct], dict[str, Any], str]] = [
         LustreFileSystem,
         {"per_unit_storage_throughput": 200},
         "per_unit_storage_throughput is 200: allowed is 125, 250, 500 or 1000",
+    ),
+    (DataBucket, {"versioned": False}, "versioned is false: Made decides it: leave it out"),
+    (SharedFileSystem, {"encrypted": False}, "encrypted is false: Made decides it: leave it out"),
+    (TrainingNetwork, {"availability_zones": ["a"], "enable_dns_support": False}, "decides it"),
+    (
+        SharedFileSystem,
+        {"provisioned_throughput_per_second": Size.mebibytes(9)},
+        "provisioned_throughput_per_second is set: allowed with throughput_mode PROVISIONED only",
     ),
     (DataBucket, {"keep_logs_days": 0}, "keep_logs_days is 0: allowed is at least 1"),
     (ImageRepository, {"keep_images": 0}, "keep_images is 0: allowed is at least 1"),
