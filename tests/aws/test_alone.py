@@ -6,13 +6,15 @@ import functools
 import importlib
 import inspect
 import json
+import os
 import pkgutil
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
+import yaml
 from aws_cdk import App, CfnResource, RemovalPolicy, Stack, Stage
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
@@ -30,7 +32,10 @@ from constructs_lib.eks.cluster_access import AccessLevel
 from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.release import MachineFile, Release
 from constructs_lib.storage.file_system import SharedFileSystem
+from k8s_charts.pods.pod import PodChart
+from paddle_aws.stacks.cluster import ClusterStack
 from paddle_aws.stacks.distribution_lock import IMAGES
+from paddle_aws.stacks.storage import StorageStack
 
 pytestmark = pytest.mark.slow
 
@@ -231,6 +236,50 @@ def test_no_region_and_no_partition_is_wired_in(templates: dict[str, dict[str, A
             lambda text, each: text.replace(each, ""), theirs, json.dumps(template)
         )
         assert not re.search(r"arn:aws|\b(us|eu)-[a-z]+-\d", text), name
+
+
+SNAPSHOT = Path(__file__).with_name("snapshots") / "constructs.yaml"
+PAGE = (Path(__file__).parents[2] / "docs" / "stability.md").read_text()
+
+
+def _props(construct: type[Construct]) -> list[str]:
+    """Returns the names of a construct's props, with those that go through to its base."""
+    names: list[str] = []
+    for name, parameter in inspect.signature(construct.__init__).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            (options,) = get_args(get_type_hints(construct.__init__)[name])
+            names += get_type_hints(options)
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            names.append(name)
+    return sorted(names)
+
+
+def test_the_promised_names_are_as_they_were(templates: dict[str, dict[str, Any]]) -> None:
+    """docs/stability.md promises them. UPDATE_SNAPSHOTS=1 pytest tests/aws/test_alone.py -m slow
+    writes the file: read the difference, and announce what is lost.
+    """
+    table = PAGE[PAGE.index("## Constructs, by name") : PAGE.index("## How a break")]
+    promised = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| `constructs.*$", table, re.M)))
+    found = {
+        kind: {
+            "module": CONSTRUCTS[kind].__module__,
+            "props": " ".join(_props(CONSTRUCTS[kind])),
+            "resources": {
+                name: resource["Type"]
+                for name, resource in sorted(templates[kind]["Resources"].items())
+                if name.startswith("Thing")
+            },
+        }
+        for kind in sorted(promised)
+    }
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        SNAPSHOT.write_text(yaml.safe_dump(found, width=100))
+    assert yaml.safe_load(SNAPSHOT.read_text()) == found
+    for module, name in re.findall(r"`((?:constructs_lib|paddle_aws)[\w.]+)\.([A-Z]\w+)`", table):
+        assert inspect.isclass(getattr(importlib.import_module(module), name)), name
+    homes = {"StorageStack": StorageStack, "ClusterStack": ClusterStack, "PodChart": PodChart}
+    methods = re.findall(r"`([A-Z]\w+)\.([a-z_]+)`", table)
+    assert methods and all(callable(getattr(homes[home], name)) for home, name in methods)
 
 
 NODES = ("EndpointTunnel", "K3sNodeGroup", "ManagedNodes", "SelfManagedNodes")
