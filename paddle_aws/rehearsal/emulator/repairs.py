@@ -27,6 +27,8 @@ def apply() -> None:
     # the name does).
     provisioners._REPLACING_PROPERTIES["AWS::S3::Bucket"] = ("BucketName",)
     provisioners._REPLACING_PROPERTIES["AWS::S3::BucketPolicy"] = ("Bucket",)
+    # Likewise of a key, whose policy changes in place.
+    provisioners._REPLACING_PROPERTIES["AWS::KMS::Key"] = ("Origin",)
     # Fn::GetAtt CidrBlock: MiniStack has only the VPC's defaults.
     after("AWS::EC2::VPC", lambda vpc, old, new: {"CidrBlock": ec2._vpcs[vpc]["CidrBlock"]})
     after("AWS::EKS::Cluster", _cluster_completed)
