@@ -87,12 +87,12 @@ class StorageStack(ClusterPart):
         settings = self.spec.file_system
         if settings.lustre:
             zones = ec2.SubnetSelection(availability_zones=[self.spec.file_system_zone])
-            subnets = chosen(vpc, zones).subnets or []
+            in_zone = chosen(vpc, zones).subnets or []
             return LustreFileSystem(
                 self,
                 "FileSystem",
                 vpc=vpc,
-                vpc_subnet=subnets[0],
+                vpc_subnet=in_zone[0],
                 storage_capacity_gib=settings.storage_capacity_gib,
                 per_unit_storage_throughput=settings.per_unit_storage_throughput,
                 encryption_key=key,
