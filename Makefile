@@ -21,7 +21,7 @@ PYTHON ?= $(call first,15,python3 python3.13 python3.12 python3.11 python3.14)
 # Paddle 2.6.2 has wheels for 3.11 and 3.12 alone; the emulator and checkov are locked for them as
 # well.
 PADDLE_PYTHON ?= $(call first,13,$(PYTHON) python3.12 python3.11 $$(uv python find 3.12 2>/dev/null))
-INSTALL = paddle_aws/operations/images/install.py
+INSTALL = trainer_image/paddle_node/requirements/install.py
 LOCKED  = --require-hashes --no-deps -r
 
 ENVIRONMENTS = $(VENV)/.ready $(VENV)/.paddle-3.3 $(IMAGE)/.ready $(EMULATOR)/.ready

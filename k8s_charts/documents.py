@@ -14,6 +14,7 @@ from k8s_charts import yaml_documents
 from k8s_charts.deployed import ClusterOutputs, check_namespace, on_deployed_volume
 from k8s_charts.kinds import paddle_job, training_job
 from k8s_charts.kinds.data_job import DataChart
+from k8s_charts.kinds.environment import EnvironmentChart
 from k8s_charts.kinds.namespace import NamespaceChart
 from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.pods.pod import Customize
@@ -45,6 +46,8 @@ def charts(
         steps.append(operator)
     if job.volume.kind not in ("claim", "none"):
         steps.append(VolumeChart(app, job, outputs))
+    if job.builds_environment:
+        steps.append(EnvironmentChart(app, job, outputs, image, customize=customize))
     if job.splits:
         steps.append(DataChart(app, job, outputs, image, customize=customize))
     steps.append(controller.training(app, job, outputs, image, customize=customize))

@@ -15,8 +15,8 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.job_settings import HASH_LENGTH
 from paddle_aws.settings.shared_names import DATA_ACCOUNT as DATA_ACCOUNT
 
-Role = Literal["trainer", "data", "worker", "ps"]
-"""trainer and data are pods of our Jobs; worker and ps are a PaddleJob's."""
+Role = Literal["trainer", "data", "environment", "worker", "ps"]
+"""trainer, data and environment are pods of our Jobs; worker and ps are a PaddleJob's."""
 
 TRAINER_ACCOUNT = "paddle-trainer"
 
@@ -69,8 +69,30 @@ def fingerprint(content: Mapping[str, Any]) -> str:
     Token numbers are left out: a CDK app counts tokens as it creates them, so any change in the app
     would change the hash.
     """
+    return _digest(content)[:HASH_LENGTH]
+
+
+def _digest(content: Mapping[str, Any]) -> str:
     text = _TOKEN.sub(r"\1", json.dumps(content, sort_keys=True, separators=(",", ":")))
-    return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def environment(job: TrainingJob, image: str) -> str | None:
+    """Returns the digest that names the environment of the program's requirements: all jobs that
+    ask for the same share it. None if the job builds none.
+    """
+    program = job.program
+    if not job.builds_environment:
+        return None
+    return _digest(
+        {
+            "requirements": sorted(program.requirements),
+            "index": program.index and program.index.url,
+            "wheels": program.wheels,
+            "paddle": job.chosen_paddle,
+            "image": image,
+        }
+    )
 
 
 def hashed(stem: str, content: Mapping[str, Any]) -> str:

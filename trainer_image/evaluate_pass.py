@@ -16,12 +16,18 @@ from tempfile import TemporaryDirectory
 from paddle_node import environment
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import BadData, Failure, Finished, SettingError
+from paddle_node.requirements import archive
 from paddle_node.training.program import run
 from paddle_node.volume import data_manifest, passes
 
 
 def main() -> int:
     """Runs the pass's own copy of the training program as evaluator."""
+    try:
+        archive.enter(os.environ, lambda text: print(text, file=sys.stderr))
+    except Failure as failure:
+        print(failure.sentence, file=sys.stderr)
+        return failure.code
     # Paddle and the user's program may print: standard output is reserved for the one line.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

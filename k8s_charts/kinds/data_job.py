@@ -59,7 +59,7 @@ def _program(job: TrainingJob) -> str | None:
 
 
 def _environment(
-    job: TrainingJob, data: Data | None, outputs: ClusterOutputs, identity: str
+    job: TrainingJob, data: Data | None, outputs: ClusterOutputs, image: str, identity: str
 ) -> dict[Any, object]:
     # The pod identity agent supplies the region with the credentials; an instance profile does not.
     inputs = {name: literal(input_source(job, name, outputs)) for name in job.inputs}
@@ -83,6 +83,7 @@ def _environment(
         Variable.PROGRAM_ARCHIVE: job.program.archive.digest
         if job.program.archive and ":" in form
         else None,
+        Variable.ENVIRONMENT: names.environment(job, image) if job.reads_records else None,
         Variable.DATA_JOB: identity or None,
         "AWS_REGION": region or None,
     }
@@ -100,7 +101,7 @@ def _document(
     container = {
         "name": "data",
         "command": [contract.DATA_ENTRY_POINT],
-        "env": pod.environment(_environment(job, job.data, outputs, identity)),
+        "env": pod.environment(_environment(job, job.data, outputs, image, identity)),
         "workingDir": contract.HOME,
     }
     template = pod.template(

@@ -118,7 +118,9 @@ def _scraped(job: TrainingJob) -> dict[str, str]:
     }
 
 
-def _environment(job: TrainingJob, data_job: str | None, service: str | None) -> dict[Any, object]:
+def _environment(
+    job: TrainingJob, data_job: str | None, service: str | None, image: str
+) -> dict[Any, object]:
     return {
         **pod.identity(job),
         Variable.JOB_PATH: literal(job.volume.mount_path),
@@ -132,6 +134,7 @@ def _environment(job: TrainingJob, data_job: str | None, service: str | None) ->
         Variable.DISCOVERY: job.discovery,
         Variable.CONTROL_PORT: job.ports.control,
         Variable.DATA_JOB: data_job,
+        Variable.ENVIRONMENT: names.environment(job, image),
     }
 
 
@@ -176,7 +179,7 @@ class TrainingChart(pod.PodChart):
         )
         container = parts["container"] | {
             "args": [literal(argument) for argument in job.arguments],
-            "env": pod.environment(_environment(job, data_job, peers.service)),
+            "env": pod.environment(_environment(job, data_job, peers.service, image)),
             "envFrom": pod.environment_from(job, config),
             "ports": _container_ports(job),
             **pod.restart_rules(outputs),

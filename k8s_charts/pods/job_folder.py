@@ -48,17 +48,24 @@ done
 """
 
 
-def mounts(job: TrainingJob, role: str) -> list[Object]:
-    """Returns mounts of the job's own folder, of its source's shared copies and, in the data job,
-    of a source on the volume.
+def mounts(job: TrainingJob, role: str, environment: str | None) -> list[Object]:
+    """Returns mounts of the job's own folder, of its source's shared copies, of its environment's
+    folder and, in the data job, of a source on the volume. Who builds the environment sees nothing
+    else of the volume.
     """
-    found = [_mount(job, PurePosixPath(job.name))]
-    found += [_mount(job, copies, read_only=role != "data") for copies in _copies(job)]
+    found = [] if role == "environment" else [_mount(job, PurePosixPath(job.name))]
+    if role != "environment":
+        found += [_mount(job, copies, read_only=role != "data") for copies in _copies(job)]
+    if environment is not None:
+        place = PurePosixPath(contract.ENVIRONMENTS, environment)
+        found.append(_mount(job, place, read_only=role != "environment"))
     elsewhere = dict.fromkeys(_elsewhere(job, role).values())
     return [*found, *(_mount(job, path, read_only=True) for path in elsewhere)]
 
 
-def maker(job: TrainingJob, role: str, container: Object, resources: Object) -> list[Object]:
+def maker(
+    job: TrainingJob, role: str, environment: str | None, container: Object, resources: Object
+) -> list[Object]:
     """Returns the init container of a pod with `container`, if one is needed.
 
     Its requests equal its limits too, otherwise the pod would not be "Guaranteed".
@@ -70,7 +77,9 @@ def maker(job: TrainingJob, role: str, container: Object, resources: Object) -> 
     def below(path: PurePosixPath) -> str:
         return str(PurePosixPath(job.volume.folder or "", path)).replace("$", "$$")
 
-    arguments = [below(path) for path in (PurePosixPath(job.name), *_copies(job))]
+    folders = [] if role == "environment" else [PurePosixPath(job.name), *_copies(job)]
+    folders += [PurePosixPath(contract.ENVIRONMENTS, environment)] if environment else []
+    arguments = [below(path) for path in folders]
     arguments += ["--"] if elsewhere else []
     for setting, path in elsewhere.items():
         arguments += [setting, below(path)]
@@ -127,11 +136,15 @@ def _mount(job: TrainingJob, below: PurePosixPath, *, read_only: bool = False) -
 
 def _elsewhere(job: TrainingJob, role: str) -> dict[str, PurePosixPath]:
     """Returns what the data job reads on the volume outside the job's folder, by the setting that
-    names it: a file, a folder, or a pattern's plain start; of an earlier job, its folder.
+    names it: a file, a folder, or a pattern's plain start; of an earlier job, its folder. The
+    environment Job reads the wheels.
     """
+    named: dict[str, PurePosixPath] = {}
+    if role == "environment" and job.program.wheels is not None:
+        wheels = PurePosixPath(job.program.wheels)
+        return {"program.wheels": wheels.relative_to(job.volume.mount_path)}
     if role != "data":
         return {}
-    named: dict[str, PurePosixPath] = {}
     if job.data is not None and job.source_on_volume:
         named["data.source"] = PurePosixPath(str(job.data.source))
     for name, given in job.inputs.items():

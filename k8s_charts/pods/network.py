@@ -43,9 +43,9 @@ def _policy(
         "kind": "NetworkPolicy",
         "metadata": {"name": f"{job.name}-{role}", "namespace": job.namespace, "labels": labels},
         "spec": {
-            "egress": egress,
-            # With Ingress among the types, absent means none. An API server drops an empty list and
-            # would always see a change.
+            # With its direction among the types, an absent list means none. An API server drops an
+            # empty list and would always see a change.
+            **({"egress": egress} if egress else {}),
             **({"ingress": ingress} if ingress else {}),
             "podSelector": {"matchLabels": dict(sorted(labels.items()))},
             "policyTypes": ["Ingress", "Egress"],
@@ -110,3 +110,19 @@ def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
         "data",
         [_names(outputs), to_anywhere(*ports), RULES[outputs.data_job_credentials]],
     )
+
+
+def environment(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
+    """Lets the environment Job reach package indexes: public ones over HTTPS, or the job's own, in
+    whatever network that is. With wheels on the volume it reaches nothing. Nothing reaches it.
+    """
+    index = job.program.index
+    if job.program.wheels is not None:
+        rules: list[Rule] = []
+    elif index is None:
+        rules = [_names(outputs), {**RULES["public"], **to_anywhere(443)}]
+    else:
+        address = urlsplit(index.url)
+        own = address.port or (80 if address.scheme == "http" else 443)
+        rules = [_names(outputs), {**RULES["world"], **to_anywhere(*dict.fromkeys((443, own)))}]
+    _policy(scope, job, "environment", rules)

@@ -184,10 +184,10 @@ def template(
     `program` is the ConfigMap of an inline program. Raises SettingError if `customize` or the
     job's `pod` leaves a pod that breaks `pod_security`, or that the job's policies cannot find.
     """
-    resources = job.data_resources if role == "data" else job.resources
-    gpus = (
-        0 if role == "data" or (role == "ps" and not job.gpus.parameter_servers) else job.gpus.count
-    )
+    prepares = role in ("data", "environment")
+    resources = job.data_resources if prepares else job.resources
+    environment = names.environment(job, image) if role != "data" or job.reads_records else None
+    gpus = 0 if prepares or (role == "ps" and not job.gpus.parameter_servers) else job.gpus.count
     (pod,) = yaml_documents.template(
         "pod.yaml",
         home=contract.HOME,
@@ -230,9 +230,10 @@ def template(
                 "persistentVolumeClaim": {"claimName": names.claim(job, outputs)},
             },
         )
-        first["volumeMounts"] = [*job_folder.mounts(job, role), *first["volumeMounts"]]
+        first["volumeMounts"] = [*job_folder.mounts(job, role, environment), *first["volumeMounts"]]
         found["initContainers"] = (
-            job_folder.maker(job, role, first, scheduling.requirements(resources)) or None
+            job_folder.maker(job, role, environment, first, scheduling.requirements(resources))
+            or None
         )
     filled: Object = yaml_documents.plain(pod)
     _add(filled, job, role)
@@ -246,7 +247,8 @@ def template(
 
 def _add(template: Object, job: TrainingJob, role: names.Role) -> None:
     """Adds what the job's `pod` or `data_pod` says."""
-    more = job.data_pod if role == "data" and job.data_pod is not None else job.pod
+    prepares = role in ("data", "environment")
+    more = job.data_pod if prepares and job.data_pod is not None else job.pod
     metadata, spec = template["metadata"], template["spec"]
     metadata["labels"] |= more.labels
     if more.annotations:
@@ -257,6 +259,9 @@ def _add(template: Object, job: TrainingJob, role: names.Role) -> None:
         spec["runtimeClassName"] = more.runtime_class_name
     if more.affinity:
         spec["affinity"] = scheduling.joined(more.affinity, spec.get("affinity"))
+    if role == "environment":
+        # Strangers' code runs there: it sees nothing that is meant for the job.
+        return
     spec["volumes"] = [*spec["volumes"], *more.volumes]
     spec["containers"][0]["volumeMounts"] += more.volume_mounts
     if more.init_containers:

@@ -75,7 +75,7 @@ def placement(job: TrainingJob, role: names.Role, *, gpus: bool, auto: bool) -> 
         "nodeSelector": selector or None,
         "tolerations": tolerations or None,
         "affinity": _capacity_type(settings.spot, capacity, spare),
-        "topologySpreadConstraints": None if role == "data" else [over_hosts],
+        "topologySpreadConstraints": None if role in ("data", "environment") else [over_hosts],
         "priorityClassName": settings.priority_class,
     }
 

@@ -32,8 +32,8 @@ from paddle_aws.settings.shared_names import NAMESPACE
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""
 MOST_TRAINERS = 6_500
-DATA_ENDING = "-data"
-"""What the data job's name adds to the job's."""
+DATA_ENDING, ENVIRONMENT_ENDING = "-data", "-environment"
+"""What the names of the data job and of the environment Job add to the job's."""
 TRAIN_PY = ("fleet-ps", "collective")
 """Runtimes that run the program's train.py if there is no command."""
 _PLACEHOLDERS = (
@@ -237,7 +237,20 @@ class JobSettings(Settings):
     @property
     def derived(self) -> bool:
         """Whether the job's image is another image plus a layer with the program's requirements."""
-        return bool(self.program.requirements or self.program.packages)
+        program = self.program
+        return bool(program.packages or (program.requirements and not self.builds_environment))
+
+    @property
+    def builds_environment(self) -> bool:
+        """Whether a Job of its own builds the program's requirements."""
+        program = self.program
+        default = "image" if program.packages or self.controller == "paddlejob" else "built"
+        return bool(program.requirements) and (program.environment or default) == "built"
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether the data job runs a record reader of the user's."""
+        return self.data is not None and ":" in self.data.format and not self.data.shared
 
     @property
     def image_variant(self) -> str:

@@ -9,11 +9,25 @@ from paddle_node import contract
 from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from k8s_charts.spec.program import ProgramArchive, requirements
-from k8s_charts.spec.value_types import Several, Text
+from k8s_charts.spec.value_types import ObjectName, Several, Text
+from paddle_aws.settings.errors import SettingError
 from paddle_aws.settings.model import Settings
 
 _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
 """How the path of a user's own folder begins; the name of an image's folder has no slash."""
+
+
+class PackageIndex(Settings):
+    """A package index of one's own."""
+
+    url: Text = Field(
+        pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", examples=["https://packages.example.com/simple"]
+    )
+    """Its address, as pip's --index-url, without a password."""
+    secret: ObjectName | None = None
+    """A Secret in the job's namespace whose PIP_INDEX_URL is the same address with user and
+    password. Only wheels are installed then: no package's code runs beside the password.
+    """
 
 
 class Program(Settings):
@@ -46,8 +60,19 @@ class Program(Settings):
     commit: Text | None = Field(default=None, pattern="^[0-9a-f]{40}$", examples=["0" * 40])
     """The commit's full id (`git rev-parse HEAD`)."""
     requirements: Text | Several[Text] = ()
-    """Python packages for `make image`: a list, or a file of requirements in the program's
-    folder.
+    """Python packages: a list, or a file of requirements in the program's folder, with hashes if
+    you like.
+    """
+    environment: Literal["built", "image"] | None = None
+    """Where the requirements come from. built: a Job of its own builds them once in the cluster;
+    image: `make image JOB=` bakes them. Default: built; image with `packages` and controller
+    paddlejob.
+    """
+    index: PackageIndex | None = None
+    """Where the Job finds the packages. Default: PyPI."""
+    wheels: Text | None = Field(default=None, examples=["/home/jobpath/wheels"])
+    """A folder of the volume with all packages: the Job gets no network then. What it holds under
+    one name must not change.
     """
     packages: Several[Annotated[str, Field(pattern="^[a-z0-9][-a-z0-9+.]+$")]] = ()
     """Debian packages for `make image`, such as libgl1."""
@@ -88,9 +113,15 @@ class Program(Settings):
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
             read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
-        found = self.model_copy(
-            update={"requirements": requirements(self.requirements, read.root if read else None)}
-        )
+        lines = requirements(self.requirements, read.root if read else None)
+        if self.index is not None and self.index.secret is not None:
+            for line in lines:
+                if "@" in line.partition(";")[0]:
+                    raise SettingError(
+                        f"program.requirements has {line}: with program.index.secret only wheels "
+                        "of the index are allowed, no address"
+                    )
+        found = self.model_copy(update={"requirements": lines})
         found._read = read
         return found
 

@@ -9,7 +9,7 @@ from paddle_node import contract
 from k8s_charts.spec import pod_security
 from k8s_charts.spec.command_rules import command_faults, environment_faults
 from k8s_charts.spec.data import FromJob, address_fault
-from k8s_charts.spec.job_settings import DATA_ENDING, HASH_LENGTH, JobSettings
+from k8s_charts.spec.job_settings import DATA_ENDING, ENVIRONMENT_ENDING, HASH_LENGTH, JobSettings
 from k8s_charts.spec.value_types import LABEL_LENGTH
 from paddle_aws.settings.model import Settings, shown
 
@@ -47,6 +47,7 @@ def faults(job: JobSettings) -> Iterator[str]:
     """Yields a sentence for each rule that the job breaks."""
     for rules in (
         _program,
+        _environment,
         _command,
         _data,
         _names,
@@ -125,6 +126,31 @@ def _program(job: JobSettings) -> Iterator[str]:
         yield (
             f"program.folder is {program.folder}: the image has quick_start and recommendation; "
             f"write ./{program.folder} for a folder beside this file"
+        )
+
+
+def _environment(job: JobSettings) -> Iterator[str]:
+    program, mount = job.program, job.volume.mount_path
+    if program.environment == "built" and program.packages:
+        yield (
+            "program.environment is built and program.packages are given: Debian packages need "
+            "an image, set `environment: image` or leave packages out"
+        )
+    if program.environment == "built" and job.controller == "paddlejob":
+        yield (
+            "program.environment is built: the operator's pods unpack no environment, use "
+            "`environment: image`"
+        )
+    for name, _ in () if job.builds_environment else _given(program, "index", "wheels"):
+        yield f"program.{name} is given: it belongs to requirements of `environment: built`"
+    if program.wheels is None:
+        return
+    wheels = PurePosixPath(program.wheels)
+    if program.index is not None:
+        yield f"program.wheels is {wheels} and program.index is given: leave one of them out"
+    if not wheels.is_relative_to(mount) or ".." in wheels.parts:
+        yield (
+            f"program.wheels is {wheels}: a folder on the volume is allowed, such as {mount}/wheels"
         )
 
 
@@ -209,11 +235,12 @@ def _names(job: JobSettings) -> Iterator[str]:
             f"namespace is {job.namespace}: kube-* belongs to the cluster, choose one for "
             "training jobs"
         )
-    if job.name.endswith(DATA_ENDING) and job.pin_names:
-        yield (
-            f"name is {job.name}: with pin_names that is the data job of another job, choose a "
-            "name that does not end in -data"
-        )
+    for ending, what in ((DATA_ENDING, "data job"), (ENVIRONMENT_ENDING, "environment Job")):
+        if job.name.endswith(ending) and job.pin_names:
+            yield (
+                f"name is {job.name}: with pin_names that is the {what} of another job, choose a "
+                f"name that does not end in {ending}"
+            )
     if job.name == "shared":
         yield (
             "name is shared: that folder of the volume holds the data that jobs share, choose "
@@ -453,7 +480,9 @@ def _name_length(job: JobSettings) -> Iterator[str]:
     # The PaddleJob kind's definition cannot know the number of pods, and leaves room for four
     # digits.
     trainers = f"{ending}-{job.trainers - 1}" if job.controller == "job" else "-worker-9999"
-    longest = max(trainers, f"{DATA_ENDING}{ending}-{splitters - 1}", key=len)
+    others = [f"{DATA_ENDING}{ending}-{splitters - 1}"]
+    others += [f"{ENVIRONMENT_ENDING}{ending}"] if job.builds_environment else []
+    longest = max(trainers, *others, key=len)
     if len(job.name) + len(longest) > LABEL_LENGTH:
         yield (
             f"name is {job.name}: at most {LABEL_LENGTH - len(longest)} characters are "

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from paddle_node.contract import Variable
 
@@ -20,7 +21,8 @@ from paddle_aws.rehearsal.pods.job import CANCELLED, ENDED, GLANCE, JobResult, W
 from paddle_aws.rehearsal.pods.manifests import Job, PaddleJob
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
 
-_DATA = "data"
+_PARTS = {"data": "data", "environment": "environment"}
+"""The field of a view that holds the Job of a component; of all others, `training`."""
 
 
 class Recorder(Watcher):
@@ -33,13 +35,14 @@ class Recorder(Watcher):
         self._folder, self._record = folder, Record(view, str(root), str(interpreter), None, run)
         self._pods: dict[str, Pod] = {}
         self._job: JobState | None = None
-        self._of_data = False
+        self._part = "training"
         self._write()
 
     def begin(self, job: Job | PaddleJob) -> None:
         """Records that a Job or PaddleJob was created."""
         self._pods.clear()
-        self._of_data = isinstance(job, Job) and job.template.labels.get(COMPONENT) == _DATA
+        component = job.template.labels.get(COMPONENT, "") if isinstance(job, Job) else ""
+        self._part = _PARTS.get(component, "training")
         self._job = JobState(
             object=job.name,
             phase="running",
@@ -103,8 +106,8 @@ class Recorder(Watcher):
         """
         if self._job is not None and self._job.phase == "running":
             self._end_job(reason)
-        if reason and (self._job is None or (self._of_data and self._job.phase == "done")):
-            self._of_data, self._job = False, not_begun(self._record.view.name, "failed", reason)
+        if reason and (self._job is None or (self._part in _PARTS and self._job.phase == "done")):
+            self._part, self._job = "training", not_begun(self._record.view.name, "failed", reason)
         self._record = replace(self._record, ended=datetime.now(UTC))
         self._write()
 
@@ -140,12 +143,8 @@ class Recorder(Watcher):
     def _write(self) -> None:
         if self._job is not None:
             view = self._record.view
-            view = (
-                replace(view, data=self._job)
-                if self._of_data
-                else replace(view, training=self._job)
-            )
-            self._record = replace(self._record, view=view)
+            changed: dict[str, Any] = {self._part: self._job}
+            self._record = replace(self._record, view=replace(view, **changed))
         self._record.write(self._folder)
 
 

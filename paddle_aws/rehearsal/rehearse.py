@@ -16,6 +16,7 @@ from typing import Any
 from paddle_node.contract import Variable
 from paddle_node.volume.job_folder import JobFolder
 
+from k8s_charts.names import COMPONENT
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.data import FromJob
 from paddle_aws.operations.errors import BadInput, Failed
@@ -170,10 +171,16 @@ class Rehearsal:
         """Prepares the pods' Python. Reports what cannot be installed, or a missing command, before
         anything is deployed.
         """
-        job = self.job
-        if self._variant:
+        job, now = self.job, self.screen.now
+        programs = self._interpreter
+        if self._variant or job.program.requirements:
             with self.screen.phase("python") as phase:
-                self._interpreter = interpreter.folder(job, self.project, self.screen.now)
+                built = job.builds_environment
+                self._interpreter = interpreter.folder(job, self.project, now, plain=built)
+                # The trial runs in it already; wheels come with the volume.
+                programs = self._interpreter
+                if built and job.program.wheels is None:
+                    programs = interpreter.folder(job, self.project, now)
                 count = len(job.program.requirements)
                 phase.result = f"Paddle {job.chosen_paddle}" + (
                     f" with {count} requirements of the program" if count else ""
@@ -183,10 +190,11 @@ class Rehearsal:
                 "not installed here, this machine's own are used: "
                 f"{', '.join(job.program.packages)}"
             )
-        path = f"{self._interpreter}:/usr/local/bin:/usr/bin:/bin"
+        path = f"{programs}:/usr/local/bin:/usr/bin:/bin"
         if (
             job.controller == "job"
             and job.command
+            and job.program.wheels is None
             and "/" not in job.command[0]
             and not shutil.which(job.command[0], path=path)
         ):
@@ -200,7 +208,9 @@ class Rehearsal:
         """Controller `job`: splits if there is a data job, trains, and measures what was held
         out.
         """
-        *data_jobs, training = host.manifests.jobs
+        data_jobs, training = _jobs(host, "data"), host.manifests.jobs[-1]
+        for environment in _jobs(host, "environment"):
+            self._build(environment, host, addresses)
         folder = _job_folder(training, host)
         data = self._split(data_jobs[0], host, addresses) if data_jobs else {}
         if not self.job.reports_passes:
@@ -211,6 +221,24 @@ class Rehearsal:
         held_out = _records(data.get("held_out") or {})
         evaluation = self._measure(host, addresses) if held_out else None
         return Results.of_passes(self.job, folder, passes, evaluation)
+
+    def _build(self, job: Job, host: Host, addresses: AddressBlock) -> None:
+        """Runs the environment Job, with this machine's settings of pip: it has no Secrets."""
+        digest = _variable(job, Variable.ENVIRONMENT)
+        (mount,) = (each for each in job.template.containers[0].mounts if digest in each.path)
+        place = host.volume / mount.sub_path
+        if self.job.program.wheels is None and not place.is_symlink():
+            # The volume is a new one each time; this machine's cache stands for one that stays.
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(interpreter.archive(self.job, self.project))
+        with self.screen.phase("packages") as phase:
+            interpreter.lay_limits(self.job, self.project, host.image_files)
+            variables = {**host.image.environment, **interpreter.pip_variables()}
+            here = replace(host, image=replace(host.image, environment=variables))
+            failed = "the environment could not be built"
+            result = self._run(job, here, addresses, PodScreen(self.screen), failed)
+            (log,) = result.ended[-1].logs.values()
+            phase.result = last_lines(log, 1).removeprefix("environment: ")
 
     def _split(self, job: Job, host: Host, addresses: AddressBlock) -> dict[str, Any]:
         """Runs the data job. Returns the data manifest."""
@@ -279,7 +307,7 @@ class Rehearsal:
         """Controller `paddlejob`: splits the data, if there is any, and runs the operator's
         pods.
         """
-        for data_job in host.manifests.jobs:
+        for data_job in _jobs(host, "data"):
             self._split(data_job, host, addresses)
         (written,) = host.manifests.paddle_jobs
         here = written, host.manifests, self._account.image
@@ -372,7 +400,7 @@ class Rehearsal:
         if not self._inputs:
             return
         with self.screen.phase("inputs") as phase:
-            data_job, names = host.manifests.jobs[0], ", ".join(self._inputs)
+            data_job, names = _jobs(host, "data")[0], ", ".join(self._inputs)
             for name, file in self._inputs.items():
                 if self.job.uploads_to_bucket:
                     self._account.upload(file, _input_addresses(data_job)[name])
@@ -387,7 +415,7 @@ class Rehearsal:
         self._bring_inputs(host)
         if self._source is not None:
             with self.screen.phase("upload") as phase:
-                job, target = host.manifests.jobs[0], f"the volume: {self.job.uploaded}"
+                job, target = _jobs(host, "data")[0], f"the volume: {self.job.uploaded}"
                 if self.job.uploaded is not None:
                     put_data(Folder(_job_folder(job, host).root), self.job, self._source)
                 else:
@@ -403,6 +431,11 @@ class Rehearsal:
             place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
             place.parent.mkdir(parents=True, exist_ok=True)
             archive.write(place)
+
+
+def _jobs(host: Host, component: str) -> list[Job]:
+    """Returns the Jobs of a component."""
+    return [job for job in host.manifests.jobs if job.template.labels.get(COMPONENT) == component]
 
 
 def _input_addresses(job: Job) -> dict[str, str]:

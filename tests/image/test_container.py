@@ -113,7 +113,16 @@ def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(
         job = {"name": "words", "trainers": 2, "data": {"source": "s3://corpus/words"}}
         file = tmp_path / "job.yaml"
         file.write_text(
-            yaml.safe_dump(job | {"program": {"requirements": requirements, "packages": packages}})
+            yaml.safe_dump(
+                job
+                | {
+                    "program": {
+                        "requirements": requirements,
+                        "packages": packages,
+                        "environment": "image",
+                    }
+                }
+            )
         )
         return podman.build("--tag", IMAGE, "--job", file, code=code)
 

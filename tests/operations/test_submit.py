@@ -63,6 +63,33 @@ def test_the_split_comes_first_and_the_training_when_it_is_done(
     )
 
 
+def test_an_environment_that_cannot_be_built_ends_the_submission_with_its_sentence(
+    run: Run, api: JobController, folder: Path
+) -> None:
+    edit(folder, "program: {requirements: [absent]}\n")
+    says = "program.requirements has absent: pip finds no such package"
+    api.scripts = {
+        "environment": Script(code=2, message=f"environment: {says}"),
+        "data": Script(code=None),
+    }
+    done = run("submit")
+    assert done.code == 1 and not api.of("trainer")
+    assert "its environment could not be built: " in done.err and says in done.err
+    assert "--of environment` shows its log" in done.err
+    shown = run("status").out
+    assert shown.startswith("words failed: ") and says in shown
+    # The next submission builds again.
+    api.scripts.clear()
+    for job in api.all("jobs"):
+        if "-data-" in job["metadata"]["name"]:
+            api.finish(job, 0, "")
+    done = run("submit", "--wait")
+    assert done.code == 0, done.err
+    jobs = [job["metadata"]["name"].rpartition("-")[0] for job in api.all("jobs")]
+    assert sorted(jobs) == ["words", "words-data", "words-environment"]
+    assert "hello" in run("logs", "--of", "environment").out
+
+
 def data_jobs(api: JobController) -> dict[str, str]:
     """Maps the name of each existing data Job to its uid."""
     return {job["metadata"]["name"]: job["metadata"]["uid"] for job in api.of("data")}

@@ -193,7 +193,6 @@ def test_a_users_own_corpus_and_a_program_from_a_folder_with_its_requirement(
         "from": "folder",
         "path": str(mine),
         "requirements": "requirements.txt",
-        "packages": ["libgl1"],
     }
     job = {
         "name": "mine",
@@ -223,7 +222,8 @@ def test_a_users_own_corpus_and_a_program_from_a_folder_with_its_requirement(
     assert re.search(r"kept +kms key ", said) and re.search(r"kept +efs file system ", said)
     assert re.search(r"kept +ec2 snapshot ", said), "of the control plane's state"
     assert "resources that `retain: true` keeps" in " ".join(said.replace("│", " ").split())
-    assert "Paddle 2.6 with 2 requirements of the program" in said and "libgl1" in said
+    assert "Paddle 2.6 with 2 requirements of the program" in said
+    assert "it is there already: tiny-words==1.0" in said, "the environment Job ran"
     folder = second_clone.state / "volume" / "mine"
     (archive,) = (folder / "programs").iterdir()
     assert (
@@ -249,7 +249,8 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
         "".join(f"no label in line {number}\n" for number in range(600))
     )
     (tmp_path / "job.yaml").write_text(
-        "name: bad\ntrainers: 2\npasses: 1\nprogram: {from: image, folder: quick_start}\ndata: "
+        "name: bad\ntrainers: 2\npasses: 1\n"
+        "program: {from: image, folder: quick_start, packages: [libgl1]}\ndata: "
         "{source: bad.tsv, hold_out: 0.1}\n"
     )
     code, said = second_clone.run("--local", "--no-try", "--job", str(tmp_path / "job.yaml"))
@@ -259,6 +260,7 @@ def test_a_failed_trainer_fails_the_rehearsal_with_its_last_words(second_clone, 
         and "training failed: Job bad-" in said
         and "label<TAB>text" in said.split("training failed")[1]
     )
+    assert "not installed here, this machine's own are used: libgl1" in " ".join(said.split())
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["refused"])

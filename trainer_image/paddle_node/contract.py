@@ -75,6 +75,17 @@ class Variable(StrEnum):
     program is a folder.
     """
 
+    ENVIRONMENT = "PADDLE_NODE_ENVIRONMENT"
+    """SHA-256 that names the environment of the program's requirements; empty: it has none, or the
+    image has them.
+    """
+    REQUIREMENTS = "PADDLE_NODE_REQUIREMENTS"
+    """JSON list of the requirements that the environment Job installs."""
+    WHEELS = "PADDLE_NODE_WHEELS"
+    """Folder with all packages, for an environment Job without a network; empty: an index has
+    them.
+    """
+
     # Kubernetes' own, set by the Job controller and the downward API.
     COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
     POD_NAME = "POD_NAME"
@@ -321,6 +332,12 @@ DATA_ENTRY_POINT = "/usr/local/bin/split.sh"
 PROBE_ENTRY_POINT = "/usr/local/bin/healthy.sh"
 EVALUATION = ("python3", "/opt/paddle/evaluate_pass.py")
 """Measures the newest complete pass, with a trainer's variables."""
+BUILD_ENVIRONMENT = ("python3", "/opt/paddle/build_environment.py")
+"""Builds the environment of a program's requirements."""
+CONSTRAINTS = "/opt/venv/constraints.txt"
+"""The limits of the image's Paddle for a program's requirements; may be missing."""
+NUMPY1 = "/opt/venv/requirements-numpy1.in"
+"""Further limits where these bring NumPy 1."""
 PROGRAMS = "/opt/paddle/programs"
 """Where the image keeps its training programs."""
 AGENT_PACKAGES = "agent"
@@ -339,6 +356,8 @@ SHARED_MEMORY = "/dev/shm"
 
 UNPACKED = f"{HOME}/program"
 """Where a pod unpacks the program's archive: writable, and its own."""
+ENVIRONMENT = f"{HOME}/environment"
+"""Where a pod unpacks the environment of its program's requirements."""
 ATTEMPT = f"{HOME}/attempt"
 """In a command's pod: leads to the folder of the attempt that runs. The same path in every attempt;
 its `output` is a real folder.
@@ -451,6 +470,8 @@ DATA_MANIFEST = "data-manifest.json"
 """
 INPUTS = "shared/inputs"
 """On the volume: one copy of each content that jobs have as an input, under its digest (ours)."""
+ENVIRONMENTS = "shared/environments"
+"""On the volume: the environments of programs' requirements, each under its digest (ours)."""
 SOURCES = "sources"
 """In the job's folder: data files that the user's machine uploads there (ours)."""
 RECORD_FORMAT = r"lines|files|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"

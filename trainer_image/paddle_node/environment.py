@@ -12,6 +12,7 @@ import math
 import os
 import re
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -217,6 +218,9 @@ class NodeEnvironment:
     it.
     """
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
+    environment: str = setting(Reader.digest, Variable.ENVIRONMENT)
+    python: str = sys.executable
+    """Which Python runs the program: the image's, or that of the environment."""
     local_disk: LocalDisk | None
     data_job: str = setting(Reader.text, Variable.DATA_JOB, "")
     trainers: int = setting(Reader.whole, Variable.TRAINERS)

@@ -34,7 +34,8 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Follow until the job ends.")
     ] = False,
     of: Annotated[
-        Literal["training", "data"], typer.Option(help="The training's pods, or the data job's.")
+        Literal["training", "data", "environment"],
+        typer.Option(help="The training's pods, the data job's, or the environment Job's."),
     ] = "training",
     volume: Annotated[
         Literal["train", "server"] | None,
@@ -70,7 +71,7 @@ def logs(
     """
     with cli_errors("interrupted: the job keeps running"):
         chosen = PodSelection(log_stream.ranks(rank), of)
-        if volume is not None and (follow or of == "data"):
+        if volume is not None and (follow or of != "training"):
             raise BadInput(
                 f"--volume is {volume}: it reads what is there; leave --follow and --of out"
             )

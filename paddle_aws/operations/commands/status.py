@@ -46,7 +46,11 @@ def show(view: JobView) -> None:
     screen.show(("",), [(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""),)])
     parts = [
         (word, _line(part))
-        for word, part in (("data", view.data), ("training", view.training))
+        for word, part in (
+            ("environment", view.environment),
+            ("data", view.data),
+            ("training", view.training),
+        )
         if part is not None
     ]
     if view.progress is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from paddle_node.requirements import conflicts
 
 from k8s_charts import deployed as chosen
 from k8s_charts.deployed import read
@@ -21,7 +22,6 @@ from k8s_charts.spec.program import LOCKS
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
-from paddle_aws.operations.images import conflicts
 from paddle_aws.operations.images.container_runtime import ContainerRuntime
 from paddle_aws.operations.options import IMAGE_FILE, OUTPUTS, ImageFile, Outputs
 
@@ -138,8 +138,10 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
         runtime.build(PROJECT, DOCKERFILE.with_suffix(".program"), tag, arguments, notes.append)
     except Failed:
         output = "".join(notes)
-        if sentence := conflicts.sentence(output, job.chosen_paddle) or reasons.first(
-            "install", output, ""
+        if sentence := (
+            conflicts.sentence(output, job.chosen_paddle)
+            or reasons.first("install", output, "")
+            or conflicts.fault(output)
         ):
             raise BadInput(sentence) from None
         raise

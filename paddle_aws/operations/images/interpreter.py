@@ -1,188 +1,227 @@
 """The Python that runs a job's program here: `.venv-image`, or an environment with the job's Paddle
 and requirements.
 
-An environment is made once per content, in this machine's cache. Of the environment that it extends
-it keeps Paddle and what the agent imports; all else is the program's to change, within the limits
-of the image's Paddle, as in `make image`.
+The Paddle is made once per content, in this machine's cache. What a program requires beside it is
+built there by the environment Job's own program, and unpacked as in a pod.
 
     python -m paddle_aws.operations.images.interpreter 3.3   makes the environment of that Paddle
 """
 
 import fcntl
 import importlib.metadata
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from paddle_node.contract import AGENT_PACKAGES
+from paddle_node import contract
+from paddle_node.contract import AGENT_PACKAGES, ExitCode, Variable
+from paddle_node.requirements import install
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import LOCKS
-from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.errors import BadInput, Failed
-from paddle_aws.operations.images import conflicts, install
 from paddle_aws.settings.file import place
 
 PROJECT = Path(__file__).parents[3]
 _AGENT = "requirements-agent.lock"
 LOCKED = ("--require-hashes", "--no-deps", "--requirement")
+Say = Callable[[str], object]
 
 
 def folder(
-    job: TrainingJob,
-    project: Path = PROJECT,
-    say: Callable[[str], object] = lambda text: None,
+    job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: None, *, plain: bool = False
 ) -> Path:
     """Returns the environment's bin/, and makes it if it is missing; `say` gets how far that is,
-    every few seconds. Raises BadInput or Failed if the installation fails.
+    every few seconds. `plain`: that of the job's Paddle alone. Raises BadInput or Failed if the
+    installation fails.
     """
-    return _folder(job, project, partial(_make, say=say))
+    image = _image(job.chosen_paddle, project, say)
+    if plain or not job.program.requirements:
+        return image / "bin"
+    packed, python = archive(job, project, say), image / "bin" / "python"
+    unpacked = packed.with_suffix(".unpacked")
+    with _alone(packed):
+        if not unpacked.is_dir():
+            _run(
+                [python, "-m", "paddle_node.requirements.archive", packed, unpacked],
+                {**os.environ, "PYTHONPATH": str(Path(contract.__file__).parents[1])},
+            )
+    return unpacked / "bin"
 
 
 def find(job: TrainingJob, project: Path = PROJECT) -> Path | None:
     """Returns the same bin/ if it exists, or this Python's if that has all that the job needs.
     Installs nothing.
     """
-    folder = _folder(job, project, _place)
-    if (folder.parent / ".complete").exists() or (
-        folder.parent == project / ".venv-image" and (folder / "python").exists()
-    ):
-        return folder
+    image = _place_of_paddle(job.chosen_paddle, project)
+    if job.program.requirements:
+        unpacked = _place_of_archive(job, project).with_suffix(".unpacked")
+        return unpacked / "bin" if unpacked.is_dir() else None
+    own = image == project / ".venv-image" and (image / "bin" / "python").exists()
+    if own or (image / ".complete").exists():
+        return image / "bin"
     try:
         fits = importlib.metadata.version("paddlepaddle").startswith(f"{job.chosen_paddle}.")
     except importlib.metadata.PackageNotFoundError:
         return None
-    return Path(sys.executable).parent if fits and not job.program.requirements else None
+    return Path(sys.executable).parent if fits else None
 
 
-def _folder(
-    job: TrainingJob, project: Path, place: Callable[[Path, Path, Path | None, list[str]], Path]
-) -> Path:
-    requirements = list(job.program.requirements)
-    image = _image(job.chosen_paddle, project, place)
-    lock = project / LOCKS[job.chosen_paddle]
-    python = project / ".venv-image" / "bin" / "python"
-    return (place(python, lock, image, requirements) if requirements else image) / "bin"
+def archive(job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: None) -> Path:
+    """Returns the folder of this machine's cache with the archive of the job's requirements, and
+    builds it as the environment Job does. Raises BadInput or Failed.
+    """
+    if job.program.wheels is not None:
+        raise BadInput(
+            f"program.wheels is {job.program.wheels}: that folder lies on the job's volume, a "
+            "rehearsal with --volume keep has one"
+        )
+    python = _image(job.chosen_paddle, project, say) / "bin"
+    packed = _place_of_archive(job, project)
+    digest = "0" * 64
+    with _alone(packed), tempfile.TemporaryDirectory() as name:
+        packed.mkdir(exist_ok=True)
+        root = Path(name).resolve()
+        lay_limits(job, project, root)
+        link = contract.path(
+            f"{contract.VOLUME_MOUNT}/{contract.ENVIRONMENTS}/{digest}",
+            {Variable.ROOT: str(root)},
+        )
+        link.parent.mkdir(parents=True)
+        link.symlink_to(packed)
+        index = job.program.index
+        environ = {
+            "HOME": name,
+            "TMPDIR": name,
+            **pip_variables(),
+            **({"PIP_INDEX_URL": index.url} if index is not None else {}),
+            "PATH": f"{python}:/usr/local/bin:/usr/bin:/bin",
+            Variable.ROOT: name,
+            Variable.ENVIRONMENT: digest,
+            Variable.REQUIREMENTS: json.dumps(job.program.requirements),
+        }
+        program = project / "trainer_image" / "build_environment.py"
+        with subprocess.Popen(
+            [python / "python", program],
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            last = ""
+            for line in process.stdout or ():
+                last = line.strip().removeprefix("environment: ")
+                say(last)
+        if process.returncode in (ExitCode.BAD_SETTING, ExitCode.SOURCE_UNREACHABLE):
+            raise BadInput(last)
+        if process.returncode:
+            raise Failed(f"the program's requirements could not be installed: {last}")
+    return packed
 
 
-def _image(
-    paddle: str, project: Path, place: Callable[[Path, Path, Path | None, list[str]], Path]
-) -> Path:
-    """Returns the environment with a Paddle and nothing of a program."""
-    image, lock = project / ".venv-image", project / LOCKS[paddle]
+def lay_limits(job: TrainingJob, project: Path, root: Path) -> None:
+    """Lays what the image has of its Paddle's limits below `root`."""
+    limits = project / LOCKS[job.chosen_paddle]
+    for file, name in (
+        (limits.with_suffix(".in"), contract.CONSTRAINTS),
+        (limits.parent / Path(contract.NUMPY1).name, contract.NUMPY1),
+    ):
+        target = contract.path(name, {Variable.ROOT: str(root)})
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+
+
+def pip_variables() -> dict[str, str]:
+    """Returns what pip reads on this machine: its settings, cache, proxies and passwords."""
+    proxies = {"http_proxy", "https_proxy", "no_proxy", "all_proxy", "ssl_cert_file"}
+    files = {
+        "PIP_CONFIG_FILE": (".config/pip/pip.conf", ".pip/pip.conf"),
+        "NETRC": (".netrc",),
+        "PIP_CACHE_DIR": (".cache/pip",),
+    }
+    return {
+        variable: str(Path.home() / name)
+        for variable, names in files.items()
+        for name in names
+        if (Path.home() / name).exists()
+    } | {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("PIP_") or name.lower() in proxies or name == "NETRC"
+    }
+
+
+def _place_of_paddle(paddle: str, project: Path) -> Path:
+    image = project / ".venv-image"
     if paddle == "2.6":
         return image
-    return place(image / "bin" / "python", lock, None, [*LOCKED, str(lock)])
+    lock = project / LOCKS[paddle]
+    files = [lock, lock.with_suffix(".in"), lock.parent / _AGENT]
+    python = (image / "bin" / "python").resolve()
+    return place("environments", python, *_texts(files), None, *sorted([*LOCKED, str(lock)]))
 
 
-def _place(python: Path, lock: Path, below: Path | None, requirements: list[str]) -> Path:
-    # Of an environment below, its Paddle and the limits count; of one with Paddle, also what the
-    # agent imports.
-    files = [lock, lock.with_suffix(".in"), *([] if below else [lock.parent / _AGENT])]
-    return place(
-        "environments",
-        python.resolve(),
-        *(file.read_text() if file.exists() else "" for file in files),
-        below,
-        *sorted(requirements),
-    )
+def _place_of_archive(job: TrainingJob, project: Path) -> Path:
+    lock = project / LOCKS[job.chosen_paddle]
+    program, image = job.program, _place_of_paddle(job.chosen_paddle, project)
+    python = (project / ".venv-image" / "bin" / "python").resolve()
+    index = program.index and program.index.url
+    files = _texts([lock, lock.with_suffix(".in")])
+    return place("archives", python, *files, image, index, *sorted(program.requirements))
 
 
-def _make(
-    python: Path,
-    lock: Path,
-    below: Path | None,
-    requirements: list[str],
-    say: Callable[[str], object] = lambda text: None,
-) -> Path:
-    """Makes a separate environment, or one that also sees the packages of `below`. `python` is of
-    the version that the environment gets.
-    """
-    environment = _place(python, lock, below, requirements)
+def _texts(files: Sequence[Path]) -> list[str]:
+    return [file.read_text() if file.exists() else "" for file in files]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keeps other processes from making the same folder."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
+        yield
+
+
+def _image(paddle: str, project: Path, say: Say) -> Path:
+    """Returns the environment with a Paddle and nothing of a program; makes it if it is missing."""
+    environment, lock = _place_of_paddle(paddle, project), project / LOCKS[paddle]
+    if paddle == "2.6":
+        return environment
     # This project's own pip, whose release is locked.
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python"]
-    environment.parent.mkdir(parents=True, exist_ok=True)
-    with environment.with_suffix(".lock").open("w") as lock_file:
-        fcntl.flock(lock_file, fcntl.LOCK_EX)
+    with _alone(environment):
         if not (environment / ".complete").exists():
             shutil.rmtree(environment, ignore_errors=True)
+            python = project / ".venv-image" / "bin" / "python"
             _run([python, "-m", "venv", "--without-pip", environment])
-            install_here: list[str | Path] = [*pip, environment / "bin" / "python", "install"]
-            if below is None:
-                agent = [
-                    "--require-hashes",
-                    "--no-deps",
-                    "--requirement",
-                    str(lock.parent / _AGENT),
-                ]
-                _check(
-                    *install.run(
-                        [*install_here, "--target", environment / AGENT_PACKAGES, *agent], say
-                    )
-                )
-            else:
-                _extend(environment, below)
-                freeze = _run([*pip, below / "bin" / "python", "list", "--format=freeze"])
-                # With Paddle among them, its own requirements count, too.
-                paddle = [line for line in freeze.split() if line.startswith("paddlepaddle")]
-                # Of what Paddle needs, wheels alone: pip would build an old numpy for minutes, in
-                # vain.
-                limits = ["--only-binary=numpy,protobuf,pillow"]
-                limits += ["--constraint", str(lock.with_suffix(".in"))]
-                requirements = [*paddle, *limits, *requirements]
-            _check(*install.run([*install_here, *requirements], say), lock)
-            packages = _run([*pip, environment / "bin" / "python", "list", "--format=freeze"])
-            if below is not None and "\nnumpy==1." in packages:
-                limits = ["--constraint", str(lock.parent / "requirements-numpy1.in")]
-                _check(*install.run([*install_here, *requirements, *limits], say), lock)
+            locked: list[str | Path] = [*pip, environment / "bin" / "python", "install"]
+            agent: list[str | Path] = [
+                "--target",
+                environment / AGENT_PACKAGES,
+                *LOCKED,
+                lock.parent / _AGENT,
+            ]
+            for words in ([*locked, *agent], [*locked, *LOCKED, lock]):
+                code, errors = install.run(words, say)
+                if code:
+                    raise Failed(f"Paddle could not be installed: {errors.strip()[-1000:]}")
             (environment / ".complete").touch()
     return environment
 
 
-def _extend(environment: Path, below: Path) -> None:
-    """Lets an environment see the packages, the programs and the agent's packages of another."""
-    (packages,), (added,) = (
-        list(env.glob("lib/python3*/site-packages")) for env in (below, environment)
-    )
-    (added / "below.pth").write_text(f"{packages}\n")
-    if (below / AGENT_PACKAGES).is_dir():
-        (environment / AGENT_PACKAGES).symlink_to(below / AGENT_PACKAGES)
-    for script in filter(
-        Path.is_file, (below / "bin").iterdir()
-    ):  # Paddle's launcher has to start this Python.
-        head, _, rest = script.read_bytes().partition(b"\n")
-        if head.startswith(b"#!") and b"python" in head and not script.is_symlink():
-            (environment / "bin" / script.name).write_bytes(
-                b"#!" + os.fsencode(environment / "bin" / "python") + b"\n" + rest
-            )
-            (environment / "bin" / script.name).chmod(0o755)
-
-
-def _run(command: Sequence[str | Path]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    _check(done.returncode, done.stderr)
-    return done.stdout
-
-
-def _check(code: int, errors: str, lock: Path | None = None) -> None:
-    """Raises BadInput or Failed for a command that failed; `lock`: it installed what a program
-    requires.
-    """
-    if code == 0:
-        return
-    paddle = next(
-        (paddle for paddle, name in LOCKS.items() if lock and name.endswith(lock.name)), ""
-    )
-    if sentence := conflicts.sentence(errors, paddle) or reasons.first("install", errors, ""):
-        raise BadInput(sentence)
-    raise Failed(
-        f"the program's requirements could not be installed: pip says {errors.strip()[-1000:]}"
-    )
+def _run(command: Sequence[str | Path], environ: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Failed(f"the environment could not be made: {done.stderr.strip()[-1000:]}")
 
 
 if __name__ == "__main__":
-    _image(sys.argv[1], PROJECT, _make)
+    _image(sys.argv[1], PROJECT, print)

@@ -30,7 +30,7 @@ from paddle_aws.operations.jobs.watch.job_objects import JobState, Phase
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
 from paddle_aws.operations.jobs.watch.pod_state import PodState
-from paddle_aws.operations.jobs.watch.waiting import data_ended, training_ended, verdict
+from paddle_aws.operations.jobs.watch.waiting import ENDS, training_ended, verdict
 from paddle_aws.operations.screen import age
 
 FOLDER = Path(".rehearsal")
@@ -165,7 +165,7 @@ class RehearsalBackend(SavedResults):
         self, selection: PodSelection, tail: int | None, show: Callable[[Line], None]
     ) -> JobView:
         """Shows the pods' lines as they are written until the job, or the rehearsal, has ended."""
-        ended = data_ended if selection.of == "data" else training_ended
+        ended = ENDS[selection.of]
         read_to: dict[Path, int] = {}
         while True:
             ends = not self.running

@@ -252,6 +252,12 @@ def split(submission: Submission, follower: Follower) -> None:
     submission.forget(cluster, data=True)
     cluster.apply(submission.data_job)
     last = follower.until(waiting.data_ended)
+    if last.unbuilt:
+        raise Failed(
+            f"job {job.name}: its environment could not be built: {last.reason}; "
+            f"`paddle-aws logs {job_arguments(job.name, job.namespace)} --of environment` shows "
+            "its log"
+        )
     if last.data is not None and last.data.phase == "failed":
         pod = culprit(pod for pod in last.pods if pod.component == "data")
         raise Failed(

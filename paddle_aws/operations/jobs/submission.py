@@ -133,21 +133,22 @@ class Submission:
 
     def _check_runs(self, cluster: Cluster, again: bool) -> None:
         name, namespace = self.job.name, self.job.namespace
+        before = [
+            document["metadata"]["name"]
+            for document in self.documents
+            if document["kind"] == "Job" and component(document) in ("data", "environment")
+        ]
         for run in runs(cluster, namespace, selector(name)):
-            run_name, since, data = (
-                run["metadata"]["name"],
-                age(created(run)),
-                component(run) == "data",
-            )
+            run_name, since = run["metadata"]["name"], age(created(run))
             if not ended(run):
-                if data and self.data_job and self.data_job["metadata"]["name"] == run_name:
+                if run_name in before:
                     continue
                 raise BadInput(
                     f"job {name} runs already ({run_name}, for {since}): wait for it, end it with "
                     f"`paddle-aws cancel {job_arguments(name, namespace)}`, or give this one "
                     "another name"
                 )
-            if not data and run_name == self.training["metadata"]["name"] and not again:
+            if run_name == self.training["metadata"]["name"] and not again:
                 raise BadInput(
                     f"this very job has run already ({run_name}, {since} ago): `paddle-aws resume` "
                     "runs it on from its newest pass, `paddle-aws delete "
@@ -159,6 +160,9 @@ class Submission:
         kind.
         """
         deadline = time.monotonic() + SERVED
+        if any(component(document) == "environment" for document in documents):
+            # It may have failed; where the environment is on the volume, a new one ends at once.
+            self._forget_environments(cluster)
         for document in documents:
             while True:
                 try:
@@ -173,6 +177,11 @@ class Submission:
         if documents:
             names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
             cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
+
+    def _forget_environments(self, cluster: Cluster) -> None:
+        for found in runs(cluster, self.job.namespace, selector(self.job.name)):
+            if component(found) == "environment" and ended(found):
+                remove(cluster, path(found))
 
     def data_jobs(self, cluster: Cluster) -> list[Object]:
         """Returns this job's data Jobs that the cluster still has, including those of earlier job

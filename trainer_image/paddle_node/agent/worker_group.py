@@ -104,7 +104,8 @@ class WorkerGroup:
         already.
         """
         self._node = node
-        if not self._standby:
+        # What a program requires may bring other versions of what a standby has imported.
+        if not self._standby and not node.environment:
             for process in self._runtime.standby(node):
                 self._standby.append(self._workers.start(process, self._name(process)))
 

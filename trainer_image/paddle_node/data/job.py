@@ -29,6 +29,7 @@ from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.source import Object, Source, summary
 from paddle_node.environment import Reader
 from paddle_node.failure import Failure, SettingError
+from paddle_node.requirements import archive
 from paddle_node.retry import disk_full, retry
 from paddle_node.staging import program_archive, program_copy, shard_copy
 from paddle_node.volume import data_manifest, durable
@@ -42,6 +43,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     """
     signal.signal(signal.SIGTERM, _terminated)
     try:
+        archive.enter(environ, _say)
         split(SplitSettings.from_environment(environ), environ)
         return ExitCode.DONE
     except Failure as failure:

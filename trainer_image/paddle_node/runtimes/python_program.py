@@ -1,7 +1,6 @@
 """The processes of runtimes whose users write `train.py`."""
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +16,7 @@ def process(node: NodeEnvironment, role: Role, more: Mapping[str, str]) -> Proce
     return Process(
         role=role,
         argv=(
-            sys.executable,
+            node.python,
             "-m",
             "paddle_node.training.program",
             str(node.program / PROGRAM),
@@ -50,7 +49,7 @@ def standby(node: NodeEnvironment, role: Role, *modules: str) -> Process:
     """
     return Process(
         role=role,
-        argv=(sys.executable, "-m", "paddle_node.agent.standby", *modules),
+        argv=(node.python, "-m", "paddle_node.agent.standby", *modules),
         environ=environ(node),
         log=Path(os.devnull),
         working_directory=node.home,

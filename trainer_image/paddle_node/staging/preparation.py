@@ -7,8 +7,10 @@ submitted together with its job, and never reads a partial split.
 """
 
 import shutil
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from paddle_node import contract, runtimes
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure, SettingError
+from paddle_node.requirements import archive
 from paddle_node.retry import retry
 from paddle_node.staging import program_archive, program_copy
 from paddle_node.volume import attempts, data_manifest, durable
@@ -35,6 +38,8 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
         shard_copy,
     )  # Imports the checksum library, which must wait until the pod has said hello.
 
+    # Side by side with the data: both are mostly reading from the volume.
+    unpacked = _environment(node, report)
     run = retry(lambda: attempts.read(node.folder).identity(node.run_id), report)
     if run is None:
         _wait_for_data(node, report)
@@ -53,12 +58,33 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
     program, digest = retry(lambda: _program(node, None if run is None else run.program), report)
     if node.command.words:
         program = retry(lambda: _work_in(program, node), report)
+    if unpacked is not None:
+        environment = unpacked.result()
+        python, variables = str(environment / "bin" / "python"), node.environ
+        node = replace(node, python=python, environ=archive.variables(variables, environment))
     return replace(
         node,
         folder=replace(folder, data=place.resolve(), inputs=brought),
         program=program,
         identity=Identity(data, digest),
     )
+
+
+def _environment(node: NodeEnvironment, report: Callable[[str], None]) -> Future[Path] | None:
+    """Begins to unpack the environment of the program's requirements; None: it has none."""
+    if not node.environment:
+        return None
+    unpacked: Future[Path] = Future()
+
+    def work() -> None:
+        try:
+            unpacked.set_result(archive.bring(node.environ, report, node.peer_deadline))
+        except BaseException as error:
+            unpacked.set_exception(error)
+
+    # It dies with the agent.
+    threading.Thread(target=work, name="environment", daemon=True).start()
+    return unpacked
 
 
 def inputs_of(folder: JobFolder) -> dict[str, Path]:

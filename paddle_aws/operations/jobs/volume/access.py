@@ -214,7 +214,8 @@ def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
     """Returns the pod template of the job's newest Job or PaddleJob on the cluster; None if none is
     left.
     """
-    runs_ = [run for run in runs(cluster, namespace, selector(job)) if component(run) != "reader"]
+    others = ("reader", "environment")
+    runs_ = [run for run in runs(cluster, namespace, selector(job)) if component(run) not in others]
     return template(max(runs_, key=created)) if runs_ else None
 
 

@@ -35,5 +35,5 @@ def list_jobs(cluster: Cluster, namespace: str | None) -> list[JobView]:
 
 def created(view: JobView) -> datetime | None:
     """Returns when the job's newest Job was created."""
-    job = view.training or view.data
+    job = view.training or view.data or view.environment
     return job.created if job is not None else None

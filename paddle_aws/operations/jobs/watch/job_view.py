@@ -35,11 +35,18 @@ class JobView:
     progress: TrainingProgress | StepProgress | None = None
     """How far the training is; None also if nobody asked."""
     goodput: Goodput | None = None
+    environment: JobState | None = None
 
     @property
     def gone(self) -> bool:
-        """Whether neither its data job nor its training exists."""
-        return self.data is None and self.training is None
+        """Whether none of its Jobs exists."""
+        return self.data is None and self.training is None and self.environment is None
+
+    @property
+    def unbuilt(self) -> bool:
+        """Whether its environment could not be built, so that it cannot go on."""
+        failed = self.environment is not None and self.environment.phase == "failed"
+        return failed and not (self.training is not None and self.training.ended)
 
     @property
     def cancelled(self) -> bool:
@@ -51,7 +58,7 @@ class JobView:
     def lost(self) -> int:
         """How often the training has lost a pod so far, replaced or restarted in place."""
         replaced = self.training.failed if self.training is not None else 0
-        return replaced + sum(pod.restarts for pod in self.pods if pod.component != "data")
+        return replaced + sum(pod.restarts for pod in self.pods if pod.part == "training")
 
     @property
     def phase(self) -> str:
@@ -60,18 +67,20 @@ class JobView:
         """
         if self.cancelled:
             return "cancelled"
+        if self.unbuilt:
+            return "failed"
         if self.training is not None:
             return self.training.phase
         if self.data is not None:
             return {"failed": "failed", "done": "split"}.get(self.data.phase, "splitting")
-        return "unknown"
+        return "unknown" if self.environment is None else "building"
 
     @property
     def reason(self) -> str:
         """Why it failed or waits: the Job's own reason and one pod's."""
         if self.cancelled:
             return "`paddle-aws resume` continues it"
-        job = self.training or self.data
+        job = self.environment if self.unbuilt else self.training or self.data
         of_job = job.reason if job is not None else ""
         of_pod = ""
         if self.phase == "failed":
@@ -89,12 +98,9 @@ class JobView:
         """Which pod failed, on which node, and what it said last; empty if no failed pod is
         left.
         """
-        of_data = self.training is None
-        pod = culprit(
-            pod
-            for pod in self.pods
-            if (pod.component == "data") == of_data and pod.component != "reader"
-        )
+        part = "data" if self.training is None else "training"
+        part = "environment" if self.unbuilt else part
+        pod = culprit(pod for pod in self.pods if pod.part == part)
         return pod.failure if pod is not None else ""
 
     def as_json(self) -> dict[str, Any]:
@@ -104,6 +110,7 @@ class JobView:
             "namespace": self.namespace,
             "state": self.phase,
             "reason": self.reason,
+            "environment": _describe(self.environment),
             "data": _describe(self.data),
             "training": _describe(self.training),
             "progress": _describe(self.progress),
@@ -184,4 +191,11 @@ def make(
         running = any(pod.component == part and pod.phase == "running" for pod in its_pods)
         return state(job, running, refused.get(job["metadata"]["name"], ""))
 
-    return JobView(name, namespace, of("data"), of("") or of("trainer"), tuple(its_pods))
+    return JobView(
+        name,
+        namespace,
+        of("data"),
+        of("") or of("trainer"),
+        tuple(its_pods),
+        environment=of("environment"),
+    )

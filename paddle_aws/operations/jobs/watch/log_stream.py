@@ -20,7 +20,7 @@ from paddle_aws.operations.jobs.watch.job_objects import moment, pods
 from paddle_aws.operations.jobs.watch.job_view import JobView, look
 from paddle_aws.operations.jobs.watch.paddle_noise import is_noise
 from paddle_aws.operations.jobs.watch.pod_state import PodState
-from paddle_aws.operations.jobs.watch.waiting import Follower, data_ended, training_ended
+from paddle_aws.operations.jobs.watch.waiting import ENDS, Follower
 from paddle_aws.operations.options import job_arguments
 from paddle_aws.operations.screen import console, say
 
@@ -51,19 +51,14 @@ class Line:
 
 @dataclass(frozen=True)
 class PodSelection:
-    """Selects pods: the data job's or the training's, of all ranks or some."""
+    """Selects pods: of the environment, the data job or the training, of all ranks or some."""
 
     ranks: frozenset[int] | None = None
     of: str = "training"
 
     def includes(self, pod: PodState) -> bool:
         """Returns whether this pod is selected."""
-        of_data, component_ = self.of == "data", pod.component
-        return (
-            (component_ == "data") == of_data
-            and component_ != "reader"
-            and (self.ranks is None or pod.rank in self.ranks)
-        )
+        return pod.part == self.of and (self.ranks is None or pod.rank in self.ranks)
 
 
 def ranks(text: str) -> frozenset[int] | None:
@@ -232,7 +227,7 @@ def follow_job(
             failures.append(error)
 
     seen = JobView(job.name, job.namespace, None, None, ())
-    ended = data_ended if match.of == "data" else training_ended
+    ended = ENDS[match.of]
     for seen in job.poll():
         for pod in seen.pods:
             begun = pod.phase in ("running", "done", "failed", "ending")

@@ -188,7 +188,7 @@ def _beginning(pod: Pod) -> PodPhase:
 
 def resources_of(pod: Pod) -> str:
     """Returns the job.yaml setting for the pod's resource requests."""
-    return "data_resources" if component(pod) == "data" else "resources"
+    return "data_resources" if component(pod) in ("data", "environment") else "resources"
 
 
 def _failure(pod: Pod, containers: list[Container]) -> tuple[str, int | None]:

@@ -34,6 +34,9 @@ from paddle_aws.operations.jobs.watch.pod_phase import (
     time_of,
 )
 
+NOT_TRAINING = ("environment", "data", "reader")
+"""Components of pods that work before the training, or beside it."""
+
 
 @dataclass(frozen=True)
 class PodState:
@@ -60,6 +63,11 @@ class PodState:
     def failure(self) -> str:
         """Who failed, where, and why."""
         return f"{self.who}{' on ' if self.node else ''}{self.node}: {self.reason}"
+
+    @property
+    def part(self) -> str:
+        """Which part of its job it works for: environment, data, reader or training."""
+        return self.component if self.component in NOT_TRAINING else "training"
 
     @property
     def who(self) -> str:

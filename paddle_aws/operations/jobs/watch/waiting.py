@@ -119,15 +119,26 @@ def spans(ranks: Iterable[int]) -> str:
 
 
 def training_ended(job: JobView) -> bool:
-    """Returns whether the training has ended, or the data job that it needs has failed."""
+    """Returns whether the training has ended, or a Job that it needs has failed."""
+    if job.unbuilt:
+        return True
     if job.training is not None:
         return job.training.ended
     return job.data is not None and job.data.phase == "failed"
 
 
 def data_ended(job: JobView) -> bool:
-    """Returns whether the data job has ended."""
-    return job.data is not None and job.data.ended
+    """Returns whether the data job has ended, or cannot help any more."""
+    return job.unbuilt or (job.data is not None and job.data.ended)
+
+
+def environment_ended(job: JobView) -> bool:
+    """Returns whether the environment Job has ended."""
+    return job.environment is not None and job.environment.ended
+
+
+ENDS = {"environment": environment_ended, "data": data_ended, "training": training_ended}
+"""When a part of a job has ended."""
 
 
 def settled(job: JobView) -> bool:
@@ -138,7 +149,7 @@ def settled(job: JobView) -> bool:
     ):
         return True
     pods = [
-        pod for pod in job.pods if pod.component != "data" and pod.phase not in ("failed", "ending")
+        pod for pod in job.pods if pod.part == "training" and pod.phase not in ("failed", "ending")
     ]
     return len(pods) >= (training.completions if training else 1) and all(
         pod.phase in ("running", "done") or (pod.phase == "waiting" and pod.reason) for pod in pods
@@ -149,12 +160,13 @@ def verdict(view: JobView) -> str:
     """Returns in one sentence how the job ended. Raises JobFailed with that sentence if it
     failed.
     """
-    job = view.training or view.data
+    job = view.environment if view.unbuilt else view.training or view.data
     if job is None:
         raise Failed(f"job {view.name} is not there")
     if not job.ended:
         raise Failed(f"job {view.name} was deleted or cancelled before it ended")
     if job.phase == "failed":
         what = "training" if view.training is not None else "the data split"
+        what = "its environment" if view.unbuilt else what
         raise JobFailed(f"job {view.name}: {what} failed: {view.reason or 'no reason given'}")
     return f"job {view.name} is {job.phase}: {job.succeeded} of {job.completions} pods succeeded"

@@ -1,13 +1,16 @@
-"""Names the two sides of a conflict that pip's resolver has found, and what helps."""
+"""Names the two sides of a conflict that pip's resolver has found, and what helps; and pip's other
+faults of requirements.
+"""
 
 import re
 from dataclasses import dataclass
 
-from paddle_aws.operations.images.install import CONFLICT
+from paddle_node.requirements.install import CONFLICT
 
 _REQUIREMENT = r"([A-Za-z0-9][\w.-]*)(?:\[[^\]\n]*\])?[ ]*([^;\n]*)[^\n]*"
 _CHAIN = re.compile(
-    r"^(?:Collecting ([\w.-]+)|Processing \S*/([\w.]+)-\d).*\(from (?:[^()]*->)?([^()>]+)\)$",
+    r"^(?:Collecting ([\w.-]+)|Processing \S*/([\w.]+)-\d).*"
+    r"\(from (?:[^()]*->)?([^()>]+?)(?:->-r \S+ \(line \d+\))?\)$",
     re.MULTILINE,
 )
 """Which of the program's requirements brought a package along."""
@@ -89,3 +92,30 @@ def _remedy(demands: list[_Demand], package: str) -> str:
     if any(not demand.asker for demand in demands):
         return f"change or leave out {package} in program.requirements"
     return "ask for other versions of these in program.requirements"
+
+
+_FAULTS = (
+    (r"Retrying \(Retry", ""),  # The index is out of reach: that is no fault of theirs.
+    (r"ERROR: Cannot install ([^\n]+?) because these package versions have conflicting",
+     "program.requirements has {0}, which do not fit together or the image"),
+    (r"ERROR: (?:No matching distribution found for|Invalid requirement:) ([^\n]+)",
+     "program.requirements has {0}: pip finds no such package for the image's Python"),
+    (r"ERROR: THESE PACKAGES DO NOT MATCH THE HASHES[^\n]*\n +(\S+)",
+     "program.requirements has {0}: the index has other bytes than its hash says"),
+    (r"(?:ERROR|error): ([^\n]+)", "program.requirements cannot be installed: pip says {0}"),
+)  # fmt: skip
+
+
+def fault(errors: str) -> str:
+    """Returns what is wrong with the requirements, by pip's errors; empty if they say nothing of
+    it.
+    """
+    for pattern, says in _FAULTS:
+        if match := re.search(pattern, errors):
+            return says.format(*match.groups())
+    return ""
+
+
+def last_line(errors: str) -> str:
+    """Returns the last line of pip's errors, short."""
+    return errors.strip().rpartition("\n")[2][:300]

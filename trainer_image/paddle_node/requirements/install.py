@@ -2,7 +2,7 @@
 
 Standard library only: make runs this file before anything else is installed:
 
-    python operations/images/install.py NAME PYTHON [PIP'S OPTIONS ...]
+    python trainer_image/paddle_node/requirements/install.py NAME PYTHON [PIP'S OPTIONS ...]
 """
 
 import re
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 EVERY = 5.0
@@ -23,7 +23,11 @@ _DOWNLOADING = re.compile(r"(?:Downloading|Using cached) (\S+?)(?:-py|-cp|\.tar)
 _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-(\d[^-]*).*")
 
 
-def run(command: Sequence[str | Path], say: Callable[[str], object]) -> tuple[int, str]:
+def run(
+    command: Sequence[str | Path],
+    say: Callable[[str], object],
+    environ: Mapping[str, str] | None = None,
+) -> tuple[int, str]:
     """Runs pip, without `--quiet`. `say` gets a report every few seconds. Returns pip's exit code
     and what it wrote to stderr; in front of that, who asked for what if there is a conflict.
     """
@@ -35,6 +39,7 @@ def run(command: Sequence[str | Path], say: Callable[[str], object]) -> tuple[in
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
+            env=environ,
             text=True,
             errors="replace",
         )

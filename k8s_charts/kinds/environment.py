@@ -1,0 +1,79 @@
+"""The environment Job: builds a program's requirements once into an archive on the volume, which
+the job's pods unpack.
+
+Strangers' code runs in it, so its pod has no rights: no token, an account without AWS rights, one
+folder of the volume, and a network that reaches package indexes alone.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from constructs import Construct
+from paddle_node import contract
+from paddle_node.contract import Variable
+
+from k8s_charts import names
+from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.pods import network, pod
+from k8s_charts.pods.pod import literal
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.job_settings import ENVIRONMENT_ENDING
+
+
+def _environment(job: TrainingJob, image: str) -> dict[Any, object]:
+    program = job.program
+    index = program.index
+    return {
+        Variable.JOB_PATH: literal(job.volume.mount_path),
+        Variable.ENVIRONMENT: names.environment(job, image),
+        Variable.REQUIREMENTS: literal(json.dumps(program.requirements)),
+        Variable.WHEELS: literal(program.wheels) if program.wheels is not None else None,
+        # pip's own variables; a Secret's address has the password.
+        "PIP_INDEX_URL": literal(index.url) if index is not None and not index.secret else None,
+        "PIP_ONLY_BINARY": ":all:" if index is not None and index.secret else None,
+    }
+
+
+class EnvironmentChart(pod.PodChart):
+    """Job and NetworkPolicy of the environment of a job that builds one."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        job: TrainingJob,
+        outputs: ClusterOutputs,
+        image: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        customize: pod.Customize | None = None,
+    ) -> None:
+        stem = f"{job.name}{ENVIRONMENT_ENDING}"
+        super().__init__(scope, stem, job, labels=labels, customize=customize)
+        network.environment(self, job, outputs)
+        index = job.program.index
+        container = {
+            "name": "environment",
+            "command": list(contract.BUILD_ENVIRONMENT),
+            "env": pod.environment(_environment(job, image)),
+            "envFrom": [{"secretRef": {"name": index.secret}}] if index and index.secret else None,
+            "workingDir": contract.HOME,
+        }
+        template = pod.template(
+            job,
+            "environment",
+            outputs=outputs,
+            image=image,
+            container=container,
+            spec={"serviceAccountName": names.TRAINER_ACCOUNT},
+            customize=self.customize_pod,
+        )
+        document = pod.job_document(job, template, 1, indexed=False)
+        pod.add_job(
+            self,
+            job,
+            document,
+            stem=stem,
+            fingerprint=names.fingerprint(document),
+            labels=names.labels(job, "environment"),
+        )

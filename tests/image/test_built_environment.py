@@ -1,0 +1,161 @@
+"""The environment Job's program, as the image runs it: pip works for real, against packages of a
+few hundred bytes in a folder of the volume.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.image.test_program_packages import wheel
+
+PROJECT = Path(__file__).parents[2]
+DIGEST = "ab" * 32
+pytestmark = pytest.mark.slow
+
+
+class Volume:
+    """A volume with wheels, and the root of a container that mounts what the Job does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.wheels = folder / "home/jobpath/wheels"
+        self.environment = folder / "home/jobpath/shared/environments" / DIGEST
+        for place in (self.wheels, self.environment, folder / "home/paddle"):
+            place.mkdir(parents=True)
+
+    def start(self, *requirements: str, home: str = "", **more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, PROJECT / "trainer_image/build_environment.py"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(self.folder / "home/paddle"),
+                "PIP_CONFIG_FILE": "/dev/null",
+                # Two pods have two scratches.
+                "PADDLE_NODE_ROOT": str(self.root(home)),
+                "PADDLE_NODE_ENVIRONMENT": DIGEST,
+                "PADDLE_NODE_REQUIREMENTS": json.dumps(requirements),
+                "PADDLE_NODE_WHEELS": "/home/jobpath/wheels",
+                **more,
+            },
+        )
+
+    def root(self, name: str) -> Path:
+        if not name:
+            return self.folder
+        root = self.folder.with_name(name)
+        (root / "home/paddle").mkdir(parents=True)
+        (root / "home/jobpath").symlink_to(self.folder / "home/jobpath")
+        return root
+
+    def build(self, *requirements: str, **more: str) -> tuple[int, str]:
+        process = self.start(*requirements, **more)
+        out, errors = process.communicate(timeout=120)
+        return process.returncode, (errors or out).strip().rpartition("\n")[2]
+
+    def unpack(self) -> Path:
+        place = self.folder / "unpacked"
+        words = [sys.executable, "-m", "paddle_node.requirements.archive", self.environment, place]
+        path = {**os.environ, "PYTHONPATH": str(PROJECT / "trainer_image")}
+        subprocess.run(words, env=path, check=True)
+        return place / "bin" / "python"
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Volume:
+    volume = Volume(tmp_path / "volume")
+    wheel(volume.wheels, "tiny", "1.0")
+    wheel(volume.wheels, "tiny", "2.0")
+    wheel(volume.wheels, "strict", "1.0", "tiny<2")
+    return volume
+
+
+def test_two_at_once_one_killed_and_a_damaged_archive_leave_one_whole_environment(
+    volume: Volume,
+) -> None:
+    killed = volume.start("tiny<2")
+    time.sleep(1)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert not list(volume.environment.glob("record-*"))
+    both = [volume.start("tiny<2", home=name) for name in ("first", "second")]
+    assert [process.communicate()[1] for process in both] == ["", ""]
+    record, archive = sorted(volume.environment.iterdir(), reverse=True)
+    assert [process.returncode for process in both] == [0, 0] and record.name == "record-1.json"
+    said = subprocess.check_output(
+        [volume.unpack(), "-c", "import tiny; print(tiny.__version__, tiny.__file__)"], text=True
+    )
+    assert said.startswith("1.0 ") and str(volume.folder / "unpacked") in said
+    assert volume.build("tiny<2") == (0, "environment: it is there already: tiny==1.0")
+    content = bytearray(archive.read_bytes())
+    content[len(content) // 2] ^= 1
+    archive.write_bytes(content)
+    assert volume.build("tiny<2")[1].endswith("MB: tiny==1.0")
+    assert (volume.environment / "record-2.json").exists()
+    assert volume.unpack().exists()
+
+
+def test_what_cannot_be_built_is_one_sentence_and_leaves_nothing(volume: Volume) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    (tiny,) = volume.wheels.glob("tiny-2.0-*")
+    good = hashlib.sha256(tiny.read_bytes()).hexdigest()
+    no_index = {
+        "PADDLE_NODE_WHEELS": "",
+        "PIP_INDEX_URL": f"https://127.0.0.1:{port}/simple",
+        "PIP_RETRIES": "1",
+    }
+    for requirements, more, code, says in (
+        (("strict", "tiny>=2"), {}, 2, "strict 1.0 needs tiny<2; change or leave out tiny in"),
+        (("absent",), {}, 2, "program.requirements has absent: pip finds no such package"),
+        ((f"tiny==2.0 --hash=sha256:{'0' * 64}",), {}, 2, "the index has other bytes"),
+        (("tiny",), no_index, 68, "the package index cannot be reached (pip says "),
+    ):
+        ended, said = volume.build(*requirements, **more)
+        assert (ended, says in said) == (code, True), said
+    assert not list(volume.environment.iterdir())
+    assert volume.build(f"tiny==2.0 --hash=sha256:{good}")[0] == 0
+
+
+def test_a_full_volume_is_one_sentence_and_leaves_nothing(volume: Volume) -> None:
+    words = "mount -t tmpfs -o size=64k none {0} && exec {1} {2}"
+    script = words.format(
+        volume.environment, sys.executable, PROJECT / "trainer_image/build_environment.py"
+    )
+    (volume.wheels / "tiny-2.0-py3-none-any.whl").unlink()
+    wheel_with_noise(volume.wheels)
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PADDLE_NODE_ROOT": str(volume.folder),
+        "PADDLE_NODE_ENVIRONMENT": DIGEST,
+        "PADDLE_NODE_REQUIREMENTS": '["noise"]',
+        "PADDLE_NODE_WHEELS": "/home/jobpath/wheels",
+    }
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare failed" in done.stderr or "Operation not permitted" in done.stderr:
+        pytest.skip("this machine lets nobody mount")
+    assert done.returncode == 74, done.stderr
+    assert done.stderr.strip().endswith("make room on the volume, or raise data_resources.scratch")
+
+
+def wheel_with_noise(folder: Path) -> None:
+    wheel(folder, "noise", "1.0")
+    with zipfile.ZipFile(folder / "noise-1.0-py3-none-any.whl", "a") as archive:
+        archive.writestr("noise.bin", os.urandom(1 << 20))

@@ -1,0 +1,1 @@
+"""What a program requires beside Paddle: built once into an environment, which pods unpack."""
