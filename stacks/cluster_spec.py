@@ -232,14 +232,14 @@ class ClusterSpec(Settings):
         """Returns the settings in the file at `path`. Raises SettingError, one sentence per fault,
         if they are unusable.
         """
-        found = layers.load(path)
-        for lock, file in found.locks:
+        layered = layers.load(path)
+        for lock, file in layered.locks:
             if not has_setting(cls, lock):
                 raise SettingError(f"{file}: locked has {lock}: cluster.yaml has no such setting")
         try:
-            return parse(cls, found.merged)
+            return parse(cls, layered.merged)
         except SettingError as error:
-            lines = [f"{found.origin(line)}: {line}" for line in str(error).splitlines()]
+            lines = [f"{layered.origin(line)}: {line}" for line in str(error).splitlines()]
             raise SettingError("\n".join(lines)) from None
 
     @field_validator("name")
@@ -338,9 +338,9 @@ class ClusterSpec(Settings):
     @classmethod
     def _tags(cls, tags: dict[str, str]) -> dict[str, str]:
         # IAM treats keys that differ only in case as the same key.
-        known = {key.lower() for key in OUR_TAGS}
+        reserved = {key.lower() for key in OUR_TAGS}
         for key, value in tags.items():
-            if key.lower() in known or key.lower().startswith("aws:"):
+            if key.lower() in reserved or key.lower().startswith("aws:"):
                 ours = f"{', '.join(OUR_TAGS)} and aws: are set by the project or AWS"
                 raise Refused(
                     key, value, f"taken, whatever its case: {ours}, and each key may be given once"
@@ -353,7 +353,7 @@ class ClusterSpec(Settings):
                     "digits, spaces and _.:/=+@-"
                 )
                 raise Refused(key, value, allowed)
-            known.add(key.lower())
+            reserved.add(key.lower())
         return tags
 
     def _faults(self) -> Iterator[Fault]:
@@ -391,24 +391,24 @@ class ClusterSpec(Settings):
                     zone,
                     f"allowed are zones of region {self.region}, such as {self.region}a",
                 )
-        wanted = {
+        zones_by_setting = {
             f"nodes.{name}.availability_zones": group.availability_zones
             for name, group in self.nodes.items()
         }
         if existing := self.file_system.existing:
-            wanted["file_system.existing.zones_without_mount_target"] = (
+            zones_by_setting["file_system.existing.zones_without_mount_target"] = (
                 existing.zones_without_mount_target
             )
-        for setting, names in wanted.items():
+        for setting, names in zones_by_setting.items():
             for zone in names:
                 if zone not in zones:
                     yield Refused(setting, zone, f"allowed are {field} ({', '.join(zones)})")
 
     def _addresses(self) -> Iterator[Fault]:
-        vpc, own = self.network.range, self.cluster.self_managed
+        vpc, self_managed = self.network.range, self.cluster.self_managed
         field = "network.existing.cidr" if self.network.existing else "network.cidr"
         taken = {field: vpc, "cluster.service_cidr": ip_network(self.cluster.services)}
-        if own:
+        if self_managed:
             taken["cluster.pod_cidr"] = pods = ip_network(self.cluster.pod_cidr)
             machines, has = (
                 sum(group.max for group in self.nodes.values()) + 1,
@@ -428,7 +428,7 @@ class ClusterSpec(Settings):
                     f"it overlaps {other} ({theirs}): take a range apart from it",
                 )
         has = self.network.private_addresses_per_zone
-        if own or has is None:
+        if self_managed or has is None:
             return
         for zone in self.network.zones:
             groups = [
@@ -455,10 +455,10 @@ class ClusterSpec(Settings):
             return
         for name, group in self.nodes.items():
             for setting in ("kind", "gpu", "efa", "auto_repair", "capacity_block"):
-                found = getattr(group, setting)
-                if setting in group.model_fields_set and found and found != "self-managed":
+                choice = getattr(group, setting)
+                if setting in group.model_fields_set and choice and choice != "self-managed":
                     allowed = "allowed with cluster.kind eks only, and the kind is self-managed"
-                    yield Refused(f"nodes.{name}.{setting}", found, allowed)
+                    yield Refused(f"nodes.{name}.{setting}", choice, allowed)
             for value in group.instance_types:
                 if XEN_TYPE.fullmatch(value):
                     allowed = (

@@ -236,10 +236,10 @@ class ControlPlane(Settings):
         for field in fields:
             # The shipped file has empty lists, which ask for nothing.
             if field in self.model_fields_set and (value := getattr(self, field)):
-                found = "set" if isinstance(value, Settings) else value
+                shown = "set" if isinstance(value, Settings) else value
                 yield Refused(
                     field,
-                    found,
+                    shown,
                     f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}",
                 )
         if self.kind == "self-managed" and self.public_access_from and not self.elastic_ip:

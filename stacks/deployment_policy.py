@@ -59,9 +59,9 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
     requires.
     """
     kinds = {
-        one["Type"]
-        for _, one in _resources(templates)
-        if not one["Type"].startswith(("AWS::CDK::", "AWS::CloudFormation::"))
+        resource["Type"]
+        for _, resource in _resources(templates)
+        if not resource["Type"].startswith(("AWS::CDK::", "AWS::CloudFormation::"))
     }
     if unknown := sorted(kinds - DATA["handlers"].keys()):
         allowed = (
@@ -70,8 +70,8 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
         )
         raise SettingError(f"a template has {', '.join(unknown)}: {allowed}")
     conditions = _written(spec, templates, kinds)["conditions"]
-    found: dict[str, tuple[set[str], set[str], dict[str, Any]]]
-    found = {"Parameters": ({"ssm:GetParameters"}, _parameters(spec, kinds), {})}
+    grouped: dict[str, tuple[set[str], set[str], dict[str, Any]]]
+    grouped = {"Parameters": ({"ssm:GetParameters"}, _parameters(spec, kinds), {})}
     for kind in sorted(kinds):
         for action in sorted(
             {action for calls in DATA["handlers"][kind].values() for action in calls.split()}
@@ -79,7 +79,11 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
             service = action.partition(":")[0]
             on = DATA["actions"][action].split()
             arns = (
-                {arn for one in on for arn in _arns(spec, templates, action, f"{service}:{one}")}
+                {
+                    arn
+                    for resource in on
+                    for arn in _arns(spec, templates, action, f"{service}:{resource}")
+                }
                 if on
                 else {"*"}
             )
@@ -98,11 +102,11 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                 if arns
                 else ()
             ):
-                actions, resources, _ = found.setdefault(sid, (set(), set(), condition))
+                actions, resources, _ = grouped.setdefault(sid, (set(), set(), condition))
                 actions.add(action)
                 resources.update({"*"} if sid == "Look" else under_it)
     denied: list[dict[str, Any]] = _written(spec, templates)["beside"]
-    return [{"Sid": sid, **_statement(*found[sid])} for sid in sorted(found)] + denied
+    return [{"Sid": sid, **_statement(*grouped[sid])} for sid in sorted(grouped)] + denied
 
 
 def _statement(
@@ -131,9 +135,9 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
         )
 
     records = {
-        one["Properties"]["Name"].rstrip(".")
-        for _, one in _resources(templates)
-        if one["Type"] == "AWS::Route53::RecordSet"
+        resource["Properties"]["Name"].rstrip(".")
+        for _, resource in _resources(templates)
+        if resource["Type"] == "AWS::Route53::RecordSet"
     }
     arn = f"arn:{_partition(spec)}:"
     iam = f"{arn}iam::"
@@ -147,7 +151,7 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
     beside = [f"{spec.name}-cluster-{part}-*" for part in PARTS]
     generated = [f"{iam}*:{kind}/" for kind in ("group", "instance-profile", "policy", "role")]
     generated += [f"{arn}autoscaling:{spec.region}:*:autoScalingGroup:*:autoScalingGroupName/"]
-    known = {
+    values = {
         "beside": [kind + name for kind in generated for name in beside],
         "boundary": f"{iam}*:policy{POLICY_PATH}{spec.policy_prefix}-boundary",
         "detachable": policies + groups,
@@ -172,8 +176,8 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
             for team in TEAMS
         },
     }
-    found: dict[str, Any] = filled(WRITTEN, known)
-    return found
+    document: dict[str, Any] = filled(WRITTEN, values)
+    return document
 
 
 def _of_aws(templates: Templates) -> list[str]:
@@ -185,7 +189,9 @@ def _parameters(spec: ClusterSpec, kinds: set[str]) -> set[str]:
     """Returns the ARNs of the bootstrap's version, which templates name, and of machine images:
     AWS's own have no account.
     """
-    own = {f"arn:{_partition(spec)}:ssm:{spec.region}:*:parameter/cdk-bootstrap/{spec.qualifier}/*"}
+    bootstrap = {
+        f"arn:{_partition(spec)}:ssm:{spec.region}:*:parameter/cdk-bootstrap/{spec.qualifier}/*"
+    }
     images = (
         {"ami-amazon-linux-latest"}
         if spec.cluster.has_tunnel or spec.cluster.self_managed
@@ -193,9 +199,10 @@ def _parameters(spec: ClusterSpec, kinds: set[str]) -> set[str]:
     )
     images |= set() if spec.cluster.self_managed else {"eks"}
     theirs = {
-        f"arn:{_partition(spec)}:ssm:{spec.region}::parameter/aws/service/{one}/*" for one in images
+        f"arn:{_partition(spec)}:ssm:{spec.region}::parameter/aws/service/{family}/*"
+        for family in images
     }
-    return own | (theirs if "AWS::AutoScaling::AutoScalingGroup" in kinds else set())
+    return bootstrap | (theirs if "AWS::AutoScaling::AutoScalingGroup" in kinds else set())
 
 
 def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> list[str]:
@@ -204,8 +211,8 @@ def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> li
     """
     cluster, file_system, zone = spec.cluster_name, spec.file_system.existing, spec.zone.existing
     zones = [zone.id, *([spec.zone.public.id] if spec.zone.public else [])] if zone else ["*"]
-    key_pair = any(one["Type"] == "AWS::EC2::KeyPair" for _, one in _resources(templates))
-    known = {
+    key_pair = any(resource["Type"] == "AWS::EC2::KeyPair" for _, resource in _resources(templates))
+    names_by_kind = {
         "iam:CreateServiceLinkedRole": ["aws-service-role/*"],
         # The role by which FSx reads a bucket. Of all services' own roles, FSx's handler writes to
         # this one.
@@ -225,12 +232,12 @@ def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> li
     if kind in NAMED:
         others = sorted(
             {
-                _name(spec, stack, one)
-                for stack, one in _resources(templates)
-                if one["Type"] == NAMED[kind]
+                _name(spec, stack, resource)
+                for stack, resource in _resources(templates)
+                if resource["Type"] == NAMED[kind]
             }
         )
-    names = known.get(action, known.get(kind, others))
+    names = names_by_kind.get(action, names_by_kind.get(kind, others))
     form = (
         DATA["arns"][kind]
         .replace("${Partition}", _partition(spec))
@@ -283,15 +290,15 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
             service = action.partition(":")[0]
             meant = [
                 arn
-                for one in _listed(statement["Resource"])
-                for arn in _meant(spec, templates, stack, action, one)
+                for entry in _listed(statement["Resource"])
+                for arn in _meant(spec, templates, stack, action, entry)
             ]
             # In a statement about several services, an action refers to the resources of its own
             # service, if there are any.
             for arn in [arn for arn in meant if arn.split(":")[2:3] == [service]] or meant:
                 conditions = {
                     test: {
-                        key: [_text(spec, stack, one) for one in _listed(value)]
+                        key: [_text(spec, stack, entry) for entry in _listed(value)]
                         for key, value in keys.items()
                     }
                     for test, keys in statement.get("Condition", {}).items()
@@ -313,23 +320,23 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
     # To save length, all of EC2's Describe actions, except those that show user data (WRITTEN).
     everywhere -= {action for action in everywhere if action.startswith("ec2:Describe")}
     everywhere.add("ec2:Describe*")
-    found: list[dict[str, Any]] = _written(spec, templates)["never"]
+    boundary_: list[dict[str, Any]] = _written(spec, templates)["never"]
     for (conditions_text, _), (actions, arns) in sorted(merged.items()):
         widest = {
             arn for arn in arns if not any(arn != wide and fnmatchcase(arn, wide) for wide in arns)
         }
         if left := actions if "*" in arns else actions - everywhere:
-            found.append(_statement(left, widest, json.loads(conditions_text)))
-    return found
+            boundary_.append(_statement(left, widest, json.loads(conditions_text)))
+    return boundary_
 
 
 def _given(templates: Templates) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields (stack, statement) for everything that the roles' policies allow."""
-    for stack, one in _resources(templates):
-        if one["Type"] == "AWS::IAM::ManagedPolicy":
+    for stack, resource in _resources(templates):
+        if resource["Type"] == "AWS::IAM::ManagedPolicy":
             yield from (
                 (stack, each)
-                for each in one["Properties"]["PolicyDocument"]["Statement"]
+                for each in resource["Properties"]["PolicyDocument"]["Statement"]
                 if each["Effect"] == "Allow"
             )
     yield from (
@@ -364,7 +371,7 @@ def _text(spec: ClusterSpec, stack: str, value: Any) -> str:
     stack id and URL suffix.
     """
     partition = _partition(spec)
-    known = {
+    values = {
         "AWS::AccountId": "*",
         "AWS::Partition": partition,
         "AWS::StackId": f"arn:{partition}:cloudformation:{spec.region}:*:stack/{stack}/*",
@@ -376,9 +383,9 @@ def _text(spec: ClusterSpec, stack: str, value: Any) -> str:
         case {"Fn::Join": [between, parts]}:
             return str(between).join(_text(spec, stack, part) for part in parts)
         case {"Fn::Sub": str(text)}:
-            return re.sub(r"\$\{(AWS::\w+)\}", lambda found: known[found[1]], text)
-        case {"Ref": str(name)} if name in known:
-            return known[name]
+            return re.sub(r"\$\{(AWS::\w+)\}", lambda match: values[match[1]], text)
+        case {"Ref": str(name)} if name in values:
+            return values[name]
     return TOKEN
 
 
@@ -391,17 +398,17 @@ def documents(spec: ClusterSpec, templates: Templates) -> dict[str, dict[str, An
         if size(_document([*deploy[-1], statement])) > LIMIT:
             deploy.append([])
         deploy[-1].append(statement)
-    found = {
-        **{f"deploy-{number}": one for number, one in enumerate(deploy, 1)},
+    policies = {
+        **{f"deploy-{number}": policy for number, policy in enumerate(deploy, 1)},
         "boundary": boundary(spec, templates),
         **_written(spec, templates)["policies"],
     }
-    if (long := size(_document(found["boundary"]))) > LIMIT:
+    if (long := size(_document(policies["boundary"]))) > LIMIT:
         raise SettingError(
             f"the permissions boundary has {long} characters, and IAM takes {LIMIT}: use shorter "
             "names"
         )
-    return {f"{spec.policy_prefix}-{name}": _document(one) for name, one in found.items()}
+    return {f"{spec.policy_prefix}-{name}": _document(policy) for name, policy in policies.items()}
 
 
 def _document(statements: list[dict[str, Any]]) -> dict[str, Any]:

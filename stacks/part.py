@@ -208,14 +208,19 @@ class ClusterPart(Stack):
 def _check_environment(scope: Construct, spec: ClusterSpec) -> None:
     """Raises SettingError if the settings and the Stage name different places."""
     stage = Stage.of(scope)
-    for setting, wanted, chosen in (
+    for setting, stage_value, chosen in (
         ("account", stage and stage.account, spec.account),
         ("region", stage and stage.region, spec.region),
     ):
-        if wanted and chosen and not Token.is_unresolved(wanted) and wanted != chosen:
+        if (
+            stage_value
+            and chosen
+            and not Token.is_unresolved(stage_value)
+            and stage_value != chosen
+        ):
             raise SettingError(
-                f"{setting} is {chosen}: {stage.node.path if stage else ''} deploys to {wanted}; "
-                "set both alike, or leave one out"
+                f"{setting} is {chosen}: {stage.node.path if stage else ''} deploys to "
+                f"{stage_value}; set both alike, or leave one out"
             )
 
 
