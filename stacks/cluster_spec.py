@@ -193,7 +193,7 @@ class ClusterSpec(Settings):
     locked: list[str] = Field(default=[], examples=[["retain", "nodes.*.ssh"]])
     """Settings that no file that extends this one changes."""
     retain: bool
-    """true: a destroy keeps file system, bucket, key and image repository. false: it deletes them
+    """true keeps file system, bucket, key and image repository on a destroy; false deletes them
     with everything in them.
     """
     protect: Protection = Protection()

@@ -75,19 +75,21 @@ class NodeGroup(Settings):
         default=["m5.large"], min_length=TYPES.least, max_length=TYPES.most
     )
     """EC2 instance types, in order of preference."""
+    gpu: bool = False
+    """NVIDIA image, label paddle-aws/gpu=true, and taint nvidia.com/gpu=true:NoSchedule."""
     min: int = Field(default=1, ge=0)
     """Fewest nodes."""
     max: int = Field(default=6, ge=1)
     """Most nodes; with compute fixed, for an autoscaler of yours."""
     desired: int = Field(
-        default_factory=lambda group: default_desired(group.get("min", 1), group.get("max", 6)),
+        default_factory=lambda group: default_desired(
+            group.get("min", 1), group.get("max", 6), group.get("gpu", False)
+        ),
         ge=0,
     )
-    """Nodes at the start; unset: 3, or as many as `min` and `max` allow."""
+    """Nodes at the start; unset: 3, or as many as `min` and `max` allow; with `gpu`: `min`."""
     spot: bool = False
     """Cheaper spare capacity, which AWS may take back with two minutes' notice."""
-    gpu: bool = False
-    """NVIDIA image, label paddle-aws/gpu=true, and taint nvidia.com/gpu=true:NoSchedule."""
     volume_gib: int = Field(default=50, ge=VOLUME_GIB.least, le=VOLUME_GIB.most)
     """Root volume of each node, GiB."""
     availability_zones: ZoneNames = Field(default=[])

@@ -73,7 +73,7 @@ class NodeGroupProps(TypedDict, total=False):
     min_size: int
     """Fewest nodes; 1 unless given."""
     desired_size: int
-    """Nodes at the start; by default 3, within the limits."""
+    """Nodes at the start; by default 3, within the limits; of GPUs the fewest."""
     max_size: int
     """Most nodes; by default 6, or `min_size` if that is more."""
     vpc_subnets: ec2.SubnetSelection | None
@@ -136,7 +136,7 @@ class NodeGroup(Construct):
         # A limit that only the deploy knows sets the default of no other.
         most = props.get("max_size", max(6, unless_token(least) or 0))
         limits = (unless_token(least) or 0, unless_token(most) or 6)
-        wanted = props.get("desired_size", default_desired(*limits))
+        wanted = props.get("desired_size", default_desired(*limits, self.shape.gpu))
         self.sizes = (least, wanted, most)
         self._depends_on = props.get("depends_on", ())
         self._carried: list[ec2.ISecurityGroup] = []

@@ -48,9 +48,11 @@ STATE_GIB = Bounds(10, 16384)
 _SYSTEM = "bin|boot|dev|etc|lib|lib64|opt|proc|run|sbin|sys|tmp|usr|var"
 
 
-def default_desired(least: int, most: int) -> int:
-    """Returns how many nodes a group starts with: 3, within its limits."""
-    return min(max(3, least), most)
+def default_desired(least: int, most: int, gpu: bool) -> int:
+    """Returns how many nodes a group starts with: 3, within its limits; of GPUs, which cost most,
+    the fewest.
+    """
+    return least if gpu else min(max(3, least), most)
 
 
 def sizes(least: int | None, desired: int | None, most: int | None) -> Iterator[Violation]:

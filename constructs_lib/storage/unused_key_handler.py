@@ -13,6 +13,7 @@ import botocore.session
 SEARCHES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("efs", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
     ("fsx", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
+    ("fsx", "describe_backups", "Backups[].[BackupId, KmsKeyId]", {}),
     ("ec2", "describe_volumes", "Volumes[?State != 'deleting'].[VolumeId, KmsKeyId]", {}),
     ("ec2", "describe_snapshots", "Snapshots[].[SnapshotId, KmsKeyId]", {"OwnerIds": ["self"]}),
     (
@@ -38,7 +39,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
         if goes and settings["DeletionPolicy"] != "Retain" and stack_goes(event["StackId"]):
             end(key, int(settings["PendingWindowInDays"]))
     except Exception as error:
-        # A person can delete it later; nobody can bring it back.
+        # A person can delete it later.
         print(f"{key} stays: {error}")
     url, body = event["ResponseURL"], json.dumps(answer).encode()
     request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")
@@ -51,13 +52,13 @@ def client(service: str) -> Any:
 
 
 def stack_goes(stack: str) -> bool:
-    """Whether the whole stack is deleted. An update keeps the key."""
+    """Whether the stack goes. An update keeps the key."""
     (found,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     return bool(found["StackStatus"] == "DELETE_IN_PROGRESS")
 
 
 def end(key: str, days: int) -> None:
-    """Schedules the key's deletion if it encrypts nothing."""
+    """Ends the key if it encrypts nothing."""
     for name, by in encrypted():
         if by and by.rpartition("/")[2] == key.rpartition("/")[2]:
             raise RuntimeError(f"it encrypts {name}")

@@ -34,6 +34,17 @@ def test_what_aws_takes_is_taken(text: str, tmp_path: Path) -> None:
     ClusterSpec.load(tmp_path / "s.yaml")
 
 
+def test_a_group_of_gpus_starts_with_the_fewest_machines() -> None:
+    types = ["g5.xlarge"]
+    groups = {
+        "workers": {},
+        "gpus": {"gpu": True, "instance_types": types},
+        "none": {"gpu": True, "instance_types": types, "min": 0},
+    }
+    spec = ClusterSpec.model_validate({"retain": False, "nodes": groups})
+    assert [group.desired for group in spec.nodes.values()] == [3, 1, 0]
+
+
 def test_every_field_is_described() -> None:
     schema = ClusterSpec.model_json_schema()
     for name, group in {"ClusterSpec": schema, **schema["$defs"]}.items():

@@ -360,7 +360,12 @@ class AccountChecks(ClusterAccount):
         groups = every(logs, "describe_log_groups", "logGroups[]", logGroupNamePrefix=name)
         if not any(group["logGroupName"] == name for group in groups):
             yield "ok", f"no log group is named {name}: the name is free"
-        elif any(stack["StackName"].endswith("-cluster") for stack in self.deployed_stacks):
+        elif any(
+            stack["StackName"].endswith("-cluster")
+            # One that could not be created holds nothing.
+            and stack["StackStatus"] != "ROLLBACK_COMPLETE"
+            for stack in self.deployed_stacks
+        ):
             yield "ok", f"{name} is the deployed cluster's"
         elif self.spec.cluster_name in self.client("eks").list_clusters()["clusters"]:
             yield (

@@ -46,6 +46,12 @@ with a fixed name, no volume.
 """
 
 
+MACHINES = ("AWS::EKS::Nodegroup", "AWS::AutoScaling::AutoScalingGroup")
+"""Groups of machines."""
+NEW_MACHINES = VERSIONS | {"LaunchTemplate"}
+"""Properties with which a group replaces its machines, one after another."""
+
+
 class Loss(NamedTuple):
     """A resource that a change set replaces or removes.
 
@@ -219,19 +225,38 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
     pages = api.get_paginator("describe_change_set").paginate(StackName=stack, ChangeSetName=NAME)
     # cdk makes no change set for a stack that does not change.
     with suppress(api.exceptions.ChangeSetNotFoundException):
-        for change in pages.search("Changes[].ResourceChange"):
+        changes = list(pages.search("Changes[].ResourceChange"))
+        replaceable = _replaceable(changes)
+        before, after = (
+            api.get_template(StackName=stack, **which)["TemplateBody"]["Resources"]
+            for which in ({}, {"ChangeSetName": NAME})
+        )
+        for change in changes:
             kind = change["ResourceType"]
             replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(
                 change.get("Replacement", "")
             )
+            if change["LogicalResourceId"] not in replaceable:
+                replaced = None
             says = "removed" if change["Action"] == "Remove" else replaced
             held = HOLDS_DATA.get(kind, "")
             if held and says == "removed" and change.get("PolicyAction") == "Delete":
                 held += DELETED
             named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
-            if kind == "AWS::EKS::Cluster" and says == "perhaps replaced":
-                # Only the properties in FOR_GOOD replace a cluster.
-                says = None
+            if kind == "AWS::EKS::Cluster":
+                # Only the properties in FOR_GOOD replace a cluster, and only the range of this one.
+                says = None if says == "perhaps replaced" else says
+                ranges = [
+                    resources.get(change["LogicalResourceId"], {})
+                    .get("Properties", {})
+                    .get("KubernetesNetworkConfig", {})
+                    .get("ServiceIpv4Cidr")
+                    for resources in (before, after)
+                ]
+                if ranges[0] == ranges[1]:
+                    named.discard("KubernetesNetworkConfig")
+            elif kind in MACHINES and says != "removed" and named & NEW_MACHINES:
+                says = says if says == "replaced" else "new machines"
             settings = ", ".join(
                 sorted({FOR_GOOD.get(kind, {}).get(name, "") for name in named} - {""})
             )
@@ -246,10 +271,6 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
                 yield Loss(stack, change["LogicalResourceId"], kind, REFUSED, refused)
             elif says:
                 yield Loss(stack, change["LogicalResourceId"], kind, says, held)
-        before, after = (
-            api.get_template(StackName=stack, **which)["TemplateBody"]["Resources"]
-            for which in ({}, {"ChangeSetName": NAME})
-        )
         for name in before.keys() & after.keys():
             then = _expiry(after[name])
             for what, number in _expiry(before[name]).items():
@@ -261,6 +282,36 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
                         "expires sooner",
                         f"{what} {then[what]} (today {number}) are deleted within a day",
                     )
+
+
+def _replaceable(changes: list[dict[str, Any]]) -> set[str]:
+    """Returns the logical ids of what is replaced, or perhaps: CloudFormation says perhaps of all
+    that refers to a resource that changes.
+    """
+    replaceable = {
+        change["LogicalResourceId"] for change in changes if change.get("Replacement") == "True"
+    }
+    while (
+        more := {
+            change["LogicalResourceId"]
+            for change in changes
+            if change.get("Replacement") == "Conditional"
+            and any(_may_replace(detail, replaceable) for detail in change.get("Details", ()))
+        }
+        - replaceable
+    ):
+        replaceable |= more
+    return replaceable
+
+
+def _may_replace(detail: dict[str, Any], replaceable: set[str]) -> bool:
+    """Whether a changed property may replace its resource. What a resource that stays puts out
+    stays as well, but for a launch template's version.
+    """
+    if detail["Target"].get("RequiresRecreation", "Never") == "Never":
+        return False
+    entity, _, attribute = detail.get("CausingEntity", "").partition(".")
+    return not entity or entity in replaceable or attribute.endswith("VersionNumber")
 
 
 def _expiry(resource: dict[str, Any]) -> dict[str, int]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from ministack.core.responses import get_account_id
-from ministack.services import cloudformation, ecr, iam, kms, secretsmanager
+from ministack.services import cloudformation, cloudwatch_logs, ecr, iam, kms, secretsmanager
 from ministack.services.cloudformation import handlers, stacks
 from resource_types import Call, Made, Properties, around, before
 
@@ -31,6 +31,9 @@ def apply() -> None:
     before("AWS::KMS::Key", _principals_exist)
     _refuse_a_name_that_is_taken(
         "AWS::ECR::Repository", "RepositoryName", lambda name: name in ecr._repositories
+    )
+    _refuse_a_name_that_is_taken(
+        "AWS::Logs::LogGroup", "LogGroupName", lambda name: name in cloudwatch_logs._log_groups
     )
     _refuse_a_name_that_is_taken(
         "AWS::KMS::Alias", "AliasName", lambda name: kms._alias_arn(name) in kms._aliases
