@@ -157,6 +157,13 @@ def add(folder: Path, environment: Path, files: Sequence[str], packages: Sequenc
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    try:
+        tarfile.data_filter(member, "/nowhere")
+    except tarfile.FilterError:
+        raise SettingError(
+            f"program.requirements bring {member.name}, a link that leads out of the environment: "
+            "leave that package out"
+        ) from None
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     # Compiled files hold the whole seconds of their source.
