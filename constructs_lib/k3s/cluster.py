@@ -31,6 +31,7 @@ from constructs_lib.ec2.machine import (
 from constructs_lib.ec2.node_rules import STATE_GIB, control_plane_type
 from constructs_lib.k3s.cluster_firewall import API, ClusterFirewall
 from constructs_lib.k3s.cluster_secrets import ClusterSecrets
+from constructs_lib.k3s.fixed_address import FixedAddress
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.k3s.state_volume import StateVolume
 from constructs_lib.network.addresses import SHARED, not_private
@@ -157,31 +158,18 @@ class SelfManagedCluster(Construct):
             name=name,
             removal_policy=removal_policy,
         )
-        # CloudFormation creates a new interface before it deletes the old one. A change that would
-        # replace the interface at the same address (another subnet) fails and rolls back; another
-        # address in the same subnet works.
-        address = Construct(self, "Address")
-        interface = ec2.CfnNetworkInterface(
-            address,
-            "Resource",
-            description="Fixed address of the control plane",
-            subnet_id=subnet.subnet_id,
-            group_set=[self.firewall.control_plane.security_group_id],
-            private_ip_address=private_address,
+        address = FixedAddress(
+            self,
+            "Address",
+            subnet=subnet,
+            security_group=self.firewall.control_plane,
+            private_address=private_address,
+            elastic_ip=elastic_ip,
+            name=name,
         )
-        self.private_address = private_address or interface.attr_primary_private_ip_address
-        self.public_address: str | None = None
-        if elastic_ip:
-            eip = ec2.CfnEIP(address, "ElasticIp", domain="vpc")
-            ec2.CfnEIPAssociation(
-                address,
-                "Association",
-                allocation_id=eip.attr_allocation_id,
-                network_interface_id=interface.ref,
-            )
-            self.public_address = eip.attr_public_ip
+        self.private_address = address.private_address
+        self.public_address = address.public_address
         public = [self.public_address] if self.public_address else []
-        Tags.of(address).add("Name", name)
         self.server_url = f"https://{self.private_address}:{API_PORT}"
         # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would
         # work.
@@ -189,27 +177,76 @@ class SelfManagedCluster(Construct):
             f"https://{public[0]}:{API_PORT}" if public and api_from else self.server_url
         )
         # The role recognizes its own machine, and the next one, by this tag.
-        own = ("paddle-aws/control-plane", cluster_name)
+        tag = ("paddle-aws/control-plane", cluster_name)
         home, stack = Construct(self, "ControlPlane"), Stack.of(self)
         files = MachineFiles(home, "Files", files=release.of("control-plane"))
         self.role = machine_role(home, "Role")
-        policy = self._policy(home, files, snapshots, own)
-        self.group = autoscaling.CfnAutoScalingGroup(
-            home,
-            "Resource",
-            auto_scaling_group_name=group_name,
-            min_size="1",
-            max_size="1",
-            # Zones, not subnets: the template names an interface, which is already in a subnet.
-            availability_zones=[subnet.availability_zone],
-            health_check_type="EC2",
-            health_check_grace_period=300,
-        )
+        policy = self._policy(home, files, snapshots, tag)
+        self.group = _group_of_one(home, subnet.availability_zone, group_name)
         self.node.default_child = self.group
-        counts_machines(self.group)
-        variables = {
+        variables = self._variables(files, release, snapshots, jobs_namespace)
+        k3s = {
+            "node-ip": self.private_address,
+            "advertise-address": self.private_address,
+            "tls-san": [self.private_address, *names, *public],
+            "cluster-cidr": pod_cidr,
+            "service-cidr": service_cidr,
+            **self._snapshot_settings(snapshots),
+        }
+        template = launch_template(
+            home,
+            disk_gib=30,
+            encryption_key=disk_key,
+            key_pair=key_name,
+            image_id=IMAGE,
+            instance_type=ec2.InstanceType(instance_type),
+            role=self.role,
+            user_data=boot_user_data(stack, variables, k3s),
+        )
+        # It is the machine's first interface: to attach it as a second one, the machine would have
+        # to reach AWS without it.
+        override(
+            template,
+            "NetworkInterfaces",
+            [{"DeviceIndex": 0, "NetworkInterfaceId": address.interface_id}],
+        )
+        for tagged in (template, self.group):
+            Tags.of(tagged).add(*tag)
+            Tags.of(tagged).add("Name", name)
+        self.group.launch_template = launch_template_of(template)
+        # The old machine ends before the new one starts: there is one address and one volume. Auto
+        # Scaling retries the launch while the old machine still holds the interface, hence the
+        # longer timeout, half an hour.
+        one_at_a_time(
+            self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M"
+        )
+        self.group.node.add_dependency(address, policy)
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Says why some findings of the usual checks stay."""
+        acknowledge(
+            self.group,
+            "the zone of its volume and its interface, which the caller names",
+            "W3010",
+            "cfn-lint:W3010",
+        )
+        acknowledge(self.group, SCALING_ACTIVITIES, "AwsSolutions-AS3")
+        acknowledge(
+            self.volume,
+            "the control plane saves its state to the bucket on a schedule, and a restore begins "
+            "with that",
+            "NIST.800.53.R5-EC2EBSInBackupPlan",
+        )
+
+    def _variables(
+        self, files: MachineFiles, release: Release, snapshots: SnapshotPlace, jobs_namespace: str
+    ) -> dict[str, str]:
+        """Returns what the machine's boot script has to know."""
+        stack = Stack.of(self)
+        return {
             "ROLE": "control-plane",
-            "CLUSTER_NAME": cluster_name,
+            "CLUSTER_NAME": self.cluster_name,
             "AWS_REGION": stack.region,
             "FILES": files.lines,
             "IMAGES": "\n".join(
@@ -231,12 +268,11 @@ class SelfManagedCluster(Construct):
             "SIGNAL_STACK": stack.stack_name,
             "SIGNAL_RESOURCE": stack.get_logical_id(self.group),
         }
-        k3s = {
-            "node-ip": self.private_address,
-            "advertise-address": self.private_address,
-            "tls-san": [self.private_address, *names, *public],
-            "cluster-cidr": pod_cidr,
-            "service-cidr": service_cidr,
+
+    def _snapshot_settings(self, snapshots: SnapshotPlace) -> dict[str, str | int]:
+        """Returns k3s's settings that save its state to the bucket."""
+        stack = Stack.of(self)
+        return {
             "etcd-snapshot-schedule-cron": snapshots.schedule,
             "etcd-snapshot-retention": snapshots.keep,
             "etcd-s3-retention": snapshots.keep,
@@ -245,48 +281,9 @@ class SelfManagedCluster(Construct):
             "etcd-s3-bucket": snapshots.bucket_name,
             "etcd-s3-folder": snapshots.prefix,
         }
-        template = launch_template(
-            home,
-            disk_gib=30,
-            encryption_key=disk_key,
-            key_pair=key_name,
-            image_id=IMAGE,
-            instance_type=ec2.InstanceType(instance_type),
-            role=self.role,
-            user_data=boot_user_data(stack, variables, k3s),
-        )
-        # It is the machine's first interface: to attach it as a second one, the machine would have
-        # to reach AWS without it.
-        override(
-            template, "NetworkInterfaces", [{"DeviceIndex": 0, "NetworkInterfaceId": interface.ref}]
-        )
-        for tagged in (template, self.group):
-            Tags.of(tagged).add(*own)
-            Tags.of(tagged).add("Name", name)
-        self.group.launch_template = launch_template_of(template)
-        # The old machine ends before the new one starts: there is one address and one volume. Auto
-        # Scaling retries the launch while the old machine still holds the interface, hence the
-        # longer timeout, half an hour.
-        one_at_a_time(
-            self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M"
-        )
-        self.group.node.add_dependency(address, policy)
-        acknowledge(
-            self.group,
-            "the zone of its volume and its interface, which the caller names",
-            "W3010",
-            "cfn-lint:W3010",
-        )
-        acknowledge(self.group, SCALING_ACTIVITIES, "AwsSolutions-AS3")
-        acknowledge(
-            self.volume,
-            "the control plane saves its state to the bucket on a schedule, and a restore begins "
-            "with that",
-            "NIST.800.53.R5-EC2EBSInBackupPlan",
-        )
 
     def _policy(
-        self, home: Construct, files: MachineFiles, snapshots: SnapshotPlace, own: tuple[str, str]
+        self, home: Construct, files: MachineFiles, snapshots: SnapshotPlace, tag: tuple[str, str]
     ) -> iam.ManagedPolicy:
         secrets = self.secrets
         stack = Stack.of(self)
@@ -298,7 +295,7 @@ class SelfManagedCluster(Construct):
         policy.add_statements(
             takes_sessions(),
             files.may_read(),
-            *self.volume.may_attach(own),
+            *self.volume.may_attach(tag),
             *statements(OF_MACHINES, "look"),
             *statements(
                 OF_MACHINES, "secrets", secrets=[secrets.server_token, secrets.node_token, *written]
@@ -341,3 +338,20 @@ class SelfManagedCluster(Construct):
     def connections(self) -> ec2.Connections:
         """Network connections of the API endpoint, port 6443."""
         return ec2.Connections(security_groups=[self.firewall.control_plane], default_port=API)
+
+
+def _group_of_one(scope: Construct, zone: str, name: str | None) -> autoscaling.CfnAutoScalingGroup:
+    """Returns a group of exactly one machine, without its launch template."""
+    group = autoscaling.CfnAutoScalingGroup(
+        scope,
+        "Resource",
+        auto_scaling_group_name=name,
+        min_size="1",
+        max_size="1",
+        # Zones, not subnets: the template names an interface, which is already in a subnet.
+        availability_zones=[zone],
+        health_check_type="EC2",
+        health_check_grace_period=300,
+    )
+    counts_machines(group)
+    return group
