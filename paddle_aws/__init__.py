@@ -7,6 +7,13 @@
     print(run.results()[-1].loss, run.model("model"))
 
 Every failure raises an `Error`; progress messages go to the logger `paddle_aws`.
+A wrong setting is one, before anything is asked or sent:
+
+    >>> import paddle_aws
+    >>> paddle_aws.submit({"name": "words", "trainers": 0, "data": {"source": "s3://corpus/words"}})
+    Traceback (most recent call last):
+    paddle_aws.operations.errors.BadInput: trainers must be at least 1 (found 0)
+
 `paddle_aws.rehearse("job.yaml")` runs the same job on this machine, and
 `paddle_aws.try_("job.yaml")` tries its program. Each takes a job file or a mapping of settings.
 """

@@ -40,6 +40,11 @@ class NodeTaint:
 class NodeShape:
     """One node.
 
+    Example:
+
+    >>> NodeShape(instance_types=["m7i.2xlarge"], spot=True).spot
+    True
+
     Attributes:
         instance_types: EC2 types, in order of preference.
         spot: spare capacity, which AWS may take back with two minutes' notice.

@@ -63,6 +63,13 @@ class ClusterOptions(TypedDict, total=False):
 class TrainingCluster(eks.Cluster):
     """An EKS cluster without nodes, with everything that `aws_eks_v2.Cluster` has.
 
+    Example, in a stack with a VPC:
+
+    >>> from constructs_lib.ec2.node_shape import NodeShape
+    >>> cluster = TrainingCluster(stack, "Cluster", vpc=vpc, cluster_name="vision")
+    >>> shape = NodeShape(instance_types=["m7i.2xlarge"])
+    >>> nodes = cluster.add_node_group("workers", shape=shape, min_size=0, max_size=9)
+
     Manifests reach it in two ways. One is YAML for kubectl, so that a destroy has nothing to get
     stuck on::
 

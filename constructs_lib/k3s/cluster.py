@@ -31,7 +31,6 @@ from constructs_lib.ec2.machine import (
 from constructs_lib.ec2.node_rules import STATE_GIB, control_plane_type
 from constructs_lib.k3s.cluster_firewall import API, ClusterFirewall
 from constructs_lib.k3s.cluster_secrets import ClusterSecrets
-from constructs_lib.k3s.fixed_address import FixedAddress
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.k3s.state_volume import StateVolume
 from constructs_lib.network.addresses import SHARED, not_private
@@ -60,6 +59,49 @@ class SnapshotPlace:
     prefix: str = "cluster/snapshots"
     schedule: str = "0 */6 * * *"
     keep: int = 28
+
+
+class _FixedAddress(Construct):
+    """A network interface that the machine of the day takes, and its Elastic IP.
+
+    CloudFormation creates a new interface before it deletes the old one. A change that would
+    replace the interface at the same address (another subnet) fails and rolls back; another address
+    in the same subnet works.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        subnet: ec2.ISubnet,
+        security_group: ec2.ISecurityGroup,
+        private_address: str | None,
+        elastic_ip: bool,
+        name: str,
+    ) -> None:
+        super().__init__(scope, id)
+        interface = ec2.CfnNetworkInterface(
+            self,
+            "Resource",
+            description="Fixed address of the control plane",
+            subnet_id=subnet.subnet_id,
+            group_set=[security_group.security_group_id],
+            private_ip_address=private_address,
+        )
+        self.interface_id = interface.ref
+        self.private_address = private_address or interface.attr_primary_private_ip_address
+        self.public_address: str | None = None
+        if elastic_ip:
+            eip = ec2.CfnEIP(self, "ElasticIp", domain="vpc")
+            ec2.CfnEIPAssociation(
+                self,
+                "Association",
+                allocation_id=eip.attr_allocation_id,
+                network_interface_id=interface.ref,
+            )
+            self.public_address = eip.attr_public_ip
+        Tags.of(self).add("Name", name)
 
 
 @jsii.implements(ec2.IConnectable)
@@ -158,7 +200,7 @@ class SelfManagedCluster(Construct):
             name=name,
             removal_policy=removal_policy,
         )
-        address = FixedAddress(
+        address = _FixedAddress(
             self,
             "Address",
             subnet=subnet,

@@ -173,6 +173,12 @@ class TrainingNetwork(ClusterNetwork):
     In a stack that names its account the CDK looks up the account's zones, to compare: override
     the stack's `availability_zones` so that it need not.
 
+    Example; bad input is refused in a sentence:
+
+    >>> TrainingNetwork(stack, "Network", availability_zones=["us-west-2a"], cidr="10.0.0.0/8")
+    Traceback (most recent call last):
+    ValueError: vision/Network: cidr is 10.0.0.0/8: allowed is a private IPv4 range from /16 ...
+
     Args:
         availability_zones: names of zones, such as us-west-2a.
         cidr: address range, /16 to /24.

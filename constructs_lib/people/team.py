@@ -17,6 +17,12 @@ class Team(Construct):
     What is granted to the team (`bucket.grant_read(team)`) becomes a policy of the role and,
     without `may_take_role`, of the group. It lies in the stack of the team; `allow` takes another.
 
+    Example:
+
+    >>> from constructs_lib.storage.bucket import DataBucket
+    >>> scientists = Team(stack, "Scientists", task="Look at the data")
+    >>> grant = DataBucket(stack, "Bucket").grant_read(scientists)
+
     Args:
         task: what these people do, for the descriptions.
         may_take_role: a policy made elsewhere that lets its holders assume the role; None: the team

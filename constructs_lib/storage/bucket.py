@@ -134,6 +134,11 @@ class DataBucket(s3.Bucket):
     """A private bucket and its log bucket, with everything that `s3.Bucket` has (`grant_read`,
     `from_bucket_name`, ...).
 
+    Example; a bucket that goes with its stack:
+
+    >>> from aws_cdk import RemovalPolicy
+    >>> bucket = DataBucket(stack, "Bucket", removal_policy=RemovalPolicy.DESTROY)
+
     Args:
         encryption_key: KMS key of the objects; None: a key that AWS manages (aws/s3).
         keep_old_versions_days: how long an overwritten or deleted object can be restored.

@@ -138,6 +138,12 @@ class FileSystemOptions(TypedDict, total=False):
 class SharedFileSystem(MountableFileSystem):
     """An EFS file system, a mount target in each zone, and an access point for one POSIX user.
 
+    Example, in a stack with a VPC. Whoever mounts it carries its security group:
+
+    >>> data = SharedFileSystem(stack, "Data", vpc=vpc)
+    >>> props = {"security_groups": [data.client_security_group]}
+    >>> props["depends_on"] = [data.mount_targets]
+
     Args:
         vpc_subnets: one mount target is made in each of their zones; None: the private subnets.
         encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).

@@ -29,6 +29,10 @@ class ImageRepository(ecr.Repository):
     """A private repository, with everything that `ecr.Repository` has (`grant_pull`,
     `repository_uri_for_digest`, ...).
 
+    Example; images in use never expire:
+
+    >>> images = ImageRepository(stack, "Images", keep_images=20, keep_tags=["used-*"])
+
     Args:
         repository_name: name; None: CloudFormation generates one.
         encryption_key: KMS key; None: ECR's own.

@@ -36,6 +36,10 @@ class KeyOptions(TypedDict, total=False):
 class EncryptionKey(kms.Key):
     """A customer-managed key, with everything that `kms.Key` has (`grant_*`, `from_key_arn`, ...).
 
+    Example:
+
+    >>> key = EncryptionKey(stack, "Key", alias="vision")
+
     Args:
         alias: name without `alias/`; None: no alias.
         removal_policy: RETAIN keeps the key. DESTROY schedules its deletion when the stack goes (in

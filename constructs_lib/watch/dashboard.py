@@ -228,6 +228,12 @@ class MonthlyBudget(Construct):
     """An AWS budget that sends e-mails at 80 and 100 per cent spent, and when the forecast exceeds
     it.
 
+    Example; bad input is refused in a sentence:
+
+    >>> MonthlyBudget(stack, "Budget", usd=500, emails=["me"], tag=("project", "vision"))
+    Traceback (most recent call last):
+    ValueError: vision/Budget: emails is me: allowed is an address like a@example.com, ...
+
     Args:
         budget_name: name; None: CloudFormation generates one.
         usd: US dollars a month.

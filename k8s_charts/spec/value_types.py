@@ -48,6 +48,9 @@ def bounded(
 def amount(quantity: str) -> float:
     """Returns a Kubernetes quantity as a number: bytes of memory, cores of CPU. Raises ValueError
     for anything else.
+
+    >>> amount("500m"), amount("2Gi")
+    (0.5, 2147483648.0)
     """
     found = _QUANTITY.fullmatch(quantity)
     if found is None:
@@ -58,6 +61,9 @@ def amount(quantity: str) -> float:
 def total(quantity: str, times: int) -> str:
     """Returns the quantity multiplied by `times`, exactly and in the same unit: 500m three times is
     1500m.
+
+    >>> total("500m", 3)
+    '1500m'
     """
     unit = quantity.lstrip("0123456789.")
     return f"{Decimal(quantity.removesuffix(unit)) * times}{unit}"

@@ -4,6 +4,23 @@ Promises: `read` and `parse` return a spec or raise `SettingError` with every fa
 at once, one sentence per line: the setting by its path in the file, what was found and what is
 allowed. If a setting is wrong, rules between settings are still checked, unless they are about that
 setting or it has no default. Imports no aws_cdk.
+
+    >>> class Pool(Settings):
+    ...     least: int = 0
+    ...     most: int = 3
+    ...
+    ...     def _faults(self):
+    ...         if self.least > self.most:
+    ...             yield Refused("least", self.least, f"allowed is up to most, {self.most}")
+    >>> parse(Pool, {"least": 2}).most
+    3
+    >>> parse(Pool, {"least": 4})
+    Traceback (most recent call last):
+    paddle_aws.settings.errors.SettingError: least is 4: allowed is up to most, 3
+    >>> parse(Pool, {"lest": 2, "most": "3"})
+    Traceback (most recent call last):
+    paddle_aws.settings.errors.SettingError: lest is not a setting: did you mean least?
+    most must be a whole number (found "3"): leave the quotes out
 """
 
 import copy

@@ -1,0 +1,28 @@
+"""The examples in the docstrings of constructs run, in the process that has the other constructs.
+
+They are given what a stack author has: `stack`, and `vpc` in it.
+"""
+
+import doctest
+import importlib
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_ec2 as ec2
+
+from .built import PROJECT
+
+MODULES = [
+    ".".join(file.relative_to(PROJECT).with_suffix("").parts)
+    for file in sorted((PROJECT / "constructs_lib").rglob("*.py"))
+    if ">>> " in file.read_text()
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_run(name: str) -> None:
+    for example in doctest.DocTestFinder().find(importlib.import_module(name)):
+        if example.examples:
+            stack = Stack(App(), "vision")
+            example.globs |= {"stack": stack, "vpc": ec2.Vpc(stack, "Vpc")}
+        doctest.DebugRunner(optionflags=doctest.ELLIPSIS, verbose=False).run(example)
