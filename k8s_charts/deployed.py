@@ -106,14 +106,16 @@ class ClusterOutputs(model.Settings):
             return []
         ranges = re.findall(r"(\d+)(?:-(\d+))?", self.host_ports)
         opened = [range(int(first), int(last or first) + 1) for first, last in ranges]
-        return [port for port in ports if not any(port in each for each in opened)]
+        return [port for port in ports if not any(port in ports_open for ports_open in opened)]
 
     def mount_of(self, path: str) -> str | None:
         """Returns the folder, `path` or one above it, where nodes mount the file system; None:
         there is none.
         """
         folders = self.file_system_mounts.split(",")
-        return next((each for each in folders if PurePosixPath(path).is_relative_to(each)), None)
+        return next(
+            (folder for folder in folders if PurePosixPath(path).is_relative_to(folder)), None
+        )
 
     def volume_source(self, volume: Volume) -> dict[str, str]:
         """Returns the storage behind a job's volume, as job.yaml or the deployed stacks name it;
@@ -145,15 +147,15 @@ class ClusterOutputs(model.Settings):
         Raises SettingError if the file is not such JSON, lacks an output, or has one twice with
         different values.
         """
-        found: dict[str, Any] = {}
+        outputs_by_name: dict[str, Any] = {}
         for outputs in read(path).values():
             for key in outputs.keys() & {to_pascal(field) for field in cls.model_fields}:
-                if found.setdefault(key, outputs[key]) != outputs[key]:
+                if outputs_by_name.setdefault(key, outputs[key]) != outputs[key]:
                     raise SettingError(
                         f"{path} has {key} of two clusters: keep the stacks of one cluster in it"
                     )
         try:
-            return model.parse(cls, found)
+            return model.parse(cls, outputs_by_name)
         except SettingError as error:
             faults = str(error).replace("\n", "; ")
             raise SettingError(
@@ -261,8 +263,8 @@ def pushed(image_file: Path) -> dict[str, str]:
     """Returns the images that `make push` recorded, by job variant. Raises SettingError if the file
     holds none.
     """
-    found = _read(image_file)
-    if images := found.variants | ({"": found.image} if found.image else {}):
+    image = _read(image_file)
+    if images := image.variants | ({"": image.image} if image.image else {}):
         return images
     raise SettingError(
         f'{image_file} holds no image: it has to be {{"image": "<repository>@sha256:<digest>"}}, '

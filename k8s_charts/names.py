@@ -29,8 +29,8 @@ def labels(job: TrainingJob, role: Role | None = None) -> dict[str, str]:
     """Returns Kubernetes' recommended labels. With a role, they select this job's pods of that
     role.
     """
-    found = {**PART_OF, INSTANCE: job.name}
-    return found if role is None else {**found, COMPONENT: role}
+    all_pods = {**PART_OF, INSTANCE: job.name}
+    return all_pods if role is None else {**all_pods, COMPONENT: role}
 
 
 _TOKEN = re.compile(r"\$\{Token\[(.*?)(\.\d+)?\]\}")
@@ -59,8 +59,8 @@ def claim(job: TrainingJob, outputs: ClusterOutputs) -> str:
     settings = job.volume.model_dump(mode="json", exclude={"mount_path", "folder", "claim"})
     source = outputs.volume_source(job.volume)
     late = [value for value in source.values() if _TOKEN.search(value)]
-    known = {key: value for key, value in source.items() if value not in late}
-    return "-".join([hashed(job.name, settings | known), *late])
+    at_synth = {key: value for key, value in source.items() if value not in late}
+    return "-".join([hashed(job.name, settings | at_synth), *late])
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:

@@ -77,7 +77,7 @@ def _environment(
         Variable.HEADER: 1 if data is not None and data.header else None,
         Variable.INPUTS: json.dumps(inputs) if inputs or data is None else None,
         Variable.SHARED: job_folder.shared(job),
-        **({} if shared or data is None else pod.told(data)),
+        **({} if shared or data is None else pod.marked_settings(data)),
         Variable.PROGRAM_FROM: _program(job),
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
         Variable.PROGRAM_ARCHIVE: job.program.archive.digest

@@ -40,7 +40,8 @@ def job(training: Mapping[str, Any], name: str) -> dict[str, Any]:
     }
     container["command"] = list(contract.EVALUATION)
     container["volumeMounts"] = [
-        {**each, "readOnly": each["name"] == job_folder.VOLUME} for each in trainer["volumeMounts"]
+        {**mount, "readOnly": mount["name"] == job_folder.VOLUME}
+        for mount in trainer["volumeMounts"]
     ]
     (document,) = yaml_documents.template(
         "evaluation.yaml",

@@ -50,7 +50,7 @@ def documents(
         if interfaces
         else None,
     }
-    wanted = {
+    requirements = {
         "kubernetes.io/arch": ["amd64"],
         "node.kubernetes.io/instance-type": list(instance_types),
         "karpenter.sh/capacity-type": [capacity],
@@ -60,7 +60,7 @@ def documents(
     template["metadata"] = {"labels": dict(labels)}
     template["spec"] |= {
         "requirements": [
-            {"key": key, "operator": "In", "values": values} for key, values in wanted.items()
+            {"key": key, "operator": "In", "values": values} for key, values in requirements.items()
         ],
         "taints": list(taints),
     }

@@ -33,10 +33,10 @@ def settings(job: TrainingJob) -> dict[str, str]:
     """Returns the ConfigMap's data: how to train, including the user's variables."""
     data = job.data
     stages = data is not None and data.stage != "never" and not data.shared
-    found: dict[Any, object] = {
+    variables: dict[Any, object] = {
         Variable.RUNTIME: job.chosen_runtime,
-        **pod.told(job),
-        **pod.told(job.limits),
+        **pod.marked_settings(job),
+        **pod.marked_settings(job.limits),
         # Five seconds of the grace period are left for the container to exit.
         Variable.GRACE: job.limits.grace_period_seconds - 5,
         Variable.CHECKPOINT: 60 * job.checkpoint_minutes or None,
@@ -55,7 +55,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
         ),
     }
     if job.command is not None:
-        found |= {
+        variables |= {
             Variable.COMMAND: json.dumps(job.command),
             Variable.PROCESSES: job.chosen_processes,
             Variable.RESUME: json.dumps(job.resume) if job.resume else None,
@@ -67,7 +67,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
             or None,
         }
     return {
-        **{str(name): pod.text(value) for name, value in found.items() if value is not None},
+        **{str(name): pod.text(value) for name, value in variables.items() if value is not None},
         **job.environment,
     }
 
@@ -127,7 +127,7 @@ def _environment(
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
         Variable.PROGRAM_ARCHIVE: job.program.archive.digest if job.program.archive else None,
         Variable.NIC: literal(job.network_device),
-        **pod.told(job.ports),
+        **pod.marked_settings(job.ports),
         Variable.TRAINERS: job.trainers,
         Variable.THREADS: job.threads,
         Variable.SERVICE: service,

@@ -53,14 +53,14 @@ def mounts(job: TrainingJob, role: str, environment: str | None) -> list[Object]
     folder and, in the data job, of a source on the volume. Who builds the environment sees nothing
     else of the volume.
     """
-    found = [] if role == "environment" else [_mount(job, PurePosixPath(job.name))]
+    folders = [] if role == "environment" else [_mount(job, PurePosixPath(job.name))]
     if role != "environment":
-        found += [_mount(job, copies, read_only=role != "data") for copies in _copies(job)]
+        folders += [_mount(job, copies, read_only=role != "data") for copies in _copies(job)]
     if environment is not None:
         place = PurePosixPath(contract.ENVIRONMENTS, environment)
-        found.append(_mount(job, place, read_only=role != "environment"))
+        folders.append(_mount(job, place, read_only=role != "environment"))
     elsewhere = dict.fromkeys(_elsewhere(job, role).values())
-    return [*found, *(_mount(job, path, read_only=True) for path in elsewhere)]
+    return [*folders, *(_mount(job, path, read_only=True) for path in elsewhere)]
 
 
 def maker(
@@ -83,13 +83,13 @@ def maker(
     arguments += ["--"] if elsewhere else []
     for setting, path in elsewhere.items():
         arguments += [setting, below(path)]
-    own = {
+    overrides = {
         field: container[field]
         for field in ("image", "imagePullPolicy", "terminationMessagePolicy", "securityContext")
     }
     return [
         {
-            **own,
+            **overrides,
             "name": MAKER,
             "command": [
                 "/bin/sh",
@@ -152,10 +152,10 @@ def _elsewhere(job: TrainingJob, role: str) -> dict[str, PurePosixPath]:
             named[f"inputs.{name}.from_job"] = PurePosixPath(job.volume.mount_path, given.from_job)
         elif PurePosixPath(given).is_relative_to(job.volume.mount_path):
             named[f"inputs.{name}"] = PurePosixPath(given)
-    found = {}
+    places = {}
     for setting, path in named.items():
         below = path.relative_to(job.volume.mount_path).parts
         plain = PurePosixPath(*takewhile(lambda part: not _NOT_PLAIN.intersection(part), below))
         if not plain.is_relative_to(job.name):
-            found[setting] = plain
-    return found
+            places[setting] = plain
+    return places

@@ -123,6 +123,6 @@ def environment(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> 
         rules = [_names(outputs), {**RULES["public"], **to_anywhere(443)}]
     else:
         address = urlsplit(index.url)
-        own = address.port or (80 if address.scheme == "http" else 443)
-        rules = [_names(outputs), {**RULES["world"], **to_anywhere(*dict.fromkeys((443, own)))}]
+        port = address.port or (80 if address.scheme == "http" else 443)
+        rules = [_names(outputs), {**RULES["world"], **to_anywhere(*dict.fromkeys((443, port)))}]
     _policy(scope, job, "environment", rules)

@@ -74,7 +74,7 @@ def literal(value: str) -> str:
     return value.replace("$", "$$")
 
 
-def told(settings: Settings) -> dict[Any, object]:
+def marked_settings(settings: Settings) -> dict[Any, object]:
     """Returns the settings of a group that pods get unchanged, each by the variable that marks its
     field.
     """
@@ -202,18 +202,18 @@ def template(
         "labels": names.labels(job, role),
         "annotations": {**(annotations or {}), **kept} or None,
     }
-    found = pod["spec"]
-    (first,) = found["containers"]
+    pod_spec = pod["spec"]
+    (first,) = pod_spec["containers"]
     first |= {
         "image": image,
         "imagePullPolicy": pull_policy(image),
         "resources": scheduling.requirements(resources, gpus, efa, auto=auto),
     }
     first |= container
-    found |= {**scheduling.placement(job, role, gpus=gpus > 0, auto=auto), **spec}
+    pod_spec |= {**scheduling.placement(job, role, gpus=gpus > 0, auto=auto), **spec}
 
     def mount(name: str, path: str, source: Object, **fields: object) -> None:
-        found["volumes"].append({"name": name, **source})
+        pod_spec["volumes"].append({"name": name, **source})
         first["volumeMounts"].append({"name": name, "mountPath": path, **fields})
 
     if isinstance(resources, TrainerResources):
@@ -223,7 +223,7 @@ def template(
         place = f"{INLINE_PROGRAMS}/{job.program.folder}"
         mount("program", place, {"configMap": {"name": program}}, readOnly=True)
     if job.volume.kind != "none":
-        found["volumes"].insert(
+        pod_spec["volumes"].insert(
             0,
             {
                 "name": job_folder.VOLUME,
@@ -231,7 +231,7 @@ def template(
             },
         )
         first["volumeMounts"] = [*job_folder.mounts(job, role, environment), *first["volumeMounts"]]
-        found["initContainers"] = (
+        pod_spec["initContainers"] = (
             job_folder.maker(job, role, environment, first, scheduling.requirements(resources))
             or None
         )
@@ -352,7 +352,11 @@ def _failure_rules(template: Object) -> list[Object]:
     codes = {"operator": "In", "values": sorted(int(code) for code in contract.FAIL_JOB)}
     spec = template["spec"]
     # Exit codes of containers that somebody added mean something else.
-    makers = [one for one in spec.get("initContainers", ()) if one["name"] == job_folder.MAKER]
+    makers = [
+        container
+        for container in spec.get("initContainers", ())
+        if container["name"] == job_folder.MAKER
+    ]
     containers = [*makers, *spec["containers"][:1]]
     disrupted = {
         "action": "Ignore",
@@ -360,8 +364,8 @@ def _failure_rules(template: Object) -> list[Object]:
     }
     return [
         *(
-            {"action": "FailJob", "onExitCodes": {"containerName": one["name"], **codes}}
-            for one in containers
+            {"action": "FailJob", "onExitCodes": {"containerName": container["name"], **codes}}
+            for container in containers
         ),
         disrupted,
     ]

@@ -46,12 +46,12 @@ def command_faults(job: JobSettings, command: tuple[str, ...]) -> Iterator[str]:
     ]
     texts += [(f"environment.{name}", text) for name, text in job.environment.items()]
     texts += [("progress", job.progress or ""), ("success", job.success or "")]
-    known = dict.fromkeys([*command_line.PLACEHOLDERS, *job.inputs], "")
+    placeholders = dict.fromkeys([*command_line.PLACEHOLDERS, *job.inputs], "")
     if job.data is None:
-        del known["data"]
+        del placeholders["data"]
     for setting, text in texts:
         try:
-            command_line.fill(text, known, "newest" if setting == "resume" else None)
+            command_line.fill(text, placeholders, "newest" if setting == "resume" else None)
         except ValueError as error:
             if job.data is None and str(error).startswith("{data}"):
                 yield f"{setting} has {{data}} and data is missing: give its source"
@@ -60,14 +60,14 @@ def command_faults(job: JobSettings, command: tuple[str, ...]) -> Iterator[str]:
     for name, pattern in job.metrics.items():
         if fault := command_line.pattern_fault(pattern):
             yield f"metrics.{name} is {pattern}: {fault}"
-    found = command_line.globs(job.resume)
-    if job.resume and len(found) != 1:
+    globs = command_line.globs(job.resume)
+    if job.resume and len(globs) != 1:
         yield (
-            f"resume names {len(found)} patterns: one {{newest:<glob>}} or "
+            f"resume names {len(globs)} patterns: one {{newest:<glob>}} or "
             "{newest_stem:<glob>} is needed"
         )
     for setting, path in [
-        *(("resume", glob) for glob in found),
+        *(("resume", glob) for glob in globs),
         ("progress", job.progress),
         ("success", job.success),
     ]:
@@ -77,9 +77,9 @@ def command_faults(job: JobSettings, command: tuple[str, ...]) -> Iterator[str]:
 
 def environment_faults(job: JobSettings) -> Iterator[str]:
     """Yields the variables and arguments that no pod can get."""
-    own = {str(variable) for variable in contract.Variable}
+    reserved = {str(variable) for variable in contract.Variable}
     for variable in job.environment:
-        if variable in own:
+        if variable in reserved:
             yield (
                 f"environment has {variable}: the job sets it itself, from the setting of "
                 "that meaning"

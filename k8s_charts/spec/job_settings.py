@@ -256,12 +256,12 @@ class JobSettings(Settings):
     def image_variant(self) -> str:
         """Which of the pushed images the job runs; empty for the plain one of `make image`."""
         if self.derived:
-            wanted = [
+            content = [
                 self.image or "",
                 sorted(self.program.requirements),
                 sorted(self.program.packages),
             ]
-            digest = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
+            digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
             return f"{self.chosen_paddle}-{digest[:12]}"
         return "" if self.chosen_paddle == "2.6" else self.chosen_paddle
 

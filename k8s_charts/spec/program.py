@@ -163,9 +163,11 @@ def _write(root: Path, names: tuple[str, ...], file: Any, setting: str) -> str:
 
 def _listed(root: Path) -> Iterator[str]:
     """Yields the names of files and links."""
-    said = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", check=False)
+    listing = _git(
+        root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", check=False
+    )
     # If git lists nothing, it is no checkout, or a folder that the repository around it ignores.
-    for name in set(said.split("\0")) - {""} or {entry.name for entry in root.iterdir()}:
+    for name in set(listing.split("\0")) - {""} or {entry.name for entry in root.iterdir()}:
         path = root / name
         if (
             path.is_dir() and not path.is_symlink() and path.name not in LEFT_BEHIND
@@ -201,8 +203,8 @@ def _git(folder: Path, *arguments: str, check: bool = True) -> str:
             "program.from is git, and git is not installed: install it, or use `from: folder`"
         ) from None
     if check and done.returncode != 0:
-        said = without_secrets(done.stderr.decode(errors="replace").strip().partition("\n")[0])
-        raise SettingError(f"program.commit cannot be read: git says {said}")
+        message = without_secrets(done.stderr.decode(errors="replace").strip().partition("\n")[0])
+        raise SettingError(f"program.commit cannot be read: git says {message}")
     return os.fsdecode(done.stdout)
 
 

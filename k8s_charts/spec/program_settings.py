@@ -121,9 +121,9 @@ class Program(Settings):
                         f"program.requirements has {line}: with program.index.secret only wheels "
                         "of the index are allowed, no address"
                     )
-        found = self.model_copy(update={"requirements": lines})
-        found._read = read
-        return found
+        program = self.model_copy(update={"requirements": lines})
+        program._read = read
+        return program
 
     def local(self, folder: Path, job_file: Path | None = None) -> ProgramArchive | None:
         """Reads the local folder, relative to `folder`; None if the program has none. Raises

@@ -346,13 +346,13 @@ def _applied(
     arguments = [word.replace("{", "{{").replace("}", "}}") for word in own.get("arguments", ())]
     begin = _behind(command, text[: mark.end()]) if mark else 1
     line = Line([*command, *arguments], begin, recipe.options)
-    said = [f"recipe {name} ({recipe.source.name}): {why}"]
+    sentences = [f"recipe {name} ({recipe.source.name}): {why}"]
     folder = _OUTPUT
     if recipe.output is not None:
         folder, led = _led(name, recipe.output, line.value(recipe.output.option))
         if led:
             line.set(recipe.output.option, folder)
-            said.append(led)
+            sentences.append(led)
     settings: dict[str, Any] = {"command": line.words, "arguments": ()}
     for setting in ("progress", "success"):
         path = getattr(recipe, setting)
@@ -363,19 +363,19 @@ def _applied(
     model = "" if recipe.model is None or "success" in own else recipe.model
     model = model.replace(_MARKS[0], folder)
     if "resume" in own:
-        said.append("job.yaml's own: " + ", ".join(["resume", *given]))
-        return Applied("; ".join(said), settings, model=model)
+        sentences.append("job.yaml's own: " + ", ".join(["resume", *given]))
+        return Applied("; ".join(sentences), settings, model=model)
     glob = recipe.checkpoint.path.replace(_MARKS[0], folder)
     for key in recipe.resume.drop:
         line.drop(key)
     for key, value in recipe.resume.set.items():
         value = value.replace(_MARKS[1], f"{{newest:{glob}}}")
         line.set(key, value.replace(_MARKS[2], f"{{newest_stem:{glob}}}"))
-    said.append(f"resumes the newest whole {glob} by {', '.join(recipe.resume.set)}")
+    sentences.append(f"resumes the newest whole {glob} by {', '.join(recipe.resume.set)}")
     if given:
-        said.append("job.yaml's own: " + ", ".join(given))
+        sentences.append("job.yaml's own: " + ", ".join(given))
     return Applied(
-        "; ".join(said),
+        "; ".join(sentences),
         settings,
         line.words,
         tuple(recipe.checkpoint.files),

@@ -52,10 +52,10 @@ def amount(quantity: str) -> float:
     >>> amount("500m"), amount("2Gi")
     (0.5, 2147483648.0)
     """
-    found = _QUANTITY.fullmatch(quantity)
-    if found is None:
+    match = _QUANTITY.fullmatch(quantity)
+    if match is None:
         raise ValueError(f"{quantity} is no quantity")
-    return float(found[1]) * _SCALE[found[2] or ""]
+    return float(match[1]) * _SCALE[match[2] or ""]
 
 
 def total(quantity: str, times: int) -> str:

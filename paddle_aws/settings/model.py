@@ -239,9 +239,9 @@ def _example(spec: type[Settings], fault: ErrorDetails) -> str:
     """Returns a group with the value that was found in its place, such as {count: 4}; empty if none
     of the group's settings takes it.
     """
-    found, settings = fault["input"], _described(spec, fault["loc"]).get("properties", {})
-    name = next((name for name, schema in settings.items() if _takes(schema, found)), "")
-    return name and f"{{{name}: {shown(found)}}}"
+    value, settings = fault["input"], _described(spec, fault["loc"]).get("properties", {})
+    name = next((name for name, schema in settings.items() if _takes(schema, value)), "")
+    return name and f"{{{name}: {shown(value)}}}"
 
 
 def _takes(schema: Mapping[str, Any], value: object) -> bool:
