@@ -128,9 +128,9 @@ class Protection(Settings):
     """Each deploy protects the stacks that it makes or changes from the next ones (docs/aws.md).
     false: `paddle-aws protect` alone does.
     """
-    lifted_by: Annotated[list[UserArn], once("user")] = Field(default=[])
-    """Members of the operator team who may lift it, by the ARNs of their IAM users; empty: every
-    operator.
+    lifted_by: Annotated[list[UserArn], once("user")] = Field(default=[], max_length=20)
+    """Members of the operator team who may lift it, by the ARNs of their IAM users and with their
+    own credentials, not the team's role; empty: every operator.
     """
 
 
@@ -585,6 +585,10 @@ class ClusterSpec(Settings):
                 "deployer is restricted, where all operators act as their team's role: leave it out"
             )
             yield Refused("protect.lifted_by", ", ".join(self.protect.lifted_by), allowed)
+        for index, user in enumerate(self.protect.lifted_by):
+            if self.account and user.split(":")[4] != self.account:
+                allowed = f"users of account {self.account} (`account`) are allowed"
+                yield Refused(f"protect.lifted_by[{index}]", user, allowed)
 
     def _bootstrap(self) -> Iterator[Fault]:
         if self.extends:

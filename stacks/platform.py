@@ -17,6 +17,7 @@ from constructs import Construct
 
 from constructs_lib.people.team import Team
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
+from constructs_lib.storage.stack_protection import StackProtection
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.access import AccessStack, access_outputs
 from paddle_aws.stacks.cluster import ClusterStack
@@ -235,11 +236,33 @@ class TrainingPlatform(Construct):
         outputs: dict[str, str] = {}
         if not isinstance(self.access, ClusterPart):
             outputs |= access_outputs(self.access)
+            self._protect_without_access_stack()
         if not isinstance(self.network, ClusterPart):
             outputs |= network_outputs(self.network)
         if not isinstance(self.storage, ClusterPart):
             outputs |= storage_outputs(self.storage)
         self.control_plane.output(**outputs)
+
+    def _protect_without_access_stack(self) -> None:
+        """Protects the data from the first of our stacks. Raises SettingError for names of people
+        whose rights are not ours.
+        """
+        protect = self.spec.protect
+        if protect.lifted_by:
+            raise SettingError(
+                f"protect.lifted_by is {', '.join(protect.lifted_by)}: the people of this platform "
+                "are your own (`access`), so deny cloudformation:SetStackPolicy there, and leave "
+                "it out"
+            )
+        if protect.after_deploy:
+            parts = (self.network, self.storage, self.control_plane)
+            first = next(part for part in parts if isinstance(part, ClusterPart))
+            StackProtection(
+                first,
+                "Protection",
+                stacks=self.spec.stack_names,
+                encryption_key=self.access.key,
+            )
 
 
 def _watch(platform: Platform) -> Stack:

@@ -3,7 +3,6 @@ remove what holds data (stack_policy.py). Neither a template nor the CDK can set
 (https://github.com/aws/aws-cdk-rfcs/issues/72).
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,12 +19,20 @@ from constructs_lib.storage.stack_policy import KEPT
 
 HANDLER = Path(__file__).with_name("stack_protection_handler.py")
 STATEMENTS = Path(__file__).with_name("stack_protection_statements.json")
+DEPLOYED = [
+    "CREATE_COMPLETE",
+    "UPDATE_COMPLETE",
+    "UPDATE_ROLLBACK_COMPLETE",
+    "IMPORT_COMPLETE",
+    "IMPORT_ROLLBACK_COMPLETE",
+]
+"""The states of a stack after a deploy, also one that failed and left the stack as it was."""
 
 
 class StackProtection(StackFunction):
-    """Sets the policy of a stack each time that its creation or update is complete, as
-    CloudFormation reports to EventBridge. A policy that was lifted for one deploy is so set again
-    after it. A deletion is no update, and stays possible.
+    """Sets the policy of a stack each time that a deploy of it has ended, as CloudFormation
+    reports to EventBridge. A policy that was lifted for one deploy is so set again after it. A
+    deletion is no update, and stays possible.
 
     Args:
         stacks: names of stacks of this account and region; they need not exist.
@@ -49,6 +56,10 @@ class StackProtection(StackFunction):
             handler=HANDLER,
             encryption_key=encryption_key,
         )
+        # Not in the event: who may invoke the function could lift a policy with one of their own.
+        self.function.code = lambda_.CfnFunction.CodeProperty(
+            zip_file=f"{HANDLER.read_text(encoding='utf-8')}\n\nPOLICY = {KEPT!r}\n"
+        )
         stack = Stack.of(self)
         arns = [
             stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{name}/")
@@ -71,7 +82,7 @@ class StackProtection(StackFunction):
                 "detail-type": ["CloudFormation Stack Status Change"],
                 "detail": {
                     "stack-id": [{"prefix": arn} for arn in arns],
-                    "status-details": {"status": ["CREATE_COMPLETE", "UPDATE_COMPLETE"]},
+                    "status-details": {"status": DEPLOYED},
                 },
             },
             targets=[
@@ -80,7 +91,7 @@ class StackProtection(StackFunction):
                     arn=self.function.attr_arn,
                     input_transformer=events.CfnRule.InputTransformerProperty(
                         input_paths_map={"stack": "$.detail.stack-id"},
-                        input_template=f'{{"stack": <stack>, "policy": {json.dumps(KEPT)}}}',
+                        input_template='{"stack": <stack>}',
                     ),
                 )
             ],

@@ -154,6 +154,9 @@ def test_a_named_operator_alone_lifts_the_protection() -> None:
         for who in (ada, bob)
     ]
     assert decisions(statements, asked) == [ALLOWED, DENIED]
+    # Who else's stacks they are, others say.
+    (denial,) = [one for one in statements if one["Sid"] == "NamedOperators"]
+    assert all("stack/paddle-" in resource for resource in listed(denial["Resource"]))
 
 
 def test_a_reader_changes_nothing(cluster: Built) -> None:
