@@ -128,7 +128,7 @@ class Protection(Settings):
     """Each deploy protects the stacks that it makes or changes from the next ones (docs/aws.md).
     false: `paddle-aws protect` alone does.
     """
-    lifted_by: Annotated[list[UserArn], once("user")] = Field(default=[], max_length=20)
+    lifted_by: Annotated[list[UserArn], once("user")] = Field(default=[], max_length=10)
     """Members of the operator team who may lift it, by the ARNs of their IAM users and with their
     own credentials, not the team's role; empty: every operator.
     """

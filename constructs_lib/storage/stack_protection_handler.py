@@ -8,7 +8,7 @@ from typing import Any
 # botocore alone: an emulator's Python may have no boto3.
 import botocore.session
 
-POLICY: dict[str, Any]
+POLICY: dict[str, Any] = {}
 """What stack_protection.py appends: whoever may invoke the function has no say in it."""
 
 
