@@ -21,7 +21,7 @@ from constructs_lib.statements import statements
 from constructs_lib.storage.key import EncryptionKey
 from constructs_lib.storage.stack_protection import StackProtection
 from paddle_aws.stacks.cluster_spec import ClusterSpec
-from paddle_aws.stacks.part import AccessPart, ClusterPart, Platform
+from paddle_aws.stacks.part import AccessPart, Platform, PlatformStack
 
 RIGHTS = Path(__file__).with_name("people.json")
 WHY: dict[str, str] = {
@@ -36,7 +36,7 @@ TASKS = {"operator": "Operates", "trainer": "Trains on", "reader": "Looks at"}
 """The teams that get a cluster's work."""
 
 
-class AccessStack(ClusterPart):
+class AccessStack(PlatformStack):
     """The key, new or existing, and the people.
 
     Attributes:
@@ -106,7 +106,7 @@ def access_outputs(access: AccessPart) -> dict[str, str]:
     return outputs
 
 
-def grant_work(scope: ClusterPart, *, ssh_key: str | None = None) -> None:
+def grant_work(scope: PlatformStack, *, ssh_key: str | None = None) -> None:
     """Grants each team its work with a cluster, in the stack that knows bucket and cluster, which
     know nothing of people.
 

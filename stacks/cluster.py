@@ -17,10 +17,10 @@ from paddle_aws.settings.shared_names import DATA_ACCOUNT
 from paddle_aws.stacks.access import RIGHTS, grant_work
 from paddle_aws.stacks.cluster_spec import KUBERNETES_VERSIONS
 from paddle_aws.stacks.control_plane_settings import minor
-from paddle_aws.stacks.part import ClusterPart, Platform
+from paddle_aws.stacks.part import Platform, PlatformStack
 
 
-class ClusterStack(ClusterPart):
+class ClusterStack(PlatformStack):
     """The EKS cluster without nodes, new or existing."""
 
     def __init__(self, platform: Platform, *, cluster: eks.ICluster | None = None) -> None:
@@ -147,7 +147,7 @@ class ClusterStack(ClusterPart):
                 )
 
 
-def make_public_name(stack: ClusterPart, kind: str, target: str) -> None:
+def make_public_name(stack: PlatformStack, kind: str, target: str) -> None:
     """Makes a record of this `kind` that leads to `target` in the settings' public zone, if they
     name one.
     """
@@ -166,7 +166,7 @@ def make_public_name(stack: ClusterPart, kind: str, target: str) -> None:
     stack.output(PublicDnsName=public.host)
 
 
-def make_tunnel(stack: ClusterPart, host: str, port: int, group: ec2.ISecurityGroup) -> None:
+def make_tunnel(stack: PlatformStack, host: str, port: int, group: ec2.ISecurityGroup) -> None:
     """Makes a tunnel to a private endpoint, if the settings ask for one. `group` is the endpoint's
     security group.
     """

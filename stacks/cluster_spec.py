@@ -27,6 +27,7 @@ from paddle_aws.settings.model import Fault, Refused, Settings, has_setting, par
 from paddle_aws.settings.shared_names import NAMESPACE
 from paddle_aws.stacks.control_plane_settings import (
     ADDONS,
+    DAEMON_ADDONS,
     KUBERNETES_VERSIONS,
     NODE_IMAGES,
     TUNNEL_TYPE,
@@ -39,6 +40,7 @@ from paddle_aws.stacks.storage_settings import Bucket, FileSystem, Images, Key
 # Tools import this module only, none of those below it.
 __all__ = [
     "ADDONS",
+    "DAEMON_ADDONS",
     "KUBERNETES_VERSIONS",
     "NODE_IMAGES",
     "PLATFORM_OUTPUT",

@@ -81,10 +81,10 @@ def minor(version: str) -> int:
 TUNNEL_TYPE = "t4g.nano"
 """EC2 type of the tunnel machine for a private endpoint."""
 
+DAEMON_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+"""Add-ons that come with the cluster: in an existing one they are somebody else's."""
 ADDONS = (
-    "vpc-cni",
-    "kube-proxy",
-    "eks-pod-identity-agent",
+    *DAEMON_ADDONS,
     "coredns",
     "aws-efs-csi-driver",
     "aws-fsx-csi-driver",

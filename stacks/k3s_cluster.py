@@ -18,7 +18,7 @@ from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.distribution_lock import DistributionLock
 from paddle_aws.stacks.node_settings import NodeGroup
 from paddle_aws.stacks.nodes import output_mounts, props_of
-from paddle_aws.stacks.part import ClusterPart, Platform, warn_of_types
+from paddle_aws.stacks.part import Platform, PlatformStack, warn_of_types
 
 
 def release(spec: ClusterSpec) -> Release:
@@ -35,7 +35,7 @@ def release(spec: ClusterSpec) -> Release:
     return Release(lock.version, files, lock.images)
 
 
-class K3sClusterStack(ClusterPart):
+class K3sClusterStack(PlatformStack):
     """The self-managed cluster without nodes."""
 
     def __init__(self, platform: Platform) -> None:
@@ -139,7 +139,7 @@ class K3sClusterStack(ClusterPart):
             )
 
 
-class K3sNodesStack(ClusterPart):
+class K3sNodesStack(PlatformStack):
     """Node groups."""
 
     def __init__(self, platform: Platform) -> None:

@@ -11,10 +11,10 @@ from constructs_lib.network.network import (
     TrainingNetwork,
 )
 from paddle_aws.stacks.network_settings import ExistingVpc
-from paddle_aws.stacks.part import ClusterPart, NetworkPart, Platform
+from paddle_aws.stacks.part import NetworkPart, Platform, PlatformStack
 
 
-class NetworkStack(ClusterPart):
+class NetworkStack(PlatformStack):
     """The VPC and the private DNS zone, new or existing."""
 
     def __init__(self, platform: Platform) -> None:

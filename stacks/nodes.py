@@ -19,7 +19,7 @@ from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.stacks.node_settings import NodeGroup
-from paddle_aws.stacks.part import ClusterPart, Platform, warn_of_types
+from paddle_aws.stacks.part import Platform, PlatformStack, warn_of_types
 
 METRIC_DAYS = 7
 """Retention of the log events that carry metrics; CloudWatch keeps the metrics themselves for
@@ -27,7 +27,7 @@ months.
 """
 
 
-class NodesStack(ClusterPart):
+class NodesStack(PlatformStack):
     """Node groups and their add-ons."""
 
     def __init__(self, platform: Platform) -> None:
@@ -144,7 +144,7 @@ class NodesStack(ClusterPart):
         return addons
 
 
-def _warn_of_zones(stack: ClusterPart) -> None:
+def _warn_of_zones(stack: PlatformStack) -> None:
     """Warns at synth of nodes that may run in other zones than a file system that is in one."""
     spec = stack.spec
     if not spec.file_system.lustre:
@@ -160,7 +160,7 @@ def _warn_of_zones(stack: ClusterPart) -> None:
             )
 
 
-def output_mounts(stack: ClusterPart) -> None:
+def output_mounts(stack: PlatformStack) -> None:
     """Says where nodes mount the file system: by host path, jobs find it there alone."""
     groups = stack.spec.nodes.values()
     folders = {group.mount_file_system for group in groups if group.mount_file_system}

@@ -144,7 +144,7 @@ class OwnBootstrap(DefaultStackSynthesizer):
         return bound
 
 
-class ClusterPart(Stack):
+class PlatformStack(Stack):
     """The stack `<cluster>-<part>`, whatever it stands in; no account is needed at synth.
 
     Args:

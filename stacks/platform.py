@@ -26,15 +26,15 @@ from paddle_aws.stacks.network import NetworkStack, network_outputs
 from paddle_aws.stacks.nodes import NodesStack
 from paddle_aws.stacks.part import (
     AccessPart,
-    ClusterPart,
     NetworkPart,
     OwnBootstrap,
     Platform,
+    PlatformStack,
     StoragePart,
 )
 from paddle_aws.stacks.storage import StorageStack, storage_outputs
 
-NAME = "add-ons.json"
+ADDON_LOCK = "add-ons.json"
 """File that `paddle-aws lock add-ons` writes: the versions that it read from AWS, for stacks that
 should deploy the same ones.
 """
@@ -49,7 +49,7 @@ def locked_versions(folder: Path, kubernetes_version: str) -> dict[str, str]:
     """Returns {add-on or AMI type: version} for one Kubernetes version, empty if the lock in
     `folder` is missing or lacks it.
     """
-    file = folder / NAME
+    file = folder / ADDON_LOCK
     try:
         versions = json.loads(file.read_text(encoding="utf-8"))["versions"].get(
             kubernetes_version, {}
@@ -100,7 +100,7 @@ class TrainingPlatform(Construct):
         access: AccessPart | Maker[AccessPart] = AccessStack,
         network: NetworkPart | Maker[NetworkPart] = NetworkStack,
         storage: StoragePart | Maker[StoragePart] = StorageStack,
-        cluster: eks.ICluster | Maker[ClusterPart] | None = None,
+        cluster: eks.ICluster | Maker[PlatformStack] | None = None,
         nodes: Maker[Any] | None = None,
         watch: Maker[Any] | None = None,
         locks: Path | None = None,
@@ -120,7 +120,7 @@ class TrainingPlatform(Construct):
             # synth time.
             from paddle_aws.stacks.k3s_cluster import K3sClusterStack, K3sNodesStack
 
-            usual_cluster: Maker[ClusterPart] = K3sClusterStack
+            usual_cluster: Maker[PlatformStack] = K3sClusterStack
             usual_nodes: Maker[Any] = K3sNodesStack
         else:
             usual_cluster, usual_nodes = ClusterStack, NodesStack
@@ -176,7 +176,7 @@ class TrainingPlatform(Construct):
             self.nodes,
             self.watch,
         )
-        return [part for part in parts if isinstance(part, ClusterPart)]
+        return [part for part in parts if isinstance(part, PlatformStack)]
 
     @cached_property
     def addon_versions(self) -> Mapping[str, str]:
@@ -234,12 +234,12 @@ class TrainingPlatform(Construct):
     def _output_foreign_parts(self) -> None:
         """Puts out what commands read of parts that are not ours and put out nothing themselves."""
         outputs: dict[str, str] = {}
-        if not isinstance(self.access, ClusterPart):
+        if not isinstance(self.access, PlatformStack):
             outputs |= access_outputs(self.access)
             self._protect_without_access_stack()
-        if not isinstance(self.network, ClusterPart):
+        if not isinstance(self.network, PlatformStack):
             outputs |= network_outputs(self.network)
-        if not isinstance(self.storage, ClusterPart):
+        if not isinstance(self.storage, PlatformStack):
             outputs |= storage_outputs(self.storage)
         self.control_plane.output(**outputs)
 
@@ -256,7 +256,7 @@ class TrainingPlatform(Construct):
             )
         if protect.after_deploy:
             parts = (self.network, self.storage, self.control_plane)
-            first = next(part for part in parts if isinstance(part, ClusterPart))
+            first = next(part for part in parts if isinstance(part, PlatformStack))
             StackProtection(
                 first,
                 "Protection",

@@ -15,13 +15,13 @@ from constructs_lib.storage.image_repository import ImageRepository
 from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.stacks.cluster_spec import USED_IMAGE
-from paddle_aws.stacks.part import ClusterPart, Platform, StoragePart
+from paddle_aws.stacks.part import Platform, PlatformStack, StoragePart
 
 LUSTRE_BACKUP_DAYS = 35
 """How long FSx keeps daily backups: as long as AWS Backup keeps those of EFS."""
 
 
-class StorageStack(ClusterPart):
+class StorageStack(PlatformStack):
     """File system, bucket, image repository.
 
     Attributes:

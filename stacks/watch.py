@@ -4,10 +4,10 @@ from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
 from paddle_aws.settings.errors import SettingError
-from paddle_aws.stacks.part import ClusterPart, Platform
+from paddle_aws.stacks.part import Platform, PlatformStack
 
 
-class WatchStack(ClusterPart):
+class WatchStack(PlatformStack):
     """Budget, alarms and dashboard. Raises SettingError if the settings have no `budget`."""
 
     def __init__(self, platform: Platform) -> None:

@@ -253,7 +253,7 @@ class Limits(Settings):
     peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = bounded(
         Variable.PEER_DEADLINE, above=None, least=10, most=86400
     )
-    """How long to wait for all trainers before the missing ones are named."""
+    """How long to wait for all trainers; then the job fails and names the missing ones."""
     # A pod accepts any time above 0; the kubelet asks too rarely to measure less than a minute.
     stall_seconds: Annotated[int, Variable.STALL] = bounded(
         Variable.STALL, above=None, least=60, most=86400

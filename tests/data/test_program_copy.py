@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from job_folder import Job, lines_file
 from paddle_node import contract
+from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.attempts import Record
-from paddle_node.rendezvous.loss import Loss
 from paddle_node.runtimes import Resumption
 from paddle_node.staging.program_copy import copy_program
 from paddle_node.volume import lease
@@ -103,7 +103,7 @@ def test_a_run_keeps_its_program_and_while_it_trains_its_split(
     if run == "was killed":
         monkeypatch.setattr(contract, "LEASE", -1.0)  # Any silence exceeds this.
     if run == "has ended":
-        record.end(Loss("the job is done", STOPPED))
+        record.end(AttemptEnd("the job is done", STOPPED))
         record.finish(Outcome(0, ""))
     (program / "train.py").write_text("second")
     assert job.split(lines_file(source, 12), PROGRAM_FROM=program).split != first.split

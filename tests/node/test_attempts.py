@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from paddle_node.failure import Failure
+from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.attempts import Record
-from paddle_node.rendezvous.loss import Loss
 from paddle_node.rendezvous.retry_limits import ALIKE, CLUSTER_FAULTS
 from paddle_node.runtimes import Resumption
 from paddle_node.volume.attempts import CLUSTER, PROGRAM
@@ -14,7 +14,9 @@ from paddle_node.volume.passes import Identity
 
 BEGINNING, ZERO = Resumption(), Resumption({"pass": "0"}, "after pass 0")
 ONE = Resumption({"pass": "1"}, "after pass 1")
-EARLY = Loss("trainer 1 ended with 1", PROGRAM, 1, failed=True, error="KeyError: 'x' (train.py:3)")
+EARLY = AttemptEnd(
+    "trainer 1 ended with 1", PROGRAM, 1, failed=True, error="KeyError: 'x' (train.py:3)"
+)
 
 
 @pytest.fixture
@@ -22,12 +24,14 @@ def folder(tmp_path):
     return JobFolder(tmp_path / "job")
 
 
-def tried(record: Record, begin: Resumption, loss: Loss, made: str = "", join: bool = True) -> str:
-    """Records an attempt that ends with `loss`. Returns why no other attempt follows; empty if one
-    does.
+def tried(
+    record: Record, begin: Resumption, ending: AttemptEnd, made: str = "", join: bool = True
+) -> str:
+    """Records an attempt that ends with `ending`. Returns why no other attempt follows; empty if
+    one does.
     """
     record.begin(begin, Identity("data", "program"))
-    record.end(loss, made, join)
+    record.end(ending, made, join)
     outcome = record.exhausted(3) or record.hopeless(begin)
     assert outcome is None or outcome.code == 70
     return outcome.sentence if outcome else ""
@@ -50,7 +54,9 @@ def test_numbers_go_on_over_pods_runs_and_a_history_that_was_removed(folder):
 
 def test_faults_of_the_cluster_count_apart_and_end_a_job_too(folder):
     record = Record(folder, "one")
-    found = [tried(record, BEGINNING, Loss("silence", CLUSTER)) for _ in range(CLUSTER_FAULTS)]
+    found = [
+        tried(record, BEGINNING, AttemptEnd("silence", CLUSTER)) for _ in range(CLUSTER_FAULTS)
+    ]
     assert not any(found[:-1]) and found[-1]
 
 
@@ -68,7 +74,7 @@ REWRITES = [(ONE, EARLY, "pass 1")]
     # one.
     (True, [(ONE, EARLY, ""), (ONE, EARLY, "")], UNLOADABLE),
     (True, [(ONE, EARLY, ""), (ZERO, EARLY, "")], ""),
-    (True, [(ONE, EARLY, ""), (ONE, Loss("killed", PROGRAM), "")], ""),
+    (True, [(ONE, EARLY, ""), (ONE, AttemptEnd("killed", PROGRAM), "")], ""),
     # A fall by a signal is no exception.
     (True, [(BEGINNING, replace(EARLY, code=134, exited=False), "")], ""),
     # A program that reports no steps is tried as often as the setting says, unless it ended by an
@@ -80,7 +86,7 @@ REWRITES = [(ONE, EARLY, "pass 1")]
     # or it loaded once.
     (False, [(ZERO, EARLY, ""), (ONE, EARLY, "")], ""),
     (False, [(ONE, EARLY, ""), (ONE, replace(EARLY, error="another"), "")], UNLOADABLE),
-    (False, [(ONE, EARLY, ""), (ONE, Loss("killed", PROGRAM, 137), "")], ""),
+    (False, [(ONE, EARLY, ""), (ONE, AttemptEnd("killed", PROGRAM, 137), "")], ""),
     (False, [(ONE, EARLY, "output/a"), (ONE, EARLY, ""), (ONE, EARLY, "")], ""),
     (False, [(BEGINNING, replace(EARLY, error="SyntaxError: invalid (a.py:1)", uncaught=True), "")],
      NOT_AGAIN.format(1)),
@@ -88,7 +94,8 @@ REWRITES = [(ONE, EARLY, "pass 1")]
     # If a program rewrites its checkpoint, each attempt seems to make progress, and none does.
     (False, REWRITES * ALIKE,
      "10 attempts resumed from the same files and failed alike: trainer 1 ended with 1"),
-    (False, [*REWRITES * (ALIKE - 1), (ONE, Loss("", PROGRAM, 1, True, "another"), "pass 1")], ""),
+    (False,
+     [*REWRITES * (ALIKE - 1), (ONE, AttemptEnd("", PROGRAM, 1, True, "another"), "pass 1")], ""),
 ])  # fmt: skip
 def test_what_failed_before_its_first_step_is_not_tried_in_vain(folder, join, attempts, sentence):
     record = Record(folder, "one")

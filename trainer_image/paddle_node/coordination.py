@@ -17,7 +17,7 @@ from paddle_node.environment import WorkerEnvironment
 from paddle_node.rendezvous import handshake
 from paddle_node.rendezvous import messages as m
 
-SILENCE = 30.0
+SERVER_SILENCE = 30.0
 """Seconds of silence after which the server counts as dead; it sends every waiting trainer a
 message each second.
 """
@@ -185,7 +185,9 @@ class Session:
         try:
             line = self._lines.readline()
         except TimeoutError:
-            raise AttemptEnded(f"the rendezvous server said nothing for {SILENCE:.0f} s") from None
+            raise AttemptEnded(
+                f"the rendezvous server said nothing for {SERVER_SILENCE:.0f} s"
+            ) from None
         except OSError as error:
             raise _Disconnected(f"the rendezvous server is gone: {error}") from None
         if not line:
@@ -213,7 +215,7 @@ def join(environ: Mapping[str, str] = os.environ) -> Session:
                 f"the rendezvous server at {worker.server} cannot be reached: {error}"
             ) from None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.settimeout(SILENCE)
+        connection.settimeout(SERVER_SILENCE)
         try:
             return Session(connection, worker)
         except _Disconnected:

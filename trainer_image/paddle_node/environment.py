@@ -1,4 +1,4 @@
-"""The single table of environment variables: of a pod, of the data job and of the agent's workers.
+"""Reads the variables of contract.Variable: of a pod, of the data job and of the agent's workers.
 
 A dataclass whose fields are `setting`s is a part of the table: `read_settings` reads it,
 `variables` writes it. The first wrong setting raises `SettingError`, which names the variable, what

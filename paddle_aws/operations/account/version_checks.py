@@ -13,7 +13,7 @@ from typing import Any
 from paddle_aws.operations.account.aws import every
 from paddle_aws.operations.account.check import Check, Findings
 from paddle_aws.operations.account.locks.add_ons import defaults, releases
-from paddle_aws.stacks.cluster_spec import ADDONS, ClusterSpec
+from paddle_aws.stacks.cluster_spec import ADDONS, DAEMON_ADDONS, ClusterSpec
 from paddle_aws.stacks.distribution_lock import DistributionLock
 
 UPGRADE = "run `paddle-aws lock add-ons` and `cdk deploy --all`"
@@ -95,11 +95,8 @@ class VersionChecks:
                 )
 
     def addon_versions(self) -> Findings:
-        # The daemons, the first three add-ons, come with the cluster: in an existing cluster they
-        # are somebody else's.
-        ours = [
-            name for name in ADDONS[3 * bool(self.spec.cluster.existing) :] if name in self.addons
-        ]
+        others = DAEMON_ADDONS if self.spec.cluster.existing else ()
+        ours = [name for name in ADDONS if name in self.addons and name not in others]
         newest = defaults(self._eks, str(self.cluster["version"]), tuple(ours))
         for name in ours:
             pinned = (

@@ -1,6 +1,7 @@
 """An agent's connection to the rendezvous server. The server proves that it knows the run's secret.
 
-A connection that breaks, or falls silent for `SILENCE` seconds, is reported exactly once, as None.
+A connection that breaks, or falls silent for `AGENT_SILENCE` seconds, is reported exactly once, as
+None.
 """
 
 import asyncio
@@ -101,7 +102,7 @@ class Client:
             # the next beat.
             late = now - last > 3 * m.BEAT
             last = now
-            if now - self._heard > m.SILENCE and not late:
+            if now - self._heard > m.AGENT_SILENCE and not late:
                 self._lost()
                 return
             self.send(self._sign())

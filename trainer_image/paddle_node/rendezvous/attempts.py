@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from paddle_node.contract import ExitCode
 from paddle_node.rendezvous import goodput, retry_limits
-from paddle_node.rendezvous.loss import Loss
+from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.runtimes import History, Resumption
 from paddle_node.volume import attempts, passes, step_metrics
 from paddle_node.volume.attempts import PROGRAM, Outcome, RecordedAttempt
@@ -115,7 +115,7 @@ class Record:
 
     def end(
         self,
-        loss: Loss,
+        ending: AttemptEnd,
         progress: str = "",
         trainers_join: bool = True,
         saved: float = 0.0,
@@ -127,28 +127,28 @@ class Record:
         trainers report their steps. `metrics`: of a command, its log shows them.
         """
         last, first = self.last, step_metrics.first_report(self._folder, self.last.number)
-        stepped = loss.stepped or first is not None
-        early = loss.kind == PROGRAM and loss.failed and not progress and not stepped
+        stepped = ending.stepped or first is not None
+        early = ending.kind == PROGRAM and ending.failed and not progress and not stepped
         if trainers_join:
             in_vain = not last.resume  # What it resumed from may be at fault.
         else:
-            in_vain = retry_limits.never_began(loss, last, metrics and first is None)
+            in_vain = retry_limits.never_began(ending, last, metrics and first is None)
         # A clock that was set back must not make time negative.
         ended = max(time.time(), last.started)
         seconds = goodput.account(
-            loss.seconds, last, ended, first or 0.0, saved if progress else 0.0
+            ending.seconds, last, ended, first or 0.0, saved if progress else 0.0
         )
         self._attempts[-1] = replace(
             last,
-            cause=loss.cause,
-            kind=loss.kind,
-            code=loss.code,
-            error=loss.error,
+            cause=ending.cause,
+            kind=ending.kind,
+            code=ending.code,
+            error=ending.error,
             made=progress,
             stepped=stepped,
             early=early,
-            hopeless=early and loss.exited and in_vain,
-            gone=loss.gone,
+            hopeless=early and ending.exited and in_vain,
+            gone=ending.gone,
             ended=ended,
             seconds={part: round(spent, 3) for part, spent in seconds.items()},
         )

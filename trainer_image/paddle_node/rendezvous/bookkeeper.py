@@ -9,8 +9,8 @@ from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import effects as ask
 from paddle_node.rendezvous import events as on
+from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.attempts import Record
-from paddle_node.rendezvous.loss import Loss
 from paddle_node.retry import disk_full, passing, retry
 from paddle_node.runtimes import Progress, Resumption
 from paddle_node.volume.attempts import POD, Outcome
@@ -42,7 +42,7 @@ class Bookkeeper:
             self._resumption = Resumption(
                 record.last.resume, passed_over=tuple(record.last.passed_over)
             )
-            self._end(Loss("the pod of trainer 0 was lost", POD))
+            self._end(AttemptEnd("the pod of trainer 0 was lost", POD))
         self.identity = record.identity
         self.exhausted = record.exhausted(node.attempts) if self.identity else None
 
@@ -51,12 +51,12 @@ class Bookkeeper:
         match question:
             case ask.Begin(identity):
                 return self._begin(identity)
-            case ask.RecordEnd(loss):
-                return self._record_end(loss)
+            case ask.RecordEnd(ending):
+                return self._record_end(ending)
             case ask.Conclude(attempt, stopped):
                 return self._conclude(attempt, stopped)
-            case ask.RecordOutcome(outcome, loss):
-                return self._record_outcome(outcome, loss)
+            case ask.RecordOutcome(outcome, ending):
+                return self._record_outcome(outcome, ending)
 
     def _begin(self, identity: Identity) -> on.Event:
         """Begins the next attempt: answers its number and what it resumes from."""
@@ -90,9 +90,9 @@ class Bookkeeper:
             outcome = Outcome(code, f"no attempt can begin: {where}: {error.strerror or error}")
         return on.JobOver(outcome)
 
-    def _record_end(self, loss: Loss) -> on.Event:
+    def _record_end(self, ending: AttemptEnd) -> on.Event:
         """Records how the attempt ended. Even if that fails, the next attempt gets a new number."""
-        self._end(loss)
+        self._end(ending)
         exhausted = self._record.exhausted(self._node.attempts)
         return on.EndRecorded(exhausted, self._record.goodput.seconds)
 
@@ -108,12 +108,12 @@ class Bookkeeper:
         progress = retry(lambda: self._progress.name_progress(attempt, self._resumption), self._say)
         return on.Concluded(attempt, missing, progress)
 
-    def _record_outcome(self, outcome: Outcome, loss: Loss | None) -> on.Event:
+    def _record_outcome(self, outcome: Outcome, ending: AttemptEnd | None) -> on.Event:
         """Records the run's outcome, unless another try may change it: pods that the Job starts
         later then get their chance.
         """
-        if loss is not None:
-            self._end(loss)
+        if ending is not None:
+            self._end(ending)
         if (goodput := self._record.goodput).seconds:
             self._say(goodput.line())
         if lasting(outcome):
@@ -126,7 +126,7 @@ class Bookkeeper:
                 publish(self._record, self._progress, self._say)
         return on.OutcomeRecorded(outcome)
 
-    def _end(self, loss: Loss) -> None:
+    def _end(self, ending: AttemptEnd) -> None:
         try:
             if self._record.unfinished():
                 progress = retry(
@@ -136,7 +136,7 @@ class Bookkeeper:
                     self._say,
                 )
                 self._record.end(
-                    loss,
+                    ending,
                     progress,
                     self.trainers_join,
                     retry(self._progress.saved, self._say) if progress else 0.0,

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from paddle_node.rendezvous.loss import Loss
+from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.members import Member, Members
-from paddle_node.rendezvous.messages import SILENCE, Lost
+from paddle_node.rendezvous.messages import AGENT_SILENCE, Lost
 from paddle_node.rendezvous.trainers import Trainers
 from paddle_node.volume.attempts import PROGRAM
 
@@ -33,7 +33,7 @@ class Pause(NamedTuple):
         """Whether the pod may have been frozen then, or its peers' programs may have failed for
         that.
         """
-        return self.began <= moment <= self.ended + SILENCE
+        return self.began <= moment <= self.ended + AGENT_SILENCE
 
 
 @dataclass
@@ -78,12 +78,12 @@ class CurrentAttempt:
         """When the first of the processes ended."""
         return min(end.at for end in self.ends)
 
-    def explain(self, loss: Loss, pause: Pause) -> Loss:
-        """Returns the loss with what is known by now of the processes that ended first, if it was
+    def explain(self, ending: AttemptEnd, pause: Pause) -> AttemptEnd:
+        """Returns the end with what is known by now of the processes that ended first, if it was
         processes that ended the attempt.
         """
-        if loss.kind != PROGRAM or not self.ends:
-            return loss
+        if ending.kind != PROGRAM or not self.ends:
+            return ending
         first, *others = sorted(self.ends, key=lambda end: end.at)
         lost, causes = first.lost, [first.cause]
         # If one process was killed, the failure of the others says nothing about the program.
@@ -96,7 +96,7 @@ class CurrentAttempt:
         stepped = self.trainers.stepped
         self.crashed = [first.rank, lost.code] if lost.code else None
         return replace(
-            loss,
+            ending,
             cause="; ".join(causes),
             code=lost.code,
             failed=lost.failed and not killed,

@@ -1,11 +1,11 @@
-"""The deadlines of a rendezvous: every wait has one, and its sentence names who was missing. Pure;
-called once per `BEAT`.
+"""The deadlines of the rendezvous server: each of its waits has one, and its sentence names who was
+missing. Pure; called once per `BEAT`. What an agent waits for alone has its deadline there.
 """
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import NodeEnvironment
+from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.current_attempt import CurrentAttempt
-from paddle_node.rendezvous.loss import Loss
 from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.trainers import SHOWN, numbers
 from paddle_node.retry import REMIND
@@ -17,7 +17,7 @@ less). A pserver of 2.6.2 that saved and loaded a table of 1.5 million rows for 
 each health check within half a second.
 """
 
-Verdict = Outcome | Loss | str | None
+Verdict = Outcome | AttemptEnd | str | None
 """In this order: the job ends; the attempt ends; a line says whom all wait for; nothing is
 overdue.
 """
@@ -71,7 +71,7 @@ def check_attempt(
     allowed = min(SILENT_SERVER, node.stall)
     if now - silent_since > allowed:
         sentence = f"did not answer for {now - silent_since:.0f} s ({allowed:g} are allowed)"
-        return Loss(f"pserver {rank} of {members[rank]} {sentence}", CLUSTER)
+        return AttemptEnd(f"pserver {rank} of {members[rank]} {sentence}", CLUSTER)
     if starting and now - stepped > node.peer_deadline:
         # Pservers may wait for what the trainers still count: a trainer that reports progress
         # extends the deadline.
@@ -80,7 +80,7 @@ def check_attempt(
             f"the pservers of trainers {slow} did not listen, and no trainer moved for "
             f"{now - stepped:.0f} s"
         )
-        return Loss(sentence, PROGRAM)
+        return AttemptEnd(sentence, PROGRAM)
     parts = list(trainers.waited_for(members.serving))
     if (quiet := now - max(stepped, attempt.moved)) > node.stall and not members.silent:
         ended = (
@@ -91,7 +91,7 @@ def check_attempt(
             f"{node.stall:g}){ended}"
         )
         first = members.silent_first(now, node.stall)
-        return Loss("; ".join(filter(None, (sentence, *parts, first))), PROGRAM)
+        return AttemptEnd("; ".join(filter(None, (sentence, *parts, first))), PROGRAM)
     if starting or not sessions or now - stepped <= REMIND:
         return None
     if members.silent:
@@ -111,6 +111,6 @@ def check_stop(
     if waited <= node.grace:
         return None
     slow = numbers(members.keys() - members.stopped)
-    return Loss(
+    return AttemptEnd(
         f"{attempt.stop_cause}; trainers {slow} did not leave within {waited:.0f} s", STOPPED
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from paddle_node.rendezvous.loss import Loss
+from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.messages import Message
 from paddle_node.volume.attempts import Outcome
 from paddle_node.volume.passes import Identity
@@ -45,7 +45,7 @@ class Begin:
 class RecordEnd:
     """Record how the attempt ended: is another one allowed?"""
 
-    loss: Loss
+    ending: AttemptEnd
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class RecordOutcome:
     """Record how the run ended, and how its attempt did if that is not recorded yet."""
 
     outcome: Outcome
-    loss: Loss | None
+    ending: AttemptEnd | None
 
 
 Question = Begin | RecordEnd | Conclude | RecordOutcome

@@ -16,7 +16,7 @@ from paddle_node import typed
 
 BEAT = 1.0
 """Seconds between two signs of life, in both directions."""
-SILENCE = 6.0
+AGENT_SILENCE = 6.0
 """Seconds without a sign of life after which the other side counts as lost. A closed connection is
 lost at once.
 """

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from paddle_node.contract import ExitCode
-from paddle_node.rendezvous.loss import Loss
+from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.volume.attempts import CLUSTER, PROGRAM, Outcome, RecordedAttempt
 
 CLUSTER_FAULTS = 10
@@ -79,16 +79,16 @@ def without_progress(attempts: Sequence[RecordedAttempt], kind: str) -> list[Rec
     ]
 
 
-def never_began(loss: Loss, attempt: RecordedAttempt, no_metrics: bool) -> bool:
+def never_began(ending: AttemptEnd, attempt: RecordedAttempt, no_metrics: bool) -> bool:
     """Returns whether a command ended before its first step: it cannot start, or its own code
     failed. `no_metrics`: it was to show its steps, and showed none.
     """
     return (
-        loss.code in CANNOT_START
-        or (loss.uncaught and loss.error.startswith(CANNOT_BEGIN))
+        ending.code in CANNOT_START
+        or (ending.uncaught and ending.error.startswith(CANNOT_BEGIN))
         or (
             no_metrics
-            and loss.error.startswith(OWN_ERRORS)
+            and ending.error.startswith(OWN_ERRORS)
             and "newest" not in attempt.resume  # A checkpoint may be at fault.
         )
     )

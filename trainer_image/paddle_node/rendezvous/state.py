@@ -23,9 +23,9 @@ from paddle_node.rendezvous import deadlines
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous import messages as m
+from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.current_attempt import CurrentAttempt, Pause
 from paddle_node.rendezvous.goodput import Stopwatch
-from paddle_node.rendezvous.loss import Loss
 from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.trainers import LOOK, SHOWN, Trainer, Trainers, numbers
 from paddle_node.retry import REMIND
@@ -93,7 +93,7 @@ class Rendezvous:
         """Which trainers read what, if they differ, and since when."""
         self._asked = False
         """The volume has not yet answered the question that this state asks."""
-        self._loss: Loss | None = None
+        self._ending: AttemptEnd | None = None
         """Why the attempt ends that is ending."""
         self._pause = Pause(now, 0.0, "")
         """The last time that a pod said nothing and then came back."""
@@ -170,7 +170,7 @@ class Rendezvous:
 
     def _drop(self, member: Member, cause: str, now: float) -> None:
         """Removes a lost agent. Its processes are gone with it, or it ends them itself within
-        `SILENCE` seconds.
+        `AGENT_SILENCE` seconds.
         """
         ran = member.hello.rank in self.members.runs
         self._attempt.strays = self._attempt.strays or ran
@@ -178,19 +178,19 @@ class Rendezvous:
         self._effects.append(e.Close(member.connection))
         if self.state is State.STOPPING:
             # The trainers can no longer save together.
-            self._lose(Loss(f"{self._attempt.stop_cause}; then {cause}", STOPPED), now)
+            self._lose(AttemptEnd(f"{self._attempt.stop_cause}; then {cause}", STOPPED), now)
         elif self.state in RUNNING:
-            self._lose(Loss(cause, POD), now)
+            self._lose(AttemptEnd(cause, POD), now)
         elif (
             self.state is State.ENDING
             and ran
-            and self._loss is not None
-            and self._loss.kind in (PROGRAM, CLUSTER)
+            and self._ending is not None
+            and self._ending.kind in (PROGRAM, CLUSTER)
         ):
             # When a pod is lost, the other pods' programs fail at once; the loss itself shows
             # seconds later.
-            loss = self._attempt.explain(self._loss, self._pause)
-            self._loss = replace(loss, cause=f"{loss.cause}; {cause}", kind=POD, failed=False)
+            ending = self._attempt.explain(self._ending, self._pause)
+            self._ending = replace(ending, cause=f"{ending.cause}; {cause}", kind=POD, failed=False)
         elif self.state is State.GATHERING:
             self._say(f"{cause}; waiting for it")
 
@@ -230,7 +230,7 @@ class Rendezvous:
         self._attempt.stop_cause = cause
         self._say(f"attempt {self._attempt.number} stops: {cause}")
         if self._trainers_join and not self._attempt.trainers.stepped:
-            self._lose(Loss(cause, STOPPED), now)
+            self._lose(AttemptEnd(cause, STOPPED), now)
         else:
             self._enter(State.STOPPING, now)
             self._broadcast(m.Stop(self._attempt.number, cause))
@@ -241,7 +241,7 @@ class Rendezvous:
             self.members.stopped.add(member.hello.rank)
         elif self.state in RUNNING:
             attempt.add_end(member, self.members, lost, now)
-            self._lose(attempt.explain(Loss("", PROGRAM), self._pause), now)
+            self._lose(attempt.explain(AttemptEnd("", PROGRAM), self._pause), now)
         elif attempt.ends:  # Else it was no process that ended the attempt.
             attempt.add_end(member, self.members, lost, now)
 
@@ -249,12 +249,12 @@ class Rendezvous:
         """Ends the attempt, of which no agent has a process left: no pod can be found lost any
         more.
         """
-        assert self._loss is not None
-        loss = self._loss = self._attempt.explain(self._loss, self._pause)
-        in_vain = loss.kind == PROGRAM and loss.code in FAIL_JOB and not self._asked
+        assert self._ending is not None
+        ending = self._ending = self._attempt.explain(self._ending, self._pause)
+        in_vain = ending.kind == PROGRAM and ending.code in FAIL_JOB and not self._asked
         if in_vain and not self._pause.covers(self._attempt.ended):
-            sentence = f"{loss.cause}, which another attempt cannot change"
-            self._finish(Outcome(loss.code, sentence), now)
+            sentence = f"{ending.cause}, which another attempt cannot change"
+            self._finish(Outcome(ending.code, sentence), now)
         else:
             self._record_end()
 
@@ -282,7 +282,7 @@ class Rendezvous:
             # ran.
             self._attempt = replace(self._attempt, number=number, trainers=trainers)
             self._enter(State.ENDING, now)
-            self._loss = Loss("a pod was lost before the attempt began", POD)
+            self._ending = AttemptEnd("a pod was lost before the attempt began", POD)
         else:
             members = [self.members[rank] for rank in range(self._node.trainers)]
             self._attempt = CurrentAttempt(number, trainers, now)
@@ -303,7 +303,7 @@ class Rendezvous:
     def _after_end(
         self, exhausted: Outcome | None, seconds: Mapping[str, float], now: float
     ) -> None:
-        self._loss, self._stopwatch.seconds = None, Counter(seconds)
+        self._ending, self._stopwatch.seconds = None, Counter(seconds)
         if exhausted is not None:
             self._finish(exhausted, now)
         elif self.state is State.ENDING:
@@ -321,23 +321,23 @@ class Rendezvous:
             else set()
         )
         if self.state is State.STOPPING and missing is not None:
-            self._lose(Loss(self._attempt.stop_cause, STOPPED), now)
+            self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
         elif absent and self.state is not State.STOPPING:
             sentence = (
                 f"trainers {numbers(absent)} ended with 0 and had never joined the others: they "
                 "have trained nothing"
             )
-            self._lose(Loss(sentence, PROGRAM), now)
+            self._lose(AttemptEnd(sentence, PROGRAM), now)
         elif missing is None:
             done = f"{progress} is complete" if progress else "nothing was left to do"
             done = done if self._trainers_join else "every process ended with 0"
             self._finish(
                 Outcome(ExitCode.DONE, f"{done}: the job is done"),
                 now,
-                Loss("done", STOPPED, gone=not self._attempt.strays),
+                AttemptEnd("done", STOPPED, gone=not self._attempt.strays),
             )
         else:
-            self._lose(Loss(f"every trainer ended with 0, but {missing}", PROGRAM), now)
+            self._lose(AttemptEnd(f"every trainer ended with 0, but {missing}", PROGRAM), now)
         self._advance(now)
 
     def _announce(self, outcome: Outcome) -> None:
@@ -356,7 +356,7 @@ class Rendezvous:
         if self.state in RUNNING and (deadlock := self._attempt.trainers.deadlock(ended)):
             # Trainers that stop can only save together.
             cause = f"{self._attempt.stop_cause}; then {deadlock}" if stopping else deadlock
-            self._lose(Loss(cause, STOPPED if stopping else PROGRAM), now)
+            self._lose(AttemptEnd(cause, STOPPED if stopping else PROGRAM), now)
         if self.state is State.STARTING and members.all(members.serving):
             self._enter(State.TRAINING, now)
             self._broadcast(m.AllReached(self._attempt.number, "serving"))
@@ -364,7 +364,7 @@ class Rendezvous:
         if self.state in RUNNING and members.all(members.trained) and not self._asked:
             self._ask(e.Conclude(self._attempt.number, self.state is State.STOPPING))
         elif self.state is State.STOPPING and members.all(members.stopped) and not self._asked:
-            self._lose(Loss(self._attempt.stop_cause, STOPPED), now)
+            self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
         if self.state is State.ENDING and not members.runs:
             self._end(now)
         gathered = self.state is State.GATHERING and not self._asked and members.all(members.ready)
@@ -393,7 +393,7 @@ class Rendezvous:
                 self._send(m.PrepareAgain(), member.connection)
         return None
 
-    def _lose(self, loss: Loss, now: float) -> None:
+    def _lose(self, ending: AttemptEnd, now: float) -> None:
         """Ends the attempt everywhere. Its end is recorded only once all have ended it: a further
         loss may show late.
         """
@@ -402,10 +402,10 @@ class Rendezvous:
         self._enter(State.ENDING, now)
         seconds = self._stopwatch.stop(self._attempt.trainers, now, done=False)
         if not self._attempt.ends:
-            loss = replace(loss, stepped=bool(self._attempt.trainers.stepped))
-        self._loss, self._asked = replace(loss, seconds=seconds), False
+            ending = replace(ending, stepped=bool(self._attempt.trainers.stepped))
+        self._ending, self._asked = replace(ending, seconds=seconds), False
         end, trainers = (
-            m.End(self._attempt.number, loss.cause),
+            m.End(self._attempt.number, ending.cause),
             (session.connection for session in self._attempt.trainers.sessions.values()),
         )
         self._broadcast(end)
@@ -416,20 +416,20 @@ class Rendezvous:
         owes this to the next one.
         """
         if self.state is State.ENDING and not self._asked:
-            assert self._loss is not None
-            loss = self._attempt.explain(self._loss, self._pause)
-            self._ask(e.RecordEnd(replace(loss, gone=not self._attempt.strays)))
+            assert self._ending is not None
+            ending = self._attempt.explain(self._ending, self._pause)
+            self._ask(e.RecordEnd(replace(ending, gone=not self._attempt.strays)))
 
-    def _finish(self, outcome: Outcome, now: float, loss: Loss | None = None) -> None:
-        """Ends the job, and with it the attempt, by `loss`."""
+    def _finish(self, outcome: Outcome, now: float, ending: AttemptEnd | None = None) -> None:
+        """Ends the job, and with it the attempt, by `ending`."""
         if self.state is not State.FINISHED:
-            if loss is not None and self.state in RUNNING:
+            if ending is not None and self.state in RUNNING:
                 done = outcome.code == ExitCode.DONE
                 seconds = self._stopwatch.stop(self._attempt.trainers, now, done)
-                loss = replace(loss, seconds=seconds)
-            loss = self._loss if self._loss is not None and not self._asked else loss
+                ending = replace(ending, seconds=seconds)
+            ending = self._ending if self._ending is not None and not self._asked else ending
             self.state = State.FINISHED
-            self._ask(e.RecordOutcome(outcome, loss))
+            self._ask(e.RecordOutcome(outcome, ending))
 
     # Time.
 
@@ -439,8 +439,8 @@ class Rendezvous:
         waiting = trainers.waiting(members.serving)
         silent = dict(sorted(members.silent.items(), key=lambda entry: entry[1])[:1])
         for rank, member in list(members.items()):
-            if now - member.last_heard > m.SILENCE and not late:
-                self._drop(member, f"{member.pod} said nothing for {m.SILENCE:.0f} s", now)
+            if now - member.last_heard > m.AGENT_SILENCE and not late:
+                self._drop(member, f"{member.pod} said nothing for {m.AGENT_SILENCE:.0f} s", now)
             else:
                 own_silence = {rank: members.silent[rank]} if rank in members.silent else {}
                 where, held = (
@@ -459,8 +459,8 @@ class Rendezvous:
         match self._overdue(now):
             case Outcome() as outcome:
                 self._finish(outcome, now)
-            case Loss() as loss:
-                self._lose(loss, now)
+            case AttemptEnd() as ending:
+                self._lose(ending, now)
             case str(sentence) if now - self._reminded > REMIND:
                 self._reminded = now
                 self._say(sentence)

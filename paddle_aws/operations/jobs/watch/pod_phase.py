@@ -81,7 +81,7 @@ def phase_of(pod: Pod, events: Sequence[Event], *, aws: bool) -> PodPhase:
         _scheduling(pod, events, aws)
         or _making_containers(containers, aws)
         or _trouble_on_node(pod, events, aws)
-        or _beginning(pod)
+        or _pulling_or_unscheduled(pod)
     )
 
 
@@ -173,7 +173,7 @@ def _trouble_on_node(pod: Pod, events: Iterable[Event], aws: bool) -> PodPhase |
     return PodPhase("waiting", reasons.first("mount", message, otherwise, aws=aws))
 
 
-def _beginning(pod: Pod) -> PodPhase:
+def _pulling_or_unscheduled(pod: Pod) -> PodPhase:
     """Returns the phase of a pending pod that nothing is known to hold up."""
     spec = pod.get("spec", {})
     if spec.get("nodeName"):

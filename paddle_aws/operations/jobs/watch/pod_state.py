@@ -1,5 +1,5 @@
-"""A pod in plain words: who it is, what it does and why it does no more; all pods of a job, and the
-one that best tells why it failed.
+"""The record of a pod (who it is, its phase, how it ended), all pods of a job, and the one that best
+tells why it failed. The words of a phase are in pod_phase.py.
 """
 
 import re

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Loss:
+class AttemptEnd:
     """Why an attempt ends."""
 
     cause: str
     kind: str
-    """One of `KINDS`, by which the loss is counted."""
+    """One of `KINDS`, of volume/attempts.py, by which it is counted."""
     code: int = 0
     """The exit code of the trainer that ended it; 0: no trainer did."""
     failed: bool = False
