@@ -1,4 +1,6 @@
-"""The stacks of one cluster directly below an app or a Stage, in one call; app.py makes the same TrainingPlatform."""
+"""The stacks of one cluster directly below an app or a Stage, in one call; app.py makes the
+same TrainingPlatform.
+"""
 
 from pathlib import Path
 

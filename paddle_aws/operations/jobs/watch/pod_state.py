@@ -1,5 +1,5 @@
-"""The record of a pod (who it is, its phase, how it ended), all pods of a job, and the one that best
-tells why it failed. The words of a phase are in pod_phase.py.
+"""The record of a pod (who it is, its phase, how it ended), all pods of a job, and the one that
+best tells why it failed. The words of a phase are in pod_phase.py.
 """
 
 import re
