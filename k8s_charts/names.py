@@ -87,7 +87,9 @@ def environment(job: TrainingJob, image: str) -> str | None:
     return _digest(
         {
             "requirements": sorted(program.requirements),
-            "index": program.index and program.index.url,
+            # With a Secret no code of a package runs while it is built, and what is built is for
+            # those who have it.
+            "index": program.index and [program.index.url, program.index.secret],
             "wheels": program.wheels,
             "paddle": job.chosen_paddle,
             "image": image,

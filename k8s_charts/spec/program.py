@@ -31,6 +31,10 @@ INLINE_LIMIT = 250_000
 """Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, which holds 262,144;
 a ConfigMap holds 1 MiB.
 """
+REQUIREMENTS_LIMIT = 120_000
+"""Bytes of the requirements as JSON: they are one environment variable or argument, and Linux gives
+it 131,072.
+"""
 LOCKS = {
     "2.6": "trainer_image/requirements.lock",
     "3.3": "trainer_image/requirements-collective.lock",
@@ -235,7 +239,9 @@ def requirements(given: str | Iterable[str], folder: Path | None) -> tuple[str, 
         given = [re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines()]
     lines = tuple(line.strip() for line in given if line.strip())
     for line in lines:
-        if not re.match(r"[A-Za-z0-9][\w.-]*\s*($|[\[(<>=!~;@])", line) or "\n" in line:
+        # pip breaks lines at more signs than "\n", and replaces ${NAME} by a variable's value.
+        plain = line.replace("\t", " ").isprintable() and "${" not in line
+        if not plain or not re.match(r"[A-Za-z0-9][\w.-]*\s*($|[\[(<>=!~;@])", line):
             raise SettingError(
                 f"program.requirements has {line!r}: a package and its versions are allowed, "
                 "such as six>=1.16"
@@ -244,4 +250,9 @@ def requirements(given: str | Iterable[str], folder: Path | None) -> tuple[str, 
             raise SettingError(
                 f"program.requirements has {line}: the image brings Paddle itself, leave it out"
             )
+    if (size := len(json.dumps(lines))) > REQUIREMENTS_LIMIT:
+        raise SettingError(
+            f"program.requirements has {size:,} bytes, {REQUIREMENTS_LIMIT:,} are allowed: leave "
+            "out packages that the program does not import, or the hashes"
+        )
     return lines

@@ -4,14 +4,21 @@ import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from paddle_node import contract
-from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
 
 from k8s_charts.spec.program import ProgramArchive, requirements
 from k8s_charts.spec.value_types import ObjectName, Several, Text
 from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.model import Settings
+from paddle_aws.settings.model import Refused, Settings
 
 _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
 """How the path of a user's own folder begins; the name of an image's folder has no slash."""
@@ -24,6 +31,18 @@ class PackageIndex(Settings):
         pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", examples=["https://packages.example.com/simple"]
     )
     """Its address, as pip's --index-url, without a password."""
+
+    @field_validator("url")
+    @classmethod
+    def _reachable(cls, url: str) -> str:
+        try:
+            reachable = urlsplit(url).port != 0
+        except ValueError:
+            reachable = False
+        if not reachable:
+            raise Refused("", url, "a port of 1 to 65535 and a host are allowed")
+        return url
+
     secret: ObjectName | None = None
     """A Secret in the job's namespace whose PIP_INDEX_URL is the same address with user and
     password. Only wheels are installed then: no package's code runs beside the password.

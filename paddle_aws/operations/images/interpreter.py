@@ -100,7 +100,10 @@ def archive(job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: N
             "HOME": name,
             "TMPDIR": name,
             **pip_variables(),
-            **({"PIP_INDEX_URL": index.url} if index is not None else {}),
+            # Instead of all that this machine's pip knows.
+            **(
+                {"PIP_INDEX_URL": index.url, "PIP_EXTRA_INDEX_URL": ""} if index is not None else {}
+            ),
             "PATH": f"{python}:/usr/local/bin:/usr/bin:/bin",
             Variable.ROOT: name,
             Variable.ENVIRONMENT: digest,

@@ -94,12 +94,18 @@ def tell_pod_security(job: TrainingJob, say: Callable[[str], None]) -> None:
 
 
 def tell_secrets(job: TrainingJob, say: Callable[[str], None]) -> None:
-    """Warns of variables that look like secrets: all who may read ConfigMaps see them."""
+    """Warns of secrets in the settings: all who may read ConfigMaps and Jobs see them."""
     if names := [name for name in job.environment if _SECRET.search(name)]:
         say(
             f"warning: environment has {', '.join(names)}, which readers of the namespace see; "
             "put secrets into a Secret, and name it under environment_from"
         )
+    for line in job.program.requirements:
+        if (shown := without_secrets(line)) != line:
+            say(
+                f"warning: program.requirements has {shown} with a password, which readers of the "
+                "namespace see; use program.index with a secret"
+            )
 
 
 def tell_recipe(job: TrainingJob, say: Callable[[str], None]) -> None:
