@@ -317,9 +317,12 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                 actions.add(action)
                 arns.add(arn)
     everywhere = merged[json.dumps({}), "*"][0]
-    # To save length, all of EC2's Describe actions, except those that show user data (WRITTEN).
-    everywhere -= {action for action in everywhere if action.startswith("ec2:Describe")}
-    everywhere.add("ec2:Describe*")
+    # To save length, all of EC2's and FSx's Describe actions, except those that show user data
+    # (WRITTEN).
+    for look in ("ec2:Describe", "fsx:Describe"):
+        if looks := {action for action in everywhere if action.startswith(look)}:
+            everywhere.difference_update(looks)
+            everywhere.add(f"{look}*")
     boundary_: list[dict[str, Any]] = _written(spec, templates)["never"]
     for (conditions_text, _), (actions, arns) in sorted(merged.items()):
         widest = {
