@@ -2,17 +2,23 @@
 few hundred bytes in a folder of the volume.
 """
 
+import base64
 import hashlib
+import http.server
 import io
 import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -84,6 +90,28 @@ def volume(tmp_path: Path) -> Volume:
     return volume
 
 
+def lay(folder: Path, name: str, files: dict[str, str | bytes]) -> None:
+    """Puts files into a wheel."""
+    wheel(folder, name, "1.0")
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "a") as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
+
+
+def sdist(folder: Path, name: str, backend: str) -> None:
+    """Makes a package whose own code builds it."""
+    with tarfile.open(folder / f"{name}-1.0.tar.gz", "w:gz") as tar:
+        for path, text in {
+            "pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = 'backend'\n"
+            "backend-path = ['.']\n",
+            "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+            "backend.py": backend,
+        }.items():
+            member = tarfile.TarInfo(f"{name}-1.0/{path}")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+
+
 def test_two_at_once_one_killed_and_a_damaged_archive_leave_one_whole_environment(
     volume: Volume,
 ) -> None:
@@ -114,6 +142,9 @@ def test_what_cannot_be_built_is_one_sentence_and_leaves_nothing(volume: Volume)
         port = server.getsockname()[1]
     (tiny,) = volume.wheels.glob("tiny-2.0-*")
     good = hashlib.sha256(tiny.read_bytes()).hexdigest()
+    wheel(volume.wheels, "needs-gpu", "1.0", "paddlepaddle_gpu")
+    lay(volume.wheels, "paddlepaddle_gpu", {"paddle/__init__.py": ""})
+    lay(volume.wheels, "shadow", {"paddle/__init__.py": ""})
     no_index = {
         "PADDLE_NODE_WHEELS": "",
         "PIP_INDEX_URL": f"https://127.0.0.1:{port}/simple",
@@ -123,6 +154,8 @@ def test_what_cannot_be_built_is_one_sentence_and_leaves_nothing(volume: Volume)
         (("strict", "tiny>=2"), {}, 2, "strict 1.0 needs tiny<2; change or leave out tiny in"),
         (("absent",), {}, 2, "program.requirements has absent: pip finds no such package"),
         ((f"tiny==2.0 --hash=sha256:{'0' * 64}",), {}, 2, "the index has other bytes"),
+        (("needs-gpu",), {}, 2, "bring paddlepaddle-gpu 1.0 (for needs-gpu), which would replace"),
+        (("shadow",), {}, 2, "bring the `paddle` of shadow 1.0, which would replace the image's"),
         (("tiny",), no_index, 68, "the package index cannot be reached (pip says "),
     ):
         ended, said = volume.build(*requirements, **more)
@@ -137,7 +170,7 @@ def test_a_full_volume_is_one_sentence_and_leaves_nothing(volume: Volume) -> Non
         volume.environment, sys.executable, PROJECT / "trainer_image/build_environment.py"
     )
     (volume.wheels / "tiny-2.0-py3-none-any.whl").unlink()
-    wheel_with_noise(volume.wheels)
+    lay(volume.wheels, "noise", {"noise.bin": os.urandom(1 << 20)})
     environ = {
         "PATH": os.environ["PATH"],
         "PADDLE_NODE_ROOT": str(volume.folder),
@@ -158,10 +191,132 @@ def test_a_full_volume_is_one_sentence_and_leaves_nothing(volume: Volume) -> Non
     assert done.stderr.strip().endswith("make room on the volume, or raise data_resources.scratch")
 
 
-def wheel_with_noise(folder: Path) -> None:
-    wheel(folder, "noise", "1.0")
-    with zipfile.ZipFile(folder / "noise-1.0-py3-none-any.whl", "a") as archive:
-        archive.writestr("noise.bin", os.urandom(1 << 20))
+@contextmanager
+def index(wheels: Path, says: int = 200, certificate: Path | None = None) -> Iterator[str]:
+    """Serves wheels as a package index for bob, whose password is s3cret, or `says` another thing;
+    yields its host and port.
+    """
+    password = "Basic " + base64.b64encode(b"bob:s3cret").decode()
+
+    class Pages(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            *_, name = filter(None, self.path.split("/"))
+            code, page = says, b""
+            if code == 200 and self.headers.get("Authorization") != password:
+                code = 401
+            elif name.endswith(".whl"):
+                page = (wheels / name).read_bytes()
+            else:
+                names = [file.name for file in wheels.glob(f"{name}-*")]
+                page = "".join(f'<a href="/files/{name}">{name}</a>' for name in names).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_no_code_of_a_package_runs_beside_the_password_of_an_index(volume: Volume) -> None:
+    """Also where pip runs a second time, for the limits beside numpy 1.x."""
+    leak = volume.folder / "leak"
+    code = f"import os; open({str(leak)!r}, 'a').write(os.environ.get('PIP_INDEX_URL', ''))\n"
+    lay(volume.wheels, "evil", {"evil.pth": code})
+    for name, version in (("numpy", "1.26.4"), ("pyarrow", "25.0.0"), ("pyarrow", "26.0.0")):
+        wheel(volume.wheels, name, version)
+    limits = volume.folder / "opt/venv/requirements-numpy1.in"
+    limits.parent.mkdir(parents=True)
+    limits.write_text("# Beside numpy 1.x.\npyarrow<26  # fails on import\n")
+    with index(volume.wheels) as host:
+        url = f"http://bob:s3cret@{host}/simple"
+        wheels = {"PADDLE_NODE_WHEELS": "", "PIP_ONLY_BINARY": ":all:"}
+        built = volume.build("evil", "pyarrow", "numpy<2", PIP_INDEX_URL=url, **wheels)
+    assert built[0] == 0 and built[1].endswith("evil==1.0, numpy==1.26.4, pyarrow==25.0.0"), built
+    assert not leak.exists()
+    python = volume.unpack()
+    subprocess.run([python, "-c", "import pyarrow"], check=True)
+    assert leak.exists()  # What would have told.
+
+
+def test_an_index_that_is_down_or_refuses_is_not_blamed_on_the_requirement(
+    volume: Volume,
+) -> None:
+    certificate = PROJECT / "tests/node/certificates/server.pem"
+    with (
+        index(volume.wheels) as good,
+        index(volume.wheels, 503) as down,
+        index(volume.wheels, certificate=certificate) as unsigned,
+    ):
+        urls = {
+            "wrong": f"http://bob:guess@{good}/simple",
+            "down": f"http://bob:s3cret@{down}/simple",
+            "unsigned": f"https://bob:s3cret@{unsigned}/simple",
+        }
+        more = {"PADDLE_NODE_WHEELS": "", "PIP_RETRIES": "1"}
+        builds = {
+            name: volume.start("tiny", home=name, PIP_INDEX_URL=url, **more)
+            for name, url in urls.items()
+        }
+        ended = {name: (build.communicate()[1], build.returncode) for name, build in builds.items()}
+    for name, (code, says) in {
+        "wrong": (2, "the package index answers 401 for tiny: check the user and password in"),
+        "down": (68, "the package index cannot be reached (it answers 503): another try"),
+        "unsigned": (2, "the package index has a certificate that the image does not trust: set"),
+    }.items():
+        said, returncode = ended[name]
+        assert returncode == code and said.startswith(f"environment: {says}"), (name, said)
+        assert "s3cret" not in said and said.count("\n") == 1
+
+
+LEAVES = """
+import os, subprocess, sys, zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    home = os.environ["PADDLE_NODE_ROOT"] + "/home/paddle"
+    if "{what}" == "python":
+        python = home + "/environment/bin/python3"
+        os.unlink(python)
+        open(python, "w").close()
+    else:
+        sleeper = "import time; time.sleep(60)"
+        nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        command = [sys.executable, "-c", sleeper]
+        process = subprocess.Popen(command, start_new_session=True, **nothing)
+        open(home + "/pid", "w").write(str(process.pid))
+    name = "{what}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        info = "{what}-1.0.dist-info/"
+        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: {what}\\nVersion: 1.0\\n")
+        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\n"
+                       "Tag: py3-none-any\\n")
+        wheel.writestr(info + "RECORD", "")
+    return name
+"""
+
+
+def test_what_a_build_leaves_behind_neither_runs_on_nor_replaces_the_python(
+    volume: Volume,
+) -> None:
+    for what in ("python", "daemon"):
+        sdist(volume.wheels, what, LEAVES.replace("{what}", what))
+    code, said = volume.build("python")
+    assert code == 2 and "change bin/python3, which is the image's" in said, said
+    assert volume.build("daemon")[0] == 0
+    pid = int((volume.folder / "home/paddle/pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 SPY = """
@@ -220,16 +375,7 @@ def test_a_package_that_spies_while_it_is_built_finds_nothing(volume: Volume) ->
     whole = volume.folder / "home/jobpath"
     for other in ("secret-job/output", "shared/environments/of-another"):
         (whole / other).mkdir(parents=True)
-    with tarfile.open(volume.wheels / "curious-1.0.tar.gz", "w:gz") as tar:
-        for name, text in {
-            "pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = 'spy'\n"
-            "backend-path = ['.']\n",
-            "PKG-INFO": "Metadata-Version: 2.1\nName: curious\nVersion: 1.0\n",
-            "spy.py": SPY,
-        }.items():
-            member = tarfile.TarInfo(f"curious-1.0/{name}")
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text.encode()))
+    sdist(volume.wheels, "curious", SPY)
     root = volume.root("root")
     (root / "home/jobpath").unlink()
     environ |= {"PADDLE_NODE_ROOT": str(root), "VOLUME": str(whole)}

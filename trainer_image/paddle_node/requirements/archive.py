@@ -5,6 +5,8 @@ created exclusively and never changed; the first whose archive is as it says is 
 two builders side by side, or a kill at any moment, leave a whole environment or none.
 """
 
+import contextlib
+import errno
 import gzip
 import hashlib
 import itertools
@@ -12,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import sys
 import sysconfig
 import tarfile
@@ -21,6 +24,7 @@ import venv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,6 +41,8 @@ ABANDONED = 86_400.0
 """Seconds after which an archive without a record has no builder any more."""
 POLL = 1.0
 """Seconds between two looks for an environment; its Job takes minutes."""
+TRIES = 8
+"""Numbers that a builder tries for its record: other builders may take them first."""
 _one_by_one = threading.Lock()
 _NAME = re.compile(r"archive-[0-9a-f]{16}\.tar\.gz")
 _LEVEL = 1
@@ -64,8 +70,11 @@ class Record:
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
         texts = (record.archive, record.sha256, record.platform, record.built_at)
-        whole = type(record.size) is int and all(isinstance(text, str) for text in texts)
-        return record if whole and _NAME.fullmatch(record.archive) else None
+        if type(record.size) is not int or not all(isinstance(text, str) for text in texts):
+            return None
+        # A surrogate without its pair fits no line and no path.
+        printable = all(text.isprintable() for text in (*texts, *record.packages))
+        return record if printable and _NAME.fullmatch(record.archive) else None
 
 
 class _Hashed:
@@ -90,37 +99,81 @@ class _Hashed:
         return self._hash.hexdigest()
 
 
-def records(folder: Path) -> Iterator[tuple[Path, Record | None]]:
-    """Yields the records in order, then where the next one belongs. Raises OSError."""
+def _records(folder: Path) -> Iterator[tuple[Path, Record | None]]:
+    """Yields the records in order, None for what is none or has no archive of its size; last, where
+    the next one belongs. Raises OSError.
+    """
     durable.look(folder)
     for number in itertools.count(1):
         file = folder / f"record-{number}.json"
         try:
-            text = file.read_text(errors="replace")
+            content = _read(file)
         except FileNotFoundError:
             yield file, None
             return
-        record = Record.read(text)
-        if record is not None and _size(folder / record.archive) == record.size:
-            yield file, record
+        record = Record.read(content.decode(errors="replace"))
+        if record is not None and _size(folder / record.archive) != record.size:
+            record = None
+        yield file, record
+
+
+def _read(file: Path) -> bytes:
+    stream = _open(file)
+    if stream is None:
+        return b""
+    with stream:
+        return stream.read()
 
 
 def _size(file: Path) -> int | None:
+    stream = _open_archive(file)
+    if stream is None:
+        return None
+    with stream:
+        return os.fstat(stream.fileno()).st_size
+
+
+def _open_archive(file: Path) -> BufferedReader | None:
     try:
-        return durable.stat(file).st_size
+        return _open(file)
     except FileNotFoundError:
         return None
 
 
-def find(folder: Path) -> Record | None:
-    """Returns the environment that is there, all its bytes read. Raises OSError."""
-    for _, record in records(folder):
-        if record is None:
+def _open(file: Path) -> BufferedReader | None:
+    """Opens a file; returns None for a folder, a link, a pipe, on which this process would wait.
+    Raises OSError.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # A link, a socket.
             return None
-        with (folder / record.archive).open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() == record.sha256:
-                return record
-    return None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return os.fdopen(descriptor, "rb")
+
+
+def find(folder: Path) -> Record | None:
+    """Returns this platform's environment that is there, all its bytes read. Raises OSError."""
+    record = _find(folder)
+    return record if isinstance(record, Record) else None
+
+
+def _find(folder: Path) -> Record | Path:
+    """Returns the record that counts or, without one, where the next one belongs."""
+    next_file = folder
+    for file, record in _records(folder):
+        next_file = file
+        if record is None or record.platform != PLATFORM:
+            continue
+        if (stream := _open_archive(folder / record.archive)) is not None:
+            with stream:
+                if hashlib.file_digest(stream, "sha256").hexdigest() == record.sha256:
+                    return record
+    return next_file
 
 
 def add(folder: Path, environment: Path, files: Sequence[str], packages: Sequence[str]) -> Record:
@@ -145,9 +198,7 @@ def add(folder: Path, environment: Path, files: Sequence[str], packages: Sequenc
         record = Record(
             name, packed.size, packed.digest(), PLATFORM, str(environment), tuple(packages)
         )
-        while (there := find(folder)) is None:
-            *_, (next_record, _) = records(folder)
-            durable.create(next_record, json.dumps(asdict(record)) + "\n")
+        there = _publish(folder, record)
     except BaseException:
         place.unlink(missing_ok=True)
         raise
@@ -156,13 +207,28 @@ def add(folder: Path, environment: Path, files: Sequence[str], packages: Sequenc
     return there
 
 
+def _publish(folder: Path, record: Record) -> Record:
+    """Returns the record that counts: this one, unless another builder was faster."""
+    created = False
+    for _ in range(TRIES):
+        there = _find(folder)
+        if isinstance(there, Record):
+            return there
+        if created:
+            break
+        created = durable.create(there, json.dumps(asdict(record)) + "\n")
+    place = str(folder / record.archive)
+    raise OSError(errno.EIO, "the archive is not as it was written", place)
+
+
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     try:
         tarfile.data_filter(member, "/nowhere")
-    except tarfile.FilterError:
+    except tarfile.FilterError as error:
+        special = isinstance(error, tarfile.SpecialFileError)
+        kind = "a pipe or device" if special else "a link that leads out of the environment"
         raise SettingError(
-            f"program.requirements bring {member.name}, a link that leads out of the environment: "
-            "leave that package out"
+            f"program.requirements bring {member.name}, {kind}: leave that package out"
         ) from None
     member.uid = member.gid = 0
     member.uname = member.gname = ""
@@ -173,17 +239,22 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _remove_abandoned(folder: Path) -> None:
     """Removes what killed builders left."""
-    named = {record.archive for _, record in records(folder) if record is not None}
+    named = {record.archive for _, record in _records(folder) if record is not None}
     for file in durable.glob(folder, "archive-*"):
-        if file.name not in named and time.time() - file.stat().st_mtime > ABANDONED:
-            file.unlink(missing_ok=True)
+        # Its builder may remove it meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            status = file.lstat()
+            old = time.time() - status.st_mtime > ABANDONED
+            if old and file.name not in named and not stat.S_ISDIR(status.st_mode):
+                file.unlink()
 
 
 def make(environment: Path, lies_at: Path | None = None) -> None:
     """Makes an empty environment that also sees this Python's packages, its programs and the
     agent's packages. `lies_at`: where it is moved to afterwards.
     """
-    shutil.rmtree(environment, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(environment)
     below = Path(sys.prefix)
     configuration = below / "pyvenv.cfg"
     of_base = configuration.is_file() and re.search(
@@ -209,14 +280,9 @@ def unpack(folder: Path, place: Path) -> bool:
     whether there is one. Raises SettingError, OSError.
     """
     part = place.with_name(f".{place.name}.part")
-    for _, record in records(folder):
-        if record is None:
-            break
-        if record.platform != PLATFORM:
-            raise SettingError(
-                f"the environment in {folder} is for {record.platform}, and this Python is "
-                f"{PLATFORM}: set another `image`, or program.environment to image"
-            )
+    for _, record in _records(folder):
+        if record is None or record.platform != PLATFORM:
+            continue
         try:
             make(part, place)
             if _extract(folder / record.archive, record, part):
@@ -238,7 +304,10 @@ def unpack(folder: Path, place: Path) -> bool:
 
 def _extract(archive: Path, record: Record, part: Path) -> bool:
     """Returns whether the archive was the recorded one."""
-    with archive.open("rb") as file:
+    file = _open_archive(archive)
+    if file is None:
+        return False
+    with file:
         packed = _Hashed(file)
         stream: Any = packed
         try:

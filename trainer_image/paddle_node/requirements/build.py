@@ -6,17 +6,19 @@ volume. An environment that is there already ends the Job at once.
 """
 
 import contextlib
+import ctypes
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -32,6 +34,18 @@ _UNREACHABLE = re.compile(
     r"|[Rr]ead timed out|ConnectTimeoutError|NewConnectionError|NameResolutionError"
     r"|Max retries exceeded|Connection broken|HTTP error 5\d\d|5\d\d Server Error"
 )
+_ABSENT = re.compile(
+    r"\(from versions: none\)\s+ERROR: No matching distribution found for ([A-Za-z0-9][\w.-]*)"
+)
+_REFUSED = re.compile(
+    r"^Could not fetch URL [^\n]*?(?:too many (\d{3}) error responses"
+    r"|: (\d{3}) (?:Client|Server) Error|(confirming the ssl certificate)|(connection error))",
+    re.MULTILINE,
+)
+"""Why `pip index versions -vv` got no page of a package."""
+_PASSING = re.compile(r"5\d\d|408|429")
+_PR_SET_CHILD_SUBREAPER = 36
+"""prctl(2): adopt orphaned descendants, as PID 1 does."""
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
@@ -39,6 +53,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     sentence.
     """
     signal.signal(signal.SIGTERM, _terminated)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         build(environ, _say)
         return ExitCode.DONE
@@ -74,10 +89,7 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
     place = contract.path(contract.ENVIRONMENT, environ)
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
-        archive.make(place)
-        before = _files(place)
-        packages = _install(place, read, environ, say)
-        files = [name for name, stamp in _files(place).items() if before.get(name) != stamp]
+        files, packages = _install(place, read, environ, say)
         say(f"packing {len(files)} files")
         record = archive.add(target, place, files, packages)
     finally:
@@ -94,16 +106,16 @@ def _files(place: Path) -> dict[str, tuple[int, ...]]:
     for path, folders, names in os.walk(place):
         for name in (*names, *(name for name in folders if Path(path, name).is_symlink())):
             status = Path(path, name).lstat()
-            stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+            stamp = (status.st_mode, status.st_ino, status.st_mtime_ns, status.st_size)
             files[os.path.relpath(Path(path, name), place)] = stamp
     return files
 
 
 def _install(
     place: Path, read: Reader, environ: Mapping[str, str], say: Callable[[str], None]
-) -> list[str]:
-    """Installs the requirements within the limits of the image's Paddle, which stays as it is.
-    Returns what was added.
+) -> tuple[list[str], list[str]]:
+    """Installs the requirements in an empty environment, within the limits of the image's Paddle,
+    which stays as it is. Returns the files and the packages that were added.
     """
     requirements = list(read.words(Variable.REQUIREMENTS))
     hashed = any("--hash=" in line for line in requirements)
@@ -118,19 +130,87 @@ def _install(
         options += ["--no-index", "--find-links", str(contract.path(wheels, environ))]
     for limits in _limits(environ, contract.CONSTRAINTS):
         options += ["--constraint", limits]
-    pip = [*_pip(place), "--python", str(place / "bin" / "python")]
-    run = partial(_run, pip, environ=environ, paddle=paddle, say=say)
-    run(["install", *options])
-    if next(_versions([*_packages(place), *sys.path], "numpy"), "").startswith("1."):
-        for limits in _limits(environ, contract.NUMPY1):
-            run(["install", *options, "--constraint", limits])
+    pip = _pip(place)
+
+    def run(*more: str) -> dict[str, tuple[int, ...]]:
+        archive.make(place)
+        before = _files(place)
+        inside = ["--python", str(place / "bin" / "python"), "install"]
+        _run(pip, [*inside, *options, *more], environ, paddle, say)
+        return before
+
+    before = run()
+    if limits := _missing_limits(place, environ):
+        # The environment's Python would run what was just installed (*.pth) beside the password of
+        # the index: this run begins with an empty one.
+        before = run("--constraint", limits)
     lines.unlink()
+    _keep_paddle(place)
+    after = _files(place)
+    for name, stamp in before.items():
+        if stat.S_ISLNK(stamp[0]) and after.get(name) != stamp:
+            raise SettingError(
+                f"program.requirements change {name}, which is the image's: leave the package out "
+                "that does"
+            )
     added = importlib.metadata.distributions(path=_packages(place))
-    return sorted(f"{package.metadata['Name']}=={package.version}" for package in added)
+    return (
+        [name for name, stamp in after.items() if before.get(name) != stamp],
+        sorted(f"{package.metadata['Name']}=={package.version}" for package in added),
+    )
+
+
+def _missing_limits(place: Path, environ: Mapping[str, str]) -> str:
+    """Returns the file with the limits beside numpy 1.x, if the installed packages have to keep
+    them, and the image's own do not include them.
+    """
+    path = _packages(place)
+    if not next(_versions([*path, *sys.path], "numpy"), "").startswith("1."):
+        return ""
+    constraints = [Path(file).read_text() for file in _limits(environ, contract.CONSTRAINTS)]
+    for limits in _limits(environ, contract.NUMPY1):
+        limited = re.findall(r"(?m)^[A-Za-z0-9][\w.-]*", Path(limits).read_text())
+        if not any(Path(limits).name in text for text in constraints) and any(
+            list(_versions(path, name)) for name in limited
+        ):
+            return limits
+    return ""
+
+
+def _keep_paddle(place: Path) -> None:
+    """Raises SettingError, which names who brought it, if the environment has a Paddle."""
+    packages = list(importlib.metadata.distributions(path=_packages(place)))
+    sides = []
+    for package in packages:
+        name = _normal(package.metadata["Name"])
+        if name.startswith("paddlepaddle"):
+            askers = [
+                f" (for {asker.metadata['Name']})"
+                for asker in packages
+                if name in map(_normal, asker.requires or ())
+            ]
+            sides.append(f"{name} {package.version}{''.join(askers[:1])}")
+    modules = {f"paddle{suffix}" for suffix in ("", *importlib.machinery.all_suffixes())}
+    brought = {file.name for path in _packages(place) for file in Path(path).iterdir()} & modules
+    for package in packages if brought else ():
+        if any(file.parts[0] in brought for file in package.files or ()):
+            sides.append(f"the `paddle` of {package.metadata['Name']} {package.version}")
+    if brought:
+        sides.append("a `paddle` that no package lists")
+    if sides:
+        raise SettingError(
+            f"program.requirements bring {sides[0]}, which would replace the image's Paddle: leave "
+            "that package out, or set another `paddle` or `image`"
+        )
 
 
 def _packages(place: Path) -> list[str]:
     return [str(path) for path in place.glob("lib/python3*/site-packages")]
+
+
+def _normal(requirement: str | None) -> str:
+    """Returns the package's name alone, as pip compares it."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement or "", maxsplit=1)[0]).lower()
 
 
 def _versions(path: list[str], name: str) -> Iterator[str]:
@@ -158,7 +238,7 @@ def _pip(place: Path) -> list[str]:
         own = place.with_name("pip")
         subprocess.run([sys.executable, "-m", "venv", str(own)], check=True)
         python = str(own / "bin" / "python")
-    return [python, "-m", "pip", "--disable-pip-version-check"]
+    return [python, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 
 
 def _run(
@@ -170,7 +250,11 @@ def _run(
 ) -> None:
     """Runs pip. Raises Failure with the one sentence that a user can act on."""
     no_cache = {} if "PIP_CACHE_DIR" in environ else {"PIP_NO_CACHE_DIR": "1"}
-    code, errors = install.run([*pip, *words], say, environ={**environ, **no_cache})
+    variables = {**environ, **no_cache}
+    try:
+        code, errors = install.run([*pip, *words], say, environ=variables)
+    finally:
+        _end_orphans()
     if code == 0:
         return
     with contextlib.suppress(IndexError):
@@ -181,13 +265,64 @@ def _run(
         raise SettingError(
             "the pod's scratch has no room for program.requirements: raise data_resources.scratch"
         )
-    if _UNREACHABLE.search(errors):
-        raise Failure(
-            ExitCode.SOURCE_UNREACHABLE,
-            f"the package index cannot be reached (pip says {_UNREACHABLE.findall(errors)[0]}): "
-            "another try may help; program.index and program.wheels name other places",
-        )
+    if match := _UNREACHABLE.search(errors):
+        raise _unreachable(f"pip says {match[0]}")
+    if absent := _ABSENT.search(errors):
+        _ask(pip, absent[1], variables)
     raise SettingError(conflicts.fault(errors) or f"pip says {conflicts.last_line(errors)}")
+
+
+def _unreachable(why: str) -> Failure:
+    return Failure(
+        ExitCode.SOURCE_UNREACHABLE,
+        f"the package index cannot be reached ({why}): another try may help; program.index and "
+        "program.wheels name other places",
+    )
+
+
+def _ask(pip: Sequence[str], package: str, environ: Mapping[str, str]) -> None:
+    """Asks the index once more for a package that pip did not find, which it says also of an index
+    that is down or refuses. Raises Failure for such an index.
+    """
+    done = subprocess.run(
+        [*pip, "index", "versions", "-vv", package],
+        env={**environ, "PIP_RETRIES": "0"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    for *codes, certificate, connection in _REFUSED.findall(done.stdout):
+        code = "".join(codes)
+        if connection or _PASSING.fullmatch(code):
+            raise _unreachable(f"it answers {code}" if code else "connection error")
+        if code in ("401", "403", "407"):
+            raise SettingError(
+                f"the package index answers {code} for {package}: check the user and password in "
+                "the Secret of program.index.secret"
+            )
+        if certificate:
+            raise SettingError(
+                "the package index has a certificate that the image does not trust: set an `image` "
+                "that trusts its authority, or another program.index"
+            )
+
+
+def _end_orphans() -> None:
+    """Kills what a package's build left running: it could change what is packed."""
+    tasks = Path("/proc/self/task")
+    while pids := [int(pid) for file in tasks.glob("*/children") for pid in _words(file)]:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:  # Its thread has ended.
+        return []
 
 
 if __name__ == "__main__":

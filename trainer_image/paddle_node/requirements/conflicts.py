@@ -102,7 +102,8 @@ _FAULTS = (
      "program.requirements has {0}: pip finds no such package for the image's Python"),
     (r"ERROR: THESE PACKAGES DO NOT MATCH THE HASHES[^\n]*\n +(\S+)",
      "program.requirements has {0}: the index has other bytes than its hash says"),
-    (r"(?:ERROR|error): ([^\n]+)", "program.requirements cannot be installed: pip says {0}"),
+    (r"(?:ERROR|error): (?!Exception:)([^\n]+)",
+     "program.requirements cannot be installed: pip says {0}"),
 )  # fmt: skip
 
 
