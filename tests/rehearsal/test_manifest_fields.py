@@ -38,6 +38,7 @@ def changed(path: str, value: object, of: str = "Job") -> list[dict]:
 
 NOT_HERE = {
     "there is no etcd here": ("paddlejob-elastic",),
+    "there is no store of secrets here": ("built-environment",),
 }
 
 
