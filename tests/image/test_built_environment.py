@@ -116,7 +116,10 @@ def test_two_at_once_one_killed_and_a_damaged_archive_leave_one_whole_environmen
     volume: Volume,
 ) -> None:
     killed = volume.start("tiny<2")
-    time.sleep(1)
+    # It has made the environment, and pip is about to begin.
+    while not (volume.folder / "home/paddle/environment/bin/python").exists():
+        assert killed.poll() is None
+        time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert not list(volume.environment.glob("record-*"))
