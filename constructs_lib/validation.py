@@ -65,8 +65,8 @@ def with_options(
     """Returns the props of a construct's base: what the construct decides, and what goes through.
     Raises ValueError, a sentence for each option that it decides itself.
     """
-    own = path.rpartition("/")[2]
-    allowed = f"{own} decides it: leave it out, or use the CDK's own construct"
+    construct = path.rpartition("/")[2]
+    allowed = f"{construct} decides it: leave it out, or use the CDK's own construct"
     refuse(path, [Violation(name, options[name], allowed) for name in options if name in decided])
     return {**decided, **options}
 

@@ -320,8 +320,8 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
     # To save length, all of EC2's and FSx's Describe actions, except those that show user data
     # (WRITTEN).
     for look in ("ec2:Describe", "fsx:Describe"):
-        if looks := {action for action in everywhere if action.startswith(look)}:
-            everywhere.difference_update(looks)
+        if read := {action for action in everywhere if action.startswith(look)}:
+            everywhere.difference_update(read)
             everywhere.add(f"{look}*")
     boundary_: list[dict[str, Any]] = _written(spec, templates)["never"]
     for (conditions_text, _), (actions, arns) in sorted(merged.items()):
@@ -338,9 +338,9 @@ def _given(templates: Templates) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for stack, resource in _resources(templates):
         if resource["Type"] == "AWS::IAM::ManagedPolicy":
             yield from (
-                (stack, each)
-                for each in resource["Properties"]["PolicyDocument"]["Statement"]
-                if each["Effect"] == "Allow"
+                (stack, statement)
+                for statement in resource["Properties"]["PolicyDocument"]["Statement"]
+                if statement["Effect"] == "Allow"
             )
     yield from (
         ("", statement)

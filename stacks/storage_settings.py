@@ -157,10 +157,10 @@ class FileSystem(Settings):
         alone, fields = ("efs", EFS_ALONE) if self.lustre else ("lustre", LUSTRE_ALONE)
         for field in fields:
             if field in self.model_fields_set and (value := getattr(self, field)) is not None:
-                found = "set" if isinstance(value, Settings) else value
+                shown = "set" if isinstance(value, Settings) else value
                 yield Refused(
                     field,
-                    found,
+                    shown,
                     f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}",
                 )
         if self.backup and self.bucket_folder:

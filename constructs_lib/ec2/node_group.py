@@ -136,8 +136,8 @@ class NodeGroup(Construct):
         # A limit that only the deploy knows sets the default of no other.
         most = props.get("max_size", max(6, unless_token(least) or 0))
         limits = (unless_token(least) or 0, unless_token(most) or 6)
-        wanted = props.get("desired_size", default_desired(*limits, self.shape.gpu))
-        self.sizes = (least, wanted, most)
+        desired = props.get("desired_size", default_desired(*limits, self.shape.gpu))
+        self.sizes = (least, desired, most)
         self._depends_on = props.get("depends_on", ())
         self._carried: list[ec2.ISecurityGroup] = []
         self._connections: ec2.Connections | None = None

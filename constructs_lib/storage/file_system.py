@@ -287,10 +287,10 @@ def _who_mounts(scope: Construct, require_tls: bool) -> list[iam.PolicyStatement
     access point refers to.
     """
     stack = Stack.of(scope)
-    known = {"partition": stack.partition, "region": stack.region, "account": stack.account}
+    place = {"partition": stack.partition, "region": stack.region, "account": stack.account}
     if not require_tls:
         return statements(POLICY, "plain mounts")
-    return [*statements(POLICY, "mounts", **known), *statements(POLICY, "tls")]
+    return [*statements(POLICY, "mounts", **place), *statements(POLICY, "tls")]
 
 
 def _mount_targets_group(scope: Construct, id: str, vpc: ec2.IVpc) -> ec2.SecurityGroup:

@@ -53,8 +53,8 @@ def client(service: str) -> Any:
 
 def stack_goes(stack: str) -> bool:
     """Whether the stack goes. An update keeps the key."""
-    (found,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
-    return bool(found["StackStatus"] == "DELETE_IN_PROGRESS")
+    (state,) = client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+    return bool(state["StackStatus"] == "DELETE_IN_PROGRESS")
 
 
 def end(key: str, days: int) -> None:
@@ -77,15 +77,15 @@ def encrypted() -> Iterator[tuple[str, str | None]]:
                 raise
     eks, s3 = client("eks"), client("s3")
     for name in eks.get_paginator("list_clusters").paginate().search("clusters"):
-        for each in eks.describe_cluster(name=name)["cluster"].get("encryptionConfig", []):
-            yield name, each["provider"]["keyArn"]
+        for use in eks.describe_cluster(name=name)["cluster"].get("encryptionConfig", []):
+            yield name, use["provider"]["keyArn"]
     for bucket in s3.list_buckets(BucketRegion=s3.meta.region_name)["Buckets"]:
         try:
-            found = s3.get_bucket_encryption(Bucket=bucket["Name"])
+            rules = s3.get_bucket_encryption(Bucket=bucket["Name"])
         except s3.exceptions.ClientError as error:
             if "EncryptionConfigurationNotFound" in error.response["Error"]["Code"]:
                 continue
             raise
-        for rule in found["ServerSideEncryptionConfiguration"]["Rules"]:
+        for rule in rules["ServerSideEncryptionConfiguration"]["Rules"]:
             by = rule.get("ApplyServerSideEncryptionByDefault", {})
             yield bucket["Name"], by.get("KMSMasterKeyID")

@@ -225,7 +225,7 @@ class Rehearsal:
     def _build(self, job: Job, host: Host, addresses: AddressBlock) -> None:
         """Runs the environment Job, with this machine's settings of pip: it has no Secrets."""
         digest = _variable(job, Variable.ENVIRONMENT)
-        (mount,) = (each for each in job.template.containers[0].mounts if digest in each.path)
+        (mount,) = (mount for mount in job.template.containers[0].mounts if digest in mount.path)
         place = host.volume / mount.sub_path
         if self.job.program.wheels is None and not place.is_symlink():
             # The volume is a new one each time; this machine's cache stands for one that stays.

@@ -222,12 +222,12 @@ def answers(
 def test_no_way_leads_to_more() -> None:
     """Some hundred escalations are each refused; the same simulation allows what is needed."""
     allowed = restricted("shipped").policy
-    assert list(found := answers(ASKED["escalations"], allowed)) == [REFUSED], found
-    assert list(found := answers(ASKED["beside"], allowed)) == [DENIED], found
-    assert list(found := answers(ASKED["needed"], allowed)) == [ALLOWED], found
+    assert list(decided := answers(ASKED["escalations"], allowed)) == [REFUSED], decided
+    assert list(decided := answers(ASKED["beside"], allowed)) == [DENIED], decided
+    assert list(decided := answers(ASKED["needed"], allowed)) == [ALLOWED], decided
     allowed = restricted("lustre").policy
-    assert list(found := answers(ASKED["escalations on FSx"], allowed)) == [REFUSED], found
-    assert list(found := answers(ASKED["needed of FSx"], allowed)) == [ALLOWED], found
+    assert list(decided := answers(ASKED["escalations on FSx"], allowed)) == [REFUSED], decided
+    assert list(decided := answers(ASKED["needed of FSx"], allowed)) == [ALLOWED], decided
 
 
 def test_a_role_with_any_policy_stays_within_its_boundary() -> None:

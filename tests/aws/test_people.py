@@ -157,7 +157,7 @@ def test_a_named_operator_alone_lifts_the_protection() -> None:
     ]
     assert decisions(statements, asked) == [ALLOWED, DENIED]
     # Who else's stacks they are, others say.
-    (denial,) = [one for one in statements if one["Sid"] == "NamedOperators"]
+    (denial,) = [statement for statement in statements if statement["Sid"] == "NamedOperators"]
     assert all("stack/paddle-" in resource for resource in listed(denial["Resource"]))
 
 

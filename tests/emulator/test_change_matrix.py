@@ -44,15 +44,17 @@ def paths(group: Mapping[str, Any], groups: Mapping[str, Any], prefix: str = "")
     """
     for name, field in group["properties"].items():
         path = prefix + name
-        inner = [one for one in (field, *field.get("anyOf", ())) if "$ref" in one]
-        below = [one for one in field.get("patternProperties", {}).values() if "$ref" in one]
+        inner = [choice for choice in (field, *field.get("anyOf", ())) if "$ref" in choice]
+        below = [
+            choice for choice in field.get("patternProperties", {}).values() if "$ref" in choice
+        ]
         if not inner + below or "anyOf" in field:
             yield path
         if "anyOf" in field and not any(row.startswith(f"{path}.") for row in ROWS):
             continue
-        for one in inner + below:
+        for choice in inner + below:
             between = ".<group>." if below else "."
-            yield from paths(groups[one["$ref"].rpartition("/")[2]], groups, path + between)
+            yield from paths(groups[choice["$ref"].rpartition("/")[2]], groups, path + between)
 
 
 ROWS = {row for kind in KINDS.values() for row in kind["rows"]}
@@ -135,14 +137,14 @@ def line(
     def prepare(config: Path, account: ClusterAccount, names: list[str]) -> None:
         bodies = stack_bodies(ClusterSpec.load(config))
         api = account.client("cloudformation")
-        exports = {one["Name"] for one in every(api, "list_exports", "Exports[]")}
+        exports = {export["Name"] for export in every(api, "list_exports", "Exports[]")}
         for name in names:
             if name in bodies and json.loads(bodies[name]) != json.loads(deployed[name]):
                 stacks.append(name)
                 # An export that the stack before has yet to make is only a value that changes.
                 body = re.sub(
                     r'\{"Fn::ImportValue": "([^"]+)"\}',
-                    lambda found: found[0] if found[1] in exports else '"new"',
+                    lambda match: match[0] if match[1] in exports else '"new"',
                     bodies[name],
                 )
                 api.create_change_set(
@@ -178,20 +180,20 @@ def verdict(
     code: int, losses: list[dict[str, str]], stderr: str, stacks: list[str]
 ) -> tuple[str, str]:
     """Returns whether a change is refused, announced or harmless, and what `diff` says."""
-    said = [line.removeprefix("cluster.yaml: ") for line in stderr.splitlines()]
+    lines = [line.removeprefix("cluster.yaml: ") for line in stderr.splitlines()]
     if code == 2:
-        return "refused", said[-1]
+        return "refused", lines[-1]
     if refused := [loss["what"] for loss in losses if loss["change"] == diff.REFUSED]:
         return "refused", "; ".join(dict.fromkeys(refused))
-    told = [
+    losses_named = [
         f"{loss['type'].removeprefix('AWS::')} {loss['change']}"
         + (f": {loss['what']}" if loss["what"] else "")
         for loss in losses
     ]
-    if told:
-        return "announced", "; ".join(dict.fromkeys(told))
-    if any("is deployed in" in line or "the old one stays" in line for line in said):
-        return "announced", said[-1]
+    if losses_named:
+        return "announced", "; ".join(dict.fromkeys(losses_named))
+    if any("is deployed in" in line or "the old one stays" in line for line in lines):
+        return "announced", lines[-1]
     parts = ", ".join(dict.fromkeys(stack.rpartition("-")[2] for stack in stacks))
     return "harmless", f"changes {parts} in place" if parts else "changes no stack"
 

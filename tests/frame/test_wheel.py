@@ -256,10 +256,14 @@ def test_a_strangers_platform_is_reviewed_deployed_and_destroyed(
     out = app / "cdk.out"
     dev, prod = (out / f"assembly-sequencing-pipeline-{stage}" for stage in ("Dev", "Prod"))
     templates = [json.loads(file.read_text()) for file in prod.glob("*.template.json")]
-    kinds = {one["Type"] for template in templates for one in template["Resources"].values()}
+    kinds = {
+        resource["Type"] for template in templates for resource in template["Resources"].values()
+    }
     assert {"AWS::FSx::FileSystem", "AWS::CloudWatch::Dashboard"} <= kinds
     assert "AWS::EFS::FileSystem" not in kinds
-    [data] = [names for names in (one["Outputs"] for one in templates) if "BucketName" in names]
+    [data] = [
+        names for names in (template["Outputs"] for template in templates) if "BucketName" in names
+    ]
     (app / "prod.json").write_text(json.dumps({"data": {name: name.lower() for name in data}}))
     volume = done("python", "job.py", "prod.json")
     assert "path: /fsx\n    server: filesystemdnsname" in volume

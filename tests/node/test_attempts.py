@@ -25,13 +25,13 @@ def folder(tmp_path):
 
 
 def tried(
-    record: Record, begin: Resumption, ending: AttemptEnd, made: str = "", join: bool = True
+    record: Record, begin: Resumption, ending: AttemptEnd, progress: str = "", join: bool = True
 ) -> str:
     """Records an attempt that ends with `ending`. Returns why no other attempt follows; empty if
     one does.
     """
     record.begin(begin, Identity("data", "program"))
-    record.end(ending, made, join)
+    record.end(ending, progress, join)
     outcome = record.exhausted(3) or record.hopeless(begin)
     assert outcome is None or outcome.code == 70
     return outcome.sentence if outcome else ""
@@ -54,10 +54,10 @@ def test_numbers_go_on_over_pods_runs_and_a_history_that_was_removed(folder):
 
 def test_faults_of_the_cluster_count_apart_and_end_a_job_too(folder):
     record = Record(folder, "one")
-    found = [
+    sentences = [
         tried(record, BEGINNING, AttemptEnd("silence", CLUSTER)) for _ in range(CLUSTER_FAULTS)
     ]
-    assert not any(found[:-1]) and found[-1]
+    assert not any(sentences[:-1]) and sentences[-1]
 
 
 NOT_AGAIN = "attempt {} failed before its first step and is not tried again: trainer 1 ended with 1"

@@ -68,14 +68,14 @@ def test_what_is_no_environment_of_this_platform_is_passed_over(
 ) -> None:
     first = builder.add()
     spoil(builder.folder / "record-1.json", builder.folder / first.archive)
-    found: list[object] = []
+    results: list[object] = []
     # A pipe would hold this thread for ever.
     reader = threading.Thread(
-        target=lambda: found.append(archive.find(builder.folder)), daemon=True
+        target=lambda: results.append(archive.find(builder.folder)), daemon=True
     )
     reader.start()
     reader.join(10)
-    assert found == [None]
+    assert results == [None]
     second = builder.add()
     assert archive.find(builder.folder) == second
     assert archive.unpack(builder.folder, tmp_path / "unpacked")

@@ -108,14 +108,19 @@ class DeployedChecks:
             ]
         in_vpc = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
         problems: list[Check] = [
-            ("protection", partial(_each, self.protection, "no stack is protected from deletion")),
+            (
+                "protection",
+                partial(_obstacles, self.protection, "no stack is protected from deletion"),
+            ),
             *(
-                (row["name"], partial(_each, partial(self.in_vpc, row), row["none"]))
+                (row["name"], partial(_obstacles, partial(self.in_vpc, row), row["none"]))
                 for row in in_vpc
             ),
             (
                 "mount targets",
-                partial(_each, self.foreign_mount_targets, "no other file system uses the VPC"),
+                partial(
+                    _obstacles, self.foreign_mount_targets, "no other file system uses the VPC"
+                ),
             ),
         ]
         return [("credentials", self._account.credentials), *problems]
@@ -359,7 +364,7 @@ class DeployedChecks:
                     )
 
 
-def _each(look: Callable[[], Iterator[str]], none: str) -> Findings:
+def _obstacles(look: Callable[[], Iterator[str]], none: str) -> Findings:
     """Reports every obstacle as a problem; `none` is the text if there is no obstacle."""
     obstacles = list(look())
     yield from (("problem", text) for text in obstacles)

@@ -63,8 +63,8 @@ def find(job: TrainingJob, project: Path = PROJECT) -> Path | None:
     if job.program.requirements:
         unpacked = _place_of_archive(job, project).with_suffix(".unpacked")
         return unpacked / "bin" if unpacked.is_dir() else None
-    own = image == project / ".venv-image" and (image / "bin" / "python").exists()
-    if own or (image / ".complete").exists():
+    usual = image == project / ".venv-image" and (image / "bin" / "python").exists()
+    if usual or (image / ".complete").exists():
         return image / "bin"
     try:
         fits = importlib.metadata.version("paddlepaddle").startswith(f"{job.chosen_paddle}.")

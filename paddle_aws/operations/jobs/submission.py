@@ -179,9 +179,9 @@ class Submission:
             cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
 
     def _forget_environments(self, cluster: Cluster) -> None:
-        for found in runs(cluster, self.job.namespace, selector(self.job.name)):
-            if component(found) == "environment" and ended(found):
-                remove(cluster, path(found))
+        for environment in runs(cluster, self.job.namespace, selector(self.job.name)):
+            if component(environment) == "environment" and ended(environment):
+                remove(cluster, path(environment))
 
     def data_jobs(self, cluster: Cluster) -> list[Object]:
         """Returns this job's data Jobs that the cluster still has, including those of earlier job

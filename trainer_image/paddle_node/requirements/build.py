@@ -235,9 +235,9 @@ def _paddle() -> str:
 def _pip(place: Path) -> list[str]:
     python = sys.executable
     if importlib.util.find_spec("pip") is None:
-        own = place.with_name("pip")
-        subprocess.run([sys.executable, "-m", "venv", str(own)], check=True)
-        python = str(own / "bin" / "python")
+        separate = place.with_name("pip")
+        subprocess.run([sys.executable, "-m", "venv", str(separate)], check=True)
+        python = str(separate / "bin" / "python")
     return [python, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 
 

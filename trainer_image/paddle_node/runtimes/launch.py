@@ -35,22 +35,24 @@ def processes(
     resumed = attempt.resume.get("newest") and node.command.resume_line
     line = command_line.read(resumed or node.command.words)
     cluster = _cluster(node, addresses, attempt, line.starts_ranks)
-    own = ranks(node, addresses, node.command.processes)
+    ranks_here = ranks(node, addresses, node.command.processes)
     if line.starts_ranks and node.command.processes > 1:
         # A script that starts the pod's ranks with Paddle's launcher or torchrun treats the pod as
         # the rank.
-        own = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
+        ranks_here = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
     if line.launcher is command_line.PADDLEFORMERS and not node.environ.get(DEVICES):
         # It hands the list to Paddle's launcher as `--gpus`, which refuses an empty one, on CPUs,
         # too.
         cluster[DEVICES] = ",".join(map(str, range(node.command.gpus or node.command.processes)))
     elif line.launcher is command_line.TORCH:
-        own = [rank | _torch(node, attempt, rank) for rank in own]
+        ranks_here = [rank | _torch(node, attempt, rank) for rank in ranks_here]
     program, beside = line.program, str(PurePosixPath(line.folder, "python"))
     if not os.path.isfile(node.program / beside):  # noqa: PTH113 (it may lie out of reach)
         program = tuple("python" if word == beside else word for word in program)
-    several = len(own) > 1
-    return tuple(process(node, program, attempt, {**cluster, **rank}, several) for rank in own)
+    several = len(ranks_here) > 1
+    return tuple(
+        process(node, program, attempt, {**cluster, **rank}, several) for rank in ranks_here
+    )
 
 
 def process(
