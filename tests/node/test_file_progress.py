@@ -69,8 +69,8 @@ def test_progress_from_which_nothing_resumes_is_not_kept(job):
     job.begin(progress)
     job.save("epoch-1")
     assert progress.changed() and not progress.saved()
-    saved = job.save("a/model-1").stat().st_mtime
-    assert progress.saved() == saved
+    saved = job.save("a/model-1").stat().st_mtime_ns
+    assert progress.saved() == saved / 1e9
 
 
 def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
