@@ -5,7 +5,6 @@ Strangers' code runs in it, so its pod has no rights: no token, an account witho
 folder of the volume, and a network that reaches package indexes alone.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +26,6 @@ def _environment(job: TrainingJob, image: str) -> dict[Any, object]:
     return {
         Variable.JOB_PATH: literal(job.volume.mount_path),
         Variable.ENVIRONMENT: names.environment(job, image),
-        Variable.REQUIREMENTS: literal(json.dumps(program.requirements)),
         Variable.WHEELS: literal(program.wheels) if program.wheels is not None else None,
         # pip's own variables; a Secret's address has the password.
         "PIP_INDEX_URL": literal(index.url) if index is not None and not index.secret else None,
@@ -36,7 +34,7 @@ def _environment(job: TrainingJob, image: str) -> dict[Any, object]:
 
 
 class EnvironmentChart(pod.PodChart):
-    """Job and NetworkPolicy of the environment of a job that builds one."""
+    """Job, ConfigMap and NetworkPolicy of the environment of a job that builds one."""
 
     def __init__(
         self,
@@ -51,6 +49,7 @@ class EnvironmentChart(pod.PodChart):
         stem = f"{job.name}{ENVIRONMENT_ENDING}"
         super().__init__(scope, stem, job, labels=labels, customize=customize)
         network.environment(self, job, outputs)
+        pod.config_map(self, job, "environment", "requirements", pod.requirements(job))
         index = job.program.index
         container = {
             "name": "environment",

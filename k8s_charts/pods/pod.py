@@ -3,6 +3,7 @@ job fills in.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from cdk8s import Chart
@@ -166,6 +167,11 @@ def config_map_name(job: TrainingJob, ending: str, data: Mapping[str, str]) -> s
     return names.hashed(f"{job.name}-{ending}", data) if data else None
 
 
+def requirements(job: TrainingJob) -> dict[str, str]:
+    """Returns the data of the ConfigMap that the environment Job's pod mounts."""
+    return {PurePosixPath(contract.REQUIREMENTS).name: job.program.requirements_text}
+
+
 def template(
     job: TrainingJob,
     role: names.Role,
@@ -222,6 +228,10 @@ def template(
     if program is not None:
         place = f"{INLINE_PROGRAMS}/{job.program.folder}"
         mount("program", place, {"configMap": {"name": program}}, readOnly=True)
+    if role == "environment":
+        lines = config_map_name(job, "requirements", requirements(job))
+        folder = str(PurePosixPath(contract.REQUIREMENTS).parent)
+        mount("requirements", folder, {"configMap": {"name": lines}}, readOnly=True)
     if job.volume.kind != "none":
         pod_spec["volumes"].insert(
             0,

@@ -31,10 +31,8 @@ INLINE_LIMIT = 250_000
 """Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, which holds 262,144;
 a ConfigMap holds 1 MiB.
 """
-REQUIREMENTS_LIMIT = 120_000
-"""Bytes of the requirements as JSON: they are one environment variable or argument, and Linux gives
-it 131,072.
-"""
+REQUIREMENTS_LIMIT = 1_000_000
+"""Bytes of the requirements, in a ConfigMap of 1 MiB."""
 LOCKS = {
     "2.6": "trainer_image/requirements.lock",
     "3.3": "trainer_image/requirements-collective.lock",
@@ -250,7 +248,7 @@ def requirements(given: str | Iterable[str], folder: Path | None) -> tuple[str, 
             raise SettingError(
                 f"program.requirements has {line}: the image brings Paddle itself, leave it out"
             )
-    if (size := len(json.dumps(lines))) > REQUIREMENTS_LIMIT:
+    if (size := len("\n".join(lines).encode()) + 1) > REQUIREMENTS_LIMIT:
         raise SettingError(
             f"program.requirements has {size:,} bytes, {REQUIREMENTS_LIMIT:,} are allowed: leave "
             "out packages that the program does not import, or the hashes"

@@ -113,6 +113,11 @@ class Program(Settings):
         return self._read if self.archived else None
 
     @property
+    def requirements_text(self) -> str:
+        """The requirements as pip reads them, one a line."""
+        return "".join(f"{line}\n" for line in self.requirements)
+
+    @property
     def archived(self) -> bool:
         """Whether the pods unpack the program from an archive."""
         return self.origin in ("folder", "git")

@@ -267,6 +267,15 @@ def test_what_no_config_map_can_hold_is_refused(
         parsed(tmp_path, {"from": "configmap", "path": "mine"})
 
 
+def test_requirements_may_be_as_long_as_a_config_map_holds(tmp_path: Path) -> None:
+    line = f"six==1.16.0 --hash=sha256:{'0' * 64}"
+    settings = {"from": "volume", "folder": "mine", "requirements": [line] * 10_000}
+    assert len(parsed(tmp_path, settings).program.requirements_text) == 900_000 + 10_000
+    settings["requirements"] = [line] * 11_000
+    with pytest.raises(SettingError, match=r"requirements has 1,001,000 bytes, 1,000,000 are"):
+        parsed(tmp_path, settings)
+
+
 def test_an_edit_of_the_job_file_in_the_programs_folder_leaves_the_program_as_it_is(
     program: Path,
 ) -> None:

@@ -159,6 +159,13 @@ def test_a_jobs_own_packages_are_one_layer_on_the_image_with_its_paddle(machine:
     )
 
 
+def test_requirements_longer_than_an_argument_need_no_image(machine: Machine) -> None:
+    machine.install("docker")
+    (machine.folder / "job.yaml").write_text(JOB.replace("six>=1.16", f"six>=1.{16:0120000}"))
+    done = machine.run("build", "--job", "job.yaml")
+    assert done.exit_code == 2 and "or use `environment: built`" in done.stderr
+
+
 @pytest.mark.parametrize("row", WRITTEN["does not fit"], ids=lambda row: row["pip"])
 def test_packages_that_do_not_fit(machine: Machine, row: dict[str, Any]) -> None:
     machine.install("docker")

@@ -31,6 +31,13 @@ DIGEST = "ab" * 32
 pytestmark = pytest.mark.slow
 
 
+def lay_requirements(root: Path, *lines: str) -> None:
+    """As the kubelet lays out the ConfigMap."""
+    file = root / "opt/paddle/requirements/requirements.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{line}\n" for line in lines))
+
+
 class Volume:
     """A volume with wheels, and the root of a container that mounts what the Job does."""
 
@@ -42,6 +49,8 @@ class Volume:
             place.mkdir(parents=True)
 
     def start(self, *requirements: str, home: str = "", **more: str) -> subprocess.Popen[str]:
+        root = self.root(home)
+        lay_requirements(root, *requirements)
         return subprocess.Popen(
             [sys.executable, PROJECT / "trainer_image/build_environment.py"],
             stdout=subprocess.PIPE,
@@ -52,9 +61,8 @@ class Volume:
                 "HOME": str(self.folder / "home/paddle"),
                 "PIP_CONFIG_FILE": "/dev/null",
                 # Two pods have two scratches.
-                "PADDLE_NODE_ROOT": str(self.root(home)),
+                "PADDLE_NODE_ROOT": str(root),
                 "PADDLE_NODE_ENVIRONMENT": DIGEST,
-                "PADDLE_NODE_REQUIREMENTS": json.dumps(requirements),
                 "PADDLE_NODE_WHEELS": "/home/jobpath/wheels",
                 **more,
             },
@@ -164,7 +172,9 @@ def test_what_cannot_be_built_is_one_sentence_and_leaves_nothing(volume: Volume)
         ended, said = volume.build(*requirements, **more)
         assert (ended, says in said) == (code, True), said
     assert not list(volume.environment.iterdir())
-    assert volume.build(f"tiny==2.0 --hash=sha256:{good}")[0] == 0
+    # More than one variable or argument could hold.
+    others = "".join(f" --hash=sha256:{number:064x}" for number in range(2_000))
+    assert volume.build(f"tiny==2.0 --hash=sha256:{good}{others}")[0] == 0
 
 
 def test_a_full_volume_is_one_sentence_and_leaves_nothing(volume: Volume) -> None:
@@ -173,12 +183,12 @@ def test_a_full_volume_is_one_sentence_and_leaves_nothing(volume: Volume) -> Non
         volume.environment, sys.executable, PROJECT / "trainer_image/build_environment.py"
     )
     (volume.wheels / "tiny-2.0-py3-none-any.whl").unlink()
+    lay_requirements(volume.folder, "noise")
     lay(volume.wheels, "noise", {"noise.bin": os.urandom(1 << 20)})
     environ = {
         "PATH": os.environ["PATH"],
         "PADDLE_NODE_ROOT": str(volume.folder),
         "PADDLE_NODE_ENVIRONMENT": DIGEST,
-        "PADDLE_NODE_REQUIREMENTS": '["noise"]',
         "PADDLE_NODE_WHEELS": "/home/jobpath/wheels",
     }
     done = subprocess.run(
@@ -373,7 +383,7 @@ def test_a_package_that_spies_while_it_is_built_finds_nothing(volume: Volume) ->
     assert pod["automountServiceAccountToken"] is False
     (container,) = pod["containers"]
     environ = {entry["name"]: entry["value"] for entry in container["env"]}
-    environ |= {"PADDLE_NODE_REQUIREMENTS": '["curious"]', "HOME": str(volume.folder)}
+    environ["HOME"] = str(volume.folder)
     environ |= {"PATH": os.environ["PATH"], "PIP_CONFIG_FILE": "/dev/null"}
     whole = volume.folder / "home/jobpath"
     for other in ("secret-job/output", "shared/environments/of-another"):
@@ -381,6 +391,7 @@ def test_a_package_that_spies_while_it_is_built_finds_nothing(volume: Volume) ->
     sdist(volume.wheels, "curious", SPY)
     root = volume.root("root")
     (root / "home/jobpath").unlink()
+    lay_requirements(root, "curious")
     environ |= {"PADDLE_NODE_ROOT": str(root), "VOLUME": str(whole)}
     # As the kubelet: each folder of the volume where the manifest mounts it, and nothing else.
     lines = []

@@ -79,8 +79,6 @@ class Variable(StrEnum):
     """SHA-256 that names the environment of the program's requirements; empty: it has none, or the
     image has them.
     """
-    REQUIREMENTS = "PADDLE_NODE_REQUIREMENTS"
-    """JSON list of the requirements that the environment Job installs."""
     WHEELS = "PADDLE_NODE_WHEELS"
     """Folder with all packages, for an environment Job without a network; empty: an index has
     them.
@@ -334,6 +332,8 @@ EVALUATION = ("python3", "/opt/paddle/evaluate_pass.py")
 """Measures the newest complete pass, with a trainer's variables."""
 BUILD_ENVIRONMENT = ("python3", "/opt/paddle/build_environment.py")
 """Builds the environment of a program's requirements."""
+REQUIREMENTS = "/opt/paddle/requirements/requirements.txt"
+"""What the environment Job installs: in its container alone, from a ConfigMap."""
 CONSTRAINTS = "/opt/venv/constraints.txt"
 """The limits of the image's Paddle for a program's requirements; may be missing."""
 NUMPY1 = "/opt/venv/requirements-numpy1.in"

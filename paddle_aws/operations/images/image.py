@@ -29,6 +29,8 @@ PROJECT = Path(__file__).parents[3]
 DOCKERFILE = PROJECT / "trainer_image" / "Dockerfile"
 NAME = "paddle-aws-trainer"
 VERSION = version("paddle-aws")
+ARGUMENT_LIMIT = 120_000
+"""Bytes of a build's argument: Linux gives one 131,072."""
 JOB = "For this job file: the image with its Paddle and its program's requirements."
 
 app = typer.Typer(help="Build and push the trainer image.", no_args_is_help=True)
@@ -129,9 +131,14 @@ def _derived_name(runtime: ContainerRuntime, job: TrainingJob, base: str) -> str
 def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
     tag, notes = _derived_name(runtime, job, base), list[str]()
     program = job.program
+    if (size := len(program.requirements_text.encode())) > ARGUMENT_LIMIT:
+        raise BadInput(
+            f"program.requirements has {size:,} bytes: the build of an image takes "
+            f"{ARGUMENT_LIMIT:,}, leave out the hashes or use `environment: built`"
+        )
     arguments = {
         "BASE": base,
-        "REQUIREMENTS": "\n".join(program.requirements),
+        "REQUIREMENTS": program.requirements_text.strip(),
         "PACKAGES": " ".join(program.packages),
     }
     try:

@@ -9,7 +9,6 @@ built there by the environment Job's own program, and unpacked as in a pod.
 
 import fcntl
 import importlib.metadata
-import json
 import os
 import shutil
 import subprocess
@@ -89,6 +88,9 @@ def archive(job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: N
         packed.mkdir(exist_ok=True)
         root = Path(name).resolve()
         lay_limits(job, project, root)
+        lines = contract.path(contract.REQUIREMENTS, {Variable.ROOT: name})
+        lines.parent.mkdir(parents=True)
+        lines.write_text(job.program.requirements_text)
         link = contract.path(
             f"{contract.VOLUME_MOUNT}/{contract.ENVIRONMENTS}/{digest}",
             {Variable.ROOT: str(root)},
@@ -107,7 +109,6 @@ def archive(job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: N
             "PATH": f"{python}:/usr/local/bin:/usr/bin:/bin",
             Variable.ROOT: name,
             Variable.ENVIRONMENT: digest,
-            Variable.REQUIREMENTS: json.dumps(job.program.requirements),
         }
         program = project / "trainer_image" / "build_environment.py"
         with subprocess.Popen(

@@ -117,7 +117,7 @@ def _install(
     """Installs the requirements in an empty environment, within the limits of the image's Paddle,
     which stays as it is. Returns the files and the packages that were added.
     """
-    requirements = list(read.words(Variable.REQUIREMENTS))
+    requirements = _requirements(environ)
     hashed = any("--hash=" in line for line in requirements)
     paddle = _paddle()
     lines = place.with_name("requirements.txt")
@@ -158,6 +158,16 @@ def _install(
         [name for name, stamp in after.items() if before.get(name) != stamp],
         sorted(f"{package.metadata['Name']}=={package.version}" for package in added),
     )
+
+
+def _requirements(environ: Mapping[str, str]) -> list[str]:
+    file = contract.path(contract.REQUIREMENTS, environ)
+    try:
+        return file.read_text().splitlines()
+    except FileNotFoundError:
+        raise SettingError(
+            f"{file} does not exist: mount the ConfigMap with the requirements there"
+        ) from None
 
 
 def _missing_limits(place: Path, environ: Mapping[str, str]) -> str:
