@@ -181,6 +181,16 @@ class JobSettings(Settings):
     """controller paddlejob: what only its operator knows."""
 
     @property
+    def has_agent(self) -> bool:
+        """Whether our agent runs in the pods; an operator's pods run the program alone."""
+        return self.controller == "job"
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods train, or serve parameters."""
+        return self.trainers + (0 if self.has_agent else self.parameter_servers or 0)
+
+    @property
     def operator(self) -> groups.PaddleJobSettings:
         """The operator's settings, with defaults if none are given."""
         return self.paddlejob or groups.PaddleJobSettings()

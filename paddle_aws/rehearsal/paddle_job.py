@@ -10,7 +10,49 @@ of these limits apply.
 from collections.abc import Iterator
 from pathlib import Path
 
+from k8s_charts.spec import TrainingJob
+from paddle_aws.operations.errors import BadInput
+from paddle_aws.rehearsal.pods.job import JobResult
 from paddle_aws.rehearsal.pods.manifests import Manifests, PaddleJob, Replicas
+from paddle_aws.rehearsal.pods.paddle_job import run_paddle_job
+from paddle_aws.rehearsal.pods.pod import Host
+from paddle_aws.rehearsal.screen import PodScreen
+from paddle_aws.rehearsal.training import Training
+
+
+def check(job: TrainingJob) -> None:
+    """Checks that what the job asks of the operator can be had here. Raises BadInput."""
+    if job.operator.elastic is not None:
+        raise BadInput(
+            f"paddlejob.elastic is {job.operator.elastic}: elastic workers meet in an etcd, "
+            "which is not here"
+        )
+    if job.operator.intranet == "Host":
+        raise BadInput(
+            "paddlejob.intranet is Host: here each pod has an address of its own, PodIP or "
+            "Service is allowed"
+        )
+
+
+def training(job: TrainingJob, host: Host, *, image: str, project: Path) -> Training:
+    """Returns the training of controller paddlejob; `image` is the manifests' name for this
+    project's own image.
+    """
+    (written,) = host.manifests.paddle_jobs
+    replicas = " and ".join(f"{role.count} {name}" for name, role in written.roles.items())
+
+    def log(result: JobResult) -> Path:
+        (end,) = (end for end in result.ended if end.name == f"{written.name}-worker-0")
+        return end.logs[written.template.containers[0].name]
+
+    return Training(
+        ready(written, host.manifests, image, project),
+        run_paddle_job,
+        PodScreen,
+        f"{replicas} pods ran to their ends",
+        log,
+        differences=tuple(differences(written, host.manifests, image, gpus=job.gpus.count)),
+    )
 
 
 def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJob:

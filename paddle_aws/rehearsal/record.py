@@ -18,7 +18,7 @@ from paddle_aws.operations.jobs.watch.job_objects import JobState, Phase
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.jobs.watch.pod_state import PodState
 from paddle_aws.rehearsal.pods.job import CANCELLED, ENDED, GLANCE, JobResult, Watcher, last_lines
-from paddle_aws.rehearsal.pods.manifests import Job, PaddleJob
+from paddle_aws.rehearsal.pods.manifests import AnyJob
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
 
 _PARTS = {"data": "data", "environment": "environment"}
@@ -38,20 +38,15 @@ class Recorder(Watcher):
         self._part = "training"
         self._write()
 
-    def begin(self, job: Job | PaddleJob) -> None:
+    def begin(self, job: AnyJob) -> None:
         """Records that a Job or PaddleJob was created."""
         self._pods.clear()
-        component = job.template.labels.get(COMPONENT, "") if isinstance(job, Job) else ""
-        self._part = _PARTS.get(component, "training")
+        self._part = _PARTS.get(job.template.labels.get(COMPONENT, ""), "training")
         self._job = JobState(
             object=job.name,
             phase="running",
             reason="",
-            completions=(
-                job.completions
-                if isinstance(job, Job)
-                else sum(role.count for role in job.roles.values())
-            ),
+            completions=job.completions,
             active=0,
             succeeded=0,
             failed=0,
@@ -148,10 +143,8 @@ class Recorder(Watcher):
         self._record.write(self._folder)
 
 
-def _environment(job: Job | PaddleJob) -> dict[str, str]:
+def _environment(job: AnyJob) -> dict[str, str]:
     """Returns what the manifest sets in the pods of a Job."""
-    if isinstance(job, PaddleJob):
-        return {}
     return {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
 
 

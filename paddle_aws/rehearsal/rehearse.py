@@ -35,13 +35,13 @@ from paddle_aws.rehearsal.pods.addresses import ROOM, AddressBlock
 from paddle_aws.rehearsal.pods.api_server import PodApi
 from paddle_aws.rehearsal.pods.environment import expand
 from paddle_aws.rehearsal.pods.job import CANCELLED, JobResult, Watcher, last_lines, run_job
-from paddle_aws.rehearsal.pods.manifests import Job, Manifests, PaddleJob
-from paddle_aws.rehearsal.pods.paddle_job import run_paddle_job
+from paddle_aws.rehearsal.pods.manifests import AnyJob, Job, Manifests
 from paddle_aws.rehearsal.pods.pod import Host
 from paddle_aws.rehearsal.record import Recorder
 from paddle_aws.rehearsal.screen import PodScreen, Screen, TrainingScreen
 from paddle_aws.rehearsal.state import State
 from paddle_aws.rehearsal.summary import Results, shown
+from paddle_aws.rehearsal.training import Run, Training
 from paddle_aws.settings.addresses import without_secrets
 
 
@@ -69,22 +69,12 @@ class Rehearsal:
         no data. Raises BadInput.
         """
         job = self.job
-        count = job.trainers + (job.parameter_servers or 0 if job.controller == "paddlejob" else 0)
-        if count > ROOM:
+        if job.pod_count > ROOM:
             raise BadInput(
                 f"trainers is {job.trainers}: here at most {ROOM} pods have an address each, and "
-                f"this job has {count}"
+                f"this job has {job.pod_count}"
             )
-        if job.operator.elastic is not None:
-            raise BadInput(
-                f"paddlejob.elastic is {job.operator.elastic}: elastic workers meet in an etcd, "
-                "which is not here"
-            )
-        if job.operator.intranet == "Host":
-            raise BadInput(
-                "paddlejob.intranet is Host: here each pod has an address of its own, PodIP or "
-                "Service is allowed"
-            )
+        paddle_job.check(job)
         self._inputs = check_inputs(job, self.job_file)
         for name, given in job.inputs.items():
             if str(given).startswith("s3://"):
@@ -139,7 +129,7 @@ class Rehearsal:
         state.announce(job.name, job.namespace)
         tell_recipe(job, screen.remark)
         self._prepare_python()
-        if trial_first and job.controller == "job":
+        if trial_first and job.has_agent:
             with screen.phase("try") as phase:
                 phase.result = trial.before(job, self.job_file, bucket=False).removeprefix(
                     "tried: "
@@ -153,9 +143,7 @@ class Rehearsal:
                 account.deploy(state, screen)
                 host = self._host(state)
                 self._bring(host)
-                results = (self._paddle_job if host.manifests.paddle_jobs else self._job)(
-                    host, addresses
-                )
+                results = self._work(host, addresses)
                 left = account.destroy(screen)
         except KeyboardInterrupt:
             self._recorder.close("the rehearsal was interrupted")
@@ -192,7 +180,7 @@ class Rehearsal:
             )
         path = f"{programs}:/usr/local/bin:/usr/bin:/bin"
         if (
-            job.controller == "job"
+            job.has_agent
             and job.command
             and job.program.wheels is None
             and "/" not in job.command[0]
@@ -204,17 +192,16 @@ class Rehearsal:
 
     # The work.
 
-    def _job(self, host: Host, addresses: AddressBlock) -> Results:
-        """Controller `job`: splits if there is a data job, trains, and measures what was held
-        out.
-        """
-        data_jobs, training = _jobs(host, "data"), host.manifests.jobs[-1]
+    def _work(self, host: Host, addresses: AddressBlock) -> Results:
+        """Splits if there is a data job, trains, and measures what was held out."""
+        data_jobs = _jobs(host, "data")
         for environment in _jobs(host, "environment"):
             self._build(environment, host, addresses)
-        folder = _job_folder(training, host)
         data = self._split(data_jobs[0], host, addresses) if data_jobs else {}
         if not self.job.reports_passes:
-            return self._program(training, host, addresses, folder)
+            return self._program(host, addresses)
+        training = host.manifests.jobs[-1]
+        folder = _job_folder(training, host)
         passes = self._train(training, host, addresses)
         if data_jobs:
             check_records(passes, data)
@@ -284,70 +271,38 @@ class Rehearsal:
             phase.result = f"{evaluation.metric} {evaluation.value:.3f} ({baseline})"
         return evaluation
 
-    def _program(
-        self, training: Job, host: Host, addresses: AddressBlock, folder: JobFolder
-    ) -> Results:
+    def _program(self, host: Host, addresses: AddressBlock) -> Results:
         """Runs a program that reports no passes, such as a command, to its end on all pods."""
-        job = self.job
-        if job.gpus.count:
-            self.screen.remark(
-                f"no GPU here: processes that would get one of {job.gpus.count} compute on the "
-                "CPU, by gloo"
-            )
-        with self.screen.phase("train") as phase:
-            result = self._run(training, host, addresses, TrainingScreen(self.screen, folder))
-            counts = f"{job.trainers} pods with {job.chosen_processes} processes each"
-            phase.result = f"{counts} ran to their end{_replaced(result)}"
-        several = folder.node(0) / "rank-0.log"
-        return Results.of_program(
-            job, several if several.exists() else folder.train_log(0), host.logs, folder
+        training = _TRAININGS[self.job.controller](
+            self.job, host, image=self._account.image, project=self.project
         )
-
-    def _paddle_job(self, host: Host, addresses: AddressBlock) -> Results:
-        """Controller `paddlejob`: splits the data, if there is any, and runs the operator's
-        pods.
-        """
-        for data_job in _jobs(host, "data"):
-            self._split(data_job, host, addresses)
-        (written,) = host.manifests.paddle_jobs
-        here = written, host.manifests, self._account.image
-        runs = paddle_job.ready(*here, self.project)
+        for difference in training.differences:
+            self.screen.remark(difference)
         with self.screen.phase("train") as phase:
-            for difference in paddle_job.differences(*here, gpus=self.job.gpus.count):
-                self.screen.remark(difference)
-            result = self._run(runs, host, addresses, PodScreen(self.screen))
-            counts = " and ".join(
-                f"{replicas.count} {role}" for role, replicas in written.roles.items()
-            )
-            phase.result = f"{counts} pods ran to their ends"
-        container = written.worker.template.containers[0].name
-        log = next(end for end in result.ended if end.name == f"{written.name}-worker-0").logs[
-            container
-        ]
-        return Results.of_program(self.job, log, log.parent)
+            watcher = training.watcher(self.screen)
+            result = self._run(training.job, host, addresses, watcher, run=training.run)
+            phase.result = f"{training.ended}{_replaced(result)}"
+        return Results.of_program(self.job, training.log(result), host.logs, training.folder)
 
     def _run(
         self,
-        job: Job | PaddleJob,
+        job: AnyJob,
         host: Host,
         addresses: AddressBlock,
         watcher: Watcher,
         failed: str = "training failed",
+        run: Run = run_job,
     ) -> JobResult:
-        """Runs a Job to its end and records it. Raises Failed with the last log lines of the pod
+        """Runs a job to its end and records it. Raises Failed with the last log lines of the pod
         that made it fail.
         """
         self._recorder.begin(job)
         watchers, cancelled = [self._recorder, watcher], self._state.cancelled
         with ExitStack() as stack:
-            if isinstance(job, PaddleJob):
-                work = run_paddle_job(job, host, addresses, *watchers, cancelled=cancelled)
-            else:
-                if job.template.token:
-                    api = stack.enter_context(PodApi(self._state.folder / "api"))
-                    host, watchers = replace(host, api=api), [*watchers, api]
-                work = run_job(job, host, addresses, *watchers, cancelled=cancelled)
-            result = interruption.run(work)
+            if job.template.token:
+                api = stack.enter_context(PodApi(self._state.folder / "api"))
+                host, watchers = replace(host, api=api), [*watchers, api]
+            result = interruption.run(run(job, host, addresses, *watchers, cancelled=cancelled))
         self._recorder.end(result)
         if result.succeeded:
             return result
@@ -372,10 +327,7 @@ class Rehearsal:
             self._documents = manifests.load(files)
             objects = manifests.read(self._documents)
             host = state.host(self.project, objects, self._interpreter, self._account.identity)
-            work = [
-                *(f"Job {job.name}" for job in objects.jobs),
-                *(f"PaddleJob {job.name}" for job in objects.paddle_jobs),
-            ]
+            work = [f"{type(job).__name__} {job.name}" for job in objects.work]
             place = shown(state.manifests)
             phase.result = f"{len(files)} files in {place}/ with {' and '.join(work)}"
         self._say_without_effect(objects, state.logs / "without-effect.txt")
@@ -431,6 +383,32 @@ class Rehearsal:
             place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
             place.parent.mkdir(parents=True, exist_ok=True)
             archive.write(place)
+
+
+def _of_agents(job: TrainingJob, host: Host, **ignored: object) -> Training:
+    """Returns the training of controller job: our agent runs in each pod."""
+    training = host.manifests.jobs[-1]
+    folder = _job_folder(training, host)
+    several = folder.node(0) / "rank-0.log"
+    no_gpu = (
+        f"no GPU here: processes that would get one of {job.gpus.count} compute on the CPU, by gloo"
+    )
+    return Training(
+        training,
+        run_job,
+        lambda screen: TrainingScreen(screen, folder),
+        f"{job.trainers} pods with {job.chosen_processes} processes each ran to their end",
+        lambda result: several if several.exists() else folder.train_log(0),
+        folder,
+        (no_gpu,) if job.gpus.count else (),
+    )
+
+
+_TRAININGS: Mapping[str, Callable[..., Training]] = {
+    "job": _of_agents,
+    "paddlejob": paddle_job.training,
+}
+"""Returns what trains under each controller: (job, host, image, project)."""
 
 
 def _jobs(host: Host, component: str) -> list[Job]:

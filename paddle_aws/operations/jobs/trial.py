@@ -80,8 +80,8 @@ def missing_environment(job: TrainingJob) -> str:
 def program_of(job: TrainingJob, job_file: Path) -> ProgramArchive:
     """Returns the program's files on this machine. Raises BadInput."""
     program = job.program
-    if job.controller == "paddlejob":
-        raise BadInput("controller is paddlejob: `try` runs programs of controller job")
+    if not job.has_agent:
+        raise BadInput(f"controller is {job.controller}: `try` runs programs of controller job")
     if job.command is None and job.chosen_runtime not in ("fleet-ps", "collective"):
         raise BadInput(
             f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective"

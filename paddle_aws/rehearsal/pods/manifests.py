@@ -204,6 +204,19 @@ class PaddleJob(_Part):
             {"worker": self.worker} if self.ps is None else {"ps": self.ps, "worker": self.worker}
         )
 
+    @property
+    def template(self) -> PodTemplate:
+        """The workers' template."""
+        return self.worker.template
+
+    @property
+    def completions(self) -> int:
+        """How many pods the job has."""
+        return sum(role.count for role in self.roles.values())
+
+
+AnyJob = Job | PaddleJob
+
 
 class Service(_Part):
     """A headless Service: names of the pods that it selects, whether or not they are ready."""
@@ -251,6 +264,11 @@ class Manifests:
     config_maps: Mapping[str, Mapping[str, str]]
     without_effect: tuple[fields.WithoutEffect, ...] = ()
     paddle_jobs: tuple[PaddleJob, ...] = ()
+
+    @property
+    def work(self) -> tuple[AnyJob, ...]:
+        """All that runs pods."""
+        return (*self.jobs, *self.paddle_jobs)
 
 
 def load(files: list[Path]) -> list[dict[str, Any]]:
