@@ -14,8 +14,8 @@ from pathlib import Path
 from paddle_aws.operations.errors import BadInput, Exit, Failed, cli_errors
 from paddle_aws.operations.jobs.rehearsal_backend import FOLDER
 
-_WIDEST = 100
-"""Columns; wider lines are no easier to read."""
+_MAX_WIDTH = 100
+"""Columns: wider lines are harder to read."""
 _PROJECT = Path(__file__).resolve().parents[2]
 _INTERRUPTED = (
     f"interrupted: no process is left; the volume, logs and record stay in {FOLDER}/ (paddle-aws "
@@ -63,7 +63,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     with cli_errors(_INTERRUPTED):
-        fit = _check_machine(_PROJECT, local=arguments.local)
+        machine = _check_machine(_PROJECT, local=arguments.local)
         files = (
             {"--job": arguments.job}
             if arguments.local
@@ -77,7 +77,7 @@ def main() -> None:
                 state = "is not a file" if file.exists() else "does not exist"
                 how = "" if arguments.local else f" with {option}"
                 raise BadInput(f"{file} {state}: name an existing file{how}")
-        _rehearse(fit, arguments)
+        _rehearse(machine, arguments)
 
 
 def _check_machine(project: Path, *, local: bool) -> str:
@@ -113,7 +113,7 @@ def _check_machine(project: Path, *, local: bool) -> str:
     return f"Linux x86-64, Python {platform.python_version()}"
 
 
-def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
+def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
     # Imported after the machine's check: these modules need what `make setup` installs.
     from rich.console import Console
 
@@ -123,20 +123,20 @@ def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
     from paddle_aws.operations.screen import colours
     from paddle_aws.rehearsal import interruption
     from paddle_aws.rehearsal.account import Account
+    from paddle_aws.rehearsal.folder import RehearsalFolder
     from paddle_aws.rehearsal.rehearse import Rehearsal
     from paddle_aws.rehearsal.screen import Screen
-    from paddle_aws.rehearsal.state import State
     from paddle_aws.rehearsal.summary import summary
 
     console = Console(highlight=False, color_system=colours())
-    console.width = min(console.width, _WIDEST)
+    console.width = min(console.width, _MAX_WIDTH)
     started = time.monotonic()
     source = JobSource(arguments.job.resolve(), tuple(arguments.set))
     job_file = source.file
     name = "a job" if job_file.name == NO_FILE else job_file.name
-    console.print(f"[bold]rehearsal[/] of {name} on {fit}")
+    console.print(f"[bold]rehearsal[/] of {name} on {machine}")
     try:
-        # Before the state is reset: a mistake in a setting must not cost the last run's model.
+        # Before the folder is emptied: a mistake in a setting must not delete the last run's model.
         job = source.load(fetch=True)
         account: Account
         if arguments.local:
@@ -155,22 +155,22 @@ def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
             lambda text: console.print(text, style="yellow", markup=False),
             arguments.data,
         )
-        with interruption.caught(), State(FOLDER.absolute()) as state:
+        with interruption.catch_signals(), RehearsalFolder(FOLDER.absolute()) as folder:
             try:
                 with Screen(console) as screen:
                     results = rehearsal.run(
-                        state,
+                        folder,
                         screen,
                         trial_first=not arguments.no_try,
                         verbose=arguments.verbose,
                         keep_volume=arguments.volume == "keep",
                     )
             finally:
-                if state.begun:
-                    state.tidy()
+                if folder.begun:
+                    folder.tidy()
             console.print(summary(results, screen.finished, time.monotonic() - started))
             # Users copy these lines: print() does not wrap or style them.
-            with rehearsal_backend.load(state.folder).volume() as volume:
+            with rehearsal_backend.load(folder.path).volume() as volume:
                 print(*model_words(volume, results.job.name), sep="\n")
     except OSError as error:
         # For example a full disk, a file that is not ours, or an emulator that somebody killed.
@@ -180,12 +180,11 @@ def _rehearse(fit: str, arguments: argparse.Namespace) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except SystemExit as ended:
-        if ended.code != Exit.INTERRUPTED:
+    except SystemExit as exit_:
+        if exit_.code != Exit.INTERRUPTED:
             raise
-        # Python remembers an interrupt that passed through any library's exec() and kills itself
-        # with SIGINT at exit, although we caught the interrupt. Everything is cleaned up by now, so
-        # we exit directly.
+        # If an interrupt passed through a library's exec(), Python kills itself with SIGINT as it
+        # exits, although we caught the interrupt. All is cleaned up by now: exit directly.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(Exit.INTERRUPTED)

@@ -1,5 +1,5 @@
-"""Where a rehearsal's job gets its manifests, its bucket and its pods' AWS credentials from: an
-account, deployed into the emulator (deployed_account.py) or missing (local_account.py).
+"""The account of a rehearsal: it gives the job its manifests, its bucket and its pods' AWS
+credentials. It is deployed into the emulator (deployed_account.py) or missing (local_account.py).
 """
 
 import os
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.inventory import Resource
 from paddle_aws.rehearsal.screen import Screen
-from paddle_aws.rehearsal.state import State
 
-_WAY_OUT = (
+_PROXY_VARIABLES = (
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "http_proxy",
@@ -24,17 +24,17 @@ _WAY_OUT = (
 
 
 class Account(AbstractContextManager["Account"], ABC):
-    """One rehearsal's account, while a `with` block lasts."""
+    """The account of one rehearsal; it exists inside a `with` block."""
 
     image: str
-    """This project's image, as manifests name it once they are written."""
+    """How the written manifests name this project's image."""
 
     @abstractmethod
-    def deploy(self, state: State, screen: Screen) -> None:
+    def deploy(self, folder: RehearsalFolder, screen: Screen) -> None:
         """Deploys the cluster, if there is anything to deploy to."""
 
     @abstractmethod
-    def write_manifests(self, state: State) -> list[Path]:
+    def write_manifests(self, folder: RehearsalFolder) -> list[Path]:
         """Writes the job's manifests for this account; returns the files."""
 
     @abstractmethod
@@ -51,7 +51,7 @@ class Account(AbstractContextManager["Account"], ABC):
 
 
 def proxy_settings() -> dict[str, str]:
-    """Returns this machine's proxy and certificate settings: data may lie at an https:// address,
-    which only pods with an identity read.
+    """Returns this machine's proxy and certificate settings, which a pod needs to read data from an
+    https:// address.
     """
-    return {name: os.environ[name] for name in _WAY_OUT if name in os.environ}
+    return {name: os.environ[name] for name in _PROXY_VARIABLES if name in os.environ}

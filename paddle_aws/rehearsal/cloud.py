@@ -89,7 +89,7 @@ class Cloud:
             if not line:
                 raise CloudError(
                     "the AWS emulator did not start:\n"
-                    f"{_last(log.read_text(errors='replace').splitlines())}"
+                    f"{_last_lines(log.read_text(errors='replace').splitlines())}"
                 )
             self._port = json.loads(line)["port"]
             self._life = life.pop_all()
@@ -128,12 +128,12 @@ class Cloud:
         """A boto3 client of this account."""
         import boto3
 
-        given = {
+        options = {
             "aws_access_key_id": "test",
             "aws_secret_access_key": "test",
             "region_name": self.region,
         }
-        return boto3.session.Session(**given).client(service, endpoint_url=self.endpoint)
+        return boto3.session.Session(**options).client(service, endpoint_url=self.endpoint)
 
     # Commands.
 
@@ -147,14 +147,14 @@ class Cloud:
     def deploy(self, config: Path, outputs_file: Path, *options: str) -> None:
         """Runs `cdk deploy --all` and writes the stacks' outputs to `outputs_file`."""
         outputs_file.parent.mkdir(parents=True, exist_ok=True)
-        unasked = (
+        defaults = (
             "--all",
             "--require-approval",
             "never",
             "--outputs-file",
             str(outputs_file.resolve()),
         )
-        self.cdk("deploy", *unasked, *options, config=config)
+        self.cdk("deploy", *defaults, *options, config=config)
 
     def destroy(self, config: Path, *options: str) -> None:
         """Runs `cdk destroy --all --force`."""
@@ -196,17 +196,17 @@ class Cloud:
             for name, value in os.environ.items()
             if not name.startswith(("AWS_", "CDK_"))
         }
-        virtual = self.project / ".venv"
-        if not virtual.exists():
-            virtual = Path(sys.prefix)
+        environment_folder = self.project / ".venv"
+        if not environment_folder.exists():
+            environment_folder = Path(sys.prefix)
         programs = (
-            virtual / "bin",
+            environment_folder / "bin",
             self.project / "node_modules" / ".bin",
             environ.get("PATH", os.defpath),
         )
         environ |= {
             "PATH": os.pathsep.join(map(str, programs)),
-            "VIRTUAL_ENV": str(virtual),
+            "VIRTUAL_ENV": str(environment_folder),
             "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
@@ -269,7 +269,7 @@ class Cloud:
             reasons = [line for line in lines if "_FAILED " in line][:5]
             raise CloudError(
                 "\n".join(
-                    [f"{what} failed with code {process.returncode}:", *reasons, _last(lines)]
+                    [f"{what} failed with code {process.returncode}:", *reasons, _last_lines(lines)]
                 )
             )
         return list(lines)
@@ -277,11 +277,11 @@ class Cloud:
 
 def end(process: subprocess.Popen[Any]) -> None:
     """Ends a process and its group: SIGTERM first, then SIGKILL if the process does not exit."""
-    for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+    for number, timeout in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(patience)
+            process.wait(timeout)
             break
     # The leader is gone: kill the rest of its group.
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -293,5 +293,5 @@ def _without_proxy(name: str) -> str:
     return ",".join(filter(None, [os.environ.get(name, ""), "localhost", "127.0.0.1"]))
 
 
-def _last(lines: Sequence[str]) -> str:
+def _last_lines(lines: Sequence[str]) -> str:
     return "\n".join(list(lines)[-25:])

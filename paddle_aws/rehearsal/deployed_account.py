@@ -1,8 +1,8 @@
-"""cluster.yaml's stacks, deployed into an emulated AWS account and destroyed again.
+"""An emulated AWS account that cdk deploys cluster.yaml's stacks into, and destroys them again.
 
-On EKS a pod has credentials if its service account is associated in its namespace, so a stack that
-forgets the association fails here as on AWS. On a self-managed cluster the data job's pods have the
-nodes' credentials.
+On EKS a pod gets credentials if its namespace and service account have a Pod Identity association,
+so a stack that forgets the association fails here as on AWS. On a self-managed cluster the data
+job's pods get the nodes' credentials.
 """
 
 import json
@@ -20,10 +20,10 @@ from paddle_aws.operations.jobs.early_checks import check_cluster
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.rehearsal.account import Account, proxy_settings
 from paddle_aws.rehearsal.cloud import Cloud, CloudError
+from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.inventory import Resource, retained
 from paddle_aws.rehearsal.pods.pod import Identity
 from paddle_aws.rehearsal.screen import Screen
-from paddle_aws.rehearsal.state import State
 from paddle_aws.settings.shared_names import DATA_ACCOUNT
 from paddle_aws.stacks.cluster_spec import load_cluster
 
@@ -42,9 +42,9 @@ class DeployedAccount(Account):
         for name, part in self._spec:
             for field in getattr(type(part), "model_fields", ()):
                 if field.startswith("existing") and getattr(part, field):
-                    there = f"{config.name}: {name}.{field} names what is in your account"
+                    setting = f"{config.name}: {name}.{field} names what is in your account"
                     raise BadInput(
-                        f"{there}, and a rehearsal deploys into an empty one: leave it out here, "
+                        f"{setting}, and a rehearsal deploys into an empty one: leave it out here, "
                         "or take another file"
                     )
         self._life = ExitStack()
@@ -55,19 +55,19 @@ class DeployedAccount(Account):
     def __exit__(self, *error: object) -> None:
         self._life.close()
 
-    def deploy(self, state: State, screen: Screen) -> None:
-        """Starts the emulator, and deploys all stacks. cdk writes to the state's log, and its last
-        line to the screen.
+    def deploy(self, folder: RehearsalFolder, screen: Screen) -> None:
+        """Starts the emulator and deploys all stacks. cdk's output goes to a log, and its last line
+        to the screen.
         """
-        log = self._life.enter_context((state.logs / "cdk.log").open("w", buffering=1))
+        log = self._life.enter_context((folder.logs / "cdk.log").open("w", buffering=1))
 
-        def line(text: str) -> None:
+        def report(text: str) -> None:
             log.write(text + "\n")
             screen.now(text)
 
         with screen.phase("emulator") as phase:
             self._cloud = self._life.enter_context(
-                Cloud(self._project, state.cloud, line, region=self._spec.region)
+                Cloud(self._project, folder.cloud, report, region=self._spec.region)
             )
             endpoint = self._cloud.environment["AWS_ENDPOINT_URL"]
             phase.result = f"an AWS account of its own at {endpoint}"
@@ -76,34 +76,34 @@ class DeployedAccount(Account):
             phase.result = "paddle-aws bootstrap"
         self._before = self._cloud.inventory()
         with screen.phase("deploy") as phase:
-            self._cloud.deploy(self._config, state.outputs)
-            self._outputs = read(state.outputs)
+            self._cloud.deploy(self._config, folder.outputs)
+            self._outputs = read(folder.outputs)
             resources = self._cloud.inventory() - self._before
             phase.result = (
                 f"cdk deploy --all: {len(self._outputs)} stacks, {len(resources)} resources"
             )
-        role = self._spec.cluster.self_managed
+        self_managed = self._spec.cluster.self_managed
         self._identity = (
             node_role(self._cloud)
-            if role
+            if self_managed
             else pod_identity(self._cloud, self._output("ClusterName"))
         )
 
-    def write_manifests(self, state: State) -> list[Path]:
+    def write_manifests(self, folder: RehearsalFolder) -> list[Path]:
         repository = self._output("RepositoryUri")
-        self.image = record_image(self._cloud, repository, state.image_record, self._variant)
+        self.image = record_image(self._cloud, repository, folder.image_record, self._variant)
         options = {
-            "--outputs": state.outputs,
-            "--image-file": state.image_record,
-            "--out": state.manifests,
+            "--outputs": folder.outputs,
+            "--image-file": folder.image_record,
+            "--out": folder.manifests,
         }
         words = [str(word) for pair in options.items() for word in pair] + self._source.words()
         # Every pod finds the volume here, wherever the cluster's nodes mount it.
         self._cloud.paddle_aws("manifests", str(self._source.file), *words, "--for-rehearsal")
-        return sorted(state.manifests.glob("*.k8s.yaml"))
+        return sorted(folder.manifests.glob("*.k8s.yaml"))
 
     def upload(self, file: Path, address: str) -> None:
-        """Uploads over an earlier version, which the destroy has to cope with."""
+        """Uploads twice, so that the destroy has an old version to delete, too."""
         client = self._cloud.client("s3")
         client.put_object(**object_of(address), Body=b"an earlier version\n")
         client.upload_file(str(file), **object_of(address))
@@ -113,10 +113,10 @@ class DeployedAccount(Account):
 
     def destroy(self, screen: Screen) -> tuple[Resource, ...]:
         with screen.phase("destroy") as phase:
-            meant = retained(self._cloud.client, list(self._outputs))
+            is_retained = retained(self._cloud.client, list(self._outputs))
             self._cloud.destroy(self._config)
             left = sorted(self._cloud.inventory() - self._before)
-            if forgotten := [str(resource) for resource in left if not meant(resource)]:
+            if forgotten := [str(resource) for resource in left if not is_retained(resource)]:
                 raise Failed(
                     "\n".join([f"cdk destroy left {len(forgotten)} resources behind", *forgotten])
                 )
@@ -167,8 +167,8 @@ def pod_identity(cloud: Cloud, cluster: str) -> Identity:
 
 
 def node_role(cloud: Cloud) -> Identity:
-    """Credentials from the instance metadata of a self-managed cluster's nodes, which only the data
-    job's pods may reach.
+    """Credentials of a self-managed cluster's nodes: only the data job's pods may read them from
+    the instance metadata.
     """
     return lambda namespace, account: (
         proxy_settings() | cloud.environment if account == DATA_ACCOUNT else {}

@@ -1,5 +1,4 @@
-"""Measures the trained model's metric on held-out records with the same Job as on a cluster, which
-knows only the volume.
+"""Measures the trained model's metric on held-out records, with the same Job as on a cluster.
 
 `python -m paddle_aws.rehearsal.evaluation`, which `paddle-aws evaluate` starts, measures the model
 that the last rehearsal left.
@@ -15,11 +14,11 @@ from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.jobs import rehearsal_backend
 from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.rehearsal import interruption
+from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.pods import manifests
 from paddle_aws.rehearsal.pods.addresses import AddressBlock
 from paddle_aws.rehearsal.pods.job import last_lines, run_job
 from paddle_aws.rehearsal.pods.pod import Host
-from paddle_aws.rehearsal.state import State
 
 _PROJECT = Path(__file__).resolve().parents[2]
 
@@ -38,8 +37,8 @@ async def evaluate(
     )
     if training is None:
         raise BadInput("the rehearsal was of a PaddleJob: its program measures itself")
-    once = evaluation.job(training, f"{training['metadata']['name']}-evaluate")
-    job = manifests.read([*documents, once]).jobs[-1]
+    evaluation_job = evaluation.job(training, f"{training['metadata']['name']}-evaluate")
+    job = manifests.read([*documents, evaluation_job]).jobs[-1]
     result = await run_job(job, host, addresses)
     log = result.ended[-1].logs[job.template.containers[0].name]
     if not result.succeeded:
@@ -52,15 +51,15 @@ def main() -> None:
     """Measures the model of this clone's last rehearsal and prints the result."""
     with (
         cli_errors(),
-        interruption.caught(),
-        State(rehearsal_backend.FOLDER.absolute()) as state,
+        interruption.catch_signals(),
+        RehearsalFolder(rehearsal_backend.FOLDER.absolute()) as folder,
         AddressBlock() as addresses,
     ):
-        documents = manifests.load(sorted(state.manifests.glob("*.yaml")))
-        record = rehearsal_backend.load(state.folder).record
-        host = state.host(_PROJECT, manifests.read(documents), Path(record.interpreter))
+        documents = manifests.load(sorted(folder.manifests.glob("*.yaml")))
+        record = rehearsal_backend.load(folder.path).record
+        host = folder.host(_PROJECT, manifests.read(documents), Path(record.interpreter))
         sys.stdout.write(interruption.run(evaluate(documents, host, addresses))[1])
-        state.tidy()
+        folder.tidy()
 
 
 if __name__ == "__main__":

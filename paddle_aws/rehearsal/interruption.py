@@ -1,9 +1,9 @@
-"""Ctrl-C, SIGTERM and a closed terminal end a rehearsal once and in order: a second signal cannot
-break the clean-up.
+"""Ctrl-C, SIGTERM and a closed terminal end a rehearsal in order: the first signal starts the
+clean-up, and a second one cannot break it.
 
-Inside `caught()`, the first such signal raises KeyboardInterrupt in the main thread (or cancels the
-work of `run()`). Every later one is ignored, even after the block: the process is already exiting
-and must exit with its own code.
+Inside `catch_signals()`, the first such signal raises KeyboardInterrupt in the main thread, or
+cancels the work of `run()`. Every later one is ignored, even after the block: the process is
+already exiting and must exit with its own code.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def caught() -> Iterator[None]:
+def catch_signals() -> Iterator[None]:
     """Handles the signals inside the block."""
-    after: dict[signal.Signals, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
-    _handle(_first)
+    restored: dict[signal.Signals, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
+    _handle(_interrupt)
     try:
         yield
     except KeyboardInterrupt:
-        after = dict.fromkeys(_SIGNALS, signal.SIG_IGN)
+        restored = dict.fromkeys(_SIGNALS, signal.SIG_IGN)
         raise
     finally:
-        for number, handler in after.items():
+        for number, handler in restored.items():
             signal.signal(number, handler)
 
 
@@ -54,7 +54,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except (asyncio.CancelledError, KeyboardInterrupt):
         signals.append(signal.SIGINT)
     finally:
-        _handle(signal.SIG_IGN if signals else _first)
+        _handle(signal.SIG_IGN if signals else _interrupt)
         # Has no effect if it ran; otherwise it prevents Python's warning that nobody awaited it.
         work.close()
     if signals:
@@ -69,6 +69,6 @@ def _handle(handler: Any) -> None:
             signal.signal(number, handler)
 
 
-def _first(number: int, frame: FrameType | None) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     _handle(signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -1,5 +1,5 @@
 """What exists in the emulated account, to compare before a deploy and after a destroy; and what a
-destroy is meant to leave.
+destroy retains.
 
 The inventory covers every service of the emulator, not only those that the app is known to use. A
 key that is pending deletion counts as gone, because AWS deletes no key at once (7 to 30 days). The
@@ -52,11 +52,11 @@ def retained(client: Callable[[str], Any], stacks: list[str]) -> Callable[[Resou
                 ):
                     resources.add(part["PhysicalResourceId"])
 
-    def covered(resource: Resource) -> bool:
+    def outlives(resource: Resource) -> bool:
         if resource.type == "snapshot" and ids["Snapshot"]:
             [snapshot] = client("ec2").describe_snapshots(SnapshotIds=[resource.id])["Snapshots"]
             return snapshot["VolumeId"] in ids["Snapshot"]
         # The ids of a bucket's objects and settings contain its name.
         return any(part in resource.id for part in ids["Retain"])
 
-    return covered
+    return outlives

@@ -1,8 +1,8 @@
-"""The part of Amazon S3's API that reads, over files of this machine: a bucket without an account.
+"""A bucket without an account: the part of Amazon S3's API that reads, over files of this machine.
 
-A pod's boto3 cannot tell it from S3 where it lists objects (ListObjectsV2) and reads them
-(GetObject, with Range and If-Match). Nothing is copied, and nothing can be written. Limits: no
-credentials are checked, and every other request is refused with 501.
+Where it lists objects (ListObjectsV2) and reads them (GetObject, with Range and If-Match), a pod's
+boto3 sees no difference from S3. It copies nothing, and nobody can write to it. Limits: it checks
+no credentials, and refuses every other request with 501.
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html
 """
 
@@ -117,12 +117,16 @@ class _Handler(BaseHTTPRequestHandler):
                 f"<ETag>{escape(_etag(facts))}</ETag>"
                 "<LastModified>1970-01-01T00:00:00.000Z</LastModified></Contents>"
             )
-        more = len(keys) > len(page)
-        rest = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
+        truncated = len(keys) > len(page)
+        next_token = (
+            f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>"
+            if truncated
+            else ""
+        )
         self._answer(
             200,
             f"<ListBucketResult><Name>{escape(bucket)}</Name><KeyCount>{len(entries)}</KeyCount>"
-            f"<IsTruncated>{str(more).lower()}</IsTruncated>{rest}{''.join(entries)}"
+            f"<IsTruncated>{str(truncated).lower()}</IsTruncated>{next_token}{''.join(entries)}"
             "</ListBucketResult>",
         )
 
@@ -133,14 +137,14 @@ class _Handler(BaseHTTPRequestHandler):
             if tag not in (None, _etag(facts)):
                 return self._refuse(412, "PreconditionFailed", f"{file} has changed")
             first, last = 0, facts.st_size - 1
-            span = (self.headers.get("Range") or "").removeprefix("bytes=").partition("-")
-            if span[1]:
-                first, last = int(span[0]), min(int(span[2] or last), last)
+            bounds = (self.headers.get("Range") or "").removeprefix("bytes=").partition("-")
+            if bounds[1]:
+                first, last = int(bounds[0]), min(int(bounds[2] or last), last)
                 if first > last:
                     return self._refuse(416, "InvalidRange", f"{file} has {facts.st_size} bytes")
-            self.send_response(206 if span[1] else 200)
+            self.send_response(206 if bounds[1] else 200)
             self.send_header("Content-Length", str(last - first + 1))
-            if span[1]:
+            if bounds[1]:
                 self.send_header("Content-Range", f"bytes {first}-{last}/{facts.st_size}")
             self.send_header("ETag", _etag(facts))
             self.send_header("Last-Modified", formatdate(facts.st_mtime, usegmt=True))
@@ -151,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(block)
                 rest -= len(block)
             if rest:
-                self.close_connection = True  # The file was cut off meanwhile: so is the answer.
+                self.close_connection = True  # The file became shorter while it was read.
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         self._answer(

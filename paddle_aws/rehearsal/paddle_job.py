@@ -1,4 +1,4 @@
-"""A PaddleJob's training in a rehearsal: its pods run with the settings that the operator would
+"""The training of a PaddleJob in a rehearsal: its pods get the settings that the operator would
 give them.
 
 Limits: this project's image stands in for every other image. If an image contains the program, as
@@ -14,14 +14,14 @@ from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.rehearsal.pods.job import JobResult
 from paddle_aws.rehearsal.pods.manifests import Manifests, PaddleJob, Replicas
-from paddle_aws.rehearsal.pods.paddle_job import run_paddle_job
+from paddle_aws.rehearsal.pods.paddle_operator import run_paddle_job
 from paddle_aws.rehearsal.pods.pod import Host
 from paddle_aws.rehearsal.screen import PodScreen
 from paddle_aws.rehearsal.training import Training
 
 
 def check(job: TrainingJob) -> None:
-    """Checks that what the job asks of the operator can be had here. Raises BadInput."""
+    """Checks that a rehearsal can do what the job asks of the operator. Raises BadInput."""
     if job.operator.elastic is not None:
         raise BadInput(
             f"paddlejob.elastic is {job.operator.elastic}: elastic workers meet in an etcd, "
@@ -46,7 +46,7 @@ def training(job: TrainingJob, host: Host, *, image: str, project: Path) -> Trai
         return end.logs[written.template.containers[0].name]
 
     return Training(
-        ready(written, host.manifests, image, project),
+        substitute_program(written, host.manifests, image, project),
         run_paddle_job,
         PodScreen,
         f"{replicas} pods ran to their ends",
@@ -55,38 +55,43 @@ def training(job: TrainingJob, host: Host, *, image: str, project: Path) -> Trai
     )
 
 
-def ready(job: PaddleJob, read: Manifests, image: str, project: Path) -> PaddleJob:
-    """Returns the job as it can run here; `image` is the manifests' name for this project's own
-    image.
+def substitute_program(
+    job: PaddleJob, manifests: Manifests, image: str, project: Path
+) -> PaddleJob:
+    """Returns the job with a program that can run here; `image` is the manifests' name for this
+    project's image.
     """
-    if _brings_its_program(job, read, image):
+    if _has_program(job, manifests, image):
         return job
-    program = project / _stand_in(job)
+    program = project / _stand_in_for(job)
     return job.model_copy(
-        update={"ps": job.ps and _running(job.ps, program), "worker": _running(job.worker, program)}
+        update={
+            "ps": job.ps and _run_program(job.ps, program),
+            "worker": _run_program(job.worker, program),
+        }
     )
 
 
-def _stand_in(job: PaddleJob) -> Path:
-    """The program that stands in for an image that is not here, relative to the project."""
+def _stand_in_for(job: PaddleJob) -> Path:
+    """Returns the program that stands in for the job's image, relative to the project."""
     return Path(
         "examples/paddlejob/programs", "wide_and_deep.py" if "ps" in job.roles else "collective.py"
     )
 
 
-def _brings_its_program(job: PaddleJob, read: Manifests, image: str) -> bool:
-    """Whether the pods use our image, or get their program from the manifests: a ConfigMap that
-    they mount, or a data job.
+def _has_program(job: PaddleJob, manifests: Manifests, image: str) -> bool:
+    """Returns whether the pods use our image, or get their program from the manifests: from a
+    ConfigMap that they mount, or through a data job.
     """
     templates = [replicas.template for replicas in job.roles.values()]
     ours = all(template.containers[0].image == image for template in templates)
     mounted = all(
         any(volume.config_map for volume in template.volumes.values()) for template in templates
     )
-    return ours or mounted or bool(read.jobs)
+    return ours or mounted or bool(manifests.jobs)
 
 
-def _running(replicas: Replicas, program: Path) -> Replicas:
+def _run_program(replicas: Replicas, program: Path) -> Replicas:
     first, *others = replicas.template.containers
     container = first.model_copy(update={"command": ("python3", str(program)), "args": ()})
     return replicas.model_copy(
@@ -96,12 +101,12 @@ def _running(replicas: Replicas, program: Path) -> Replicas:
     )
 
 
-def differences(job: PaddleJob, read: Manifests, image: str, *, gpus: int) -> Iterator[str]:
+def differences(job: PaddleJob, manifests: Manifests, image: str, *, gpus: int) -> Iterator[str]:
     """Yields a sentence for each difference from a cluster."""
-    if not _brings_its_program(job, read, image):
-        named = sorted({replicas.template.containers[0].image for replicas in job.roles.values()})
+    if not _has_program(job, manifests, image):
+        images = sorted({replicas.template.containers[0].image for replicas in job.roles.values()})
         yield (
-            f"{', '.join(named)} is not here: this project's image and {_stand_in(job)} stand "
+            f"{', '.join(images)} is not here: this project's image and {_stand_in_for(job)} stand "
             "for it and its program"
         )
     elif any(replicas.template.containers[0].image != image for replicas in job.roles.values()):

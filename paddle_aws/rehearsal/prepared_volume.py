@@ -1,5 +1,5 @@
-"""What lies on the volume before a job that prepares nothing itself: the tutorials copied program
-and shards there by hand. Here the project's example of the same name, and its sample, stand in.
+"""Prepares the volume for a job that does not do it itself. The tutorials copied program and shards
+to the volume by hand; here the example of the same name and its sample stand in for them.
 """
 
 import shutil
@@ -14,8 +14,9 @@ from paddle_aws.operations.errors import BadInput
 
 
 def prepare(job: TrainingJob, folder: JobFolder, project: Path) -> str:
-    """Puts in place what the job expects on the volume and does not find there, as the tutorial did
-    it: `<job>/<program>/` and `<job>/data/<i>/`. Returns a remark; empty if all was there.
+    """Puts the program and the data that the job expects on the volume there, if they are missing:
+    `<job>/<program>/` and `<job>/data/<i>/`, as in the tutorial. Returns a remark; empty if nothing
+    was missing.
 
     Raises BadInput for a program that has no example.
     """

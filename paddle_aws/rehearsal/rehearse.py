@@ -30,6 +30,8 @@ from paddle_aws.operations.jobs.volume.server import Folder
 from paddle_aws.rehearsal import interruption, paddle_job, prepared_volume
 from paddle_aws.rehearsal.account import Account
 from paddle_aws.rehearsal.evaluation import evaluate
+from paddle_aws.rehearsal.folder import RehearsalFolder
+from paddle_aws.rehearsal.job_recorder import JobRecorder
 from paddle_aws.rehearsal.pods import manifests
 from paddle_aws.rehearsal.pods.addresses import ROOM, AddressBlock
 from paddle_aws.rehearsal.pods.api_server import PodApi
@@ -37,9 +39,7 @@ from paddle_aws.rehearsal.pods.environment import expand
 from paddle_aws.rehearsal.pods.job import CANCELLED, JobResult, Watcher, last_lines, run_job
 from paddle_aws.rehearsal.pods.manifests import AnyJob, Job, Manifests
 from paddle_aws.rehearsal.pods.pod import Host
-from paddle_aws.rehearsal.record import Recorder
 from paddle_aws.rehearsal.screen import PodScreen, Screen, TrainingScreen
-from paddle_aws.rehearsal.state import State
 from paddle_aws.rehearsal.summary import Results, shown
 from paddle_aws.rehearsal.training import Run, Training
 from paddle_aws.settings.addresses import without_secrets
@@ -106,7 +106,7 @@ class Rehearsal:
 
     def run(
         self,
-        state: State,
+        state: RehearsalFolder,
         screen: Screen,
         *,
         trial_first: bool = True,
@@ -137,7 +137,7 @@ class Rehearsal:
         # Not earlier: a mistake in the program must not cost the last run's model.
         state.begin(keep_volume=keep_volume)
         self._state = state
-        self._recorder = Recorder(job, state.folder, self._interpreter, state.run)
+        self._recorder = JobRecorder(job, state.path, self._interpreter, state.run)
         try:
             with AddressBlock() as addresses, self._account as account:
                 account.deploy(state, screen)
@@ -300,7 +300,7 @@ class Rehearsal:
         watchers, cancelled = [self._recorder, watcher], self._state.cancelled
         with ExitStack() as stack:
             if job.template.token:
-                api = stack.enter_context(PodApi(self._state.folder / "api"))
+                api = stack.enter_context(PodApi(self._state.path / "api"))
                 host, watchers = replace(host, api=api), [*watchers, api]
             result = interruption.run(run(job, host, addresses, *watchers, cancelled=cancelled))
         self._recorder.end(result)
@@ -321,7 +321,7 @@ class Rehearsal:
 
     # What the pods find.
 
-    def _host(self, state: State) -> Host:
+    def _host(self, state: RehearsalFolder) -> Host:
         with self.screen.phase("manifests") as phase:
             files = self._account.write_manifests(state)
             self._documents = manifests.load(files)

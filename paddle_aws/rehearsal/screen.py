@@ -1,8 +1,8 @@
 """What a rehearsal shows while it runs: a line for each phase, a line for each pass or attempt, and
-at the bottom the current activity and a table of how far the training is.
+at the bottom the current activity and a table of the training's progress.
 
-A terminal and a pipe show the same lasting lines; a pipe has a line of progress every few seconds
-in place of the moving bottom.
+A pipe gets the same lasting lines as a terminal, and a line of progress every few seconds in place
+of the moving bottom.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
 
 _NAME_WIDTH = 10
 _AGENT = re.compile(r"\[agent (\d+)\]")
-"""How a log names its rank: pods of a Job without indexes learn theirs from each other."""
-_LINES_APART = 5.0
+"""How a log names its rank: pods of a Job without indexes agree on theirs."""
+_PROGRESS_INTERVAL = 5.0
 """Seconds between two lines of progress in a pipe."""
 
 
@@ -82,8 +82,8 @@ class Screen:
         return Group(self._bottom, *([self._table] if self._table is not None else []))
 
     def progress(self, progress: StepProgress | None, lost: int) -> None:
-        """Shows how far a training is, in the moving table; None: the table goes. `lost`: pods that
-        failed so far.
+        """Shows a training's progress in the moving table; None removes the table. `lost`: pods
+        that failed so far.
         """
         if progress is None:
             self._table = None
@@ -168,8 +168,8 @@ class PodScreen(Watcher):
 
 
 class TrainingScreen(PodScreen):
-    """A watcher of the training Job that also shows its attempts, its passes if the program
-    reports any, and how far it is.
+    """A watcher of the training Job that also shows its attempts, its progress and, if the program
+    reports any, its passes.
     """
 
     def __init__(self, screen: Screen, folder: JobFolder) -> None:
@@ -181,7 +181,7 @@ class TrainingScreen(PodScreen):
         """Each log's rank."""
         self._read_to: dict[Path, int] = {}
         self._restarts: dict[str, Pod] = {}
-        self._line, self._line_due = "", time.monotonic() + _LINES_APART
+        self._line, self._line_due = "", time.monotonic() + _PROGRESS_INTERVAL
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
         super().pod_started(pod, index)
@@ -198,7 +198,7 @@ class TrainingScreen(PodScreen):
             self.screen.progress(None, 0)
 
     def show(self) -> None:
-        """Shows what the pods wrote since the previous call, and how far they are."""
+        """Shows what the pods wrote since the previous call, and their progress."""
         for log, rank in list(self._logs.items()):
             with suppress(FileNotFoundError), log.open("rb") as file:
                 file.seek(self._read_to.get(log, 0))
@@ -212,7 +212,7 @@ class TrainingScreen(PodScreen):
         progress, passes = step_progress.read(self._volume), self.table.passes.complete
         self.screen.progress(progress, lost)
         if not self.screen.console.is_terminal and time.monotonic() > self._line_due:
-            self._line_due = time.monotonic() + _LINES_APART
+            self._line_due = time.monotonic() + _PROGRESS_INTERVAL
             pods = f", {lost} pods lost" if lost else ""
             # Passes have rows of their own.
             started = progress is not None and progress.step is not None and not passes

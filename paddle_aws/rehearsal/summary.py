@@ -28,7 +28,7 @@ from paddle_aws.rehearsal.screen import Phase
 _PRINTED = 5
 """Lines of a program's output that a summary repeats."""
 _SEARCHED = 1000
-"""Last lines of a log among which they are: Paddle says much as it ends."""
+"""Last lines of a log to search for them: Paddle prints much as it ends."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Results:
     def of_program(
         cls, job: TrainingJob, log: Path, logs: Path, folder: JobFolder | None = None
     ) -> Self:
-        """The results of any other program: its last output may be its own measurement. `log` is
-        worker 0's log.
+        """The results of any other program, by its last output, which may be a measurement. `log`
+        is worker 0's.
         """
         lines = last_lines(log, _SEARCHED).splitlines()
         lines = [line for line in lines if not is_noise(line)][-_PRINTED:]
@@ -104,8 +104,8 @@ def summary(results: Results, phases: Sequence[Phase], seconds: float) -> Render
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, what in results.rows.items():
-        grid.add_row(name, what)
+    for label, text in results.rows.items():
+        grid.add_row(label, text)
     grid.add_row(
         "time",
         ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in phases)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.pods import manifests
 from paddle_aws.rehearsal.pods.addresses import AddressBlock
 from paddle_aws.rehearsal.pods.job import run_job
-from paddle_aws.rehearsal.pods.paddle_job import run_paddle_job
-from paddle_aws.rehearsal.state import State
+from paddle_aws.rehearsal.pods.paddle_operator import run_paddle_job
 
 ROOT = Path(__file__).parents[2]
 # Under `make test`, a make that a test starts would be part of that make, and print which folder it
@@ -139,13 +139,16 @@ def make_clone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Clon
 class Machine:
     """Runs manifests below a folder, with the test's own image."""
 
-    def __init__(self, folder: Path, state: State) -> None:
-        self.folder, self.state, self.volume, self.logs = folder, state, state.volume, state.logs
+    def __init__(self, folder: Path, rehearsal: RehearsalFolder) -> None:
+        self.folder, self.rehearsal = folder, rehearsal
+        self.volume, self.logs = rehearsal.volume, rehearsal.logs
 
     def host(self, documents: list[dict]):
         (self.folder / "trainer_image").mkdir(exist_ok=True)
         (self.folder / "trainer_image/Dockerfile").write_text("FROM scratch\n")
-        return self.state.host(self.folder, manifests.read(documents), Path(sys.executable).parent)
+        return self.rehearsal.host(
+            self.folder, manifests.read(documents), Path(sys.executable).parent
+        )
 
     def run(self, documents: list[dict]):
         host = self.host(documents)
@@ -171,7 +174,7 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path):
     """A machine in `tmp_path`. Afterwards no process that names this folder may be alive."""
-    with State(tmp_path / ".rehearsal") as state:
-        state.begin()
-        yield Machine(tmp_path, state)
+    with RehearsalFolder(tmp_path / ".rehearsal") as rehearsal:
+        rehearsal.begin()
+        yield Machine(tmp_path, rehearsal)
     assert processes_of(tmp_path) == []

@@ -11,23 +11,23 @@ from typing import Any
 
 from job_controller import JobController, Script
 
+from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.pods import manifests
 from paddle_aws.rehearsal.pods.addresses import AddressBlock
 from paddle_aws.rehearsal.pods.job import run_job
 from paddle_aws.rehearsal.pods.pod import Identity
-from paddle_aws.rehearsal.state import State
 
 Object = dict[str, Any]
 OF_THE_API = {"uid", "creationTimestamp", "resourceVersion"}
 
 
 class Kubelet(JobController):
-    """A cluster that runs its Jobs below `state`, with the image and the programs of `project`."""
+    """A cluster that runs its Jobs below `folder`, with the image and the programs of `project`."""
 
-    def __init__(self, project: Path, state: State, identity: Identity) -> None:
+    def __init__(self, project: Path, folder: RehearsalFolder, identity: Identity) -> None:
         super().__init__()
-        self.volume = state.volume
-        self._project, self._state, self._identity = project, state, identity
+        self.volume = folder.volume
+        self._project, self._folder, self._identity = project, folder, identity
 
     def control(self, document: Object) -> None:
         if document["kind"] != "Job":
@@ -51,7 +51,7 @@ class Kubelet(JobController):
                 if one["kind"] not in ("Pod", "Event")
             ]
         )
-        host = self._state.host(
+        host = self._folder.host(
             self._project, read, self._project / ".venv-image" / "bin", self._identity
         )
         job = next(job for job in read.jobs if job.name == document["metadata"]["name"])

@@ -256,7 +256,7 @@ def test_a_folder_that_somebody_else_prepared_loses_nothing_and_stops_nobody(
     assert "cannot be used" in terminal.run("rehearse", code=2) or precious.read_text()
     (state / "lock").unlink()
     os.mkfifo(state / "lock")
-    assert "lock is no file: remove it" in terminal.run("rehearse", code=2)
+    assert "lock is not a file: remove it" in terminal.run("rehearse", code=2)
     (state / "lock").unlink()
     os.mkfifo(state / "job.json")
     assert "there is no .rehearsal/job.json" in terminal.run("status", "--rehearsal", code=2)

@@ -9,8 +9,8 @@ from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.jobs.progress.training_metrics import Pass, TrainerPass
 from paddle_aws.rehearsal.__main__ import main
+from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.rehearse import check_records
-from paddle_aws.rehearsal.state import State
 from paddle_aws.rehearsal.summary import Results, summary
 
 
@@ -59,7 +59,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     with (
         pytest.raises(BadInput, match=r"file is not a writable folder \(File exists\)"),
-        State(tmp_path / "file"),
+        RehearsalFolder(tmp_path / "file"),
     ):
         pass
 
@@ -73,8 +73,8 @@ def test_a_folder_that_no_rehearsal_made_is_refused_and_keeps_all(tmp_path, link
     if link:
         (tmp_path / ".rehearsal").symlink_to(theirs)
     said = "is a link" if link else "holds precious, which is no rehearsal's"
-    with pytest.raises(BadInput, match=said), State(tmp_path / ".rehearsal") as state:
-        state.begin()
+    with pytest.raises(BadInput, match=said), RehearsalFolder(tmp_path / ".rehearsal") as folder:
+        folder.begin()
     assert [entry.name for entry in theirs.iterdir()] == ["precious"]
 
 

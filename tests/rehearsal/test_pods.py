@@ -87,7 +87,7 @@ def test_a_cancelled_job_leaves_no_process(machine, tmp_path):
                 await task
 
     asyncio.run(go())
-    assert machine.left_running == [] and not list(machine.state.pods.iterdir())
+    assert machine.left_running == [] and not list(machine.rehearsal.pods.iterdir())
 
 
 def written(script, name, **volume):

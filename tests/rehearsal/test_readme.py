@@ -30,7 +30,7 @@ from test_lock_distribution import Publisher
 
 from paddle_aws.rehearsal.cloud import Cloud
 from paddle_aws.rehearsal.deployed_account import pod_identity
-from paddle_aws.rehearsal.state import State
+from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.settings.file import place
 
 pytestmark = pytest.mark.slow
@@ -159,12 +159,12 @@ def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
 
     with (
         Cloud(clone, tmp_path / "cloud") as cloud,
-        State(tmp_path / "state") as state,
-        Kubelet(clone, state, identity) as cluster,
+        RehearsalFolder(tmp_path / "state") as folder,
+        Kubelet(clone, folder, identity) as cluster,
         PriceFiles() as prices,
         Publisher(K3S["values"], {}) as k3s,
     ):
-        state.begin()
+        folder.begin()
         for service in SERVICES:
             prices.offer(service, DATA["machines"] if service == "AmazonEC2" else [])
         stand_ins = {"KUBERNETES": cluster.url, "PRICES": prices.url, "K3S": k3s.url}

@@ -45,7 +45,7 @@ def _client(service: str, account: str, region: str) -> Any:
 
 
 def model(service: str) -> Any:
-    """AWS's model of a service: its calls and answers."""
+    """Returns AWS's model of a service: its calls and answers."""
     return client(service).meta.service_model
 
 
@@ -58,32 +58,32 @@ def _input(service: str, operation: str) -> Any:
 
 
 def members(service: str, operation: str) -> set[str]:
-    """The names of a call's parameters."""
+    """Returns the names of a call's parameters."""
     return set(_input(service, operation).members)
 
 
-def call(service: str, operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Calls a service with a template's properties, converted to the API's spelling of names and
-    from text to numbers and booleans. Returns the answer. Raises ValueError with the name of a
-    property that the call does not know.
+def call(service: str, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Calls a service with a template's properties and returns the answer. Names get the API's
+    spelling, and text becomes numbers and booleans where the API has these. Raises ValueError with
+    the name of a property that the call does not have.
     """
-    return getattr(client(service), operation)(**_fitted(_input(service, operation), given))
+    return getattr(client(service), operation)(**_convert(_input(service, operation), parameters))
 
 
-def _fitted(shape: Any, value: Any) -> Any:
+def _convert(shape: Any, value: Any) -> Any:
     kind = shape.type_name
     if kind == "structure" and isinstance(value, Mapping):
         names = {name.lower(): name for name in shape.members}
         if unknown := sorted(name for name in value if name.lower() not in names):
             raise ValueError(f"Encountered unsupported property {', '.join(unknown)}")
         members = {names[name.lower()]: item for name, item in value.items()}
-        return {name: _fitted(shape.members[name], item) for name, item in members.items()}
+        return {name: _convert(shape.members[name], item) for name, item in members.items()}
     if kind == "list":
         return [
-            _fitted(shape.member, item) for item in (value if isinstance(value, list) else [value])
+            _convert(shape.member, item) for item in (value if isinstance(value, list) else [value])
         ]
     if kind == "map" and isinstance(value, Mapping):
-        return {key: _fitted(shape.value, item) for key, item in value.items()}
+        return {key: _convert(shape.value, item) for key, item in value.items()}
     if kind == "boolean":
         return str(value).lower() == "true"
     return {"integer": int, "long": int, "float": float, "double": float, "string": str}.get(
@@ -104,20 +104,23 @@ def _answer(module_name: str, request: Any, **_: Any) -> Any:
     query = parse_qs(address.query, keep_blank_values=True)
     arguments = (request.method, unquote(address.path), headers, body, query)
     if hasattr(module, "_handle_request_sync"):
-        status, answered, content = module._handle_request_sync(*arguments)
+        status, response_headers, content = module._handle_request_sync(*arguments)
     else:
         coroutine = module.handle_request(*arguments)
         try:
             coroutine.send(None)
         except StopIteration as stop:
-            status, answered, content = stop.value
+            status, response_headers, content = stop.value
         else:
             coroutine.close()
             raise RuntimeError(
-                f"{module_name} really waits while it answers: it cannot be called from a "
+                f"{module_name} waits for something before it answers: it cannot be called from a "
                 "resource handler"
             )
     content = content.encode() if isinstance(content, str) else content or b""
     return botocore.awsrequest.AWSResponse(
-        request.url, status, answered, HTTPResponse(io.BytesIO(content), preload_content=False)
+        request.url,
+        status,
+        response_headers,
+        HTTPResponse(io.BytesIO(content), preload_content=False),
     )

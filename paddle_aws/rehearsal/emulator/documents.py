@@ -1,7 +1,7 @@
-"""Systems Manager's documents, which MiniStack lacks: records of what the templates say.
+"""Systems Manager's documents, which MiniStack lacks: this module keeps what the templates say.
 
-Limits: botocore does not check them, no call returns them, only one version is kept, and no session
-starts.
+Limits: botocore does not check a document, no call returns one, only the last version is kept, and
+no session starts.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import json
 
 from ministack.core.responses import AccountRegionScopedDict
 from ministack.services import ssm
-from resource_types import Made, Properties, ResourceType, add, only
+from resource_types import PhysicalResource, Properties, ResourceType, add, refuse_other_properties
 
 _documents = ssm._documents = AccountRegionScopedDict()
 
 
-def _create(logical_id: str, props: Properties, stack: str) -> Made:
-    only(props, "Name", "Content", "DocumentType", "UpdateMethod")
+def _create(logical_id: str, props: Properties, stack: str) -> PhysicalResource:
+    refuse_other_properties(props, "Name", "Content", "DocumentType", "UpdateMethod")
     if props["Name"] in _documents:
         raise ValueError(f"Document with name {props['Name']} already exists")
     return _update(props["Name"], {}, props)
 
 
-def _update(physical_id: str, old: Properties, new: Properties) -> Made:
+def _update(physical_id: str, old: Properties, new: Properties) -> PhysicalResource:
     content, kind = json.dumps(new["Content"]), new["DocumentType"]
     _documents[physical_id] = {
         "Name": physical_id,

@@ -1,9 +1,8 @@
-"""Repairs MiniStack's own CloudFormation types where they differ from AWS in ways that a deploy or
-a destroy would hide.
+"""Repairs of MiniStack's own CloudFormation types, where they differ from AWS in ways that a deploy
+or a destroy would hide.
 
-Promises: a repair wraps MiniStack's handler, or says what MiniStack's tables lack, and nothing
-else; boto3 sees what it adds.
-docs/emulator.md lists what is still missing.
+Promises: a repair only wraps a handler of MiniStack, or completes its tables. boto3 sees what a
+repair adds. docs/emulator.md lists what is still missing.
 """
 
 from __future__ import annotations
@@ -16,25 +15,27 @@ from ministack import app
 from ministack.core.responses import new_uuid
 from ministack.services import ec2, eks, s3
 from ministack.services.cloudformation import provisioners
-from resource_types import Call, Properties, after, around
+from resource_types import Handler, Properties, complete_after, wrap_handlers
 
 
 def apply() -> None:
     """Applies every repair."""
-    around("AWS::S3::Bucket", delete=_bucket_delete)
-    after("AWS::S3::Bucket", _bucket_tagged)
-    # MiniStack's change sets say of each property that it may replace the bucket (its schema: only
-    # the name does).
+    wrap_handlers("AWS::S3::Bucket", delete=_delete_bucket)
+    complete_after("AWS::S3::Bucket", _tag_bucket)
+    # In AWS's schema only the name replaces a bucket; MiniStack's change sets say that each
+    # property may.
     provisioners._REPLACING_PROPERTIES["AWS::S3::Bucket"] = ("BucketName",)
     provisioners._REPLACING_PROPERTIES["AWS::S3::BucketPolicy"] = ("Bucket",)
-    # Likewise of a key, whose policy changes in place.
+    # A key's policy changes in place, too.
     provisioners._REPLACING_PROPERTIES["AWS::KMS::Key"] = ("Origin",)
     # Fn::GetAtt CidrBlock: MiniStack has only the VPC's defaults.
-    after("AWS::EC2::VPC", lambda vpc, old, new: {"CidrBlock": ec2._vpcs[vpc]["CidrBlock"]})
-    after("AWS::EKS::Cluster", _cluster_completed)
-    around("AWS::EKS::Cluster", delete=_cluster_delete)
-    after("AWS::EKS::Nodegroup", _nodegroup_completed)
-    # MiniStack has no FSx, and says so in no form that AWS's clients read.
+    complete_after(
+        "AWS::EC2::VPC", lambda vpc, old, new: {"CidrBlock": ec2._vpcs[vpc]["CidrBlock"]}
+    )
+    complete_after("AWS::EKS::Cluster", _complete_cluster)
+    wrap_handlers("AWS::EKS::Cluster", delete=_delete_cluster)
+    complete_after("AWS::EKS::Nodegroup", _complete_nodegroup)
+    # MiniStack has no FSx, and its refusal has no form that AWS's clients can read.
     app.SERVICE_HANDLERS.setdefault("fsx", _no_such_service)
 
 
@@ -50,15 +51,13 @@ async def _no_such_service(*request: Any) -> tuple[int, dict[str, str], bytes]:
 # S3.
 
 
-def _bucket_delete(delete: Call, bucket: str, props: Properties) -> None:
-    """AWS refuses to delete a bucket with objects or old versions; MiniStack's stack delete would
-    delete it.
-    """
+def _delete_bucket(delete: Handler, bucket: str, props: Properties) -> None:
+    """Deletes through S3's API, which refuses a bucket with objects or old versions, as on AWS."""
     if bucket in s3._buckets:
         client("s3").delete_bucket(Bucket=bucket)
 
 
-def _bucket_tagged(bucket: str, old: Properties, new: Properties) -> dict[str, Any]:
+def _tag_bucket(bucket: str, old: Properties, new: Properties) -> dict[str, Any]:
     """Sets the template's tags, which MiniStack drops."""
     if new.get("Tags"):
         client("s3").put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": new["Tags"]})
@@ -72,7 +71,7 @@ def _subnets(props: Properties) -> list[str]:
     return list((props.get("ResourcesVpcConfig") or {}).get("SubnetIds") or [])
 
 
-def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str, Any]:
+def _complete_cluster(name: str, old: Properties, new: Properties) -> dict[str, Any]:
     """Creates the cluster's security group in EC2, sets the cluster's VPC and keeps the properties
     that MiniStack drops.
     """
@@ -91,13 +90,13 @@ def _cluster_completed(name: str, old: Properties, new: Properties) -> dict[str,
         itself = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
         client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=[itself])
         network["clusterSecurityGroupId"] = group
-    for kept in ("EncryptionConfig", "ComputeConfig", "StorageConfig"):
-        if kept in new:
-            cluster[kept[0].lower() + kept[1:]] = provisioners._pascal_to_camel(new[kept])
+    for key in ("EncryptionConfig", "ComputeConfig", "StorageConfig"):
+        if key in new:
+            cluster[key[0].lower() + key[1:]] = provisioners._pascal_to_camel(new[key])
     return dict(provisioners._eks_cluster_attrs(cluster))
 
 
-def _cluster_delete(delete: Call, physical_id: str, props: Properties) -> None:
+def _delete_cluster(delete: Handler, physical_id: str, props: Properties) -> None:
     """Deletes a cluster with its security group and add-ons."""
     cluster = eks._clusters.get(physical_id)
     if cluster is None:
@@ -111,10 +110,10 @@ def _cluster_delete(delete: Call, physical_id: str, props: Properties) -> None:
         client("ec2").delete_security_group(GroupId=group)
 
 
-def _nodegroup_completed(name: str, old: Properties, new: Properties) -> dict[str, Any]:
+def _complete_nodegroup(name: str, old: Properties, new: Properties) -> dict[str, Any]:
     """Keeps the properties of a node group that MiniStack drops."""
     group = eks._nodegroups[f"{new['ClusterName']}/{name}"]
-    for kept in ("CapacityType", "LaunchTemplate", "NodeRepairConfig"):
-        if kept in new:
-            group[kept[0].lower() + kept[1:]] = provisioners._pascal_to_camel(new[kept])
+    for key in ("CapacityType", "LaunchTemplate", "NodeRepairConfig"):
+        if key in new:
+            group[key[0].lower() + key[1:]] = provisioners._pascal_to_camel(new[key])
     return {"Id": f"{new['ClusterName']}/{name}"}

@@ -23,12 +23,12 @@ from ministack.services import eks
 from ministack.services.cloudformation import provisioners
 
 Properties = Mapping[str, Any]
-Made = tuple[str, dict[str, Any]]
+PhysicalResource = tuple[str, dict[str, Any]]
 """A resource's physical id and its attributes for Fn::GetAtt."""
 
 
-Call = Callable[..., Any]
-"""A handler that another function wraps."""
+Handler = Callable[..., Any]
+"""A `create`, `update` or `delete` in MiniStack's table."""
 
 
 class AllBut(tuple[str, ...]):
@@ -42,9 +42,9 @@ class AllBut(tuple[str, ...]):
 class ResourceType:
     """The handlers of one type in MiniStack's engine."""
 
-    create: Callable[[str, Properties, str], Made]
+    create: Callable[[str, Properties, str], PhysicalResource]
     delete: Callable[[str, Properties], object]
-    update: Callable[[str, Properties, Properties], Made] | None = None
+    update: Callable[[str, Properties, Properties], PhysicalResource] | None = None
     """Updates in place: (physical id, old, new). A change of a property in `replacing` never gets
     here.
     """
@@ -56,13 +56,13 @@ class ResourceType:
 
 
 def add(types: Mapping[str, ResourceType]) -> None:
-    """Adds types to MiniStack's tables. Raises RuntimeError for one that MiniStack knows by now: it
-    must leave this folder.
+    """Adds types to MiniStack's tables. Raises RuntimeError for a type that MiniStack itself has by
+    now: remove it from this folder.
     """
     for name, kind in types.items():
         if name in provisioners._RESOURCE_HANDLERS:
-            raise RuntimeError(f"MiniStack knows {name} itself: take it out")
-        handler: dict[str, Any] = {"create": kind.create, "delete": _gone_is_deleted(kind.delete)}
+            raise RuntimeError(f"MiniStack knows {name} itself: remove it from this folder")
+        handler: dict[str, Any] = {"create": kind.create, "delete": _tolerate_missing(kind.delete)}
         if kind.update is not None:
             handler["update"] = lambda physical_id, old, new, stack, update=kind.update: update(
                 physical_id, old, new
@@ -75,9 +75,9 @@ def add(types: Mapping[str, ResourceType]) -> None:
             provisioners._STACK_TAG_PROPERTY[name] = ("Tags", "list")
 
 
-def around(kind: str, **wrappers: Call) -> None:
-    """Wraps a type's `create`, `update` or `delete` in a function, which gets the handler and then
-    the handler's arguments.
+def wrap_handlers(kind: str, **wrappers: Handler) -> None:
+    """Wraps a type's `create`, `update` or `delete`: the wrapper gets the handler and then the
+    handler's arguments.
     """
     handlers = provisioners._RESOURCE_HANDLERS[kind]
     handlers |= {
@@ -85,24 +85,27 @@ def around(kind: str, **wrappers: Call) -> None:
     }
 
 
-def before(kind: str, check: Callable[[Properties], None]) -> None:
+def check_before(kind: str, check: Callable[[Properties], None]) -> None:
     """Lets `check` refuse the properties that a resource would be created with or changed to."""
 
-    def checked(make: Call, *given: Any) -> Made:
-        check(given[1] if len(given) == 3 else given[2])
-        return make(*given)
+    def check_first(handle: Handler, *arguments: Any) -> PhysicalResource:
+        # create(logical id, properties, stack), or update(physical id, old, new, stack).
+        check(arguments[1] if len(arguments) == 3 else arguments[2])
+        return handle(*arguments)
 
-    around(kind, create=checked, update=checked)
+    wrap_handlers(kind, create=check_first, update=check_first)
 
 
-def after(
+def complete_after(
     kind: str, complete: Callable[[str, Properties, Properties], dict[str, Any] | None]
 ) -> None:
     """Calls `complete` with (physical id, old, new properties) after create and update, to add what
-    they drop, and attributes.
+    they drop; it may return more attributes.
     """
 
-    def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
+    def create_and_complete(
+        create: Handler, logical_id: str, props: Properties, stack: str
+    ) -> PhysicalResource:
         physical_id, attributes = create(logical_id, props, stack)
         try:
             return physical_id, attributes | (complete(physical_id, {}, props) or {})
@@ -110,33 +113,33 @@ def after(
             provisioners._RESOURCE_HANDLERS[kind]["delete"](physical_id, props)
             raise
 
-    def updated(
-        update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any
-    ) -> Made:
+    def update_and_complete(
+        update: Handler, physical_id: str, old: Properties, new: Properties, *rest: Any
+    ) -> PhysicalResource:
         updated_id, attributes = update(physical_id, old, new, *rest)
         return updated_id, attributes | (
             complete(updated_id, old if updated_id == physical_id else {}, new) or {}
         )
 
-    around(kind, create=created, update=updated)
+    wrap_handlers(kind, create=create_and_complete, update=update_and_complete)
 
 
 def apply() -> None:
     """Adds every type of this folder except those of documents.py."""
     rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
-    add({name: _by_calls(row) for name, row in rows.items()} | TYPES)
-    after("AWS::EKS::AccessEntry", _entry_policies)
-    after("AWS::IAM::Group", _group_policies)
-    around("AWS::IAM::Group", delete=_group_delete)
+    add({name: _read_type(row) for name, row in rows.items()} | TYPES)
+    complete_after("AWS::EKS::AccessEntry", _update_entry_policies)
+    complete_after("AWS::IAM::Group", _update_group_policies)
+    wrap_handlers("AWS::IAM::Group", delete=_delete_group)
 
 
-def _gone_is_deleted(
+def _tolerate_missing(
     delete: Callable[[str, Properties], object],
 ) -> Callable[[str, Properties], None]:
     """Wraps `delete`: a resource that is already gone counts as deleted, as in CloudFormation."""
 
     @functools.wraps(delete)
-    def deleted(physical_id: str, props: Properties) -> None:
+    def delete_if_there(physical_id: str, props: Properties) -> None:
         try:
             delete(physical_id, props)
         except ClientError as error:
@@ -146,95 +149,100 @@ def _gone_is_deleted(
             ):
                 raise
 
-    return deleted
+    return delete_if_there
 
 
-def only(props: Properties, *names: str) -> None:
-    """Raises ValueError for any property except these and the tags."""
+def refuse_other_properties(props: Properties, *names: str) -> None:
+    """Raises ValueError for a property that is neither in `names` nor the tags."""
     if unknown := sorted(props.keys() - {*names, "Tags"}):
         raise ValueError(f"Encountered unsupported property {', '.join(unknown)}")
 
 
-def _found(paths: Mapping[str, str] | None, properties: Properties) -> dict[str, Any]:
-    """The value at each path, where there is one."""
+def _select(paths: Mapping[str, str] | None, properties: Properties) -> dict[str, Any]:
+    """Returns the value at each path; a path that leads nowhere is left out."""
     values = {name: jmespath.search(path, properties) for name, path in (paths or {}).items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _by_calls(row: Mapping[str, Any]) -> ResourceType:
-    """The type that a row of resource_types.yaml describes."""
-    service, create, apart = row["service"], row["create"], {*row.get("apart", ()), "Tags"}
-    kept = AccountRegionScopedDict()
+def _read_type(row: Mapping[str, Any]) -> ResourceType:
+    """Returns the type that a row of resource_types.yaml describes."""
+    service, create_call, omitted = row["service"], row["create"], {*row.get("omit", ()), "Tags"}
+    records = AccountRegionScopedDict()
     """Attributes, and the identifier that carries the tags, by physical id."""
 
-    def known(physical_id: str, props: Properties) -> dict[str, Any]:
+    def describe(physical_id: str, props: Properties) -> dict[str, Any]:
         return {
             **props,
-            **kept.get(physical_id, [{}])[0],
+            **records.get(physical_id, [{}])[0],
             "id": physical_id,
             "account": get_account_id(),
         }
 
-    def given(
-        props: Properties, paths: Mapping[str, str] | None, seen: Properties
+    def parameters(
+        props: Properties, paths: Mapping[str, str] | None, resource: Properties
     ) -> dict[str, Any]:
         return {
-            **{name: value for name, value in props.items() if name not in apart},
-            **_found(paths, seen),
+            **{name: value for name, value in props.items() if name not in omitted},
+            **_select(paths, resource),
         }
 
-    def made(logical_id: str, props: Properties, stack: str) -> Made:
-        made_up = str(
-            provisioners._physical_name(stack, logical_id, max_len=row.get("longest", 255))
+    def create(logical_id: str, props: Properties, stack: str) -> PhysicalResource:
+        generated_name = str(
+            provisioners._physical_name(stack, logical_id, max_len=row.get("max_length", 255))
         )
-        seen = {**props, "made_up": made_up, "account": get_account_id()}
+        resource = {**props, "generated_name": generated_name, "account": get_account_id()}
         tags = {"Tags": props.get("Tags") or [], "tags": provisioners._tag_map(props.get("Tags"))}
-        tags_ = {name: value for name, value in tags.items() if name in members(service, create)}
-        seen |= call(service, create, {**given(props, row.get("with"), seen), **tags_})
-        physical_id: str = jmespath.search(row["id"], seen)
-        attributes = _found(row.get("attributes"), seen)
-        kept[physical_id] = (
+        tags_ = {
+            name: value for name, value in tags.items() if name in members(service, create_call)
+        }
+        request = {**parameters(props, row.get("with"), resource), **tags_}
+        resource |= call(service, create_call, request)
+        physical_id: str = jmespath.search(row["id"], resource)
+        attributes = _select(row.get("attributes"), resource)
+        records[physical_id] = (
             attributes,
-            jmespath.search(row.get("tags", "id"), {**seen, "id": physical_id}),
+            jmespath.search(row.get("tags", "id"), {**resource, "id": physical_id}),
         )
         if not tags_:
-            retagged(physical_id, {}, props)
+            retag(physical_id, {}, props)
         return physical_id, attributes
 
-    def retagged(physical_id: str, old: Properties, new: Properties) -> None:
-        on = kept[physical_id][1]
+    def retag(physical_id: str, old: Properties, new: Properties) -> None:
+        tagged_id = records[physical_id][1]
         if service == "ec2" and "tags" in row:
-            provisioners._ec2_apply_tags(on, dict(new), dict(old))
+            provisioners._ec2_apply_tags(tagged_id, dict(new), dict(old))
         elif service == "eks":
-            before, after = (provisioners._tag_map(props.get("Tags")) for props in (old, new))
-            eks._tags[on] = {
-                key: value for key, value in eks._tags.get(on, {}).items() if key not in before
-            } | after
+            old_tags, new_tags = (provisioners._tag_map(props.get("Tags")) for props in (old, new))
+            eks._tags[tagged_id] = {
+                key: value
+                for key, value in eks._tags.get(tagged_id, {}).items()
+                if key not in old_tags
+            } | new_tags
 
-    def updated(physical_id: str, old: Properties, new: Properties) -> Made:
+    def update(physical_id: str, old: Properties, new: Properties) -> PhysicalResource:
         for operation, paths in row.get("update", {}).items():
-            possible = {name.lower() for name in members(service, operation)}
-            changes = given(new, paths, known(physical_id, new))
+            names = {name.lower() for name in members(service, operation)}
+            request = parameters(new, paths, describe(physical_id, new))
             call(
                 service,
                 operation,
-                {name: value for name, value in changes.items() if name.lower() in possible},
+                {name: value for name, value in request.items() if name.lower() in names},
             )
-        retagged(physical_id, old, new)
-        return physical_id, kept[physical_id][0]
+        retag(physical_id, old, new)
+        return physical_id, records[physical_id][0]
 
-    def each(calls: Mapping[str, Any], physical_id: str, props: Properties) -> None:
+    def run(calls: Mapping[str, Any], physical_id: str, props: Properties) -> None:
         for operation, paths in calls.items():
-            call(service, operation, _found(paths, known(physical_id, props)))
+            call(service, operation, _select(paths, describe(physical_id, props)))
 
-    snapshot = functools.partial(each, row["snapshot"]) if "snapshot" in row else None
+    snapshot = functools.partial(run, row["snapshot"]) if "snapshot" in row else None
     replacing = row.get("replacing", AllBut(("Tags",)))
     return ResourceType(
-        made, functools.partial(each, row["delete"]), updated, replacing, "tags" in row, snapshot
+        create, functools.partial(run, row["delete"]), update, replacing, "tags" in row, snapshot
     )
 
 
-def _rule(direction: str) -> ResourceType:
+def _rule_type(direction: str) -> ResourceType:
     """AWS::EC2::SecurityGroupIngress or SecurityGroupEgress: each resource is one rule."""
     peer = "Source" if direction == "ingress" else "Destination"
     names = (
@@ -248,27 +256,28 @@ def _rule(direction: str) -> ResourceType:
         f"{peer}SecurityGroupId",
     )
 
-    def create(logical_id: str, props: Properties, stack: str) -> Made:
-        only(props, *names)
+    def create(logical_id: str, props: Properties, stack: str) -> PhysicalResource:
+        refuse_other_properties(props, *names)
         group = props["GroupId"]
         permission = provisioners._ec2_sg_permissions([props])[0]
         permission = {key: value for key, value in permission.items() if value not in ([], None)}
         filters = [{"Name": "group-id", "Values": [group]}]
-        before = client("ec2").describe_security_group_rules(Filters=filters)["SecurityGroupRules"]
-        call = getattr(client("ec2"), f"authorize_security_group_{direction}")
-        made = call(GroupId=group, IpPermissions=[permission])["SecurityGroupRules"][0][
-            "SecurityGroupRuleId"
+        existing = client("ec2").describe_security_group_rules(Filters=filters)[
+            "SecurityGroupRules"
         ]
-        if made in [rule["SecurityGroupRuleId"] for rule in before]:
+        authorize = getattr(client("ec2"), f"authorize_security_group_{direction}")
+        answer = authorize(GroupId=group, IpPermissions=[permission])
+        rule_id = answer["SecurityGroupRules"][0]["SecurityGroupRuleId"]
+        if rule_id in [rule["SecurityGroupRuleId"] for rule in existing]:
             # MiniStack silently accepts a duplicate rule; AWS does not.
             raise ValueError(
                 f"InvalidPermission.Duplicate: the specified rule already exists in {group}"
             )
-        return made, {"Id": made}
+        return rule_id, {"Id": rule_id}
 
     def delete(physical_id: str, props: Properties) -> None:
-        call = getattr(client("ec2"), f"revoke_security_group_{direction}")
-        call(GroupId=props["GroupId"], SecurityGroupRuleIds=[physical_id])
+        revoke = getattr(client("ec2"), f"revoke_security_group_{direction}")
+        revoke(GroupId=props["GroupId"], SecurityGroupRuleIds=[physical_id])
 
     return ResourceType(create, delete, tags=False)
 
@@ -277,10 +286,10 @@ PRIVATE_KEY = "/ec2/keypair/{}"
 """The parameter where CloudFormation keeps the private key of a key pair that it created."""
 
 
-def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
+def _create_key_pair(logical_id: str, props: Properties, stack: str) -> PhysicalResource:
     tags = [{"ResourceType": "key-pair", "Tags": props["Tags"]}] if props.get("Tags") else []
-    given = {name: value for name, value in props.items() if name != "Tags"}
-    pair = call("ec2", "create_key_pair", {**given, "TagSpecifications": tags})
+    properties = {name: value for name, value in props.items() if name != "Tags"}
+    pair = call("ec2", "create_key_pair", {**properties, "TagSpecifications": tags})
     client("ssm").put_parameter(
         Name=PRIVATE_KEY.format(pair["KeyPairId"]), Value=pair["KeyMaterial"], Type="SecureString"
     )
@@ -290,26 +299,27 @@ def _key_pair_create(logical_id: str, props: Properties, stack: str) -> Made:
     }
 
 
-def _key_pair_delete(physical_id: str, props: Properties) -> None:
+def _delete_key_pair(physical_id: str, props: Properties) -> None:
     [pair] = client("ec2").describe_key_pairs(KeyNames=[physical_id])["KeyPairs"]
     client("ec2").delete_key_pair(KeyName=physical_id)
     client("ssm").delete_parameter(Name=PRIVATE_KEY.format(pair["KeyPairId"]))
 
 
-def _entry_policies(physical_id: str, old: Properties, new: Properties) -> None:
+def _update_entry_policies(physical_id: str, old: Properties, new: Properties) -> None:
     """Updates the access policies of an access entry, which EKS keeps apart from the entry."""
-    who = {"clusterName": new["ClusterName"], "principalArn": new["PrincipalArn"]}
+    entry = {"clusterName": new["ClusterName"], "principalArn": new["PrincipalArn"]}
     before, after = (
-        {one["PolicyArn"]: one for one in props.get("AccessPolicies") or []} for props in (old, new)
+        {policy["PolicyArn"]: policy for policy in props.get("AccessPolicies") or []}
+        for props in (old, new)
     )
     for arn in before.keys() - after.keys():
-        client("eks").disassociate_access_policy(**who, policyArn=arn)
+        client("eks").disassociate_access_policy(**entry, policyArn=arn)
     for arn, policy in after.items():
         if before.get(arn) != policy:
-            call("eks", "associate_access_policy", {**who, **policy})
+            call("eks", "associate_access_policy", {**entry, **policy})
 
 
-def _group_policies(name: str, old: Properties, new: Properties) -> None:
+def _update_group_policies(name: str, old: Properties, new: Properties) -> None:
     before, after = (set(props.get("ManagedPolicyArns") or ()) for props in (old, new))
     for arn in sorted(after - before):
         client("iam").attach_group_policy(GroupName=name, PolicyArn=arn)
@@ -317,13 +327,13 @@ def _group_policies(name: str, old: Properties, new: Properties) -> None:
         client("iam").detach_group_policy(GroupName=name, PolicyArn=arn)
 
 
-def _group_delete(delete: Call, name: str, props: Properties) -> None:
-    _group_policies(name, props, {})
+def _delete_group(delete: Handler, name: str, props: Properties) -> None:
+    _update_group_policies(name, props, {})
     delete(name, props)
 
 
 TYPES = {
-    "AWS::EC2::SecurityGroupIngress": _rule("ingress"),
-    "AWS::EC2::SecurityGroupEgress": _rule("egress"),
-    "AWS::EC2::KeyPair": ResourceType(_key_pair_create, _key_pair_delete, replacing=AllBut()),
+    "AWS::EC2::SecurityGroupIngress": _rule_type("ingress"),
+    "AWS::EC2::SecurityGroupEgress": _rule_type("egress"),
+    "AWS::EC2::KeyPair": ResourceType(_create_key_pair, _delete_key_pair, replacing=AllBut()),
 }

@@ -1,10 +1,13 @@
 """The AWS emulator as a child that cannot outlive its parent.
 
-Runs in `.venv-emulator`, started by `rehearsal.cloud.Cloud`. Promises: MiniStack listens on a free
-port of 127.0.0.1 that no one else can take in between (the bound socket itself is handed to it);
-one JSON line with that port on stdout says it is ready; end of file on stdin, a parent that is
-gone, SIGTERM or SIGINT end it together with every process it started; it never touches Docker, so
-that it does the same on every machine.
+`rehearsal.cloud.Cloud` starts it in `.venv-emulator`. Promises:
+
+* MiniStack listens on a free port of 127.0.0.1. It gets the bound socket itself, so nobody else can
+  take the port in between.
+* One JSON line on stdout, with the port, says that it is ready.
+* End of file on stdin, a parent that is gone, SIGTERM or SIGINT end it and every process that it
+  started.
+* It never uses Docker, so it does the same on every machine.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-CHANGES = "resource_types repairs documents patience"
+CHANGES = "resource_types repairs documents long_polling"
 """Modules of this folder that change MiniStack through their `apply()`, in this order."""
 
 
 def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
-    """The settings that MiniStack reads when it is imported: they must be set before."""
+    """Returns the settings that MiniStack reads as it is imported; set them before."""
     scratch.mkdir(parents=True, exist_ok=True)
     return {
         "GATEWAY_PORT": str(port),
@@ -44,7 +47,7 @@ def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
     }
 
 
-async def ended() -> None:
+async def wait_for_end() -> None:
     """Hypercorn's shutdown trigger: returns at the first sign that the server must end."""
     loop, parent, end = asyncio.get_running_loop(), os.getppid(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -59,13 +62,13 @@ async def ended() -> None:
     loop.remove_reader(0)
 
 
-def announced(app: Any, port: int) -> Any:
+def wrap_app(app: Any, port: int) -> Any:
     """Wraps `app`: prints the port once `app` is ready, and serves the inventory beside MiniStack's
     own paths.
     """
     import stores
 
-    async def wrapped(scope: Any, receive: Any, send: Any) -> None:
+    async def app_with_inventory(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
 
             async def announce(message: Any) -> None:
@@ -91,25 +94,25 @@ def announced(app: Any, port: int) -> Any:
                 send,
             )
 
-    return wrapped
+    return app_with_inventory
 
 
 def main() -> int:
     """Serves until the first sign of the end."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--region", required=True)
-    arguments.add_argument("--scratch", required=True, type=Path)
-    arguments.add_argument(
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--region", required=True)
+    parser.add_argument("--scratch", required=True, type=Path)
+    parser.add_argument(
         "--part", action="append", default=[], type=Path, help="one more module to apply"
     )
-    given = arguments.parse_args()
+    options = parser.parse_args()
 
     # The socket listens from now on: early requests wait in its queue instead of being refused.
     listening = socket.create_server(("127.0.0.1", 0), backlog=128)
     port = listening.getsockname()[1]
-    os.environ.update(environment(port, given.region, given.scratch))
+    os.environ.update(environment(port, options.region, options.scratch))
     sys.path[:0] = [
-        str(folder) for folder in (Path(__file__).parent, *(part.parent for part in given.part))
+        str(folder) for folder in (Path(__file__).parent, *(part.parent for part in options.part))
     ]
 
     from hypercorn.asyncio import serve
@@ -117,10 +120,10 @@ def main() -> int:
     from ministack.app import app
     from ministack.core import lambda_runtime
 
-    # Import all before the first changes anything: some keep what they find.
+    # Import all of them before one changes anything: some keep a reference to what they change.
     parts = [
         importlib.import_module(name)
-        for name in (*CHANGES.split(), *(part.stem for part in given.part))
+        for name in (*CHANGES.split(), *(part.stem for part in options.part))
     ]
     for part in parts:
         part.apply()
@@ -133,13 +136,13 @@ def main() -> int:
     config.shutdown_timeout = 1
 
     async def run() -> None:
-        await serve(announced(app, port), config, shutdown_trigger=ended)
+        await serve(wrap_app(app, port), config, shutdown_trigger=wait_for_end)
 
     try:
         asyncio.run(run())
     finally:
         lambda_runtime.reset()
-        # Other processes that it started (a worker in mid-call) share its process group.
+        # A worker that it started may be in a call; it shares the process group.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if os.getpgid(0) == os.getpid():
             os.killpg(0, signal.SIGTERM)
@@ -149,6 +152,5 @@ def main() -> int:
 if __name__ == "__main__":
     sys.stdout.flush()
     code = main()
-    # Not all of MiniStack's background threads (schedulers, reapers) are daemons, and nothing is
-    # left to wait for.
+    # Some of MiniStack's background threads are no daemons, and would keep the process alive.
     os._exit(code)

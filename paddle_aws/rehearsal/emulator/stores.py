@@ -1,8 +1,8 @@
-"""Everything that exists in the emulator, in all its services.
+"""The inventory of the emulator: everything that exists in it, in all its services.
 
-Promises: MiniStack keeps what exists in account-scoped stores. Every such store of every service
-counts, unless stores.json lists it with its reason. So the inventory also covers a service that
-nobody thought of.
+MiniStack keeps what exists in account-scoped stores. Every such store of every service counts,
+unless stores.json lists it, with the reason. So the inventory covers services, too, that no stack
+uses yet.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ministack.core.responses import AccountRegionScopedDict, AccountScopedDict,
 
 ACCOUNT = "000000000000"
 
-_WRITTEN = json.loads(Path(__file__).with_name("stores.json").read_text())
-NOT_RESOURCES: Mapping[str, str] = _WRITTEN["not resources"]
+_LISTS = json.loads(Path(__file__).with_name("stores.json").read_text())
+NOT_RESOURCES: Mapping[str, str] = _LISTS["not resources"]
 """Stores that hold no resources of their own, and why."""
-PARTS: Mapping[str, str] = _WRITTEN["parts"]
-"""Stores of settings, and the store of what these belong to: settings count once their owner is
-gone, as leftovers.
+PARTS: Mapping[str, str] = _LISTS["parts"]
+"""Stores of settings, each with the store of their owners: settings count as leftovers once their
+owner is gone.
 """
-NAMES: Mapping[str, str] = _WRITTEN["names"]
-"""The service of a module that is named differently."""
+NAMES: Mapping[str, str] = _LISTS["names"]
+"""Services by module, where the two names differ."""
 GONE: Mapping[tuple[str, str], Callable[[Any], bool]] = {
     ("cloudformation", "_stacks"): lambda stack: stack.get("StackStatus") == "DELETE_COMPLETE",
     ("ec2", "_nat_gateways"): lambda gateway: gateway.get("State") == "deleted",
     ("ec2", "_instances"): lambda instance: instance.get("State", {}).get("Name") == "terminated",
     ("kms", "_keys"): lambda key: key.get("KeyState") == "PendingDeletion",
 }
-"""Tests for records that are gone, although AWS, too, still shows them for a while."""
+"""Tells by store whether a record is of something that is gone: AWS shows it for a while."""
 
 STAGING = re.compile(r"cdk-[^-]+-assets-")
 """cdk's bootstrap bucket: the templates that cdk uploaded stay in it after a destroy (`cdk gc`
@@ -44,7 +44,7 @@ removes them).
 
 
 def resources() -> list[tuple[str, str, str]]:
-    """(service, kind, identifier) of everything that exists now."""
+    """Returns (service, kind, identifier) of everything that exists now."""
     region = os.environ["MINISTACK_REGION"]
     for name in _registry_module_names():
         _get_module(name)
@@ -53,7 +53,7 @@ def resources() -> list[tuple[str, str, str]]:
         # leftovers.
         sys.modules["ministack.services.ec2"]._ensure_defaults_initialized()  # type: ignore[attr-defined]
         sys.modules["ministack.services.eventbridge"]._ensure_default_bus()  # type: ignore[attr-defined]
-    resources_ = []
+    rows = []
     for full_name, module in sorted(sys.modules.items()):
         prefix, _, rest = full_name.partition("ministack.services.")
         if prefix or not rest or module is None:
@@ -63,13 +63,13 @@ def resources() -> list[tuple[str, str, str]]:
             # Tags cannot exist without their resource, which itself counts.
             ignored = f"{service}.{attribute}" in NOT_RESOURCES or attribute.endswith("_tags")
             if isinstance(store, (AccountScopedDict, AccountRegionScopedDict)) and not ignored:
-                resources_ += [
+                rows += [
                     (NAMES.get(service, service), _kind(attribute), _identifier(key, region))
                     for key, value in list(store._data.items())
                     if _exists(service, attribute, key, value)
-                    and not _part(service, attribute, key, module)
+                    and not _is_part(service, attribute, key, module)
                 ]
-    return sorted(set(resources_))
+    return sorted(set(rows))
 
 
 def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
@@ -81,7 +81,7 @@ def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
     return True
 
 
-def _part(service: str, attribute: str, key: Any, module: Any) -> bool:
+def _is_part(service: str, attribute: str, key: Any, module: Any) -> bool:
     whole = (
         "_buckets"
         if service == "s3" and attribute.startswith("_bucket_")

@@ -1,9 +1,10 @@
-"""The pods' addresses, ports and names: two rehearsals share neither, nor a stranger's port.
+"""The pods' addresses, ports and names: two rehearsals never share one, and no pod takes a port of
+another program.
 
-Each pod has its own loopback address: Linux answers on all of 127.0.0.0/8 without any set-up. But
-Paddle's stores listen on every address of the machine, so a second rehearsal must use other ports,
-too: each rehearsal claims a place, which decides both. A socket that is bound while the rehearsal
-lives holds the claim: the kernel frees it even if the rehearsal is killed.
+Each pod has a loopback address of its own: Linux answers on all of 127.0.0.0/8 without any set-up.
+But Paddle's stores listen on every address of the machine, so a second rehearsal needs other ports,
+too. Each rehearsal claims a place, which decides both. It keeps a socket bound as its claim, and
+the kernel frees that even if the rehearsal is killed.
 """
 
 import json
@@ -20,8 +21,8 @@ _CLAIM = 7162
 """The port, in the first place, that holds a rehearsal's claim: next to those of contract.py."""
 _USED = range(_CLAIM + 1, _CLAIM + 28)
 """The pods' ports in the first place: the agents', the pservers' or ranks', and their masters'."""
-_APART, _PLACES = 100, 240
-"""Ports between two places, and their number: the last is below the ports that Linux hands out."""
+_SPACING, _PLACES = 100, 240
+"""Ports from one place to the next, and the number of places: all below the ephemeral ports."""
 _HOSTS = range(10, 254)
 ROOM = len(_HOSTS)
 """Pods that can run at once, each with its own address."""
@@ -34,7 +35,7 @@ class AddressBlock(AbstractContextManager["AddressBlock"]):
         self._claim, place = _claim_place()
         # 127.0.0 and 127.0.1 stay free, because machines use them for their own purposes.
         self.prefix = f"127.0.{2 + place}"
-        self.port_shift = _APART * place
+        self.port_shift = _SPACING * place
         """How far the pods' ports are from those that the manifests name; 0 on a machine where
         nothing else uses these.
         """
@@ -56,17 +57,17 @@ def _claim_place() -> tuple[socket.socket, int]:
         claim = socket.socket()
         try:
             # Bound, not listening, and without SO_REUSEADDR: no second socket can be bound there.
-            claim.bind(("", _CLAIM + _APART * place))
+            claim.bind(("", _CLAIM + _SPACING * place))
             with ExitStack() as probes:
                 for port in _USED:
                     probe = probes.enter_context(socket.socket())
-                    # As servers do: what only waits for its end there is in nobody's way.
+                    # As servers do: a connection in TIME_WAIT does not block the port.
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind(("", port + _APART * place))
+                    probe.bind(("", port + _SPACING * place))
             return claim, place
         except OSError:
             claim.close()
-    last = _CLAIM + _APART * (_PLACES - 1)
+    last = _CLAIM + _SPACING * (_PLACES - 1)
     raise BadInput(f"no ports are free for the pods: others listen near {_CLAIM} to {last}")
 
 

@@ -1,7 +1,7 @@
-"""The Kubernetes API of one Job's pods, for jobs whose pods ask it who their peers are.
+"""The Kubernetes API for pods that ask it for their peers.
 
-Limits: it lists and watches the pods of one Job, by the label job-name, over HTTPS and for the one
-token that the pods mount. Every other request is refused with 403, as without a Role.
+Limits: it lists and watches the pods of one Job, by the label job-name, over HTTPS and for the
+token that the pods mount. It refuses every other request with 403, as without a Role.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
 
@@ -101,7 +101,7 @@ class PodApi(Watcher, AbstractContextManager["PodApi"]):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing where a pod closed its connection: a pod that trains asks no more."""
+        """Ignores a closed connection: a pod that has begun to train closes it."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _sign(certificate: Path, key: Path) -> None:
-    """Makes a certificate for 127.0.0.1 that is its own authority, for two days."""
+    """Makes a self-signed certificate for 127.0.0.1, valid for two days."""
     command = ["openssl", "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=rehearsal"]
     command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key)]

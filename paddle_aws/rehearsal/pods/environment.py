@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.rehearsal.pods.manifests import Container
 
-_KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+_LABEL_OR_ANNOTATION = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class PodFacts:
         """Returns the value of one `fieldRef.fieldPath`. Raises BadInput for a path that does not
         exist.
         """
-        if keyed := _KEYED.fullmatch(path):
-            values = self.labels if keyed[1] == "labels" else self.annotations
-            return values.get(keyed[2], "")
+        if match := _LABEL_OR_ANNOTATION.fullmatch(path):
+            values = self.labels if match[1] == "labels" else self.annotations
+            return values.get(match[2], "")
         fields = {
             "metadata.name": self.name,
             "metadata.namespace": self.namespace,
@@ -72,10 +72,10 @@ def environment(
     for name in container.config_maps:
         variables |= config_maps[name]
     for entry in container.environment:
-        values = (
+        value = (
             facts.value(entry.field_path)
             if entry.field_path is not None
             else expand(entry.value or "", variables)
         )
-        variables[entry.name] = values
+        variables[entry.name] = value
     return variables

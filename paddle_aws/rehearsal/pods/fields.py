@@ -1,7 +1,7 @@
-"""Every field of every manifest is honoured, without effect here, or refused by name: fields.yaml
-lists the latter two, and a class that reads a field honours it.
+"""Sorts every field of a manifest: honoured, without effect here, or refused by name.
 
-A field on no list is refused as well, so that no part of a manifest is silently dropped.
+A class of manifests.py honours the fields that it reads; fields.yaml lists the others. A field on
+no list is refused, too, so that no part of a manifest is silently dropped.
 """
 
 import functools
@@ -24,22 +24,22 @@ class WithoutEffect(NamedTuple):
     fields: tuple[str, ...]
 
 
-_WRITTEN: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+_LISTS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 
 
 def _by_item(reasons: Mapping[str, list[str]]) -> dict[str, str]:
     return {item: reason for reason, items in reasons.items() for item in items}
 
 
-_KINDS_WITHOUT_EFFECT = _by_item(_WRITTEN["kinds_without_effect"])
-_KINDS_REFUSED = _by_item(_WRITTEN["kinds_refused"])
-_KINDS = sorted(name for name in _WRITTEN if name[0].isupper())
+_KINDS_WITHOUT_EFFECT = _by_item(_LISTS["kinds_without_effect"])
+_KINDS_REFUSED = _by_item(_LISTS["kinds_refused"])
+_KINDS = sorted(name for name in _LISTS if name[0].isupper())
 
 
 @functools.cache
 def _fields(group: str) -> dict[str, tuple[str, str]]:
     """The list and the reason for each field of a group and of the groups below it."""
-    written = _WRITTEN[group]
+    written = _LISTS[group]
     fields = {path: ("honoured", "") for path in written.get("honoured", ())}
     for listing in ("without_effect", "refused"):
         fields |= {

@@ -1,7 +1,7 @@
-"""The written manifests as typed objects: all that the rest of the rehearsal knows about
-Kubernetes.
+"""The written manifests as typed objects, the only form in which the rest of the rehearsal sees
+them.
 
-Every field that a class here reads is honoured; fields.yaml lists the others.
+A rehearsal honours every field that a class here reads; fields.yaml lists the others.
 """
 
 import copy
@@ -29,7 +29,7 @@ class _Part(BaseModel):
 T = TypeVar("T", bound=_Part)
 
 
-def _at(*path: str, default: Any = ..., below: str = "") -> Any:
+def _field(*path: str, default: Any = ..., below: str = "") -> Any:
     """Declares a field that the document has at `path`.
 
     Args:
@@ -45,7 +45,7 @@ class EnvironmentEntry(_Part):
 
     name: str
     value: str | None = None
-    field_path: str | None = _at("valueFrom", "fieldRef", "fieldPath", default=None)
+    field_path: str | None = _field("valueFrom", "fieldRef", "fieldPath", default=None)
 
 
 def _config_maps(items: Any) -> Any:
@@ -56,18 +56,18 @@ def _config_maps(items: Any) -> Any:
 class Mount(_Part):
     """One `volumeMounts` item."""
 
-    volume: str = _at("name")
-    path: str = _at("mountPath")
-    sub_path: str = _at("subPath", default="")
+    volume: str = _field("name")
+    path: str = _field("mountPath")
+    sub_path: str = _field("subPath", default="")
 
 
 class Probe(_Part):
     """A probe that runs a command; times in seconds."""
 
-    command: tuple[str, ...] = _at("exec", "command")
-    period: float = _at("periodSeconds", default=10)
-    timeout: float = _at("timeoutSeconds", default=1)
-    failures: int = _at("failureThreshold", default=3)
+    command: tuple[str, ...] = _field("exec", "command")
+    period: float = _field("periodSeconds", default=10)
+    timeout: float = _field("timeoutSeconds", default=1)
+    failures: int = _field("failureThreshold", default=3)
 
 
 def _restart_codes(rules: Any) -> Any:
@@ -86,16 +86,16 @@ class Container(_Part):
     image: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
-    working_dir: str = _at("workingDir", default="")
-    environment: tuple[EnvironmentEntry, ...] = _at("env", default=())
-    config_maps: Annotated[tuple[str, ...], BeforeValidator(_config_maps)] = _at(
+    working_dir: str = _field("workingDir", default="")
+    environment: tuple[EnvironmentEntry, ...] = _field("env", default=())
+    config_maps: Annotated[tuple[str, ...], BeforeValidator(_config_maps)] = _field(
         "envFrom", default=(), below="[].configMapRef.name"
     )
-    mounts: tuple[Mount, ...] = _at("volumeMounts", default=())
-    startup: Probe | None = _at("startupProbe", default=None)
-    liveness: Probe | None = _at("livenessProbe", default=None)
-    restart_policy: Literal["Never"] = _at("restartPolicy", default="Never")
-    restart_codes: Annotated[frozenset[int], BeforeValidator(_restart_codes)] = _at(
+    mounts: tuple[Mount, ...] = _field("volumeMounts", default=())
+    startup: Probe | None = _field("startupProbe", default=None)
+    liveness: Probe | None = _field("livenessProbe", default=None)
+    restart_policy: Literal["Never"] = _field("restartPolicy", default="Never")
+    restart_codes: Annotated[frozenset[int], BeforeValidator(_restart_codes)] = _field(
         "restartPolicyRules", default=frozenset(), below="[].*"
     )
     """Exit codes after which the container restarts in its pod."""
@@ -105,39 +105,39 @@ class Volume(_Part):
     """A pod's volume: a claim, a ConfigMap, or otherwise the pod's own folder."""
 
     name: str
-    claim: str | None = _at("persistentVolumeClaim", "claimName", default=None)
-    config_map: str | None = _at("configMap", "name", default=None)
+    claim: str | None = _field("persistentVolumeClaim", "claimName", default=None)
+    config_map: str | None = _field("configMap", "name", default=None)
 
 
-def _by_name(items: Any) -> Any:
+def _index_by_name(items: Any) -> Any:
     return {item["name"]: item for item in items} if isinstance(items, list) else items
 
 
 class PodTemplate(_Part):
     """The template that a Job makes its pods from; times in seconds."""
 
-    labels: dict[str, str] = _at("metadata", "labels", default={})
-    annotations: dict[str, str] = _at("metadata", "annotations", default={})
-    init_containers: tuple[Container, ...] = _at("spec", "initContainers", default=())
-    containers: tuple[Container, ...] = _at("spec", "containers")
-    volumes: Annotated[dict[str, Volume], BeforeValidator(_by_name)] = _at(
+    labels: dict[str, str] = _field("metadata", "labels", default={})
+    annotations: dict[str, str] = _field("metadata", "annotations", default={})
+    init_containers: tuple[Container, ...] = _field("spec", "initContainers", default=())
+    containers: tuple[Container, ...] = _field("spec", "containers")
+    volumes: Annotated[dict[str, Volume], BeforeValidator(_index_by_name)] = _field(
         "spec", "volumes", default={}
     )
-    restart_policy: Literal["Never"] = _at("spec", "restartPolicy")
-    grace: float = _at("spec", "terminationGracePeriodSeconds", default=30)
-    deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
-    subdomain: str = _at("spec", "subdomain", default="")
-    service_account: str = _at("spec", "serviceAccountName", default="default")
-    token: bool = _at("spec", "automountServiceAccountToken", default=False)
+    restart_policy: Literal["Never"] = _field("spec", "restartPolicy")
+    grace: float = _field("spec", "terminationGracePeriodSeconds", default=30)
+    deadline: float | None = _field("spec", "activeDeadlineSeconds", default=None)
+    subdomain: str = _field("spec", "subdomain", default="")
+    service_account: str = _field("spec", "serviceAccountName", default="default")
+    token: bool = _field("spec", "automountServiceAccountToken", default=False)
 
 
 class FailureRule(_Part):
     """One rule of podFailurePolicy."""
 
     action: Literal["FailJob", "Ignore"]
-    container: str | None = _at("onExitCodes", "containerName", default=None)
-    operator: Literal["In"] = _at("onExitCodes", "operator", default="In")
-    codes: frozenset[int] = _at("onExitCodes", "values", default=frozenset())
+    container: str | None = _field("onExitCodes", "containerName", default=None)
+    operator: Literal["In"] = _field("onExitCodes", "operator", default="In")
+    codes: frozenset[int] = _field("onExitCodes", "values", default=frozenset())
     """Empty if the rule looks at conditions, which no pod here has."""
 
     def matches(self, codes: Mapping[str, int]) -> bool:
@@ -154,19 +154,19 @@ class FailureRule(_Part):
 class Job(_Part):
     """A Job."""
 
-    name: str = _at("metadata", "name")
-    namespace: str = _at("metadata", "namespace", default="default")
-    labels: dict[str, str] = _at("metadata", "labels", default={})
-    suspended: bool = _at("spec", "suspend", default=False)
-    template: PodTemplate = _at("spec", "template")
-    parallelism: int = _at("spec", "parallelism", default=1)
-    completions: int = _at("spec", "completions", default=1)
-    mode: Literal["Indexed", "NonIndexed"] = _at("spec", "completionMode", default="NonIndexed")
-    back_off_limit: int | None = _at("spec", "backoffLimit", default=None)
-    back_off_limit_per_index: int | None = _at("spec", "backoffLimitPerIndex", default=None)
-    max_failed_indexes: Literal[0] = _at("spec", "maxFailedIndexes", default=0)
-    failure_rules: tuple[FailureRule, ...] = _at("spec", "podFailurePolicy", "rules", default=())
-    deadline: float | None = _at("spec", "activeDeadlineSeconds", default=None)
+    name: str = _field("metadata", "name")
+    namespace: str = _field("metadata", "namespace", default="default")
+    labels: dict[str, str] = _field("metadata", "labels", default={})
+    suspended: bool = _field("spec", "suspend", default=False)
+    template: PodTemplate = _field("spec", "template")
+    parallelism: int = _field("spec", "parallelism", default=1)
+    completions: int = _field("spec", "completions", default=1)
+    mode: Literal["Indexed", "NonIndexed"] = _field("spec", "completionMode", default="NonIndexed")
+    back_off_limit: int | None = _field("spec", "backoffLimit", default=None)
+    back_off_limit_per_index: int | None = _field("spec", "backoffLimitPerIndex", default=None)
+    max_failed_indexes: Literal[0] = _field("spec", "maxFailedIndexes", default=0)
+    failure_rules: tuple[FailureRule, ...] = _field("spec", "podFailurePolicy", "rules", default=())
+    deadline: float | None = _field("spec", "activeDeadlineSeconds", default=None)
 
     @property
     def indexed(self) -> bool:
@@ -182,20 +182,20 @@ class Job(_Part):
 class Replicas(_Part):
     """One role of a PaddleJob."""
 
-    count: int = _at("replicas")
+    count: int = _field("replicas")
     template: PodTemplate
 
 
 class PaddleJob(_Part):
     """A PaddleJob with its operator's defaults filled in."""
 
-    name: str = _at("metadata", "name")
-    namespace: str = _at("metadata", "namespace", default="default")
-    ps: Replicas | None = _at("spec", "ps", default=None)
-    worker: Replicas = _at("spec", "worker")
-    intranet: Literal["PodIP", "Service"] = _at("spec", "intranet", default="PodIP")
+    name: str = _field("metadata", "name")
+    namespace: str = _field("metadata", "namespace", default="default")
+    ps: Replicas | None = _field("spec", "ps", default=None)
+    worker: Replicas = _field("spec", "worker")
+    intranet: Literal["PodIP", "Service"] = _field("spec", "intranet", default="PodIP")
     """Whether pods get each other's addresses or names."""
-    gloo: int = _at("spec", "withGloo", default=0)
+    gloo: int = _field("spec", "withGloo", default=0)
 
     @property
     def roles(self) -> dict[str, Replicas]:
@@ -221,24 +221,24 @@ AnyJob = Job | PaddleJob
 class Service(_Part):
     """A headless Service: names of the pods that it selects, whether or not they are ready."""
 
-    name: str = _at("metadata", "name")
-    namespace: str = _at("metadata", "namespace", default="default")
-    cluster_ip: Literal["None"] = _at("spec", "clusterIP")
-    publishes_not_ready: Literal[True] = _at("spec", "publishNotReadyAddresses")
-    selector: dict[str, str] = _at("spec", "selector", default={})
+    name: str = _field("metadata", "name")
+    namespace: str = _field("metadata", "namespace", default="default")
+    cluster_ip: Literal["None"] = _field("spec", "clusterIP")
+    publishes_not_ready: Literal[True] = _field("spec", "publishNotReadyAddresses")
+    selector: dict[str, str] = _field("spec", "selector", default={})
 
 
 class Claim(_Part):
     """A PersistentVolumeClaim."""
 
-    name: str = _at("metadata", "name")
-    volume: str | None = _at("spec", "volumeName", default=None)
+    name: str = _field("metadata", "name")
+    volume: str | None = _field("spec", "volumeName", default=None)
 
 
 class ConfigMap(_Part):
     """A ConfigMap."""
 
-    name: str = _at("metadata", "name")
+    name: str = _field("metadata", "name")
     data: dict[str, str] = {}
 
 
@@ -357,15 +357,15 @@ def _without_sidecars(
             pod["initContainers"] = [
                 container for container in containers if container not in sidecars
             ]
-            left = _mounted([*pod["initContainers"], *pod.get("containers", [])])
-            unused = _mounted(sidecars) - left
+            mounted = _mounted_volumes([*pod["initContainers"], *pod.get("containers", [])])
+            unused = _mounted_volumes(sidecars) - mounted
             pod["volumes"] = [
                 volume for volume in pod.get("volumes", []) if volume.get("name") not in unused
             ]
     return documents, tuple(sorted(names))
 
 
-def _mounted(containers: list[dict[str, Any]]) -> set[str]:
+def _mounted_volumes(containers: list[dict[str, Any]]) -> set[str]:
     """Returns the names of the volumes that the containers mount."""
     return {
         mount.get("name") for container in containers for mount in container.get("volumeMounts", [])
@@ -389,8 +389,8 @@ def _read(kind: type[T], document: dict[str, Any]) -> T:
         return kind.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        where = (
+        field = (
             f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"
         )
         value = "missing" if first["type"] == "missing" else first["input"]
-        raise BadInput(f"{where} is {value}: {first['msg']}") from None
+        raise BadInput(f"{field} is {value}: {first['msg']}") from None

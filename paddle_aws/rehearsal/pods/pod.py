@@ -1,6 +1,4 @@
-"""One pod: its folders, its containers in order, its probes, and its end, as the kubelet would run
-it.
-"""
+"""Runs one pod as the kubelet would: its folders, its containers in order, its probes, its end."""
 
 import asyncio
 import contextlib
@@ -23,7 +21,7 @@ BACK_OFF_SHARE = 0.1
 """Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal waits a tenth of that, and at most
 three seconds.
 """
-_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 30.0
+_FIRST_DELAY, _LONGEST_DELAY = 10.0, 30.0
 
 Identity = Callable[[str, str], Mapping[str, str]]
 """A function of (namespace, service account) that returns the variables for that account's pods, as
@@ -36,7 +34,7 @@ def back_off(failures: int) -> float:
     return (
         0.0
         if failures < 1
-        else min(_FIRST_BACK_OFF * 2.0 ** min(failures - 1, 10), _LONGEST_BACK_OFF) * BACK_OFF_SHARE
+        else min(_FIRST_DELAY * 2.0 ** min(failures - 1, 10), _LONGEST_DELAY) * BACK_OFF_SHARE
     )
 
 
@@ -98,10 +96,10 @@ class Pod:
         self.started: dict[str, RunningContainer] = {}
         self.restarts = 0
         """How often its containers were started again in place."""
-        self._leaving = False
+        self._terminating = False
         self._folder = host.pods / facts.name
         self._codes: dict[str, int] = {}
-        self._probed_to_death: set[str] = set()
+        self._ended_by_probe: set[str] = set()
 
     def log(self, container: str) -> Path:
         return self.host.logs / f"{self.facts.name}.{container}.log"
@@ -116,8 +114,8 @@ class Pod:
         )
         containers = asyncio.create_task(self._containers())
         try:
-            _, late = await asyncio.wait([containers], timeout=self.template.deadline)
-            if late:
+            _, unfinished = await asyncio.wait([containers], timeout=self.template.deadline)
+            if unfinished:
                 await self.terminate()
             await containers
         finally:
@@ -132,38 +130,39 @@ class Pod:
             self.facts.name,
             dict(self._codes),
             {name: self.log(name) for name in self._codes},
-            bool(late),
+            bool(unfinished),
         )
 
     async def _containers(self) -> None:
         """Runs the init containers one after the other, then the containers side by side."""
         for container in self.template.init_containers:
-            if await self._keep(container) != 0:
+            if await self._run_and_restart(container) != 0:
                 return
-        await asyncio.gather(*(self._keep(container) for container in self.template.containers))
+        await asyncio.gather(
+            *(self._run_and_restart(container) for container in self.template.containers)
+        )
 
     async def terminate(self) -> None:
         """Ends the pod as a deletion would: SIGTERM, the grace period, SIGKILL. No container
         restarts.
         """
-        self._leaving = True
+        self._terminating = True
         await asyncio.gather(
             *(container.terminate(self.template.grace) for container in self.started.values())
         )
 
-    async def _keep(self, container: Container) -> int:
+    async def _run_and_restart(self, container: Container) -> int:
         """Runs a container to its end, and again where its restart rules say so. Returns the last
         exit code.
         """
         failures = 0
         while True:
-            code = self._codes[container.name] = await self._once(container)
-            # A container that the kubelet ends for a probe has lost the pod's sandbox: no rule
-            # restarts it.
+            code = self._codes[container.name] = await self._run_once(container)
+            # No rule restarts a container that the kubelet ended for a probe.
             if (
-                self._leaving
+                self._terminating
                 or code not in container.restart_codes
-                or container.name in self._probed_to_death
+                or container.name in self._ended_by_probe
             ):
                 return code
             with self.log(container.name).open("a") as log:
@@ -171,20 +170,20 @@ class Pod:
             await asyncio.sleep(back_off(failures))
             failures += 1
             self.restarts += 1
-            if self._leaving:
+            if self._terminating:
                 return code
 
-    async def _once(self, container: Container) -> int:
+    async def _run_once(self, container: Container) -> int:
         root = self._folder / container.name
         if not root.exists():
             self._lay_out(container, root)
         variables = self._environment(container, root)
-        folder = _inside(root, container.working_dir or self.host.image.working_dir)
+        folder = _path_inside(root, container.working_dir or self.host.image.working_dir)
         folder.mkdir(parents=True, exist_ok=True)
         argv = self._argv(container, root, variables)
         running = await RunningContainer.start(argv, variables, folder, self.log(container.name))
         self.started[container.name] = running
-        if self._leaving:
+        if self._terminating:
             # The pod was deleted while this container was still starting.
             await running.terminate(self.template.grace)
         probes = asyncio.create_task(self._probe(container, running, root))
@@ -198,17 +197,17 @@ class Pod:
     def _argv(self, container: Container, root: Path, variables: Mapping[str, str]) -> list[str]:
         if not container.command:
             raise BadInput(
-                f"container {container.name} has no command: nothing here knows what its image "
-                "would run"
+                f"container {container.name} has no command: a rehearsal cannot know what its "
+                "image would run"
             )
-        words = [_mapped(expand(word, variables), root) for word in container.command]
+        words = [_map_word(expand(word, variables), root) for word in container.command]
         return [*words, *(expand(word, variables) for word in container.args)]
 
     def _environment(self, container: Container, root: Path) -> dict[str, str]:
         host = self.host
         base = {
             **host.image.environment,
-            "HOME": str(_inside(root, contract.HOME)),
+            "HOME": str(_path_inside(root, contract.HOME)),
             "HOSTNAME": self.hostname,
             "LANG": "C.UTF-8",
             "TMPDIR": str(root / "tmp"),
@@ -234,10 +233,10 @@ class Pod:
 
     def _lay_out(self, container: Container, root: Path) -> None:
         shutil.copytree(self.host.image_files, root)
-        for always in ("tmp", contract.HOME):
-            _inside(root, always).mkdir(parents=True, exist_ok=True)
-        for mount in _outer_first(container):
-            source, place = self._mounted(mount), _inside(root, mount.path)
+        for path in ("tmp", contract.HOME):
+            _path_inside(root, path).mkdir(parents=True, exist_ok=True)
+        for mount in _sort_outer_first(container):
+            source, place = self._mount_source(mount), _path_inside(root, mount.path)
             if any(parent.is_symlink() for parent in place.parents if parent.is_relative_to(root)):
                 continue  # Within another mount: visible through that one.
             if place.is_dir():
@@ -247,7 +246,7 @@ class Pod:
         if self.host.api is not None and self.template.token:
             self.host.api.lay_account(root)
 
-    def _mounted(self, mount: Mount) -> Path:
+    def _mount_source(self, mount: Mount) -> Path:
         volume = self.template.volumes[mount.volume]
         if volume.claim is not None:
             folder = self.host.volume
@@ -260,7 +259,7 @@ class Pod:
                     for key, text in data.items():
                         (folder / key).write_text(text)
         if mount.sub_path:
-            folder = _inside(folder, mount.sub_path)
+            folder = _path_inside(folder, mount.sub_path)
             if not folder.exists():
                 if volume.claim is not None and not self.host.manifests.claims.get(volume.claim):
                     raise BadInput(
@@ -278,7 +277,7 @@ class Pod:
         for kind, probe in (("startup", container.startup), ("liveness", container.liveness)):
             if probe is None:
                 continue
-            command = [_mapped(expand(word, running.environment), root) for word in probe.command]
+            command = [_map_word(expand(word, running.environment), root) for word in probe.command]
             log = self.host.logs / f"{self.facts.name}.{container.name}.probes.log"
             failures = 0
             while True:
@@ -289,17 +288,17 @@ class Pod:
                 else:
                     failures += 1
                     if failures >= probe.failures:
-                        with running.log.open("a") as told:
-                            told.write(
+                        with running.log.open("a") as log_file:
+                            log_file.write(
                                 f"{kind} probe failed {failures} times: the container is ended\n"
                             )
-                        self._probed_to_death.add(container.name)
+                        self._ended_by_probe.add(container.name)
                         await running.terminate(self.template.grace)
                         return
                 await asyncio.sleep(probe.period)
 
 
-def _inside(root: Path, container_path: str) -> Path:
+def _path_inside(root: Path, container_path: str) -> Path:
     """A container's path below `root`. Raises BadInput for a path with `..`, which could lead out
     of it.
     """
@@ -309,18 +308,18 @@ def _inside(root: Path, container_path: str) -> Path:
     return root.joinpath(*parts)
 
 
-def _mapped(word: str, root: Path) -> str:
+def _map_word(word: str, root: Path) -> str:
     """A command's word as it runs here: the image's own file if the word names one, else the word
     itself (/bin/sh).
     """
     if (
         word.startswith("/")
         and ".." not in PurePosixPath(word).parts
-        and (inside := _inside(root, word)).exists()
+        and (inside := _path_inside(root, word)).exists()
     ):
         return str(inside)
     return word
 
 
-def _outer_first(container: Container) -> list[Mount]:
+def _sort_outer_first(container: Container) -> list[Mount]:
     return sorted(container.mounts, key=lambda mount: len(PurePosixPath(mount.path).parts))

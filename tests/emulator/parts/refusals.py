@@ -16,7 +16,7 @@ from typing import Any
 from ministack.core.responses import get_account_id
 from ministack.services import cloudformation, cloudwatch_logs, ecr, iam, kms, secretsmanager
 from ministack.services.cloudformation import handlers, stacks
-from resource_types import Call, Made, Properties, around, before
+from resource_types import Handler, PhysicalResource, Properties, check_before, wrap_handlers
 
 IMPORTS_NOTHING = ("DELETE_COMPLETE", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE")
 
@@ -28,7 +28,7 @@ def apply() -> None:
     actions["CreateChangeSet"] = partial(_create_change_set, actions["CreateChangeSet"])
     handlers._check_capabilities = partial(_check, handlers._check_capabilities)
     stacks._resolve_stack_outputs = partial(_resolve_outputs, stacks._resolve_stack_outputs)
-    before("AWS::KMS::Key", _principals_exist)
+    check_before("AWS::KMS::Key", _principals_exist)
     _refuse_a_name_that_is_taken(
         "AWS::ECR::Repository", "RepositoryName", lambda name: name in ecr._repositories
     )
@@ -62,7 +62,7 @@ def _use(action: str, export: str) -> str:
     )
 
 
-def _resolve_outputs(resolve: Call, *arguments: Any) -> Any:
+def _resolve_outputs(resolve: Handler, *arguments: Any) -> Any:
     outputs, exports = resolve(*arguments)
     ours = {
         name: export
@@ -79,7 +79,7 @@ def _resolve_outputs(resolve: Call, *arguments: Any) -> Any:
     return outputs, exports
 
 
-def _delete(delete: Call, parameters: Mapping[str, Any]) -> Any:
+def _delete(delete: Handler, parameters: Mapping[str, Any]) -> Any:
     """Leaves a stack whose exports are in use as it is, though the call succeeds; an event says
     why.
     """
@@ -126,7 +126,7 @@ def _other_types(parameters: Mapping[str, Any], template: Mapping[str, Any]) -> 
 
 
 def _check(
-    check: Call,
+    check: Handler,
     sent: Any,
     template: Mapping[str, Any],
     parameters: Mapping[str, Any],
@@ -143,7 +143,7 @@ def _check(
     )
 
 
-def _create_change_set(create: Call, parameters: Mapping[str, Any]) -> Any:
+def _create_change_set(create: Handler, parameters: Mapping[str, Any]) -> Any:
     """The change set fails if types change, but not if only outputs do, which MiniStack does not
     count as a change.
     """
@@ -194,7 +194,9 @@ def _refuse_a_name_that_is_taken(kind: str, named: str, taken: Callable[[str], b
     name.
     """
 
-    def created(create: Call, logical_id: str, props: Properties, stack: str) -> Made:
+    def created(
+        create: Handler, logical_id: str, props: Properties, stack: str
+    ) -> PhysicalResource:
         if taken(props.get(named, "")):
             raise ValueError(
                 f"Resource of type '{kind}' with identifier '{props[named]}' already exists. "
@@ -202,4 +204,4 @@ def _refuse_a_name_that_is_taken(kind: str, named: str, taken: Callable[[str], b
             )
         return create(logical_id, props, stack)
 
-    around(kind, create=created)
+    wrap_handlers(kind, create=created)

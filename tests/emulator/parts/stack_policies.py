@@ -15,7 +15,7 @@ from typing import Any
 
 from ministack.services import cloudformation, eventbridge
 from ministack.services.cloudformation import changesets, handlers, stacks
-from resource_types import Call
+from resource_types import Handler
 
 STACK = "AWS::CloudFormation::Stack"
 
@@ -28,7 +28,7 @@ def apply() -> None:
 
 
 def _add_event(
-    add: Call,
+    add: Handler,
     stack_id: str,
     name: str,
     logical_id: str,
@@ -49,7 +49,7 @@ def _add_event(
         eventbridge._put_events({"Entries": [entry]}, allow_aws_source=True)
 
 
-def _execute(execute: Call, parameters: Mapping[str, Any]) -> Any:
+def _execute(execute: Handler, parameters: Mapping[str, Any]) -> Any:
     names = (handlers._p(parameters, key) for key in ("ChangeSetName", "StackName"))
     _, change_set = changesets._find_change_set(*names)
     stack = cloudformation._stacks.get((change_set or {}).get("StackName"), {})

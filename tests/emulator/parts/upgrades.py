@@ -7,17 +7,19 @@ from __future__ import annotations
 from typing import Any
 
 from ministack.services import eks
-from resource_types import Call, Properties, around
+from resource_types import Handler, Properties, wrap_handlers
 
 ALONE = {"Version", "ReleaseVersion"}
 
 
 def apply() -> None:
-    around("AWS::EKS::Cluster", update=_cluster)
-    around("AWS::EKS::Nodegroup", update=_group)
+    wrap_handlers("AWS::EKS::Cluster", update=_cluster)
+    wrap_handlers("AWS::EKS::Nodegroup", update=_group)
 
 
-def _cluster(update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Any:
+def _cluster(
+    update: Handler, physical_id: str, old: Properties, new: Properties, *rest: Any
+) -> Any:
     has, wanted = str(eks._clusters[new["Name"]]["version"]), str(new["Version"])
     if int(wanted.split(".")[1]) - int(has.split(".")[1]) not in (0, 1):
         raise ValueError(
@@ -27,7 +29,7 @@ def _cluster(update: Call, physical_id: str, old: Properties, new: Properties, *
     return update(physical_id, old, new, *rest)
 
 
-def _group(update: Call, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Any:
+def _group(update: Handler, physical_id: str, old: Properties, new: Properties, *rest: Any) -> Any:
     changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
     if changed & ALONE and changed - ALONE:
         raise ValueError(

@@ -1,10 +1,10 @@
-"""The PaddleJob operator's part: which pods a PaddleJob becomes, what their first container gets,
-and how they run.
+"""What the PaddleJob operator does on a cluster: makes a PaddleJob's pods, sets the variables of
+their first container, and decides how the job ends.
 
 Names and variables are those of the operator (api batch.paddlepaddle.org/v1): a pod has its own
 variables, and a ConfigMap with the job's name has the shared ones. One failed pod fails the job.
-What the operator does to pods over time (clean-up, elastic scaling, replacement of a lost pod) is
-not simulated.
+Not simulated: what the operator does to running pods (clean-up, elastic scaling, replacement of a
+lost pod).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +19,12 @@ from paddle_aws.rehearsal.pods.manifests import EnvironmentEntry, Job, PaddleJob
 from paddle_aws.rehearsal.pods.pod import Host, Pod
 
 PORT = 36000
-"""The first of each pod's ports: Service names lead to it, and the operator draws a job's port from
-a range that starts at it.
+"""The first port of a pod: Services forward to it, and the operator draws a job's port from a range
+that starts at it.
 """
-DRAWN = 41234
-"""A port that the operator may draw if pods meet by Service: PADDLE_PORT has it, and the endpoints
-still have `PORT`.
+DRAWN_PORT = 41234
+"""A port that the operator may draw for pods that meet by Service: PADDLE_PORT gets it, the
+endpoints keep `PORT`.
 """
 PORTS = 20
 ROLES = {"ps": "PSERVER", "worker": "TRAINER"}
@@ -40,7 +40,7 @@ class OperatorPod(NamedTuple):
 
 
 def pods(job: PaddleJob) -> list[OperatorPod]:
-    """All pods of the job, servers first; each is named `<job>-<role>-<number>`."""
+    """Returns all pods of the job, servers first; each is named `<job>-<role>-<number>`."""
     return [
         OperatorPod(f"{job.name}-{role}-{number}", role, number, replicas.template)
         for role, replicas in job.roles.items()
@@ -48,9 +48,9 @@ def pods(job: PaddleJob) -> list[OperatorPod]:
     ]
 
 
-def _shared(job: PaddleJob, addresses: Mapping[str, str], shift: int) -> dict[str, str]:
-    """What the operator writes to the job's ConfigMap once all pods have addresses; `shift` moves
-    its ports.
+def _shared_variables(job: PaddleJob, addresses: Mapping[str, str], shift: int) -> dict[str, str]:
+    """Returns what the operator writes to the job's ConfigMap once all pods have addresses; `shift`
+    is added to its ports.
     """
     port = PORT + shift
     servers, workers = (
@@ -58,7 +58,7 @@ def _shared(job: PaddleJob, addresses: Mapping[str, str], shift: int) -> dict[st
     )
     settings = {
         "TRAINER_PORTS_NUM": str(PORTS),
-        "PADDLE_PORT": str(DRAWN + shift if job.intranet == "Service" else port),
+        "PADDLE_PORT": str(DRAWN_PORT + shift if job.intranet == "Service" else port),
         "PADDLE_TRAINER_ENDPOINTS": _endpoints(workers, port),
         "PADDLE_TRAINERS": ",".join(workers),
         "PADDLE_TRAINERS_NUM": str(len(workers)),
@@ -84,18 +84,18 @@ async def run_paddle_job(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> JobResult:
     """Runs all pods to their end, as `run_job` does."""
-    given = {pod.name: addresses.next() for pod in pods(job)}
-    # Programs behind Services know the Services' port, which is always the same.
+    pod_addresses = {pod.name: addresses.next() for pod in pods(job)}
+    # Programs behind Services use the Services' port, which is always the same.
     shift = 0 if job.intranet == "Service" else addresses.port_shift
     config_maps = {
         **host.manifests.config_maps,
-        job.name: _shared(job, given, shift),
+        job.name: _shared_variables(job, pod_addresses, shift),
     }
     host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))
-    pods_ = [partial(_pod, job, pod, host, given[pod.name]) for pod in pods(job)]
+    pod_makers = [partial(_pod, job, pod, host, pod_addresses[pod.name]) for pod in pods(job)]
     # One failed pod fails the job: the operator retries none.
     rules = Job.model_construct(name=job.name, template=job.worker.template, back_off_limit=0)
-    result = await run_pods(rules, pods_, *watchers, cancelled=cancelled)
+    result = await run_pods(rules, pod_makers, *watchers, cancelled=cancelled)
     if result.reason == CANCELLED:
         return result
     return replace(result, reason="Completed" if result.succeeded else "Failed")
@@ -105,7 +105,7 @@ def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str) -> Pod:
     template = pod.template
     first, *others = template.containers
     role = ROLES[pod.role]
-    labels = {
+    operator_variables = {
         "POD_IP": address,
         "PADDLE_TRAINER_ID": str(pod.number),
         "TRAINING_ROLE": role,
@@ -113,7 +113,7 @@ def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str) -> Pod:
     }
     variables = (
         *first.environment,
-        *(EnvironmentEntry(name=name, value=value) for name, value in labels.items()),
+        *(EnvironmentEntry(name=name, value=value) for name, value in operator_variables.items()),
     )
     first = first.model_copy(
         update={"environment": variables, "config_maps": (*first.config_maps, job.name)}

@@ -1,5 +1,5 @@
-"""The rehearsal's folder, `.rehearsal/`: one rehearsal at a time holds it, and empties it when the
-next one begins, but for a volume that is to be kept.
+"""The rehearsal's folder, `.rehearsal/`: one rehearsal at a time holds it, and empties it as it
+begins, except a volume that is to be kept.
 """
 
 import fcntl
@@ -19,45 +19,43 @@ from paddle_aws.rehearsal.pods.addresses import Names
 from paddle_aws.rehearsal.pods.manifests import Manifests
 from paddle_aws.rehearsal.pods.pod import Host, Identity
 
-_LOCKED = 1.0
-"""Seconds for which the lock is tried: commands take it for a moment, to learn whether somebody
-holds it.
-"""
+_LOCK_TIMEOUT = 1.0
+"""Seconds: a command holds the lock for a moment to learn whether a rehearsal runs."""
 
 
-class State:
+class RehearsalFolder:
     """The places of everything that one rehearsal writes, except the manifests in `dist/`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.begun = folder, False
+    def __init__(self, path: Path) -> None:
+        self.path, self.begun = path, False
         self.run = str(uuid.uuid4())
-        """Whose the record is: the lock has the same, for as long as it is held."""
-        self.volume = folder / "volume"
+        """Names this rehearsal in its record and, while it runs, in the lock."""
+        self.volume = path / "volume"
         """What the pods mount. It stays for inspection until the next rehearsal."""
-        self.logs = folder / "logs"
-        self.pods = folder / "pods"
-        self.image = folder / "image"
-        self.cloud = folder / "cloud"
-        self.outputs = folder / "outputs.json"
-        self.image_record = folder / "image.json"
-        self.hosts = folder / "hosts.json"
-        self.manifests = folder / "manifests"
+        self.logs = path / "logs"
+        self.pods = path / "pods"
+        self.image = path / "image"
+        self.cloud = path / "cloud"
+        self.outputs = path / "outputs.json"
+        self.image_record = path / "image.json"
+        self.hosts = path / "hosts.json"
+        self.manifests = path / "manifests"
         """The manifests that the pods were made from."""
 
     def __enter__(self) -> Self:
         self._refuse_foreign()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-            self._lock = os.open(self.folder / LOCK, flags, 0o644)
+            self._lock = os.open(self.path / LOCK, flags, 0o644)
         except OSError as error:
             raise BadInput(
-                f"{self.folder} is not a writable folder ({error.strerror}): a rehearsal needs it"
+                f"{self.path} is not a writable folder ({error.strerror}): a rehearsal needs it"
             ) from None
         if not stat.S_ISREG(os.fstat(self._lock).st_mode):
             os.close(self._lock)
-            raise BadInput(f"{self.folder / LOCK} is no file: remove it")
-        deadline = time.monotonic() + _LOCKED
+            raise BadInput(f"{self.path / LOCK} is not a file: remove it")
+        deadline = time.monotonic() + _LOCK_TIMEOUT
         while True:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,7 +65,7 @@ class State:
                 if time.monotonic() > deadline:
                     os.close(self._lock)
                     raise BadInput(
-                        f"another rehearsal runs in this folder ({self.folder}): wait for it, or "
+                        f"another rehearsal runs in this folder ({self.path}): wait for it, or "
                         "rehearse in another folder"
                     ) from None
             time.sleep(0.05)
@@ -75,29 +73,29 @@ class State:
     def _refuse_foreign(self) -> None:
         """Raises BadInput for a folder that no rehearsal made: this one would empty it."""
         remedy = "a rehearsal empties this folder: move it away, or rehearse in another folder"
-        if self.folder.is_symlink():
-            raise BadInput(f"{self.folder} is a link: {remedy}")
-        if not self.folder.is_dir() or (self.folder / LOCK).exists():
+        if self.path.is_symlink():
+            raise BadInput(f"{self.path} is a link: {remedy}")
+        if not self.path.is_dir() or (self.path / LOCK).exists():
             return
-        if strangers := sorted(entry.name for entry in self.folder.iterdir()):
-            raise BadInput(f"{self.folder} holds {strangers[0]}, which is no rehearsal's: {remedy}")
+        if strangers := sorted(entry.name for entry in self.path.iterdir()):
+            raise BadInput(f"{self.path} holds {strangers[0]}, which is no rehearsal's: {remedy}")
 
     def begin(self, *, keep_volume: bool = False) -> None:
         """Removes what the last rehearsal left, except the volume if that is to be kept."""
         self.begun = True
-        self.empty(but=frozenset({self.volume.name} if keep_volume else ()))
+        self.empty(keep=frozenset({self.volume.name} if keep_volume else ()))
         self.volume.mkdir(exist_ok=True)
         self.logs.mkdir()
-        # Whoever holds this folder's lock knows that no pod of an earlier rehearsal is alive.
+        # While this folder's lock is held, no pod of an earlier rehearsal is alive.
         for lease in self.volume.glob("*/output/run/lease-*.json"):
             lease.unlink()
 
     def cancelled(self) -> bool:
         """Returns whether `paddle-aws cancel` asked for the end of the pods."""
-        return (self.folder / CANCEL).exists()
+        return (self.path / CANCEL).exists()
 
     def announce(self, name: str, namespace: str) -> None:
-        """Says in the lock which job this rehearsal is of, before its record replaces the last
+        """Writes to the lock which job this rehearsal runs, before its record replaces the last
         one's.
         """
         document = json.dumps({"run": self.run, "name": name, "namespace": namespace}).encode()
@@ -110,17 +108,17 @@ class State:
     def host(
         self,
         project: Path,
-        read: Manifests,
+        objects: Manifests,
         interpreter: Path,
         identity: Identity = lambda namespace, account: {},
     ) -> Host:
-        """Lays out the image for the pods of these manifests. Returns what the pods share."""
-        laid_out = image.read(project / "trainer_image" / "Dockerfile")
-        laid_out.lay_out(project, self.image)
-        names = Names(self.hosts, read.services)
+        """Lays out the image for the pods of `objects`. Returns what the pods share."""
+        image_ = image.read(project / "trainer_image" / "Dockerfile")
+        image_.lay_out(project, self.image)
+        names = Names(self.hosts, objects.services)
         return Host(
-            read,
-            laid_out,
+            objects,
+            image_,
             self.image,
             self.pods,
             self.volume,
@@ -133,13 +131,13 @@ class State:
     def tidy(self) -> None:
         """Call at the end of a rehearsal. Removes everything that `paddle-aws` does not read."""
         self.empty(
-            but=frozenset({self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST})
+            keep=frozenset({self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST})
         )
 
-    def empty(self, but: frozenset[str] = frozenset()) -> None:
-        """Removes everything except the lock and the names in `but`."""
-        for entry in self.folder.iterdir():
-            if entry.name == LOCK or entry.name in but:
+    def empty(self, keep: frozenset[str] = frozenset()) -> None:
+        """Removes everything except the lock and the names in `keep`."""
+        for entry in self.path.iterdir():
+            if entry.name == LOCK or entry.name in keep:
                 continue
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)

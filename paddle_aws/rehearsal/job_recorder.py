@@ -1,5 +1,5 @@
-"""What a rehearsal records for `paddle-aws status` and similar commands: its Jobs and pods, as a
-cluster would report them, at every moment of its life.
+"""Records a rehearsal's Jobs and pods as a cluster would report them, for `paddle-aws status` and
+similar commands.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from paddle_aws.rehearsal.pods.manifests import AnyJob
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
 
 _PARTS = {"data": "data", "environment": "environment"}
-"""The field of a view that holds the Job of a component; of all others, `training`."""
+"""The view's field for the Job of each component; `training` for all others."""
 
 
-class Recorder(Watcher):
-    """Records one rehearsal. After each change the record is on disk, whole."""
+class JobRecorder(Watcher):
+    """Records one rehearsal. Each change replaces the record on disk as a whole."""
 
     def __init__(self, job: TrainingJob, folder: Path, interpreter: Path, run: str) -> None:
-        """`run` is the rehearsal's own, as its lock has it."""
+        """`run` is the rehearsal's id, which its lock names."""
         root = PurePosixPath(job.volume.folder or "", job.name)
         view = JobView(job.name, job.namespace, None, None, ())
         self._folder, self._record = folder, Record(view, str(root), str(interpreter), None, run)
@@ -59,7 +59,7 @@ class Recorder(Watcher):
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
         self._pods[pod.facts.name] = pod
-        component, rank = _identity(pod, index)
+        component, rank = _component_and_rank(pod, index)
         created = datetime.now(UTC).isoformat()
         self._put(PodState(pod.facts.name, component, rank, "running", "", "", None, created))
         self._count(active=1)
@@ -96,8 +96,8 @@ class Recorder(Watcher):
         self._end_job(reason)
 
     def close(self, reason: str = "") -> None:
-        """Records the end of the rehearsal, and why its training did not end by itself, or was
-        never begun.
+        """Records the end of the rehearsal; `reason`: why its training was ended, or never
+        began.
         """
         if self._job is not None and self._job.phase == "running":
             self._end_job(reason)
@@ -138,17 +138,17 @@ class Recorder(Watcher):
     def _write(self) -> None:
         if self._job is not None:
             view = self._record.view
-            changed: dict[str, Any] = {self._part: self._job}
-            self._record = replace(self._record, view=replace(view, **changed))
+            fields: dict[str, Any] = {self._part: self._job}
+            self._record = replace(self._record, view=replace(view, **fields))
         self._record.write(self._folder)
 
 
 def _environment(job: AnyJob) -> dict[str, str]:
-    """Returns what the manifest sets in the pods of a Job."""
+    """Returns the variables that the manifest sets in a Job's pods."""
     return {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
 
 
-def _identity(pod: Pod, index: int | None) -> tuple[str, int | None]:
+def _component_and_rank(pod: Pod, index: int | None) -> tuple[str, int | None]:
     """Returns a pod's component and its rank."""
     if (component := pod.template.labels.get(COMPONENT)) and index is not None:
         return component, index

@@ -1,6 +1,6 @@
-"""DescribeStacks answers when the stack has settled, not at once.
+"""Long polling: DescribeStacks answers once no operation on the stack is in progress.
 
-Promises: cdk, which polls every five seconds, learns of a finished stack within 50 ms instead. The
+Promises: cdk, which asks every five seconds, learns within 50 ms that a stack is finished. The
 answer is MiniStack's own, only later, and always before a client times out. A Lambda function gets
 its answer at once, because the stack itself may be waiting for the function.
 """
@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 from ministack.services import cloudformation
 
-LONGEST = 20.0
+LONGEST_WAIT = 20.0
 """Seconds; clients time out after 60 or more."""
 
 
@@ -22,28 +22,28 @@ def apply() -> None:
     """Puts the wait in front of MiniStack's CloudFormation."""
     answer = cloudformation.handle_request
 
-    async def patient(
+    async def answer_when_settled(
         method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]
     ) -> Any:
-        asked = (
+        parameters = (
             parse_qs(body.decode(errors="replace"))
             if b"Action=DescribeStacks&" in body + b"&"
             else {}
         )
-        name = asked.get("StackName", [""])[0]
-        deadline = time.monotonic() + LONGEST
+        name = parameters.get("StackName", [""])[0]
+        deadline = time.monotonic() + LONGEST_WAIT
         # MiniStack's functions do not identify themselves, but they use bare botocore, which no
         # command-line client does.
         function = headers.get("user-agent", "").startswith("Botocore/")
-        while name and not function and _busy(name) and time.monotonic() < deadline:
+        while name and not function and _in_progress(name) and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
         return await answer(method, path, headers, body, query)
 
-    cloudformation.handle_request = patient
+    cloudformation.handle_request = answer_when_settled
 
 
-def _busy(name: str) -> bool:
-    """Whether the stack with this name or ARN is being created, changed or deleted."""
+def _in_progress(name: str) -> bool:
+    """Returns whether the stack with this name or ARN is being created, changed or deleted."""
     for stack in cloudformation._stacks.values():
         if name in (stack.get("StackName"), stack.get("StackId")):
             status = stack.get("StackStatus", "")
