@@ -19,11 +19,15 @@ from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.job_settings import ENVIRONMENT_ENDING
 
+_IDENTITY = (Variable.JOB_NAME, Variable.RUN_ID, Variable.JOB_NAMESPACE)
+
 
 def _environment(job: TrainingJob, image: str) -> dict[Any, object]:
     program = job.program
-    index = program.index
+    index, identity = program.index, pod.identity(job)
     return {
+        # Whose sentence it is if nothing can be built.
+        **{name: identity[name] for name in _IDENTITY},
         Variable.JOB_PATH: literal(job.volume.mount_path),
         Variable.ENVIRONMENT: names.environment(job, image),
         Variable.WHEELS: literal(program.wheels) if program.wheels is not None else None,

@@ -18,11 +18,14 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
+from paddle_node.failure import Failure
+from paddle_node.requirements import archive
 
 from tests.image.test_program_packages import wheel
 
@@ -87,6 +90,26 @@ class Volume:
         path = {**os.environ, "PYTHONPATH": str(PROJECT / "trainer_image")}
         subprocess.run(words, env=path, check=True)
         return place / "bin" / "python"
+
+
+class Pod:
+    """A pod of job words that waits for its environment."""
+
+    def __init__(self, volume: Volume, name: str) -> None:
+        root = volume.root(name)
+        environ = {"JOB_NAME": "words", "JOB_NAMESPACE": "paddle"}
+        environ |= {"PADDLE_NODE_ROOT": str(root), "PADDLE_NODE_ENVIRONMENT": DIGEST}
+        waits = threading.Event()
+        self._result: Future[Path] = ThreadPoolExecutor(1).submit(
+            archive.bring, environ, lambda text: waits.set(), 600.0
+        )
+        assert waits.wait(60)
+
+    def wait(self) -> Path | Failure:
+        try:
+            return self._result.result(60)
+        except Failure as failure:
+            return failure
 
 
 @pytest.fixture
@@ -156,6 +179,11 @@ def test_what_cannot_be_built_is_one_sentence_and_leaves_nothing(volume: Volume)
     wheel(volume.wheels, "needs-gpu", "1.0", "paddlepaddle_gpu")
     lay(volume.wheels, "paddlepaddle_gpu", {"paddle/__init__.py": ""})
     lay(volume.wheels, "shadow", {"paddle/__init__.py": ""})
+    other, this = (
+        {"JOB_NAME": name, "JOB_NAMESPACE": "paddle", "PADDLE_NODE_RUN_ID": name}
+        for name in ("other", "words")
+    )
+    pod = Pod(volume, "pod")
     no_index = {
         "PADDLE_NODE_WHEELS": "",
         "PIP_INDEX_URL": f"https://127.0.0.1:{port}/simple",
@@ -163,18 +191,31 @@ def test_what_cannot_be_built_is_one_sentence_and_leaves_nothing(volume: Volume)
     }
     for requirements, more, code, says in (
         (("strict", "tiny>=2"), {}, 2, "strict 1.0 needs tiny<2; change or leave out tiny in"),
-        (("absent",), {}, 2, "program.requirements has absent: pip finds no such package"),
+        (("absent",), other, 2, "program.requirements has absent: pip finds no such package"),
         ((f"tiny==2.0 --hash=sha256:{'0' * 64}",), {}, 2, "the index has other bytes"),
-        (("needs-gpu",), {}, 2, "bring paddlepaddle-gpu 1.0 (for needs-gpu), which would replace"),
+        (
+            ("needs-gpu",),
+            this,
+            2,
+            "bring paddlepaddle-gpu 1.0 (for needs-gpu), which would",
+        ),
         (("shadow",), {}, 2, "bring the `paddle` of shadow 1.0, which would replace the image's"),
         (("tiny",), no_index, 68, "the package index cannot be reached (pip says "),
     ):
         ended, said = volume.build(*requirements, **more)
         assert (ended, says in said) == (code, True), said
-    assert not list(volume.environment.iterdir())
+    # The pods of that very job end, and one that begins later waits for the next Job.
+    ended = pod.wait()
+    assert isinstance(ended, Failure) and ended.code == 65
+    assert "cannot be built: program.requirements bring paddlepaddle-gpu 1.0" in ended.sentence
+    refusals = [volume.environment / f"refusal-{name}.json" for name in ("other", "words")]
+    assert sorted(volume.environment.iterdir()) == refusals
+    pod = Pod(volume, "next")
     # More than one variable or argument could hold.
     others = "".join(f" --hash=sha256:{number:064x}" for number in range(2_000))
-    assert volume.build(f"tiny==2.0 --hash=sha256:{good}{others}")[0] == 0
+    this["PADDLE_NODE_RUN_ID"] = "next"
+    assert volume.build(f"tiny==2.0 --hash=sha256:{good}{others}", **this)[0] == 0
+    assert isinstance(pod.wait(), Path) and not refusals[1].exists()
 
 
 def test_a_full_volume_is_one_sentence_and_leaves_nothing(volume: Volume) -> None:

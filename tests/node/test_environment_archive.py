@@ -6,12 +6,13 @@ import errno
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from paddle_node.failure import SettingError
-from paddle_node.requirements import archive
+from paddle_node.failure import Failure, SettingError
+from paddle_node.requirements import archive, refusals
 
 
 class Builder:
@@ -127,3 +128,25 @@ def test_what_no_pod_could_unpack_is_refused_by_its_name(
     with pytest.raises(SettingError, match=r"bring tiny\.py, a "):
         builder.add()
     assert not list(builder.folder.iterdir())
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"job": "b/a"}', '{"job": "n/words"}'])
+def test_what_an_earlier_run_said_counts_once_its_next_one_would_have_removed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    monkeypatch.setattr(archive, "REMOVED", 0.2)
+    monkeypatch.setattr(archive, "POLL", 0.01)
+    environ = {"PADDLE_NODE_ROOT": str(tmp_path), "PADDLE_NODE_ENVIRONMENT": "ab" * 32}
+    environ |= {"JOB_NAMESPACE": "n", "JOB_NAME": "words", "PADDLE_NODE_RUN_ID": "1"}
+    folder = archive.folder(environ)
+    folder.mkdir(parents=True)
+    (folder / "refusal-0.json").write_text(content)
+    os.mkfifo(folder / "refusal-2.json")
+    refusals.add(folder, {**environ, "JOB_NAME": "a", "PADDLE_NODE_RUN_ID": "3"}, "not theirs")
+    with pytest.raises(Failure, match=r"did not come within 0 s"):
+        archive.bring(environ, lambda text: None, 0.3)
+    refusals.add(folder, environ, "no such package")
+    began = time.monotonic()
+    with pytest.raises(Failure, match=r"cannot be built: no such package$"):
+        archive.bring(environ, lambda text: None, 60)
+    assert time.monotonic() - began >= 0.2

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from paddle_node import contract
+from paddle_node.requirements import refusals
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +36,21 @@ def test_the_data_job_may_still_run(job):
     assert "attempt 1" not in pods.log(0)
     pods.folder.splits.rmdir()
     pods.end_with(0, 0)
+
+
+def test_an_environment_that_cannot_be_built_ends_the_wait_for_the_data_too(job):
+    pods = job(count=2, ENVIRONMENT="ab" * 32)
+    pods.folder.splits.mkdir()
+    built = pods.place / "volume" / contract.ENVIRONMENTS / ("ab" * 32)
+    built.mkdir(parents=True)
+    pods.start()
+    for index in (0, 1):
+        pods.wait_for(index, "waiting for .*, which the environment Job builds")
+    refusals.add(
+        built, {"JOB_NAME": "job", "PADDLE_NODE_RUN_ID": "a"}, "program.requirements has absent"
+    )
+    pods.end_with(65, 65)
+    assert "cannot be built: program.requirements has absent" in pods.log(0)
 
 
 def test_a_program_that_is_not_there(job):

@@ -78,13 +78,20 @@ def test_an_environment_that_cannot_be_built_ends_the_submission_with_its_senten
     assert "--of environment` shows its log" in done.err
     shown = run("status").out
     assert shown.startswith("words failed: ") and says in shown
-    # The next submission builds again.
-    api.scripts.clear()
-    for job in api.all("jobs"):
-        if "-data-" in job["metadata"]["name"]:
-            api.finish(job, 0, "")
-    done = run("submit", "--wait")
+    # The next submission builds again. Once there is a training, its pods know whether another job
+    # has built the environment.
+    api.scripts = {"environment": Script(code=None), "trainer": Script(code=None)}
+    for job in api.of("data"):
+        api.finish(job, 0, "")
+    done = run("submit")
     assert done.code == 0, done.err
+    (environment,), (training,) = api.of("environment"), api.of("trainer")
+    api.finish(environment, 2, f"environment: {says}")
+    shown = run("status").out
+    assert shown.startswith("words is running: its environment Job failed, and") and says in shown
+    api.finish(training, 0)
+    done = run("wait")
+    assert done.code == 0 and "words is done" in done.err, done.err
     jobs = [job["metadata"]["name"].rpartition("-")[0] for job in api.all("jobs")]
     assert sorted(jobs) == ["words", "words-data", "words-environment"]
     assert "hello" in run("logs", "--of", "environment").out

@@ -32,6 +32,7 @@ from paddle_node import contract
 from paddle_node.contract import AGENT_PACKAGES, ExitCode, Variable
 from paddle_node.environment import Reader
 from paddle_node.failure import Failure, SettingError
+from paddle_node.requirements import refusals
 from paddle_node.retry import disk_full, retry
 from paddle_node.volume import durable
 
@@ -39,6 +40,8 @@ PLATFORM = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
 """What compiled packages depend on."""
 ABANDONED = 86_400.0
 """Seconds after which an archive without a record has no builder any more."""
+REMOVED = 60.0
+"""Seconds within which a job's next environment Job removes what an earlier one said."""
 POLL = 1.0
 """Seconds between two looks for an environment; its Job takes minutes."""
 TRIES = 8
@@ -118,7 +121,7 @@ def _records(folder: Path) -> Iterator[tuple[Path, Record | None]]:
 
 
 def _read(file: Path) -> bytes:
-    stream = _open(file)
+    stream = durable.open_file(file)
     if stream is None:
         return b""
     with stream:
@@ -135,25 +138,9 @@ def _size(file: Path) -> int | None:
 
 def _open_archive(file: Path) -> BufferedReader | None:
     try:
-        return _open(file)
+        return durable.open_file(file)
     except FileNotFoundError:
         return None
-
-
-def _open(file: Path) -> BufferedReader | None:
-    """Opens a file; returns None for a folder, a link, a pipe, on which this process would wait.
-    Raises OSError.
-    """
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):  # A link, a socket.
-            return None
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    return os.fdopen(descriptor, "rb")
 
 
 def find(folder: Path) -> Record | None:
@@ -341,9 +328,19 @@ def bring(environ: Mapping[str, str], report: Callable[[str], None], seconds: fl
     earlier try did, and returns its folder. Raises Failure, OSError.
     """
     target, place = folder(environ), contract.path(contract.ENVIRONMENT, environ)
-    deadline, reported = time.monotonic() + seconds, False
+    began, reported = time.monotonic(), False
+    deadline, earlier = began + seconds, set[Path]()
     with _one_by_one:
         while not place.is_dir() and not retry(partial(unpack, target, place), report):
+            for file, sentence in retry(lambda: list(refusals.read(target, environ)), report):
+                if not reported:
+                    # Of this Job's run, or of an earlier one.
+                    earlier.add(file)
+                if file not in earlier or time.monotonic() > began + REMOVED:
+                    raise Failure(
+                        ExitCode.BAD_DATA,
+                        f"the environment of program.requirements cannot be built: {sentence}",
+                    )
             if time.monotonic() > deadline:
                 raise Failure(
                     ExitCode.BAD_DATA,

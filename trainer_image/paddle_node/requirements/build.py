@@ -26,7 +26,7 @@ from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import Reader
 from paddle_node.failure import Failure, SettingError
-from paddle_node.requirements import archive, conflicts, install
+from paddle_node.requirements import archive, conflicts, install, refusals
 from paddle_node.retry import disk_full, retry
 
 _UNREACHABLE = re.compile(
@@ -59,6 +59,9 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
         return ExitCode.DONE
     except Failure as failure:
         code, sentence = failure.code, failure.sentence
+        if code in contract.FAIL_JOB:
+            with contextlib.suppress(Failure, OSError):
+                refusals.add(archive.folder(environ), environ, sentence)
     except OSError as error:
         code, sentence = 1, f"{error.filename or 'the volume'}: {error.strerror or error}"
         if disk_full(error):
@@ -83,6 +86,7 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
     """Builds the environment unless it is there. Raises Failure, OSError."""
     read, began = Reader(environ), time.monotonic()
     target = archive.folder(environ)
+    retry(lambda: refusals.remove(target, environ), say)
     if (there := retry(lambda: archive.find(target), say)) is not None:
         say(f"it is there already: {', '.join(there.packages)}")
         return

@@ -42,7 +42,7 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
     unpacked = _environment(node, report)
     run = retry(lambda: attempts.read(node.folder).identity(node.run_id), report)
     if run is None:
-        _wait_for_data(node, report)
+        _wait_for_data(node, report, unpacked)
     data = (
         run.data
         if run is not None
@@ -158,13 +158,18 @@ def _program(node: NodeEnvironment, digest: str | None) -> tuple[Path, str]:
     return folder, program_copy.digest(folder) if stays else ""
 
 
-def _wait_for_data(node: NodeEnvironment, report: Callable[[str], None]) -> None:
+def _wait_for_data(
+    node: NodeEnvironment, report: Callable[[str], None], unpacked: Future[Path] | None
+) -> None:
     deadline = time.monotonic() + node.peer_deadline
     reported = False
     while not retry(lambda: _there(node), report) and time.monotonic() < deadline:
         if not reported:
             reported = True
             report(f"waiting for {node.folder.data_manifest}, which the data job writes last")
+        if unpacked is not None and unpacked.done():
+            # The data would come for nothing without an environment.
+            unpacked.result()
         time.sleep(POLL)
     if node.data_job and not retry(lambda: _there(node), report):
         other = retry(lambda: data_manifest.whole(node.folder.data_manifest), report)

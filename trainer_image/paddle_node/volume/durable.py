@@ -15,7 +15,9 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
+from stat import S_ISREG
 
 from paddle_node.retry import naming
 
@@ -223,6 +225,22 @@ def stat(path: Path) -> os.stat_result:
         return os.fstat(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_file(file: Path) -> BufferedReader | None:
+    """Opens a file; returns None for a folder, a link, a pipe, on which this process would wait.
+    Raises OSError.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # A link, a socket.
+            return None
+        raise
+    if not S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return os.fdopen(descriptor, "rb")
 
 
 def sync(path: Path) -> None:

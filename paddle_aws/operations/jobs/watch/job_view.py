@@ -44,9 +44,25 @@ class JobView:
 
     @property
     def unbuilt(self) -> bool:
-        """Whether its environment could not be built, so that it cannot go on."""
-        failed = self.environment is not None and self.environment.phase == "failed"
-        return failed and not (self.training is not None and self.training.ended)
+        """Whether its environment could not be built before there was a training, whose pods may
+        find one that another job has built.
+        """
+        environment = self.environment
+        return self.training is None and environment is not None and environment.phase == "failed"
+
+    @property
+    def without_environment(self) -> str:
+        """Why the pods of its training wait for an environment that its own Job does not build;
+        empty if it does, or none wait.
+        """
+        environment, training = self.environment, self.training
+        if environment is None or environment.phase != "failed":
+            return ""
+        if training is None or training.ended or self.progress is not None:
+            return ""
+        pod = culprit(pod for pod in self.pods if pod.part == "environment")
+        why = pod.failure if pod is not None else environment.reason
+        return f"its environment Job failed, and another job's may do: {why}"
 
     @property
     def cancelled(self) -> bool:
@@ -91,7 +107,7 @@ class JobView:
             of_pod = next(
                 (pod.reason for pod in self.pods if pod.phase == "waiting" and pod.reason), ""
             )
-        return "; ".join(filter(None, (of_job, of_pod)))
+        return "; ".join(filter(None, (self.without_environment, of_job, of_pod)))
 
     @property
     def failure(self) -> str:

@@ -78,6 +78,8 @@ class Follower:
                 new.append(pod)
         for line in lines(new):
             self.cluster.say(line)
+        if (why := view.without_environment) and self._is_new("environment", "failed", why):
+            self.cluster.say(f"training waits: {why}")
         for word, job in (("the data split", view.data), ("training", view.training)):
             waits = job is not None and job.phase in ("waiting", "running") and job.reason
             if waits and self._is_new(word, "waiting", waits):
@@ -119,12 +121,10 @@ def spans(ranks: Iterable[int]) -> str:
 
 
 def training_ended(job: JobView) -> bool:
-    """Returns whether the training has ended, or a Job that it needs has failed."""
-    if job.unbuilt:
-        return True
+    """Returns whether the training has ended, or a Job that it needs has failed before it."""
     if job.training is not None:
         return job.training.ended
-    return job.data is not None and job.data.phase == "failed"
+    return job.unbuilt or (job.data is not None and job.data.phase == "failed")
 
 
 def data_ended(job: JobView) -> bool:
