@@ -25,8 +25,8 @@ from paddle_aws.settings.addresses import without_secrets
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.settings.file import place
 
-LEFT_BEHIND = {".git", ".rehearsal", "__pycache__"}
-"""Names of what is no part of a program: history, a rehearsal of it, compiled code."""
+LEFT_BEHIND = {".git", ".rehearsal", ".storm", "__pycache__"}
+"""Names of what is no part of a program: history, a rehearsal or a storm of it, compiled code."""
 INLINE_LIMIT = 250_000
 """Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, which holds 262,144;
 a ConfigMap holds 1 MiB.

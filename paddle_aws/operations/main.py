@@ -15,9 +15,9 @@ from paddle_aws.operations.screen import colours
 
 app = typer.Typer(name="paddle-aws", no_args_is_help=True, pretty_exceptions_enable=False)
 COMMANDS = (
-    "trial", "rehearse", "manifests", "submit", "status", "listing", "logs", "wait", "cancel",
-    "delete", "results", "board", "evaluate", "resume", "upload", "kubeconfig", "bootstrap",
-    "setup", "doctor", "diff", "protect", "leftovers", "cost",
+    "trial", "rehearse", "storm", "manifests", "submit", "status", "listing", "logs", "wait",
+    "cancel", "delete", "results", "board", "evaluate", "resume", "upload", "kubeconfig",
+    "bootstrap", "setup", "doctor", "diff", "protect", "leftovers", "cost",
 )  # fmt: skip
 LOCKS = ("lock", "lock_distribution", "prices")
 NAMES = {"trial": "try", "listing": "list", "lock": "add-ons", "lock_distribution": "distribution"}

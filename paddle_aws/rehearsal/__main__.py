@@ -16,7 +16,7 @@ from paddle_aws.operations.jobs.rehearsal_backend import FOLDER
 
 _MAX_WIDTH = 100
 """Columns: wider lines are harder to read."""
-_PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[2]
 _INTERRUPTED = (
     f"interrupted: no process is left; the volume, logs and record stay in {FOLDER}/ (paddle-aws "
     "status, logs, results)"
@@ -29,11 +29,9 @@ def main() -> None:
         prog="python -m paddle_aws.rehearsal", description=(__doc__ or "").partition("\n\n")[0]
     )
     parser.add_argument(
-        "--config", type=Path, default=_PROJECT / "cluster.yaml", help="the cluster's settings"
+        "--config", type=Path, default=PROJECT / "cluster.yaml", help="the cluster's settings"
     )
-    parser.add_argument(
-        "--job", type=Path, default=_PROJECT / "job.yaml", help="the job's settings"
-    )
+    parser.add_argument("--job", type=Path, default=PROJECT / "job.yaml", help="the job's settings")
     parser.add_argument(
         "--set",
         action="append",
@@ -63,7 +61,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     with cli_errors(_INTERRUPTED):
-        machine = _check_machine(_PROJECT, local=arguments.local)
+        machine = check_machine(PROJECT, local=arguments.local)
         files = (
             {"--job": arguments.job}
             if arguments.local
@@ -80,7 +78,7 @@ def main() -> None:
         _rehearse(machine, arguments)
 
 
-def _check_machine(project: Path, *, local: bool) -> str:
+def check_machine(project: Path, *, local: bool) -> str:
     """Returns a description of the machine. Raises BadInput with one sentence if the machine cannot
     rehearse.
     """
@@ -146,9 +144,9 @@ def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
         else:
             from paddle_aws.rehearsal.deployed_account import DeployedAccount
 
-            account = DeployedAccount(_PROJECT, arguments.config.resolve(), source, job)
+            account = DeployedAccount(PROJECT, arguments.config.resolve(), source, job)
         rehearsal = Rehearsal(
-            _PROJECT,
+            PROJECT,
             job,
             job_file,
             account,

@@ -45,6 +45,14 @@ from paddle_aws.rehearsal.training import Run, Training
 from paddle_aws.settings.addresses import without_secrets
 
 
+class Supervisor(Watcher):
+    """Attends to the pods of a training, and may do something to them. This base class does not."""
+
+    def prepare(self, job: Job, host: Host) -> tuple[Job, Host]:
+        """Returns the Job and the host that its pods get in place of these."""
+        return job, host
+
+
 class Rehearsal:
     """One rehearsal. Call `run()` once."""
 
@@ -56,11 +64,13 @@ class Rehearsal:
         account: Account,
         say: Callable[[str], None] = lambda text: None,
         data: Path | None = None,
+        supervisor: "Supervisor | None" = None,
     ) -> None:
         """Checks the job; `say` gets remarks on it. `data`: what to read in place of the job's
-        source. Raises BadInput.
+        source. `supervisor` attends to the pods of the training. Raises BadInput.
         """
         self.project, self.job, self.job_file, self._account = project, job, job_file, account
+        self._supervisor = supervisor
         self._source = self._check(say, data)
         self._variant, self._interpreter = job.image_variant, project / ".venv-image" / "bin"
 
@@ -299,6 +309,9 @@ class Rehearsal:
         self._recorder.begin(job)
         watchers, cancelled = [self._recorder, watcher], self._state.cancelled
         with ExitStack() as stack:
+            if self._supervisor and isinstance(job, Job) and job is host.manifests.jobs[-1]:
+                job, host = self._supervisor.prepare(job, host)
+                watchers.append(self._supervisor)
             if job.template.token:
                 api = stack.enter_context(PodApi(self._state.path / "api"))
                 host, watchers = replace(host, api=api), [*watchers, api]

@@ -4,7 +4,7 @@ each part took.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -41,6 +41,8 @@ class Results:
     better: bool = True
     """Whether the model beats a constant guess; True if the model was not measured."""
     retained: tuple[Resource, ...] = ()
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """The metric on held-out records, by its name."""
 
     @classmethod
     def of_passes(
@@ -69,7 +71,8 @@ class Results:
             **_goodput(folder),
             "files": f"{where}: paddle-aws board, status, logs, results, evaluate",
         }
-        return cls(job, rows, better)
+        measured = {} if evaluation is None else {name: evaluation.value}
+        return cls(job, rows, better, measured=measured)
 
     @classmethod
     def of_program(

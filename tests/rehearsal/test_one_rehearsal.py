@@ -47,7 +47,7 @@ def test_a_machine_or_a_clone_that_cannot_rehearse(
         (tmp_path / clone / environment / "bin/python").touch()
     (tmp_path / clone / "trainer_image").mkdir()
     (tmp_path / clone / "trainer_image/Dockerfile").touch()
-    monkeypatch.setattr("paddle_aws.rehearsal.__main__._PROJECT", tmp_path / clone)
+    monkeypatch.setattr("paddle_aws.rehearsal.__main__.PROJECT", tmp_path / clone)
     monkeypatch.setattr("sys.argv", ["rehearsal"])
     with pytest.raises(SystemExit, match="2"):
         main()

@@ -206,6 +206,8 @@ class Variable(StrEnum):
     """Folder with this pod's data: its shard, or the copy that all share."""
     STEPS = "PADDLE_NODE_STEPS"
     """File for this process's metrics by step; empty: none."""
+    PRINT_STEPS = "PADDLE_NODE_PRINT_STEPS"
+    """Set only by a storm: each report of a step is also a line on stderr."""
     TRIED_IMAGE = "PADDLE_NODE_TRIED_IMAGE"
     """Set only by a trial: the image of the job's own, whose packages the trial does not have."""
     WORLD = "PADDLE_NODE_WORLD"

@@ -2,12 +2,25 @@
 
 import asyncio
 import contextlib
+import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from paddle_aws.operations.errors import Failed
+
 _INIT = Path(__file__).with_name("container_init.py")
+
+
+@dataclass(frozen=True)
+class CallFilter:
+    """A seccomp filter for a container's processes, and who answers the calls that it holds."""
+
+    program: bytes
+    listen: "Callable[[RunningContainer, int], None]"
+    """Gets the container and the filter's listener, which is its own from then on."""
 
 
 class RunningContainer:
@@ -24,19 +37,43 @@ class RunningContainer:
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path
+        cls,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        log: Path,
+        calls: "CallFilter | None" = None,
     ) -> Self:
         """Starts `argv` in `folder` with exactly `environment`; stdout and stderr go to the file
-        `log`.
+        `log`. `calls` filters its system calls. Raises Failed if this machine cannot filter them.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        words, passed = [sys.executable, "-I", "-S", str(_INIT)], list[int]()
+        with contextlib.ExitStack() as stack:
+            output = stack.enter_context(log.open("ab"))
+            if calls is not None:
+                ours, theirs = map(stack.enter_context, socket.socketpair())
+                words += ["--filter", calls.program.hex(), str(theirs.fileno())]
+                passed = [theirs.fileno()]
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", str(_INIT), *argv,
+                *words, *argv,
                 stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output,
-                env=dict(environment), cwd=folder, start_new_session=True,
+                env=dict(environment), cwd=folder, start_new_session=True, pass_fds=passed,
             )  # fmt: skip
-        return cls(process, environment, folder, log)
+            container = cls(process, environment, folder, log)
+            if calls is not None:
+                theirs.close()
+                _, listeners, *_ = await asyncio.to_thread(socket.recv_fds, ours, 1, 1)
+                if not listeners:
+                    await container.kill()
+                    raise Failed(f"this machine cannot filter system calls: {log.read_text()}")
+                calls.listen(container, listeners[0])
+        return container
+
+    @property
+    def init(self) -> int:
+        """The process id of the container's init, above all its processes."""
+        return self._process.pid
 
     async def wait(self) -> int:
         code = await self._process.wait()

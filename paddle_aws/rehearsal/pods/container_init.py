@@ -4,7 +4,8 @@ below it survives.
 It exits with the first process's code (128 + signal if a signal ended it), as a container runtime
 reports it. On standard input, the byte T sends the first process SIGTERM, and end of file kills
 everything at once: a killed rehearsal takes its pods along. Run as `python -I -S container_init.py
-program argument...`.
+program argument...`; with `--filter HEX SOCKET` before the program, it and its descendants run
+under that seccomp filter (paddle_aws/storm/calls.py), whose listener goes to the socket.
 """
 
 import contextlib
@@ -21,6 +22,37 @@ _LONGEST_TMPDIR = 50
 """Bytes: programs such as Python's multiprocessing put sockets there, and a socket's whole path may
 have 107.
 """
+
+
+_PR_SET_NO_NEW_PRIVS = 38
+_SECCOMP, _SET_MODE_FILTER = 317, 1
+"""seccomp(2) on x86-64."""
+_NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
+
+
+def _install_filter(program: bytes, listens: int) -> None:
+    """Filters this process's calls, and sends the filter's listener to the socket `listens`, which
+    it closes. Raises OSError if the kernel refuses.
+    """
+    # Only here: a container without a filter starts faster.
+    import socket
+    import struct
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    instructions = ctypes.create_string_buffer(program, len(program))
+    filter_ = ctypes.create_string_buffer(
+        struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(instructions))
+    )
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):  # The second: before Linux 5.19.
+        listener = libc.syscall(_SECCOMP, _SET_MODE_FILTER, flags, filter_)
+        if listener >= 0:
+            break
+    else:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    with socket.socket(fileno=listens) as sender:
+        socket.send_fds(sender, [b"L"], [listener])
+    os.close(listener)
 
 
 def _descendants() -> list[int]:
@@ -72,7 +104,9 @@ def _end_all() -> None:
 
 def main() -> int:
     """Runs the program that the arguments name. Returns its exit code."""
-    argv = sys.argv[1:]
+    argv, filter_ = sys.argv[1:], None
+    if argv[0] == "--filter":
+        filter_, argv = (bytes.fromhex(argv[1]), int(argv[2])), argv[3:]
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -100,10 +134,14 @@ def main() -> int:
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         try:
+            if filter_ is not None:
+                _install_filter(*filter_)
             os.execvp(argv[0], argv)
         except OSError as error:
             os.write(2, f"cannot start {argv[0]}: {error.strerror}\n".encode())
         os._exit(_CANNOT_START)
+    if filter_ is not None:
+        os.close(filter_[1])
     if temporary:
         with contextlib.suppress(OSError):
             os.chdir(temporary)

@@ -12,7 +12,7 @@ from paddle_node import contract
 
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.rehearsal.pods.addresses import Names
-from paddle_aws.rehearsal.pods.container import RunningContainer
+from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
 from paddle_aws.rehearsal.pods.environment import PodFacts, environment, expand
 from paddle_aws.rehearsal.pods.image import Image
 from paddle_aws.rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate
@@ -68,6 +68,8 @@ class Host:
     identity: Identity
     api: "Api | None" = None
     """The API server that pods with a token may ask."""
+    call_filter: "Callable[[Pod], CallFilter] | None" = None
+    """Returns the filter for the system calls of a pod's containers."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,11 @@ class Pod:
             *(container.terminate(self.template.grace) for container in self.started.values())
         )
 
+    async def kill(self) -> None:
+        """Ends the pod as the loss of its node would: SIGKILL at once. No container restarts."""
+        self._terminating = True
+        await asyncio.gather(*(container.kill() for container in self.started.values()))
+
     async def _run_and_restart(self, container: Container) -> int:
         """Runs a container to its end, and again where its restart rules say so. Returns the last
         exit code.
@@ -181,7 +188,9 @@ class Pod:
         folder = _path_inside(root, container.working_dir or self.host.image.working_dir)
         folder.mkdir(parents=True, exist_ok=True)
         argv = self._argv(container, root, variables)
-        running = await RunningContainer.start(argv, variables, folder, self.log(container.name))
+        calls = self.host.call_filter(self) if self.host.call_filter is not None else None
+        log = self.log(container.name)
+        running = await RunningContainer.start(argv, variables, folder, log, calls)
         self.started[container.name] = running
         if self._terminating:
             # The pod was deleted while this container was still starting.

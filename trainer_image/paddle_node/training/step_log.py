@@ -6,6 +6,7 @@ line spoils no other. If the volume accepts no lines, training continues.
 """
 
 import contextlib
+import json
 import math
 import os
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from paddle_node import command_line
-from paddle_node.contract import ExitCode
+from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import leave
 from paddle_node.volume import durable, pass_metrics
 from paddle_node.volume.goodput import DATA, SAVING, SLOWEST, TRAINING
@@ -60,6 +61,11 @@ class StepLog:
         self._refused = self._counted = False
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         self._step = 0
+
+    @property
+    def step(self) -> int:
+        """The step that was added last."""
+        return self._step
 
     def add(
         self,
@@ -254,6 +260,14 @@ def _number_in(match: Any) -> float:
     return (float(parts["epoch"]) - 1) * float(parts["iterations"]) + float(parts["iteration"])
 
 
+def print_step(step: int | None, metrics: Mapping[str, float]) -> None:
+    """Prints a step for those who watch this process's lines, if its environment asks for that."""
+    if os.environ.get(Variable.PRINT_STEPS):
+        line = f"paddle_node: step {step} {json.dumps(dict(metrics))}\n"
+        with contextlib.suppress(OSError):
+            os.write(2, line.encode())
+
+
 def report(metrics: Mapping[str, Any], step: Any) -> None:
     """See `paddle_node.report`."""
     _refuse_other_world(metrics)
@@ -265,6 +279,7 @@ def report(metrics: Mapping[str, Any], step: Any) -> None:
         if name != WORLD_SIZE and (number := _number(name, value, float)) is not None
     }
     log.add(values, None if step is None else _number("step", step, int))
+    print_step(log.step, values)
 
 
 def _refuse_other_world(metrics: Mapping[str, Any]) -> None:

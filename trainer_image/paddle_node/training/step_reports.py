@@ -6,7 +6,7 @@ from typing import Any
 
 from paddle_node.coordination import Session
 from paddle_node.environment import NodeEnvironment
-from paddle_node.training.step_log import Spent, StepLog
+from paddle_node.training.step_log import Spent, StepLog, print_step
 from paddle_node.volume import pass_metrics
 from paddle_node.volume.passes import Position
 
@@ -56,6 +56,7 @@ class StepReports:
             self._kept = whole if sealed else whole - 1
         facts = {"pass": number, "records": read, "spent": spent, "kept": self._kept}
         self._log.add(metrics, whole, now=at_once, **facts)
+        print_step(whole, metrics)
         self._session.progress(number, step, self._made, spent, at_once=at_once)
         return step
 

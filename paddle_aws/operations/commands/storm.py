@@ -1,0 +1,58 @@
+"""`paddle-aws storm`: faults at a job's own events on this machine, and a verdict."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from paddle_aws.operations.errors import cli_errors
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.options import JOB_FILE, JobFile, Overrides
+
+
+def storm(
+    job_file: JobFile = JOB_FILE,
+    settings: Overrides = None,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same faults.")] = 1,
+    faults: Annotated[
+        str,
+        typer.Option(
+            help="Kinds to draw from (kill-rank,freeze-pod,...), or whole faults, which make one "
+            "run's schedule (kill-rank/1@step-7,cut/0@load). Default: every kind."
+        ),
+    ] = "",
+    runs: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Runs with faults, of 5 faults each. [5]")
+    ] = None,
+    calm: Annotated[
+        int, typer.Option(min=2, max=20, help="Runs without faults, to compare with.")
+    ] = 2,
+    shrink: Annotated[
+        bool, typer.Option(help="Look for the fewest faults that still make a run fail.")
+    ] = True,
+) -> None:
+    """Run a job on this machine through faults that its program will meet on a cluster.
+
+    Calm runs come first: what they print is what the job should do. Then each run meets faults at
+    events of the program (a step, a checkpoint that is being written or loaded, its end): killed
+    ranks, agents and pods, a spot notice, a freeze, a volume that is full, slow, failing or
+    read-only, a damaged checkpoint, a broken connection. The verdict says what was seen; .storm/
+    keeps a receipt (receipt.json, receipt.html) and each run's lines. Exit code 1: a run failed.
+
+    Example: paddle-aws storm job.yaml --seed 7
+
+    Example: paddle-aws storm job.yaml --faults kill-rank,kill-pod --runs 2
+
+    Example: paddle-aws storm job.yaml --faults kill-rank/1@step-7
+    """
+    with cli_errors():
+        source = JobSource.of(job_file, settings)
+        # -P: nothing in the user's folder may take the place of this project's modules.
+        words = [sys.executable, "-P", "-m", "paddle_aws.storm", "--job", str(source.file)]
+        words += source.words()
+        words += ["--seed", str(seed), "--faults", faults, "--calm", str(calm)]
+        words += ["--runs", str(runs)] if runs is not None else []
+        words += [] if shrink else ["--no-shrink"]
+        sys.stdout.flush()
+        os.execv(sys.executable, words)

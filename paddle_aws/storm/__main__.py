@@ -1,0 +1,93 @@
+"""`python -m paddle_aws.storm`, which `paddle-aws storm` calls.
+
+Exit codes: 0 if every run was as the calm ones; 1 if one was not, or the job fails without faults;
+2 for a machine or settings that no storm can run; 130 after Ctrl-C.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from paddle_aws.operations.errors import BadInput, Exit, Failed, cli_errors
+from paddle_aws.rehearsal.__main__ import PROJECT, check_machine
+
+_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
+
+
+def main() -> None:
+    """Parses the arguments, checks the machine, makes the storm and writes its receipt."""
+    parser = argparse.ArgumentParser(prog="python -m paddle_aws.storm")
+    parser.add_argument("--job", type=Path, required=True)
+    parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", default="")
+    parser.add_argument("--runs", type=int)
+    parser.add_argument("--calm", type=int, default=2)
+    parser.add_argument("--no-shrink", action="store_true")
+    arguments = parser.parse_args()
+    with cli_errors("interrupted: no process is left; .storm/ has what was seen until then"):
+        fit = check_machine(PROJECT, local=True)
+        if not _ACTIONS.is_file() or "user_notif" not in _ACTIONS.read_text().split():
+            raise BadInput(
+                "this machine's kernel cannot hold system calls (seccomp's user_notif): a storm "
+                "needs Linux 5.9 or later"
+            )
+        _storm(fit, arguments)
+
+
+def _storm(fit: str, arguments: argparse.Namespace) -> None:
+    # Imported after the machine's check: these modules need what `make setup` installs.
+    from paddle_aws.operations.jobs.job_source import JobSource
+    from paddle_aws.rehearsal import interruption
+    from paddle_aws.rehearsal.folder import RehearsalFolder
+    from paddle_aws.storm import receipt
+    from paddle_aws.storm.storm import FOLDER, Plan, Storm
+
+    plan = Plan.of(
+        arguments.seed,
+        arguments.faults,
+        arguments.runs,
+        arguments.calm,
+        shrink=not arguments.no_shrink,
+    )
+    source, began = JobSource(arguments.job, tuple(arguments.set)), time.monotonic()
+    job = source.load(fetch=True)
+    kind = (
+        f"{len(plan.schedule)} faults as named" if plan.schedule else f"faults of seed {plan.seed}"
+    )
+    print(
+        f"storm of {job.name} on {fit}: {plan.calm} calm runs, then {plan.runs} with {kind}",
+        flush=True,
+    )
+    storm = Storm(PROJECT, source, plan, lambda text: print(text, flush=True), FOLDER.absolute())
+    try:
+        FOLDER.mkdir(exist_ok=True)
+        with interruption.catch_signals(), RehearsalFolder(FOLDER.absolute() / "run") as folder:
+            for old in FOLDER.glob("*.txt"):
+                old.unlink()
+            try:
+                storm.run(folder)
+            finally:
+                if folder.begun:
+                    folder.tidy()
+    except OSError as error:
+        raise Failed(f"this machine let the storm down: {error}") from None
+    file, page = receipt.write(storm, FOLDER, time.monotonic() - began)
+    print(receipt.conclusion(storm, time.monotonic() - began))
+    print(f"receipt: {file} and {page}")
+    if storm.failed:
+        raise SystemExit(Exit.FAILED)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code != Exit.INTERRUPTED:
+            raise
+        # As in paddle_aws.rehearsal: Python would kill itself with SIGINT at exit.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(Exit.INTERRUPTED)

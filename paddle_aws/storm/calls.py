@@ -1,0 +1,245 @@
+"""The system calls by which a program's events are seen while its process waits: opens, renames,
+lines that it prints, its exit. Each is answered before the kernel carries it out.
+
+It needs no privilege, no package and nothing of the program: seccomp_unotify(2). The kernel holds
+the process until the answer, which may be an error in place of the call, or another file.
+"""
+
+import asyncio
+import errno
+import fcntl
+import os
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+_X86_64 = 0xC000003E
+_WRITE, _OPEN, _FSYNC, _FDATASYNC, _RENAME, _MKDIR, _CREAT, _UNLINK = 1, 2, 74, 75, 82, 83, 85, 87
+_EXIT_GROUP, _OPENAT, _MKDIRAT, _UNLINKAT, _RENAMEAT, _RENAMEAT2 = 231, 257, 258, 263, 264, 316
+"""Numbers of system calls on x86-64: a rehearsal runs on no other machine."""
+_RECEIVE, _SEND, _IS_VALID, _ADD_FILE = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
+"""ioctl(2) requests of a listener."""
+_ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
+_CONTINUE, _SEND_FILE = 1, 2
+_AT_FDCWD = 0xFFFFFF9C
+_LONGEST_PATH, _LONGEST_TEXT = 4096, 65536
+
+
+def filter_program() -> bytes:
+    """Returns the seccomp filter: it holds calls that this module names, and writes to stdout and
+    stderr; all others run as ever.
+    """
+    load, equal, give = 0x20, 0x15, 0x06
+    held = (
+        _OPENAT, _OPEN, _CREAT, _RENAME, _RENAMEAT, _RENAMEAT2, _MKDIR, _MKDIRAT, _UNLINK,
+        _UNLINKAT, _FSYNC, _FDATASYNC, _EXIT_GROUP,
+    )  # fmt: skip
+    # Jumps count the instructions between; `end` is the notification, the last of all.
+    body = [(load, 0, 0, 4), (equal, 1, 0, _X86_64), (give, 0, 0, _ALLOW), (load, 0, 0, 0)]
+    tail = [
+        (equal, 0, 3, _WRITE),
+        (load, 0, 0, 16),  # The first argument: the file.
+        (equal, 2, 0, 1),
+        (equal, 1, 0, 2),
+        (give, 0, 0, _ALLOW),
+        (give, 0, 0, _NOTIFY),
+    ]
+    for place, number in enumerate(held):
+        body.append((equal, len(held) - place - 1 + len(tail) - 1, 0, number))
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in body + tail)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What becomes of a call: by default it is carried out."""
+
+    error: int = 0
+    """The call fails with this error of errno(3) instead."""
+    file: int | None = None
+    """The call opens this open file instead, which is closed here."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A system call that waits for its answer."""
+
+    identity: int
+    thread: int
+    number: int
+    arguments: tuple[int, ...]
+
+    @cached_property
+    def process(self) -> int:
+        """The process whose thread it is. Raises OSError if that has ended."""
+        for line in Path(f"/proc/{self.thread}/status").read_text().splitlines():
+            if line.startswith("Tgid:"):
+                return int(line.split()[1])
+        raise ProcessLookupError(errno.ESRCH, "no such process")
+
+    @property
+    def exits(self) -> bool:
+        """The process ends; `arguments[0]` is its code."""
+        return self.number == _EXIT_GROUP
+
+    @property
+    def prints(self) -> bool:
+        return self.number == _WRITE
+
+    @property
+    def syncs(self) -> bool:
+        return self.number in (_FSYNC, _FDATASYNC)
+
+    @property
+    def renames(self) -> bool:
+        return self.number in (_RENAME, _RENAMEAT, _RENAMEAT2)
+
+    @property
+    def opens(self) -> bool:
+        return self.number in (_OPENAT, _OPEN, _CREAT)
+
+    @property
+    def removes(self) -> bool:
+        return self.number in (_UNLINK, _UNLINKAT)
+
+    @property
+    def flags(self) -> int:
+        """The flags of an open."""
+        if self.number == _CREAT:
+            return os.O_CREAT | os.O_WRONLY | os.O_TRUNC
+        return self.arguments[2 if self.number == _OPENAT else 1] & 0xFFFFFFFF
+
+    @property
+    def writes(self) -> bool:
+        """An open from which the file may change."""
+        return self.opens and self.flags & (os.O_ACCMODE | os.O_CREAT) != os.O_RDONLY
+
+    @cached_property
+    def text(self) -> bytes:
+        """What it prints. Raises OSError if the process has ended."""
+        return self._read(self.arguments[1], min(self.arguments[2], _LONGEST_TEXT))
+
+    @cached_property
+    def name(self) -> str:
+        """The path as the program gave it: of a rename, the new one. Raises OSError."""
+        return self._path_argument()[1]
+
+    @cached_property
+    def path(self) -> Path:
+        """The absolute path without links in its folders. Raises OSError."""
+        folder, name = self._path_argument()
+        if not name.startswith("/"):
+            at = "cwd" if folder == _AT_FDCWD else f"fd/{folder}"
+            name = f"{Path(f'/proc/{self.thread}/{at}').readlink()}/{name}"
+        parent, _, last = name.rstrip("/").rpartition("/")
+        return Path(os.path.realpath(parent or "/"), last)
+
+    def _path_argument(self) -> tuple[int, str]:
+        """Returns the folder's file number, and the path."""
+        folder, place = _AT_FDCWD, 0
+        if self.number in (_OPENAT, _MKDIRAT, _UNLINKAT):
+            folder, place = self.arguments[0], 1
+        elif self.number == _RENAME:
+            place = 1
+        elif self.number in (_RENAMEAT, _RENAMEAT2):
+            folder, place = self.arguments[2], 3
+        path, _, _ = self._read(self.arguments[place], _LONGEST_PATH).partition(b"\0")
+        return folder & 0xFFFFFFFF, os.fsdecode(path)
+
+    def _read(self, address: int, count: int) -> bytes:
+        with open(f"/proc/{self.thread}/mem", "rb", buffering=0) as memory:  # noqa: PTH123
+            # A page at a time: behind a short text at the end of memory there may be nothing.
+            content = b""
+            while count > 0:
+                page = min(count, 4096 - (address + len(content)) % 4096)
+                try:
+                    content += os.pread(memory.fileno(), page, address + len(content))
+                except OSError:
+                    break
+                count -= page
+                if self.number != _WRITE and b"\0" in content:
+                    break
+        return content
+
+
+class Listener:
+    """Answers the calls of one container, in its event loop, one after the other; an answer that
+    takes longer does not hold up those of other threads.
+    """
+
+    def __init__(
+        self,
+        listener: int,
+        answer: Callable[[Call], Answer | Awaitable[Answer | None] | None],
+        carried_out: Callable[[Call], None],
+    ) -> None:
+        """`answer` returns None for a call of a process that will not see an answer. `carried_out`
+        gets each call that went on, exactly once: a signal may make the kernel ask again.
+        """
+        self._listener, self._answer, self._carried_out = listener, answer, carried_out
+        self._loop = asyncio.get_running_loop()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._loop.add_reader(listener, self._receive)
+
+    def close(self) -> None:
+        """From now on every held call fails: for when no process is left."""
+        if self._listener >= 0:
+            self._loop.remove_reader(self._listener)
+            os.close(self._listener)
+            self._listener = -1
+
+    def _receive(self) -> None:
+        message = bytearray(80)
+        try:
+            fcntl.ioctl(self._listener, _RECEIVE, message)
+        except OSError as error:
+            # ENOENT: the process was killed, or interrupted, between the readiness and this.
+            if error.errno not in (errno.ENOENT, errno.EINTR) or not _alive(self._listener):
+                self.close()
+            return
+        identity, thread, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", message)
+        call = Call(identity, thread, number, tuple(arguments))
+        answer: Answer | Awaitable[Answer | None] | None
+        try:
+            answer = self._answer(call)
+        except OSError:  # The process has ended meanwhile.
+            answer = Answer()
+        if answer is None or isinstance(answer, Answer):
+            self._send(call, answer)
+        else:
+            task = asyncio.ensure_future(self._send_later(call, answer))
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+
+    async def _send_later(self, call: Call, answer: Awaitable[Answer | None]) -> None:
+        try:
+            self._send(call, await answer)
+        except OSError:
+            self._send(call, Answer())
+
+    def _send(self, call: Call, answer: Answer | None) -> None:
+        if answer is None or self._listener < 0:
+            return
+        with suppress(OSError):  # ENOENT: the process was killed while it waited.
+            if answer.file is not None:
+                try:
+                    request = struct.pack("QIIII", call.identity, _SEND_FILE, answer.file, 0, 0)
+                    fcntl.ioctl(self._listener, _ADD_FILE, bytearray(request))
+                finally:
+                    os.close(answer.file)
+            else:
+                flags = 0 if answer.error else _CONTINUE
+                response = struct.pack("QqiI", call.identity, 0, -answer.error, flags)
+                fcntl.ioctl(self._listener, _SEND, bytearray(response))
+            self._carried_out(call)
+
+
+def _alive(listener: int) -> bool:
+    """Whether a process is left that the listener's filter holds."""
+    import select
+
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    return not any(state & select.POLLHUP for _, state in poll.poll(0))

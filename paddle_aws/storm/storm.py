@@ -1,0 +1,261 @@
+"""A whole storm: calm runs, runs with faults, a verdict on each, and the fewest faults that make a
+failing run fail.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+
+from paddle_aws.operations.errors import BadInput, Failed
+from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.rehearsal_backend import CANCEL
+from paddle_aws.rehearsal.local_account import LocalAccount
+from paddle_aws.rehearsal.rehearse import Rehearsal
+from paddle_aws.rehearsal.screen import Screen
+from paddle_aws.rehearsal.folder import RehearsalFolder
+from paddle_aws.storm.faults import KINDS, PER_RUN, Fault, draw
+from paddle_aws.storm.supervisor import StormSupervisor
+from paddle_aws.storm.trace import Trace
+from paddle_aws.storm.verdict import Calm, Verdict, judge
+
+FOLDER = Path(".storm")
+_SHORTEST_SILENCE, _SILENCES = 60.0, 5.0
+"""Seconds without an event after which a run counts as hanging: at least the first, and so many
+times the longest silence of a calm run more.
+"""
+_SHRINKING = 10
+"""Runs that looking for the fewest faults may take."""
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a storm is asked for."""
+
+    seed: int
+    kinds: Sequence[str]
+    schedule: Sequence[Fault]
+    """A schedule that is not drawn; empty: it is."""
+    runs: int
+    calm: int
+    shrink: bool
+
+    @classmethod
+    def of(cls, seed: int, faults: str, runs: int | None, calm: int, *, shrink: bool) -> "Plan":
+        """Reads the options. Raises BadInput."""
+        words = [word.strip() for word in faults.split(",") if word.strip()]
+        whole = [Fault.parse(word) for word in words if word not in KINDS]
+        if whole and len(whole) < len(words):
+            kind = next(word for word in words if word in KINDS)
+            raise BadInput(
+                f"--faults has the kind {kind} beside a whole fault: name kinds to draw from, or "
+                "whole faults, which are one run's schedule"
+            )
+        number = runs if runs is not None else 1 if whole else 5
+        return cls(seed, [] if whole else words or list(KINDS), whole, number, calm, shrink)
+
+
+@dataclass
+class Run:
+    """One run, as the receipt has it."""
+
+    name: str
+    schedule: tuple[Fault, ...]
+    trace: Trace
+    verdict: Verdict | None = None
+    shrunk: tuple[Fault, ...] = ()
+    """The fewest faults with which it still fails in the same way; empty: not looked for."""
+
+
+@dataclass
+class Storm:
+    """The runs of a job. `run()` fills it."""
+
+    project: Path
+    source: JobSource
+    plan: Plan
+    say: Callable[[str], None]
+    place: Path = FOLDER
+    calm_runs: list[Run] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def calm(self) -> Calm:
+        return Calm([run.trace for run in self.calm_runs])
+
+    def run(self, folder: RehearsalFolder) -> None:
+        """Makes all runs. Raises BadInput for a job that no storm can run, Failed for a program
+        that fails without any fault.
+        """
+        self.job = self.source.load(fetch=True)
+        if not self.job.has_agent:
+            raise BadInput(
+                f"controller is {self.job.controller}: a storm restarts pods as `controller: job` "
+                "does, and runs no other"
+            )
+        for number in range(1, self.plan.calm + 1):
+            run = self._one(folder, f"calm-{number}", (), 10 * _SHORTEST_SILENCE)
+            if not run.trace.succeeded:
+                raise Failed(
+                    f"the job fails without any fault ({run.trace.reason}): mend that first; "
+                    f"{self.place}/{run.name}.txt has the rehearsal"
+                )
+            self.calm_runs.append(run)
+        calm = self.calm
+        for run in self.calm_runs:
+            run.verdict = judge(run.trace, calm)
+            self.say(_calm_line(run, calm))
+        self.say(_of_calm(calm))
+        self._check_ranks(calm)
+        for number in range(1, self.plan.runs + 1):
+            run = self._one(folder, f"run-{number}", self._schedule(number), self._silence(calm))
+            run.verdict = judge(run.trace, calm)
+            self.runs.append(run)
+            for line in _run_lines(run):
+                self.say(line)
+            if run.verdict.findings and self.plan.shrink and len(run.schedule) > 1:
+                self._shrink(folder, run, calm)
+
+    @property
+    def failed(self) -> list[Run]:
+        """The runs with findings; calm ones, too."""
+        every = (*self.calm_runs, *self.runs)
+        return [run for run in every if run.verdict is not None and not run.verdict.passed]
+
+    def replay(self, run: Run) -> str:
+        """Returns the command that runs a run's faults again."""
+        faults = ",".join(map(str, run.shrunk or run.schedule))
+        words = ["paddle-aws", "storm", str(self.source.file), *self.source.words()]
+        return " ".join([*words, "--faults", faults])
+
+    def _silence(self, calm: Calm) -> float:
+        return max(_SHORTEST_SILENCE, _SILENCES * calm.silence)
+
+    def _schedule(self, number: int) -> tuple[Fault, ...]:
+        if self.plan.schedule:
+            return tuple(self.plan.schedule)
+        return draw(self.plan.seed, number, self.plan.kinds, self.calm.opportunities, PER_RUN)
+
+    def _check_ranks(self, calm: Calm) -> None:
+        ranks = calm.opportunities.ranks
+        for fault in self.plan.schedule:
+            if fault.rank >= ranks:
+                raise BadInput(f"--faults has {fault}: the job's ranks are 0 to {ranks - 1}")
+
+    def _one(
+        self, folder: RehearsalFolder, name: str, schedule: Sequence[Fault], silence: float
+    ) -> Run:
+        """Makes one run, whose lines go to files."""
+        first = not self.calm_runs and not self.runs
+        supervisor = StormSupervisor(schedule, silence, self.job.metrics or {})
+        if self.calm_runs:
+            supervisor.expect(max(self.calm.steps, default=None))
+        supervisor.cancel = folder.path / CANCEL
+        account = LocalAccount(self.job, Path("outputs.json"), Path("image.json"))
+        with (self.place / f"{name}.txt").open("w") as file:
+            console = Console(file=file, width=100, highlight=False, color_system=None)
+            rehearsal = Rehearsal(
+                self.project, self.job, self.source.file, account, supervisor=supervisor
+            )
+            trace = supervisor.trace
+            try:
+                with Screen(console) as screen:
+                    results = rehearsal.run(folder, screen, trial_first=first)
+                trace.succeeded = True
+                trace.last = {**trace.last, **results.measured}
+            except Failed as error:
+                trace.reason = str(error).partition("\n")[0]
+                if not trace.events:
+                    raise
+            file.write("\n".join(["", *trace.lines, ""]))
+        return Run(name, tuple(schedule), trace)
+
+    def _shrink(self, folder: RehearsalFolder, run: Run, calm: Calm) -> None:
+        """Looks for the fewest faults with which the run fails in the same way."""
+        assert run.verdict is not None
+        symptoms = {finding.symptom for finding in run.verdict.findings}
+        came = {
+            inflicted.fault for inflicted in run.trace.inflicted if inflicted.seconds is not None
+        }
+        tries = 0
+
+        def fails(faults: Sequence[Fault]) -> bool:
+            nonlocal tries
+            tries += 1
+            again = self._one(folder, f"{run.name}-shrink-{tries}", faults, self._silence(calm))
+            verdict = judge(again.trace, calm)
+            return any(finding.symptom in symptoms for finding in verdict.findings)
+
+        schedule = [fault for fault in run.schedule if fault in came]
+        run.shrunk = tuple(fewest(schedule, fails, _SHRINKING))
+        self.say(
+            f"         {len(run.shrunk)} of its faults are enough, found in {tries} runs: "
+            f"{self.replay(run)}"
+        )
+
+
+def fewest(
+    items: Sequence[Item], fails: Callable[[Sequence[Item]], bool], most: int
+) -> Sequence[Item]:
+    """Returns a part of `items`, in order, for which `fails` still returns True, after at most
+    `most` tries: halves first, then smaller parts left out (delta debugging, Zeller 1999).
+    """
+    parts, tries = 2, 0
+    while len(items) > 1:
+        size = -(-len(items) // parts)
+        chunks = [items[at : at + size] for at in range(0, len(items), size)]
+        rests = [
+            [item for other in chunks if other is not chunk for item in other] for chunk in chunks
+        ]
+        for candidate in chunks if parts == 2 else [*chunks, *rests]:
+            if tries == most:
+                return items
+            tries += 1
+            if fails(candidate):
+                items, parts = candidate, 2
+                break
+        else:
+            if parts >= len(items):
+                return items
+            parts = min(len(items), parts * 2)
+    return items
+
+
+def _calm_line(run: Run, calm: Calm) -> str:
+    steps = run.trace.steps()
+    told = f"{len(steps)} steps" if steps else "no step told"
+    result = ", ".join(f"{name} {value:g}" for name, value in list(run.trace.last.items())[:3])
+    words = f"{run.name:8} {run.trace.seconds:5.1f} s  {told}{f'; {result}' if result else ''}"
+    if run.verdict is not None and run.verdict.findings:
+        words += f"\n         ✗ {run.verdict.findings[0].sentence}"
+    return words
+
+
+def _of_calm(calm: Calm) -> str:
+    if not calm.steps:
+        return (
+            "         no line tells a step: name metrics.step in the job file; faults come at "
+            "starts and files alone"
+        )
+    if calm.equal:
+        return "         calm runs are exactly equal, and so must every other be"
+    return "         calm runs differ: other runs may lie a few times as far apart"
+
+
+def _run_lines(run: Run) -> list[str]:
+    verdict = run.verdict
+    assert verdict is not None
+    met = sum(inflicted.seconds is not None for inflicted in run.trace.inflicted)
+    words = (
+        f"{run.name:8} {verdict.seconds:5.1f} s  {met} of {len(run.schedule)} faults, "
+        f"{verdict.attempts} attempts, {verdict.repeated} steps done again, longest silence "
+        f"{verdict.longest_silence:.0f} s: {'as calm' if verdict.passed else 'NOT as calm'}"
+    )
+    lines = [words]
+    for finding in verdict.findings:
+        after = f"after {finding.fault}: " if finding.fault is not None else ""
+        lines.append(f"         ✗ {after}{finding.sentence}")
+    return lines

@@ -1,0 +1,588 @@
+"""Sees what the pods of one run do, and does to them what the run's schedule says."""
+
+import asyncio
+import errno
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import re2
+from paddle_node.contract import Variable
+
+from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
+from paddle_aws.rehearsal.pods.job import GLANCE
+from paddle_aws.rehearsal.pods.manifests import Container, EnvironmentEntry, Job
+from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd
+from paddle_aws.rehearsal.rehearse import Supervisor
+from paddle_aws.storm import connections
+from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
+from paddle_aws.storm.faults import FREEZES, VOLUME, Fault
+from paddle_aws.storm.trace import Event, Inflicted, Trace
+
+STALL = 20
+"""Seconds without output after which a pod of a storm counts as stalled, in place of the job's own
+`limits.stall_seconds`.
+"""
+ATTEMPTS = 50
+"""Attempts without progress after which a storm's job ends, in place of `limits.attempts`: a storm
+has more faults between two checkpoints than a cluster.
+"""
+_WORKER = re.compile(rb"attempt (\d+): (trainer|pserver) (\d+)(?:\.(\d+))? is process (\d+)")
+"""A line of the agent."""
+_TOLD = re2.compile(r"paddle_node: step (\d+) (\{.*\})$")
+"""A step of a program on our API (paddle_node.training.step_log)."""
+_NUMBER = re.compile(r"(?:\"?([A-Za-z_]\w*)\"?\s*[:=]?\s*)?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\b")
+_SLOW = 2.0
+"""Seconds that an operation on a slow volume takes."""
+_PATIENCE = 10.0
+"""Seconds within which the target of a fault has to be there."""
+_SCRATCH = ("/tmp/", "/var/tmp/", "/root/", "/home/")
+_CACHES = re.compile(r"/\.cache/|/__pycache__/|/\.config/|\.pyc|/\.(?:paddle|nv|triton)/|\.lock$")
+"""Files that programs keep beside their work."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A process of the program."""
+
+    pid: int
+    attempt: int
+    rank: int
+    trains: bool
+    """It is no parameter server."""
+
+
+class StormSupervisor(Supervisor):
+    """Supervises one run. Its `trace` is complete when the run has ended."""
+
+    def __init__(self, faults: Sequence[Fault], silence: float, metrics: Mapping[str, str]) -> None:
+        """`silence`: seconds without any event after which the run is ended; `metrics`: the job's
+        patterns of lines that tell steps.
+        """
+        self.trace = Trace()
+        self._armed, self._silence = list(faults), silence
+        self._patterns = {
+            name: re2.compile(pattern) for name, pattern in metrics.items() if name != "world_size"
+        }
+        self._step_pattern = self._patterns.pop("step", None)
+        self._began = self._last = time.monotonic()
+        self._pods: dict[int, Pod] = {}
+        self._containers: dict[int, RunningContainer] = {}
+        self._listeners: list[Listener] = []
+        self._ranks: dict[int, Rank] = {}
+        """Ranks of the newest attempt, and of the ones before that have not ended, by process."""
+        self._kin: dict[int, Rank | None] = {}
+        """The rank above a process, as far as it was looked up."""
+        self._texts: dict[tuple[int, int], bytes] = {}
+        self._inflicting: Fault | None = None
+        self._volume_fault: tuple[Fault, int] | None = None
+        self._refusals: dict[Fault, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._saves = 0
+        self._saving: dict[int, Path] = {}
+        """The file that each thread has opened last to write it."""
+        self._saved: dict[Path, int] = {}
+        """The attempt that wrote each file below output/."""
+        self._appended: set[Path] = set()
+        self._scratch: dict[str, int] = {}
+        self._told: dict[int, str] = {}
+        self._expected: int | None = None
+        """The last step of a calm run."""
+        self.cancel: Path | None = None
+        """The file that asks a rehearsal for its end."""
+
+    def expect(self, last_step: int | None) -> None:
+        """Says which step the program tells last."""
+        self._expected = last_step
+
+    # What the rehearsal asks for.
+
+    def prepare(self, job: Job, host: Host) -> tuple[Job, Host]:
+        self._processes = int(_variable(job, Variable.PROCESSES) or 1)
+        self._volume = host.volume.resolve()
+        self._pod_folder = host.pods.resolve()
+        self._quick = (str(host.interpreter.resolve().parent), "/usr/", "/lib", "/proc/", "/sys/",
+                       "/etc/", "/dev/")  # fmt: skip
+        containers = tuple(map(_storm_variables, job.template.containers))
+        template = job.template.model_copy(update={"containers": containers})
+        self._began = self._last = time.monotonic()
+        changed = Host(**{**vars(host), "call_filter": self._filter})
+        return job.model_copy(update={"template": template}), changed
+
+    def pod_started(self, pod: Pod, index: int | None) -> None:
+        self._pods[index or 0] = pod
+        self._alive()
+        self._say(f"pod {pod.facts.name} starts")
+
+    def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
+        codes = ", ".join(map(str, end.codes.values()))
+        self._say(f"pod {pod.facts.name} ended with {codes}: {verdict}")
+        self._alive()
+
+    async def follow(self) -> None:
+        """Ends a run in which nothing happens any more."""
+        try:
+            while True:
+                await asyncio.sleep(GLANCE)
+                if time.monotonic() - self._last > self._silence and self.cancel is not None:
+                    self.trace.silent = True
+                    self._say(f"nothing has happened for {self._silence:.0f} s: the run is ended")
+                    self.cancel.touch()
+                    return
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Completes the trace."""
+        self._alive()
+        for listener in self._listeners:
+            listener.close()
+        for task in self._tasks:
+            task.cancel()
+        self.trace.inflicted += [Inflicted(fault, None) for fault in self._armed]
+        for place, inflicted in enumerate(self.trace.inflicted):
+            if (met := self._refusals.get(inflicted.fault)) is not None:
+                effect = f"met {met} operations"
+                self.trace.inflicted[place] = Inflicted(
+                    inflicted.fault, inflicted.seconds, effect, inflicted.attempt
+                )
+        self.trace.seconds = time.monotonic() - self._began
+        lowest = min(self._told, default=None)
+        if lowest is not None:
+            self.trace.last = numbers(self._told[lowest])
+        self.trace.outputs = len(
+            [path for path in self._saved if path.exists() or path.is_symlink()]
+        ) or len(self._saved)
+        self.trace.elsewhere = sorted(self._scratch)
+
+    # What happens.
+
+    def _filter(self, pod: Pod) -> CallFilter:
+        index = next(number for number, each in self._pods.items() if each is pod)
+
+        def listen(container: RunningContainer, listener: int) -> None:
+            self._containers[index] = container
+            self._listeners.append(Listener(listener, self._answer, self._carried_out))
+
+        return CallFilter(filter_program(), listen)
+
+    def _answer(self, call: Call) -> Answer | Awaitable[Answer | None] | None:
+        if call.prints:
+            self._last_alive(call)
+            if (match := _WORKER.search(call.text)) and self._rank(call) is None:
+                self._learn(match)
+                return Answer()
+            rank = self._rank(call)
+            if rank is None:
+                return Answer()
+            step = self._step_in(call)
+            if step is not None and (fault := self._due("step", step)):
+                self._carried_out(call)  # The program has done this step, whatever comes now.
+                return self._inflict(fault, call)
+            return self._answer_saved(call)
+        if call.exits:
+            rank = self._kin.get(call.process, self._rank(call))
+            whole = rank is not None and rank.pid == call.process and self._told_all()
+            if whole and call.arguments[0] == 0 and (fault := self._due("end")):
+                return self._inflict(fault, call)
+            return Answer()
+        if call.opens and not call.writes and call.name.startswith(self._quick):
+            return Answer()
+        rank = self._rank(call)
+        if rank is None:
+            return Answer()
+        self._alive()
+        path = call.path if not call.syncs else None
+        if path is not None and not path.is_relative_to(self._volume):
+            self._note_outside(call, path, rank)
+            return Answer()
+        if answer := self._answer_of_volume(call, rank, path):
+            return answer
+        if path is None or not self._is_output(path):
+            return Answer()
+        if call.opens and not call.writes:
+            if self._saved.get(path, rank.attempt) < rank.attempt:
+                self._add(Event("load", self._now(), rank.attempt, rank.rank, path=_below(path)))
+                if fault := self._due("load"):
+                    return self._inflict(fault, call)
+            return Answer()
+        if call.writes and not call.flags & os.O_APPEND:
+            saved = self._answer_saved(call)
+            self._saves += 1
+            self._saved[path] = rank.attempt
+            self._saving[call.thread] = path
+            self._add(Event("save", self._now(), rank.attempt, rank.rank, path=_below(path)))
+            if fault := self._due("save", self._saves):
+                # As if it had been opened, and nothing been written yet.
+                if call.flags & os.O_TRUNC or not path.exists():
+                    path.write_bytes(b"")
+                return self._inflict(fault, call)
+            return saved
+        if call.renames:
+            # What lies there then was written by this attempt.
+            self._saved[path] = rank.attempt
+            self._saving[call.thread] = path
+        elif call.writes:
+            self._appended.add(path)
+        return Answer()
+
+    def _answer_saved(self, call: Call) -> Answer | Awaitable[Answer | None]:
+        """Notes that the file is written that this thread opened before."""
+        path = self._saving.pop(call.thread, None)
+        rank = self._rank(call)
+        if path is None or rank is None:
+            return Answer()
+        self._add(Event("saved", self._now(), rank.attempt, rank.rank, path=_below(path)))
+        if fault := self._due("saved", sum(event.kind == "saved" for event in self.trace.events)):
+            return self._inflict(fault, call)
+        return Answer()
+
+    def _carried_out(self, call: Call) -> None:
+        if not call.prints:
+            return
+        with suppress(OSError):
+            rank = self._rank(call)
+            if rank is None:
+                return
+            key = call.process, call.arguments[0]
+            *lines, rest = re.split(rb"[\r\n]", self._texts.get(key, b"") + call.text)
+            self._texts[key] = rest[-2000:]
+            if rank.trains:
+                for line in lines:
+                    self._read_line(line.decode(errors="replace"), rank)
+            call.__dict__["text"] = b""  # A call that was carried out is not read again.
+
+    def _read_line(self, line: str, rank: Rank) -> None:
+        if not line.strip():
+            return
+        self._say(f"rank {rank.rank}: {line[:300]}")
+        found = self._read_step(line, rank.rank)
+        if found is not None:
+            step, metrics = found
+            event = Event("step", self._now(), rank.attempt, rank.rank, step, metrics)
+            self._add(event)
+        elif numbers(line) and not line.startswith(("I0", "I1", "W0", "W1", "E0", "E1")):
+            self._told[rank.rank] = line
+
+    def _step_in(self, call: Call) -> int | None:
+        """Returns the newest step that a text tells, which is about to be printed."""
+        key = call.process, call.arguments[0]
+        text = (self._texts.get(key, b"") + call.text).decode(errors="replace")
+        steps = [found[0] for line in re.split(r"[\r\n]", text) if (found := self._read_step(line))]
+        return steps[-1] if steps else None
+
+    def _read_step(
+        self, line: str, rank: int | None = None
+    ) -> tuple[int, Mapping[str, float]] | None:
+        if match := _TOLD.search(line):
+            return int(match[1]), json.loads(match[2])
+        if self._step_pattern is None or not (match := self._step_pattern.search(line[:2000])):
+            return None
+        parts = match.groupdict()
+        step = (
+            int((float(parts["epoch"]) - 1) * float(parts["iterations"])) + int(parts["iteration"])
+            if set(parts) == {"epoch", "iteration", "iterations"}
+            else int(float(match[1]))
+        )
+        metrics = {}
+        for name, pattern in self._patterns.items():
+            with suppress(TypeError, ValueError):
+                if value := pattern.search(line[:2000]):
+                    metrics[name] = float(value[1])
+        return step, metrics
+
+    # Whose a process is.
+
+    def _learn(self, match: re.Match[bytes]) -> None:
+        attempt, role, pod, local, pid = match.groups()
+        trains = role == b"trainer"
+        rank = int(pod) * (self._processes if trains else 1) + int(local or 0)
+        newest = max((known.attempt for known in self._ranks.values()), default=0)
+        self._kin.clear()
+        self._ranks[int(pid)] = Rank(int(pid), int(attempt), rank, trains)
+        if int(attempt) > newest:
+            self._add(Event("start", self._now(), int(attempt), rank))
+            self._say(f"attempt {int(attempt)} starts")
+            if fault := self._due("start"):
+                self._keep(self._inflict(fault, None))
+
+    def _rank(self, call: Call) -> Rank | None:
+        """Returns the rank whose process, or whose process's descendant, makes the call."""
+        pid = call.process
+        if pid in self._kin:
+            return self._kin[pid]
+        above, chain = pid, list[int]()
+        found = None
+        with suppress(OSError):
+            while above > 1 and len(chain) < 40:
+                if above in self._ranks:
+                    found = self._ranks[above]
+                    break
+                chain.append(above)
+                stat = Path(f"/proc/{above}/stat").read_text()
+                above = int(stat.rpartition(")")[2].split()[1])
+        if found is not None and pid != found.pid and (launched := _launched_rank(pid)) is not None:
+            found = Rank(pid, found.attempt, launched, found.trains)
+        self._kin[pid] = found
+        return found
+
+    def _target(self, rank: int) -> Rank | None:
+        """Returns the newest living process of a rank."""
+        alive = [
+            process
+            for process in (*self._ranks.values(), *filter(None, self._kin.values()))
+            if process.rank == rank and process.trains and Path(f"/proc/{process.pid}").exists()
+        ]
+        return max(alive, key=lambda process: (process.attempt, process.pid), default=None)
+
+    # The faults.
+
+    def _due(self, event: str, number: int = 0) -> Fault | None:
+        """Returns the next fault if this event is its own; the one after it is armed then."""
+        if self._inflicting is not None or not self._armed:
+            return None
+        fault = self._armed[0]
+        if fault.event != event or number < fault.number:
+            return None
+        self._inflicting = fault
+        return self._armed.pop(0)
+
+    async def _inflict(self, fault: Fault, call: Call | None) -> Answer | None:
+        """Does what the fault says, while the call at whose event it comes waits."""
+        seconds = self._now()
+        self._say(f"fault: {fault}")
+        attempt = max((rank.attempt for rank in self._ranks.values()), default=0)
+        try:
+            effect = await self._do(fault)
+        except OSError as error:
+            effect = f"not possible: {error.strerror}"
+        self._inflicting = None
+        self._say(f"{fault}: {effect}")
+        self.trace.inflicted.append(Inflicted(fault, seconds, effect, attempt))
+        if fault.kind in VOLUME and call is not None and not call.prints and not call.exits:
+            rank = self._rank(call)
+            path = None if call.syncs else call.path
+            if rank is not None and (refused := self._answer_of_volume(call, rank, path)):
+                return await refused if not isinstance(refused, Answer) else refused
+        return Answer()
+
+    async def _do(self, fault: Fault) -> str:
+        """Returns what it did."""
+        kind = fault.kind
+        if kind in VOLUME:
+            self._volume_fault = fault, VOLUME[kind]
+            self._refusals[fault] = 0
+            return "met 0 operations"
+        index = fault.rank // self._processes
+        rank = await self._wait_for(fault.rank)
+        pod, container = self._pods.get(index), self._containers.get(index)
+        if rank is None or pod is None or container is None:
+            return "no effect: the rank was not there"
+        if kind == "damage-checkpoint":
+            what = self._damage()
+            os.kill(rank.pid, signal.SIGKILL)
+            return what
+        if kind == "kill-rank":
+            os.kill(rank.pid, signal.SIGKILL)
+        elif kind == "kill-agent":
+            os.kill(_children(container.init)[0], signal.SIGKILL)
+        elif kind == "kill-pod":
+            self._keep(pod.kill())
+        elif kind == "spot-notice":
+            self._keep(pod.terminate())
+        elif kind in FREEZES:
+            top = rank.pid if kind == "freeze-rank" else _children(container.init)[0]
+            self._keep(self._freeze([top, *_descendants(top)], FREEZES[kind]))
+        elif kind in ("cut", "half-open"):
+            count = connections.cut(rank.pid, half_open=kind == "half-open")
+            return f"{count} connections" if count else "no effect: the rank has no connection"
+        return f"process {rank.pid}"
+
+    async def _wait_for(self, number: int) -> Rank | None:
+        deadline = time.monotonic() + _PATIENCE
+        while (rank := self._target(number)) is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        return rank
+
+    async def _freeze(self, pids: Sequence[int], seconds: float) -> None:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    def _damage(self) -> str:
+        written = [
+            path
+            for path in self._saved
+            if path not in self._appended and path.is_file() and path.stat().st_size
+        ]
+        if not written:
+            return "no effect on files: none was written"
+        newest = max(written, key=lambda path: path.stat().st_mtime_ns)
+        size = newest.stat().st_size
+        os.truncate(newest, size // 2)
+        return f"{_below(newest)} has {size // 2} of {size} bytes"
+
+    def _answer_of_volume(
+        self, call: Call, rank: Rank, path: Path | None
+    ) -> Answer | Awaitable[Answer] | None:
+        """Returns what a call on the volume gets while a fault of the volume lasts; None: nothing
+        lasts, or it does not concern this call.
+        """
+        if self._volume_fault is None or call.prints or call.exits:
+            return None
+        fault, left = self._volume_fault
+        if rank.rank != fault.rank or not rank.trains:
+            return None
+        changes = call.writes or call.renames or call.removes or not (call.opens or call.syncs)
+        answer: Answer | Awaitable[Answer]
+        if fault.kind == "volume-full":
+            if not (call.opens and call.writes) or path is None:
+                return None
+            created = os.open(path, (call.flags | os.O_WRONLY) & ~os.O_RDWR | os.O_CLOEXEC, 0o644)
+            os.close(created)
+            answer = Answer(file=os.open("/dev/full", os.O_RDWR))
+        elif fault.kind == "volume-failing":
+            answer = Answer(errno.EIO)
+        elif fault.kind == "volume-read-only":
+            if not changes:
+                return None
+            answer = Answer(errno.EROFS)
+        else:
+            answer = _later()
+        self._refusals[fault] += 1
+        name = "a sync" if path is None else _below(path)
+        self._say(f"{fault}: rank {rank.rank} meets it at {name}")
+        self._volume_fault = (fault, left - 1) if left > 1 else None
+        return answer
+
+    # Records.
+
+    def _note_outside(self, call: Call, path: Path, rank: Rank) -> None:
+        """Notes files that the program keeps where no volume keeps them."""
+        name = str(path)
+        if not name.startswith(_SCRATCH) and not path.is_relative_to(self._pod_folder):
+            return
+        if _CACHES.search(name) or not call.opens:
+            return
+        if path.is_relative_to(self._pod_folder):
+            # <pod>/<container>/<path in it>: the same place in each pod of a rank.
+            name = "/" + "/".join(path.relative_to(self._pod_folder).parts[2:])
+        if (call.writes and not path.exists()) or call.flags & os.O_TRUNC:
+            self._scratch.setdefault(name, rank.attempt)
+        elif self._scratch.get(name, rank.attempt) < rank.attempt and name not in (
+            self.trace.outside
+        ):
+            self.trace.outside.append(name)
+
+    def _is_output(self, path: Path) -> bool:
+        return "output" in path.parts and not re.fullmatch(
+            r"(train|server|rank-\d+)\.log|(metrics|steps)\S*\.jsonl|log", path.name
+        )
+
+    def _told_all(self) -> bool:
+        steps = [event.step or 0 for event in self.trace.events if event.kind == "step"]
+        return self._expected is None or max(steps, default=0) >= self._expected
+
+    def _add(self, event: Event) -> None:
+        self.trace.events.append(event)
+
+    def _say(self, text: str) -> None:
+        self.trace.lines.append(f"{self._now():7.2f}  {text}")
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began
+
+    def _alive(self) -> None:
+        now = time.monotonic()
+        self.trace.longest_silence = max(self.trace.longest_silence, now - self._last)
+        self._last = now
+
+    def _last_alive(self, call: Call) -> None:
+        """A line of a rank is a sign of life; the agents' own words are not."""
+        if self._rank(call) is not None:
+            self._alive()
+
+    def _keep(self, work: Awaitable[object]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _later() -> Answer:
+    await asyncio.sleep(_SLOW)
+    return Answer()
+
+
+def numbers(line: str) -> dict[str, float]:
+    """Returns the numbers in a line by the words before them, or by their places."""
+    values: dict[str, float] = {}
+    for place, match in enumerate(_NUMBER.finditer(line)):
+        name = match[1] or f"number {place + 1}"
+        values[name if name not in values else f"{name} {place + 1}"] = float(match[2])
+    return values
+
+
+def _storm_variables(container: Container) -> Container:
+    changed = {
+        Variable.STALL.value: str(STALL),
+        Variable.ATTEMPTS.value: str(ATTEMPTS),
+        Variable.PRINT_STEPS.value: "1",
+    }
+    kept = [entry for entry in container.environment if entry.name not in changed]
+    more = [EnvironmentEntry(name=name, value=value) for name, value in changed.items()]
+    return container.model_copy(update={"environment": (*kept, *more)})
+
+
+def _variable(job: Job, name: str) -> str:
+    values = {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
+    return values.get(name, "")
+
+
+def _launched_rank(pid: int) -> int | None:
+    """Returns the rank that a launcher gave a process."""
+    with suppress(OSError, ValueError):
+        variables = dict(
+            entry.split(b"=", 1)
+            for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            if b"=" in entry
+        )
+        rank = variables.get(b"PADDLE_TRAINER_ID", variables.get(b"RANK"))
+        return int(rank) if rank is not None else None
+    return None
+
+
+def _below(path: Path) -> str:
+    """The path below an attempt's output, for people."""
+    parts = path.parts
+    if "attempts" in parts:
+        parts = parts[parts.index("attempts") + 2 :]
+    elif "output" in parts:
+        parts = parts[parts.index("output") + 1 :]
+    return "/".join(parts)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(OSError):
+            for child in map(int, (task / "children").read_text().split()):
+                yield child
+                yield from _descendants(child)

@@ -1,0 +1,306 @@
+"""What is to be said of a run: how it differs from the calm ones. It says what was seen, and
+guesses at no cause.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from paddle_aws.storm.faults import Fault, Opportunities
+from paddle_aws.storm.trace import Event, Inflicted, Trace
+
+_AROUND = 8
+"""Lines before and after a symptom that are shown."""
+_SPREADS = 4.0
+"""How many times the spread of the calm runs a value may lie outside it."""
+_SHARE = 0.1
+"""And which share of the value, where calm runs differ: two runs tell little of a spread."""
+_QUALITY = re.compile(
+    r"acc|loss|auc|f1|error|rmse|mse|mae|score|bleu|perplexity|metric|mean|norm|checksum|sum",
+    re.IGNORECASE,
+)
+"""Names in a program's last line that tell of the model; others may be a speed or a time."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was wrong."""
+
+    symptom: str
+    """A word for its kind, by which a shrunk schedule is known to fail in the same way."""
+    sentence: str
+    fault: Fault | None
+    """The last fault before it."""
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was seen in one run."""
+
+    findings: tuple[Finding, ...]
+    attempts: int
+    repeated: int
+    """Steps done more than once, over all attempts."""
+    lost: tuple[int, ...]
+    """Steps that no attempt told."""
+    lost_work: dict[str, int]
+    """For each fault, the steps that were done again after it."""
+    longest_silence: float
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return not self.findings
+
+
+class Calm:
+    """What the runs without faults had in common."""
+
+    def __init__(self, traces: Sequence[Trace]) -> None:
+        self.traces = traces
+        self.told = [[event.step or 0 for event in trace.steps()] for trace in traces]
+
+    @cached_property
+    def steps(self) -> list[int]:
+        """The steps that a run tells, each once, in order."""
+        return list(dict.fromkeys(self.told[0]))
+
+    @property
+    def regular(self) -> bool:
+        """Every run tells the same steps, each once: what is missing elsewhere was not done."""
+        return all(told == self.steps for told in self.told) and self.steps == sorted(self.steps)
+
+    @cached_property
+    def values(self) -> dict[tuple[int, str], tuple[float, float]]:
+        """The least and the greatest of each metric at each step."""
+        ranges: dict[tuple[int, str], tuple[float, float]] = {}
+        for trace in self.traces:
+            for event in trace.steps():
+                for name, value in event.metrics.items():
+                    key = event.step or 0, name
+                    least, most = ranges.get(key, (value, value))
+                    ranges[key] = min(least, value), max(most, value)
+        return ranges
+
+    @cached_property
+    def spreads(self) -> dict[str, float]:
+        """The greatest difference between runs, by metric; 0: all runs are exactly equal."""
+        spreads: dict[str, float] = {}
+        for (_, name), (least, most) in self.values.items():
+            spreads[name] = max(spreads.get(name, 0.0), most - least)
+        return spreads
+
+    @cached_property
+    def last(self) -> dict[str, tuple[float, float]]:
+        """The range of each number that runs tell at their ends and that can be compared."""
+        ranges = {
+            name: (min(values), max(values))
+            for name in self.traces[0].last
+            if len(values := [trace.last[name] for trace in self.traces if name in trace.last])
+            == len(self.traces)
+        }
+        return {
+            name: (least, most)
+            for name, (least, most) in ranges.items()
+            if least == most or _QUALITY.search(name)
+        }
+
+    @property
+    def equal(self) -> bool:
+        """Whether the runs told exactly the same."""
+        return self.regular and not any(self.spreads.values()) and bool(self.spreads)
+
+    @property
+    def silence(self) -> float:
+        return max(trace.longest_silence for trace in self.traces)
+
+    @property
+    def opportunities(self) -> Opportunities:
+        """What faults can be tied to."""
+        first = self.traces[0]
+        ranks = {event.rank for event in first.events}
+        saves = [event for event in first.events if event.kind == "save"]
+        return Opportunities(
+            ranks=max(ranks, default=0) + 1,
+            steps=sorted(self.steps),
+            saves=min(sum(event.kind == "save" for event in trace.events) for trace in self.traces),
+            savers=sorted({event.rank for event in saves}),
+        )
+
+
+def judge(trace: Trace, calm: Calm) -> Verdict:
+    """Compares a run with the calm ones."""
+    findings = [
+        *_of_the_end(trace, calm),
+        *_of_steps(trace, calm),
+        *_of_values(trace, calm),
+        *_of_files(trace, calm),
+    ]
+    lost = _lost(trace, calm)
+    told = [event.step for event in trace.steps()]
+    return Verdict(
+        tuple(findings),
+        trace.attempts,
+        len(told) - len(set(told)),
+        lost,
+        _work_lost(trace),
+        trace.longest_silence,
+        trace.seconds,
+    )
+
+
+def _of_the_end(trace: Trace, calm: Calm) -> list[Finding]:
+    if trace.silent:
+        words = "it did not end: nothing happened any more, and it was ended"
+        return [_finding("hang", words, trace, trace.seconds)]
+    if not trace.succeeded:
+        return [_finding("failed", f"the job failed: {trace.reason}", trace, trace.seconds)]
+    findings = []
+    told, expected = [event.step or 0 for event in trace.steps()], calm.steps
+    if expected and max(told, default=0) < max(expected):
+        words = (
+            f"the job succeeded, but the last step that it told is {max(told, default=0)} of "
+            f"{max(expected)}"
+        )
+        findings.append(_finding("unfinished", words, trace, trace.seconds))
+    elif calm.last and not trace.last:
+        words = "the job succeeded, but did not tell its result"
+        findings.append(_finding("unfinished", words, trace, trace.seconds))
+    return findings
+
+
+def _of_steps(trace: Trace, calm: Calm) -> list[Finding]:
+    findings: list[Finding] = []
+    if not calm.regular or not calm.steps:
+        return findings
+    last = max(calm.steps)
+    for event in trace.steps():
+        if (event.step or 0) > last:
+            words = f"it trained on to step {event.step}; calm runs end with step {last}"
+            findings.append(_finding("too many steps", words, trace, event.seconds))
+            break
+    for earlier, later in pairwise(trace.steps()):
+        if earlier.attempt == later.attempt and (later.step or 0) <= (earlier.step or 0):
+            words = f"step {later.step} was done again within attempt {later.attempt}"
+            findings.append(_finding("doubled steps", words, trace, later.seconds))
+            break
+    if trace.succeeded and len(lost := _lost(trace, calm)) > 0:
+        words = f"steps were left out: {_shown(lost)} were told by no attempt"
+        moment = next(
+            (event.seconds for event in trace.steps() if (event.step or 0) > lost[0]), trace.seconds
+        )
+        findings.append(_finding("lost steps", words, trace, moment))
+    return findings
+
+
+def _lost(trace: Trace, calm: Calm) -> tuple[int, ...]:
+    """Returns the steps that no attempt told, but for one before each attempt: it may have been
+    saved, and its process been killed before it told of it.
+    """
+    if not calm.regular:
+        return ()
+    told = {event.step or 0 for event in trace.steps()}
+    firsts: dict[int, Event] = {}
+    for event in trace.steps():
+        firsts.setdefault(event.attempt, event)
+    order = calm.steps
+    excused = {
+        order[order.index(event.step) - 1]
+        for event in firsts.values()
+        if event.step in order and order.index(event.step)
+    }
+    return tuple(
+        step for step in order if step not in told | excused and step <= max(told, default=0)
+    )
+
+
+def _of_values(trace: Trace, calm: Calm) -> list[Finding]:
+    findings = []
+    for event in trace.steps():
+        wrong = [
+            (name, value, calm.values[event.step or 0, name])
+            for name, value in event.metrics.items()
+            if (event.step or 0, name) in calm.values
+            and not _fits(value, calm.values[event.step or 0, name], calm.spreads[name])
+        ]
+        if wrong:
+            name, value, between = wrong[0]
+            words = (
+                f"{name} at step {event.step} is {value:g} in attempt {event.attempt}; calm runs "
+                f"have {_range(*between)}"
+            )
+            findings.append(_finding("other values", words, trace, event.seconds))
+            break
+    if trace.succeeded:
+        for name, (least, most) in calm.last.items():
+            result = trace.last.get(name)
+            if result is not None and not _fits(result, (least, most), most - least):
+                words = f"{name} is {result:g} at the end; calm runs have {_range(least, most)}"
+                findings.append(_finding("other result", words, trace, trace.seconds))
+                break
+    return findings
+
+
+def _of_files(trace: Trace, calm: Calm) -> list[Finding]:
+    if trace.outside:
+        words = (
+            f"it reads {trace.outside[0]}, which an earlier attempt wrote there: that place is "
+            "lost with the pod; write below output/"
+        )
+        return [_finding("outside", words, trace, trace.seconds)]
+    if trace.succeeded and trace.elsewhere and not trace.outputs:
+        words = (
+            f"it left no file below output/, but wrote {trace.elsewhere[0]}, which is lost with "
+            "the pod"
+        )
+        return [_finding("outside", words, trace, trace.seconds)]
+    return []
+
+
+def _fits(value: float, between: tuple[float, float], spread: float) -> bool:
+    least, most = between
+    if spread == 0:
+        return value == least or (value != value and least != least)
+    slack = max(_SPREADS * spread, _SHARE * max(abs(least), abs(most)))
+    return least - slack <= value <= most + slack
+
+
+def _work_lost(trace: Trace) -> dict[str, int]:
+    """Counts the steps done again, each for the last fault before it was."""
+    done: set[int] = set()
+    counts: dict[str, int] = {}
+    for event in trace.steps():
+        step = event.step or 0
+        if step in done and (fault := _fault_before(trace, event.seconds)):
+            counts[str(fault.fault)] = counts.get(str(fault.fault), 0) + 1
+        done.add(step)
+    return counts
+
+
+def _finding(symptom: str, sentence: str, trace: Trace, seconds: float) -> Finding:
+    before = _fault_before(trace, seconds)
+    moments = [float(line.split(maxsplit=1)[0]) for line in trace.lines]
+    place = next((at for at, moment in enumerate(moments) if moment >= seconds), len(moments))
+    around = trace.lines[max(0, place - _AROUND) : place + _AROUND // 2]
+    return Finding(symptom, sentence, before.fault if before else None, tuple(around))
+
+
+def _fault_before(trace: Trace, seconds: float) -> Inflicted | None:
+    before = [
+        inflicted
+        for inflicted in trace.inflicted
+        if inflicted.seconds is not None and inflicted.seconds <= seconds
+    ]
+    return before[-1] if before else None
+
+
+def _range(least: float, most: float) -> str:
+    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
+
+
+def _shown(steps: Sequence[int]) -> str:
+    first = ", ".join(map(str, steps[:5]))
+    return first if len(steps) <= 5 else f"{first} and {len(steps) - 5} more"
