@@ -12,10 +12,10 @@ from rich.console import Console
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.rehearsal_backend import CANCEL
+from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.local_account import LocalAccount
 from paddle_aws.rehearsal.rehearse import Rehearsal
 from paddle_aws.rehearsal.screen import Screen
-from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.storm.faults import KINDS, PER_RUN, Fault, draw
 from paddle_aws.storm.supervisor import StormSupervisor
 from paddle_aws.storm.trace import Trace
