@@ -69,33 +69,32 @@ def _longer(value: Any, path: tuple[str, ...], entry: Any) -> Any:
     )
 
 
-def managed_policies(*names: str) -> list[str]:
+def managed_policy_findings(*names: str) -> list[str]:
     """Returns the findings about these AWS managed policies."""
     return [
         f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]" for name in names
     ]
 
 
-def wildcards(scope: IConstruct, *resources: str) -> list[str]:
+def wildcard_findings(scope: IConstruct, *resources: str) -> list[str]:
     """Returns the findings about these resources, which contain a star, of a policy in `scope`'s
     stack.
     """
     stack = Stack.of(scope)
     return [
-        f"AwsSolutions-IAM5[Resource::{_spelled(stack.resolve(resource))}]"
-        for resource in resources
+        f"AwsSolutions-IAM5[Resource::{_spell(stack.resolve(resource))}]" for resource in resources
     ]
 
 
-def _spelled(value: Any) -> str:
+def _spell(value: Any) -> str:
     """Returns a resolved value as cdk-nag spells it."""
     if isinstance(value, str):
         return re.sub(r"\$\{([^}]+)\}", r"<\1>", value)
     ((function, argument),) = value.items()
     if function == "Fn::Join":
-        return str(argument[0]).join(_spelled(part) for part in argument[1])
+        return str(argument[0]).join(_spell(part) for part in argument[1])
     if function == "Fn::GetAtt":
         return f"<{'.'.join(argument)}>"
     if function == "Fn::ImportValue":
-        return _spelled(argument)
+        return _spell(argument)
     return f"<{argument}>"

@@ -15,7 +15,7 @@ class Violation(NamedTuple):
 
     prop: str
     """The property, such as min_size."""
-    found: object
+    value: object
     """Its value."""
     allowed: str
     """What is allowed; `{name}` stands for another property, which may be called otherwise by who

@@ -16,31 +16,31 @@ OF_MACHINES = Path(__file__).with_name("machine_statements.json")
 """What the machines of a cluster may do."""
 
 
-def filled(value: Any, known: dict[str, Any]) -> Any:
+def fill(value: Any, values: dict[str, Any]) -> Any:
     """Returns `value` with each `$name` replaced by its value in `known`. IAM's own variables, such
     as ${aws:userid}, stay.
     """
     if isinstance(value, dict):
         # `Why` is for human readers.
-        return {name: filled(inner, known) for name, inner in value.items() if name != "Why"}
+        return {name: fill(inner, values) for name, inner in value.items() if name != "Why"}
     if isinstance(value, list):
-        return [filled(one, known) for one in value]
+        return [fill(item, values) for item in value]
     return (
-        known[value[1:]]
-        if value[:1] == "$" and value[1:] in known
-        else Template(value).safe_substitute(known)
+        values[value[1:]]
+        if value[:1] == "$" and value[1:] in values
+        else Template(value).safe_substitute(values)
     )
 
 
-def statements(file: Path, part: str, **known: Any) -> list[iam.PolicyStatement]:
+def statements(file: Path, part: str, **values: Any) -> list[iam.PolicyStatement]:
     """Returns the statements of one part of `file`, which lists them by Sid; each `$name` becomes
     its value in `known`.
     """
     # Imported here: callers that only fill in a document need no aws_cdk.
     from aws_cdk import aws_iam as iam
 
-    written = filled(json.loads(file.read_text(encoding="utf-8"))[part], known)
+    bodies = fill(json.loads(file.read_text(encoding="utf-8"))[part], values)
     return [
-        iam.PolicyStatement.from_json({"Sid": sid, "Effect": "Allow", **one})
-        for sid, one in written.items()
+        iam.PolicyStatement.from_json({"Sid": sid, "Effect": "Allow", **body})
+        for sid, body in bodies.items()
     ]

@@ -28,7 +28,7 @@ def unless_token(value: T) -> T | None:
     return None if is_token(value) else value
 
 
-def without_tokens(values: Sequence[T]) -> Sequence[T]:
+def drop_tokens(values: Sequence[T]) -> Sequence[T]:
     """Returns those of `values` that are no tokens. Text stays text, for a rule to refuse."""
     if isinstance(values, str):
         return cast(Sequence[T], values)
@@ -52,14 +52,14 @@ def refuse(
     """
     props = _Props(names or {})
     sentences = [
-        f"{path}: {props[prop]} is {_shown(found)}: {allowed.format_map(props)}"
-        for prop, found, allowed in violations
+        f"{path}: {props[prop]} is {_format(value)}: {allowed.format_map(props)}"
+        for prop, value, allowed in violations
     ]
     if sentences:
         raise ValueError("\n".join(sentences))
 
 
-def with_options(
+def merge_options(
     path: str, decided: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns the props of a construct's base: what the construct decides, and what goes through.
@@ -71,7 +71,7 @@ def with_options(
     return {**decided, **options}
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     if value is None or value == "":
         return "empty"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,7 +15,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.acknowledged import acknowledge, wildcard_findings
 from constructs_lib.people.team import Team
 from constructs_lib.statements import statements
 from constructs_lib.storage.key import EncryptionKey
@@ -153,5 +153,5 @@ def _allow(
     for statement in rights:
         stars = [resource for resource in statement.resources if "*" in resource]
         if stars and statement.effect == iam.Effect.ALLOW:
-            acknowledge(policy, WHY[str(statement.sid)], *wildcards(scope, *stars))
+            acknowledge(policy, WHY[str(statement.sid)], *wildcard_findings(scope, *stars))
     return policy

@@ -6,7 +6,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_route53 as route53
 
-from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.acknowledged import acknowledge, wildcard_findings
 from constructs_lib.ec2.machine import auto_mode_role
 from constructs_lib.eks.addon import PodIdentity
 from constructs_lib.eks.cluster import TrainingCluster
@@ -49,7 +49,7 @@ class ClusterStack(PlatformStack):
         acknowledge(
             policy,
             "training data may lie anywhere in this one bucket",
-            *wildcards(self, f"{storage.bucket_arn}/*"),
+            *wildcard_findings(self, f"{storage.bucket_arn}/*"),
         )
         grant_work(self)
         if minor(spec.cluster.version) > minor(KUBERNETES_VERSIONS[-1]):

@@ -274,7 +274,7 @@ class ClusterSpec(Settings):
 
     @field_validator("region")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _check_region(cls, value: str) -> str:
         partitions = json.loads(
             (resources.files("botocore") / "data" / "partitions.json").read_text()
         )["partitions"]
@@ -364,12 +364,12 @@ class ClusterSpec(Settings):
             self._addresses,
             self._compute,
             self._self_managed,
-            self._untainted,
+            self._taints,
             self._lustre,
             self._region,
             self._public_name,
             self._bootstrap,
-            self._lifted_by,
+            self._protection,
         ):
             yield from rule()
 
@@ -497,7 +497,7 @@ class ClusterSpec(Settings):
             if not first <= IPv4Address(address) <= last:
                 yield Refused("cluster.private_address", address, f"allowed are {first} to {last}")
 
-    def _untainted(self) -> Iterator[Fault]:
+    def _taints(self) -> Iterator[Fault]:
         # coredns and the EFS driver's controller tolerate no taint of ours: if all nodes are
         # tainted, they stay pending, and the deploy fails after twenty minutes. An existing cluster
         # may have other nodes for them; a self-managed one runs them beside its control plane.
@@ -581,7 +581,7 @@ class ClusterSpec(Settings):
         )
         yield Refused("zone.public", self.zone.public.host, allowed)
 
-    def _lifted_by(self) -> Iterator[Fault]:
+    def _protection(self) -> Iterator[Fault]:
         if self.protect.lifted_by and self.deployer == "restricted":
             allowed = (
                 "deployer is restricted, where all operators act as their team's role: leave it out"
@@ -733,15 +733,15 @@ def _cluster_spec() -> type[ClusterSpec]:
     sys.path.append(str(Path.cwd()))
     try:
         module, _, attribute = str(name).partition(":")
-        found = getattr(importlib.import_module(module), attribute)
+        spec_class = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingError(
             f"cdk.json: context {SPEC_CONTEXT} is {name}: {error}; allowed is package.module:Class"
         ) from None
     finally:
         sys.path.remove(str(Path.cwd()))
-    if not (isinstance(found, type) and issubclass(found, ClusterSpec)):
+    if not (isinstance(spec_class, type) and issubclass(spec_class, ClusterSpec)):
         raise SettingError(
             f"cdk.json: context {SPEC_CONTEXT} is {name}: allowed is a subclass of ClusterSpec"
         )
-    return found
+    return spec_class

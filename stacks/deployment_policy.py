@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
-from constructs_lib.statements import filled
+from constructs_lib.statements import fill
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import PARTS, POLICY_PATH, ClusterSpec, load_cluster
 from paddle_aws.stacks.project import project_folder
@@ -69,7 +69,7 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
             "docs/deployment-policy.md"
         )
         raise SettingError(f"a template has {', '.join(unknown)}: {allowed}")
-    conditions = _written(spec, templates, kinds)["conditions"]
+    conditions = _fill_in(spec, templates, kinds)["conditions"]
     grouped: dict[str, tuple[set[str], set[str], dict[str, Any]]]
     grouped = {"Parameters": ({"ssm:GetParameters"}, _parameters(spec, kinds), {})}
     for kind in sorted(kinds):
@@ -77,35 +77,40 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
             {action for calls in DATA["handlers"][kind].values() for action in calls.split()}
         ):
             service = action.partition(":")[0]
-            on = DATA["actions"][action].split()
+            resources_of_action = DATA["actions"][action].split()
             arns = (
                 {
                     arn
-                    for resource in on
+                    for resource in resources_of_action
                     for arn in _arns(spec, templates, action, f"{service}:{resource}")
                 }
-                if on
+                if resources_of_action
                 else {"*"}
             )
-            under = [
+            grants = [
                 (
                     sid,
                     condition,
-                    {arn for arn in arns if re.fullmatch(alone[0], arn)} if alone else arns,
+                    {arn for arn in arns if re.fullmatch(arn_pattern[0], arn)}
+                    if arn_pattern
+                    else arns,
                 )
-                for pattern, sid, condition, *alone in conditions
+                for pattern, sid, condition, *arn_pattern in conditions
                 if re.fullmatch(pattern, action)
             ]
             # The templates may have no resource of a kind whose ARNs contain names.
-            for sid, condition, under_it in (
-                (under or [(service.capitalize() if on else "WhatHasNoArn", {}, arns)])
+            for sid, condition, its_arns in (
+                (
+                    grants
+                    or [(service.capitalize() if resources_of_action else "WhatHasNoArn", {}, arns)]
+                )
                 if arns
                 else ()
             ):
                 actions, resources, _ = grouped.setdefault(sid, (set(), set(), condition))
                 actions.add(action)
-                resources.update({"*"} if sid == "Look" else under_it)
-    denied: list[dict[str, Any]] = _written(spec, templates)["beside"]
+                resources.update({"*"} if sid == "Look" else its_arns)
+    denied: list[dict[str, Any]] = _fill_in(spec, templates)["beside"]
     return [{"Sid": sid, **_statement(*grouped[sid])} for sid in sorted(grouped)] + denied
 
 
@@ -124,12 +129,12 @@ def _resources(templates: Templates) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ()) -> dict[str, Any]:
+def _fill_in(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ()) -> dict[str, Any]:
     """Returns deployment_policies.json, filled in for this cluster. Actions that its conditions do
     not name have none.
     """
 
-    def reviewed(part: str) -> list[str]:
+    def reviewed_names(part: str) -> list[str]:
         return sorted(
             {name for kind in kinds for name in DATA["reviewed"][part].get(kind, "").split()}
         )
@@ -143,7 +148,7 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
     iam = f"{arn}iam::"
     policies = [
         *_arns(spec, templates, "", "iam:policy"),
-        *(f"{iam}aws:policy/{name}" for name in _of_aws(templates)),
+        *(f"{iam}aws:policy/{name}" for name in _aws_managed_policies(templates)),
     ]
     groups = [f"{iam}*:policy{POLICY_PATH}{spec.policy_prefix}-{team.lower()}" for team in TEAMS]
     # Generated names of a cluster that is called `<name>-cluster` begin as those of our own
@@ -158,13 +163,13 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
         "functions": _arns(spec, templates, "", "lambda:function"),
         "groups": groups,
         "interfaces": f"{arn}ec2:*:*:network-interface/*",
-        "linked_role_of": reviewed("linked_role_of"),
+        "linked_role_of": reviewed_names("linked_role_of"),
         "looks_up": f"{iam}*:role/cdk-{spec.qualifier}-lookup-role-*",
         "mounted": {}
         if spec.file_system.existing
         else {"StringEquals": {"aws:ResourceTag/cluster": spec.name}},
         "name": spec.name,
-        "passed_to": reviewed("passed_to"),
+        "passed_to": reviewed_names("passed_to"),
         "policies": policies,
         "records": sorted(records),
         "services": f"*.{spec.region}.amazonaws.com*",
@@ -172,15 +177,15 @@ def _written(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
             f"{arn}cloudformation:{spec.region}:*:stack/{name}/*" for name in spec.stack_names
         ],
         **{
-            team.lower(): f"{iam}*:role/{_made_up(f'{spec.name}-access')}People{team}Role*"
+            team.lower(): f"{iam}*:role/{_name_pattern(f'{spec.name}-access')}People{team}Role*"
             for team in TEAMS
         },
     }
-    document: dict[str, Any] = filled(WRITTEN, values)
+    document: dict[str, Any] = fill(WRITTEN, values)
     return document
 
 
-def _of_aws(templates: Templates) -> list[str]:
+def _aws_managed_policies(templates: Templates) -> list[str]:
     """Returns the names of the AWS managed policies in the templates."""
     return sorted(set(re.findall(r":iam::aws:policy/([\w/-]+)", json.dumps(templates))))
 
@@ -256,7 +261,7 @@ def _name(spec: ClusterSpec, stack: str, resource: Mapping[str, Any]) -> str:
     properties = resource.get("Properties", {})
     name = {**properties, **properties.get("Budget", {})}.get(DATA["names"][resource["Type"]])
     if not isinstance(name, str):
-        return _made_up(stack)
+        return _name_pattern(stack)
     return re.sub(
         rf"((?:.*/)?(?:{spec.name}|{spec.cluster_name})/|{stack}-).+",
         r"\1*",
@@ -264,7 +269,7 @@ def _name(spec: ClusterSpec, stack: str, resource: Mapping[str, Any]) -> str:
     )
 
 
-def _made_up(stack: str) -> str:
+def _name_pattern(stack: str) -> str:
     """Returns the pattern of names that CloudFormation generates: too long ones keep 24 characters
     of the stack's name.
     """
@@ -285,20 +290,22 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
     statement.
     """
     merged: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
-    for stack, statement in _given(templates):
-        for action in _listed(statement["Action"]):
+    for stack, statement in _allow_statements(templates):
+        for action in _as_list(statement["Action"]):
             service = action.partition(":")[0]
-            meant = [
+            resource_arns = [
                 arn
-                for entry in _listed(statement["Resource"])
-                for arn in _meant(spec, templates, stack, action, entry)
+                for entry in _as_list(statement["Resource"])
+                for arn in _resource_arns(spec, templates, stack, action, entry)
             ]
             # In a statement about several services, an action refers to the resources of its own
             # service, if there are any.
-            for arn in [arn for arn in meant if arn.split(":")[2:3] == [service]] or meant:
+            for arn in [
+                arn for arn in resource_arns if arn.split(":")[2:3] == [service]
+            ] or resource_arns:
                 conditions = {
                     test: {
-                        key: [_text(spec, stack, entry) for entry in _listed(value)]
+                        key: [_text(spec, stack, entry) for entry in _as_list(value)]
                         for key, value in keys.items()
                     }
                     for test, keys in statement.get("Condition", {}).items()
@@ -312,28 +319,30 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                     conditions.setdefault("StringEquals", {})["aws:ResourceAccount"] = [
                         "${aws:PrincipalAccount}"
                     ]
-                under = json.dumps(conditions, sort_keys=True), "*" if arn == "*" else service
-                actions, arns = merged.setdefault(under, (set(), set()))
+                group = json.dumps(conditions, sort_keys=True), "*" if arn == "*" else service
+                actions, arns = merged.setdefault(group, (set(), set()))
                 actions.add(action)
                 arns.add(arn)
     everywhere = merged[json.dumps({}), "*"][0]
     # To save length, all of EC2's and FSx's Describe actions, except those that show user data
     # (WRITTEN).
-    for look in ("ec2:Describe", "fsx:Describe"):
-        if read := {action for action in everywhere if action.startswith(look)}:
-            everywhere.difference_update(read)
-            everywhere.add(f"{look}*")
-    boundary_: list[dict[str, Any]] = _written(spec, templates)["never"]
+    for prefix in ("ec2:Describe", "fsx:Describe"):
+        if reads := {action for action in everywhere if action.startswith(prefix)}:
+            everywhere.difference_update(reads)
+            everywhere.add(f"{prefix}*")
+    boundary_: list[dict[str, Any]] = _fill_in(spec, templates)["never"]
     for (conditions_text, _), (actions, arns) in sorted(merged.items()):
         widest = {
-            arn for arn in arns if not any(arn != wide and fnmatchcase(arn, wide) for wide in arns)
+            arn
+            for arn in arns
+            if not any(arn != pattern and fnmatchcase(arn, pattern) for pattern in arns)
         }
-        if left := actions if "*" in arns else actions - everywhere:
-            boundary_.append(_statement(left, widest, json.loads(conditions_text)))
+        if remaining := actions if "*" in arns else actions - everywhere:
+            boundary_.append(_statement(remaining, widest, json.loads(conditions_text)))
     return boundary_
 
 
-def _given(templates: Templates) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _allow_statements(templates: Templates) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields (stack, statement) for everything that the roles' policies allow."""
     for stack, resource in _resources(templates):
         if resource["Type"] == "AWS::IAM::ManagedPolicy":
@@ -344,16 +353,16 @@ def _given(templates: Templates) -> Iterator[tuple[str, Mapping[str, Any]]]:
             )
     yield from (
         ("", statement)
-        for name in _of_aws(templates)
+        for name in _aws_managed_policies(templates)
         for statement in DATA["reviewed"]["aws_policies"][name]
     )
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _meant(
+def _resource_arns(
     spec: ClusterSpec, templates: Templates, stack: str, action: str, resource: Any
 ) -> list[str]:
     """Returns the ARNs of a policy's resource. If a template makes it, these are the ARNs of all
@@ -404,7 +413,7 @@ def documents(spec: ClusterSpec, templates: Templates) -> dict[str, dict[str, An
     policies = {
         **{f"deploy-{number}": policy for number, policy in enumerate(deploy, 1)},
         "boundary": boundary(spec, templates),
-        **_written(spec, templates)["policies"],
+        **_fill_in(spec, templates)["policies"],
     }
     if (long := size(_document(policies["boundary"]))) > LIMIT:
         raise SettingError(
@@ -435,7 +444,7 @@ def main(
                 f"{config}: deployer is {spec.deployer}: set it restricted, which gives each "
                 "role a boundary"
             )
-        policies = documents(spec, synthesized(spec))
+        policies = documents(spec, synthesize(spec))
     except SettingError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
@@ -446,7 +455,7 @@ def main(
         print(file)
 
 
-def synthesized(spec: ClusterSpec) -> Templates:
+def synthesize(spec: ClusterSpec) -> Templates:
     """Returns the templates of `spec`'s stacks, by stack name, with the context of cdk.json and the
     locks beside it.
     """

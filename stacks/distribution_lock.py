@@ -89,7 +89,7 @@ class DistributionLock(Settings):
         """Returns the folder of this version's files in the cache."""
         return cache / self.version
 
-    def cached(self, cache: Path) -> list[tuple[str, Path, str]]:
+    def verified_files(self, cache: Path) -> list[tuple[str, Path, str]]:
         """Returns name, absolute path and SHA-256 of each cached file. Raises SettingError if one
         is missing or incomplete.
         """

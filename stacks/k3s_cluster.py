@@ -30,7 +30,8 @@ def release(spec: ClusterSpec) -> Release:
     if "version" in spec.cluster.model_fields_set:
         lock.check_version(spec.cluster.version, place.lock_path)
     files = {
-        name: MachineFile(path, sha256) for name, path, sha256 in lock.cached(place.files_path)
+        name: MachineFile(path, sha256)
+        for name, path, sha256 in lock.verified_files(place.files_path)
     }
     return Release(lock.version, files, lock.images)
 

@@ -12,7 +12,7 @@ from constructs_lib.network import addresses
 from constructs_lib.network.addresses import SHARED, not_private
 from constructs_lib.rules import LogDays, duplicates, nat_count
 from paddle_aws.settings.model import Fault, Refused, Settings
-from paddle_aws.stacks.rule_settings import obeys, refused
+from paddle_aws.stacks.rule_settings import obeys, to_refused
 
 
 def ip_network(value: str) -> ipaddress.IPv4Network:
@@ -134,7 +134,7 @@ class Network(Settings):
         if self.existing is not None:
             return
         for violation in nat_count(self.nat_gateways, len(self.availability_zones)):
-            yield refused(violation, {})
+            yield to_refused(violation, {})
         if not self.nat_gateways and not self.interface_endpoints:
             allowed = (
                 "without NAT nodes reach AWS by {here}interface_endpoints alone: set them true"

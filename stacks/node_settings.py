@@ -25,7 +25,7 @@ from constructs_lib.ec2.node_rules import (
 from constructs_lib.ec2.node_shape import INSTANCE_TYPES, NodeShape
 from paddle_aws.settings.model import Fault, Refused, Settings
 from paddle_aws.stacks.network_settings import SshRanges, ZoneNames, once
-from paddle_aws.stacks.rule_settings import obeys, refused
+from paddle_aws.stacks.rule_settings import obeys, to_refused
 
 _SIZE = re.compile(r"[^.]+\.(?:(nano|micro|small|medium|large)|(?:metal-)?(\d*)xl(?:arge)?)")
 
@@ -132,7 +132,7 @@ class NodeGroup(Settings):
     @classmethod
     def _labels(cls, labels: dict[str, str]) -> dict[str, str]:
         for violation in reserved_labels(labels):
-            raise Refused(violation.prop.partition(".")[2], violation.found, violation.allowed)
+            raise Refused(violation.prop.partition(".")[2], violation.value, violation.allowed)
         return labels
 
     def _faults(self) -> Iterator[Fault]:
@@ -142,7 +142,7 @@ class NodeGroup(Settings):
                 self, zones=len(self.availability_zones), managed=self.kind == "managed"
             ),
         ]
-        yield from (refused(violation, NAMES) for violation in wrong)
+        yield from (to_refused(violation, NAMES) for violation in wrong)
         if self.auto_repair and self.kind == "self-managed":
             yield Refused(
                 "auto_repair",

@@ -14,23 +14,23 @@ from paddle_aws.settings.model import Refused
 def obeys(rule: Callable[[Any], Iterator[Violation]]) -> AfterValidator:
     """Returns a validator of one setting that raises Refused if `rule` refuses its value."""
 
-    def checked(value: Any) -> Any:
+    def check(value: Any) -> Any:
         for violation in rule(value):
-            raise Refused("", violation.found, violation.allowed)
+            raise Refused("", violation.value, violation.allowed)
         return value
 
-    return AfterValidator(checked)
+    return AfterValidator(check)
 
 
-class _Here(dict[str, str]):
+class _SettingNames(dict[str, str]):
     def __missing__(self, prop: str) -> str:
         return f"{{here}}{prop}"
 
 
-def refused(violation: Violation, names: Mapping[str, str]) -> Refused:
+def to_refused(violation: Violation, names: Mapping[str, str]) -> Refused:
     """Returns a rule's verdict on settings of one group. `names`: what a setting is called, where
     the rule calls it otherwise.
     """
-    here = _Here({prop: f"{{here}}{name}" for prop, name in names.items()})
+    here = _SettingNames({prop: f"{{here}}{name}" for prop, name in names.items()})
     prop = names.get(violation.prop, violation.prop)
-    return Refused(prop, violation.found, violation.allowed.format_map(here))
+    return Refused(prop, violation.value, violation.allowed.format_map(here))

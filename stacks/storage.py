@@ -8,7 +8,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from pydantic.alias_generators import to_pascal
 
-from constructs_lib.network.subnets import chosen
+from constructs_lib.network.subnets import choose_subnets
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
@@ -87,7 +87,7 @@ class StorageStack(PlatformStack):
         settings = self.spec.file_system
         if settings.lustre:
             zones = ec2.SubnetSelection(availability_zones=[self.spec.file_system_zone])
-            in_zone = chosen(vpc, zones).subnets or []
+            in_zone = choose_subnets(vpc, zones).subnets or []
             return LustreFileSystem(
                 self,
                 "FileSystem",

@@ -6,7 +6,7 @@ On EKS and on k3s alike: the machine gets three files (mount/), and systemd does
 from pathlib import Path
 from string import Template
 
-from constructs_lib.ec2.machine import without_comments
+from constructs_lib.ec2.machine import strip_comments
 from constructs_lib.storage.file_system import MountableFileSystem
 
 FILES = Path(__file__).with_name("mount")
@@ -22,16 +22,14 @@ def mount_files(file_system: MountableFileSystem, folder: str, kubelet: str) -> 
         folder: where.
         kubelet: systemd's unit that waits for the mount, such as kubelet.service.
     """
-    service = Template(without_comments(FILES / SERVICE)).substitute(
+    service = Template(strip_comments(FILES / SERVICE)).substitute(
         file_system=file_system.file_system.file_system_id,
         access_point=file_system.access_point.access_point_id,
         folder=folder,
     )
     units = "/etc/systemd/system"
     return {
-        f"{units}/{kubelet}.d/file-system.conf": without_comments(FILES / "kubelet.conf"),
+        f"{units}/{kubelet}.d/file-system.conf": strip_comments(FILES / "kubelet.conf"),
         f"{units}/{SERVICE}": service,
-        "/opt/paddle-cluster/mount-file-system.sh": without_comments(
-            FILES / "mount-file-system.sh"
-        ),
+        "/opt/paddle-cluster/mount-file-system.sh": strip_comments(FILES / "mount-file-system.sh"),
     }

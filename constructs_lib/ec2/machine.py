@@ -19,7 +19,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
+from constructs_lib.acknowledged import acknowledge, managed_policy_findings, wildcard_findings
 from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.statements import OF_MACHINES, statements
 
@@ -68,17 +68,20 @@ def session_role(scope: Construct, id: str, reason: str = "", *policies: str) ->
     role = _role(scope, id, reason, *policies)
     sessions = iam.ManagedPolicy(role, "Sessions", roles=[role], description="Session Manager")
     sessions.add_statements(takes_sessions())
-    acknowledge(sessions, SESSIONS, *wildcards(sessions, "*"), "CKV_AWS_111")
+    acknowledge(sessions, SESSIONS, *wildcard_findings(sessions, "*"), "CKV_AWS_111")
     return role
 
 
 def _role(scope: Construct, id: str, reason: str, *policies: str) -> iam.Role:
     managed = [iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in policies]
     role = iam.Role(
-        scope, id, assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"), managed_policies=managed
+        scope,
+        id,
+        assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
+        managed_policies=managed,
     )
     if policies:
-        acknowledge(role, reason, *managed_policies(*policies))
+        acknowledge(role, reason, *managed_policy_findings(*policies))
     return role
 
 
@@ -146,7 +149,7 @@ def write_files(files: Mapping[str, str]) -> str:
     )
 
 
-def without_comments(path: Path) -> str:
+def strip_comments(path: Path) -> str:
     """Returns the lines of a script or settings file: user data has 16 KB."""
     return "\n".join(
         line
@@ -214,7 +217,7 @@ def launch_template_of(
     )
 
 
-def counts_machines(group: autoscaling.CfnAutoScalingGroup) -> None:
+def report_machine_counts(group: autoscaling.CfnAutoScalingGroup) -> None:
     """Makes `group` report its desired and in-service machines to CloudWatch, at no cost."""
     counted = autoscaling.CfnAutoScalingGroup.MetricsCollectionProperty(
         granularity="1Minute", metrics=["GroupDesiredCapacity", "GroupInServiceInstances"]
@@ -222,12 +225,12 @@ def counts_machines(group: autoscaling.CfnAutoScalingGroup) -> None:
     group.metrics_collection = [counted]
 
 
-def one_at_a_time(
+def replace_one_by_one(
     group: autoscaling.CfnAutoScalingGroup,
     *,
     min_in_service: int,
     signals: bool,
-    at_first: int,
+    initial_count: int,
     replacement_timeout: str = SIGNAL_TIMEOUT,
 ) -> None:
     """Makes CloudFormation replace `group`'s machines one at a time, and with `signals` await the
@@ -242,7 +245,7 @@ def one_at_a_time(
             wait_on_resource_signals=signals or None,
         )
     )
-    if signals and at_first:
+    if signals and initial_count:
         group.cfn_options.creation_policy = CfnCreationPolicy(
-            resource_signal=CfnResourceSignal(count=at_first, timeout=SIGNAL_TIMEOUT)
+            resource_signal=CfnResourceSignal(count=initial_count, timeout=SIGNAL_TIMEOUT)
         )

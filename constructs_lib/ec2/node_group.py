@@ -19,11 +19,11 @@ from constructs_lib.acknowledged import acknowledge
 from constructs_lib.ec2.file_system_mount import mount_files
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
-    counts_machines,
     launch_template,
     launch_template_of,
-    one_at_a_time,
     override,
+    replace_one_by_one,
+    report_machine_counts,
 )
 from constructs_lib.ec2.node_rules import (
     TYPES,
@@ -35,11 +35,11 @@ from constructs_lib.ec2.node_rules import (
 )
 from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.network.addresses import not_everybody
-from constructs_lib.network.subnets import chosen, zones_of
+from constructs_lib.network.subnets import choose_subnets, zones_of
 from constructs_lib.rules import Violation, not_a_list
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.key_policy import open_to
-from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
+from constructs_lib.validation import drop_tokens, is_token, refuse, unless_token
 from constructs_lib.watch.metrics import AUTO_SCALING, MetricOptions, metric
 
 
@@ -163,7 +163,7 @@ class NodeGroup(Construct):
         }
         seen = replace(
             shape,
-            instance_types=without_tokens(types),
+            instance_types=drop_tokens(types),
             volume_gib=shape.volume_gib
             if unless_token(shape.volume_gib) is not None
             else VOLUME_GIB.least,
@@ -183,7 +183,7 @@ class NodeGroup(Construct):
             yield Violation("key_pair", shape.key_pair, allowed)
         yield from not_everybody(
             "ssh_from",
-            without_tokens(shape.ssh_from),
+            drop_tokens(shape.ssh_from),
             "SSH",
             "10.0.0.0/16",
         )
@@ -202,7 +202,7 @@ class NodeGroup(Construct):
     @property
     def _zones(self) -> int | None:
         """How many zones the nodes are in; None: only the deploy knows."""
-        zones = zones_of(chosen(self._vpc, self._props.get("vpc_subnets")).subnets or ())
+        zones = zones_of(choose_subnets(self._vpc, self._props.get("vpc_subnets")).subnets or ())
         return None if zones is None else len(zones)
 
     def _mount_files(self, kubelet: str) -> dict[str, str]:
@@ -219,7 +219,7 @@ class NodeGroup(Construct):
     def _subnet_ids(self) -> list[str]:
         return [
             subnet.subnet_id
-            for subnet in chosen(self._vpc, self._props.get("vpc_subnets")).subnets or ()
+            for subnet in choose_subnets(self._vpc, self._props.get("vpc_subnets")).subnets or ()
         ]
 
     def _template(
@@ -349,7 +349,7 @@ class NodeGroup(Construct):
                 "metric_node_count"
             )
         # Auto Scaling counts only if it is asked to; that is free.
-        counts_machines(group)
+        report_machine_counts(group)
         dimensions = {"AutoScalingGroupName": group.ref}
         options.setdefault("statistic", "Maximum")
         return metric(AUTO_SCALING, name, dimensions, **options)
@@ -364,14 +364,14 @@ class NodeGroup(Construct):
             signals: each machine signals CloudFormation when it is ready; the deploy fails if one
             does not. name: name of the group; None: CloudFormation generates one.
         """
-        (least, wanted, most), spot = self.sizes, self.shape.spot
+        (least, desired, most), spot = self.sizes, self.shape.spot
         kind = autoscaling.CfnAutoScalingGroup
         group = kind(
             self,
             "Resource",
             auto_scaling_group_name=name,
             min_size=_text(least),
-            desired_capacity=_text(wanted),
+            desired_capacity=_text(desired),
             max_size=_text(most),
             vpc_zone_identifier=self._subnet_ids,
             capacity_rebalance=spot,
@@ -387,8 +387,8 @@ class NodeGroup(Construct):
                 launch_template=kind.LaunchTemplateProperty(
                     launch_template_specification=launch_template_of(template),
                     overrides=[
-                        kind.LaunchTemplateOverridesProperty(instance_type=each)
-                        for each in self.shape.instance_types
+                        kind.LaunchTemplateOverridesProperty(instance_type=instance_type)
+                        for instance_type in self.shape.instance_types
                     ],
                 ),
             ),
@@ -399,7 +399,7 @@ class NodeGroup(Construct):
         # Limits that only the deploy knows keep no machine in service.
         unknown = is_token(least) or is_token(most)
         kept = 0 if unknown else max(0, min(least, most - 1))
-        one_at_a_time(group, min_in_service=kept, signals=signals, at_first=wanted)
+        replace_one_by_one(group, min_in_service=kept, signals=signals, initial_count=desired)
         acknowledge(
             group,
             "disks and IMDSv2 are settled in the launch template, which the rules do not follow "

@@ -15,7 +15,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
+from constructs_lib.acknowledged import acknowledge, managed_policy_findings, wildcard_findings
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
 
@@ -146,7 +146,7 @@ class EfsDriver(Construct):
         acknowledge(
             policy,
             "file systems are found by Describe, which reads names and no data",
-            *wildcards(policy, "*"),
+            *wildcard_findings(policy, "*"),
         )
         self.resource = ClusterAddon(
             self,
@@ -218,7 +218,7 @@ class ContainerLogs(Construct):
         acknowledge(
             role,
             "what the add-on's documents ask for; AWS keeps it in step with the agent",
-            *managed_policies(POLICY),
+            *managed_policy_findings(POLICY),
         )
         self.resource = ClusterAddon(
             self,

@@ -14,7 +14,7 @@ from constructs import Construct
 from constructs_lib.ec2.node_group import efa_group
 from constructs_lib.ec2.node_rules import contradictions, wrong_shape
 from constructs_lib.ec2.node_shape import NodeShape
-from constructs_lib.network.subnets import chosen
+from constructs_lib.network.subnets import choose_subnets
 from constructs_lib.validation import refuse
 
 
@@ -58,16 +58,16 @@ class AutoModeNodes(Construct):
         ]
         if any(shape.efa for shape in shapes.values()):
             groups.append(efa_group(self, vpc).security_group_id)
-        placed = {
+        placement_groups = {
             name: ec2.CfnPlacementGroup(self, name, strategy="cluster").ref
             for name in shapes
             if shapes[name].placement_group
         }
-        subnets = [subnet.subnet_id for subnet in chosen(vpc, None).subnets or ()]
-        told = {
+        subnets = [subnet.subnet_id for subnet in choose_subnets(vpc, None).subnets or ()]
+        machines = {
             "role": role.role_name,
             "subnets": subnets,
             "securityGroups": groups,
-            "placementGroups": placed,
+            "placementGroups": placement_groups,
         }
-        self.machines = Stack.of(self).to_json_string(told)
+        self.machines = Stack.of(self).to_json_string(machines)

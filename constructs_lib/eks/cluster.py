@@ -13,17 +13,17 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, managed_policies, wildcards
+from constructs_lib.acknowledged import acknowledge, managed_policy_findings, wildcard_findings
 from constructs_lib.ec2.node_group import NodeGroupProps
 from constructs_lib.eks.addon import ClusterAddon
 from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.network.addresses import not_everybody, not_private
-from constructs_lib.network.subnets import chosen, zones_of
+from constructs_lib.network.subnets import choose_subnets, zones_of
 from constructs_lib.rules import KUBERNETES_VERSION, Violation, unlike
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
-from constructs_lib.validation import refuse, unless_token, with_options, without_tokens
+from constructs_lib.validation import drop_tokens, merge_options, refuse, unless_token
 from constructs_lib.watch.metrics import CONTAINER_INSIGHTS, MetricOptions, metric
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
@@ -37,7 +37,7 @@ AUTO_MODE_POLICIES = tuple(
 """Policies that EKS Auto Mode's documentation requires, besides the one of every control plane."""
 
 
-def _one_zone(zones: set[str] | None) -> Iterator[Violation]:
+def _check_zones(zones: set[str] | None) -> Iterator[Violation]:
     if zones is not None and len(zones) < 2:
         allowed = (
             "EKS wants subnets in two zones at least (to keep nodes in one zone, pin the nodes)"
@@ -136,16 +136,16 @@ class TrainingCluster(eks.Cluster):
         **options: Unpack[ClusterOptions],
     ) -> None:
         path = f"{scope.node.path}/{id}"
-        subnets = chosen(vpc, vpc_subnets)
+        subnets = choose_subnets(vpc, vpc_subnets)
         zones = zones_of(subnets.subnets or ())
         refuse(
             path,
             [
-                *_one_zone(zones),
+                *_check_zones(zones),
                 *unlike("version", unless_token(version), KUBERNETES_VERSION, "1.36"),
                 *not_everybody(
                     "public_access_from",
-                    without_tokens(public_access_from),
+                    drop_tokens(public_access_from),
                     "the endpoint",
                     "203.0.113.7/32",
                 ),
@@ -184,7 +184,7 @@ class TrainingCluster(eks.Cluster):
             "output_config_command": False,
             "kubectl_provider_options": kubectl_provider_options,
         }
-        super().__init__(scope, id, **with_options(path, decided, options))
+        super().__init__(scope, id, **merge_options(path, decided, options))
         resource = self.node.default_child
         assert isinstance(resource, eks.CfnCluster)
         # EKS's own default bills extended support from the day standard support ends.
@@ -206,7 +206,7 @@ class TrainingCluster(eks.Cluster):
             acknowledge(
                 self.role,
                 "what EKS's documents ask for; AWS keeps it in step with the control plane",
-                *managed_policies(
+                *managed_policy_findings(
                     "AmazonEKSClusterPolicy", *(AUTO_MODE_POLICIES if auto_mode_role else ())
                 ),
             )
@@ -221,7 +221,7 @@ class TrainingCluster(eks.Cluster):
                 acknowledge(
                     tags,
                     "only machines that carry this cluster's name, by condition",
-                    *wildcards(tags, "*"),
+                    *wildcard_findings(tags, "*"),
                 )
         if log_days:
             # Otherwise EKS would make this group, without a retention time, and leave it behind.

@@ -62,7 +62,7 @@ class ManagedNodes(NodeGroup):
         image = ami_type or AMI_TYPES[self.shape.gpu]
         refuse(self.node.path, wrong_image(image, gpu=self.shape.gpu))
         self._validate(managed=True, image=image)
-        shape, (least, wanted, most) = self.shape, self.sizes
+        shape, (least, desired, most) = self.shape, self.sizes
         self.role = role or node_role(self, "Role")
         # EKS adds what a node needs to join.
         files, user_data = self._mount_files("kubelet.service"), None
@@ -97,7 +97,7 @@ class ManagedNodes(NodeGroup):
             ]
             or None,
             scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
-                min_size=least, desired_size=wanted, max_size=most
+                min_size=least, desired_size=desired, max_size=most
             ),
             launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
                 id=template.launch_template_id, version=template.latest_version_number

@@ -16,16 +16,16 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.acknowledged import acknowledge, wildcard_findings
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
     SESSIONS,
-    counts_machines,
     launch_template,
     launch_template_of,
     machine_role,
-    one_at_a_time,
     override,
+    replace_one_by_one,
+    report_machine_counts,
     takes_sessions,
 )
 from constructs_lib.ec2.node_rules import STATE_GIB, control_plane_type
@@ -221,7 +221,7 @@ class SelfManagedCluster(Construct):
         # The role recognizes its own machine, and the next one, by this tag.
         tag = ("paddle-aws/control-plane", cluster_name)
         home, stack = Construct(self, "ControlPlane"), Stack.of(self)
-        files = MachineFiles(home, "Files", files=release.of("control-plane"))
+        files = MachineFiles(home, "Files", files=release.files_for("control-plane"))
         self.role = machine_role(home, "Role")
         policy = self._policy(home, files, snapshots, tag)
         self.group = _group_of_one(home, subnet.availability_zone, group_name)
@@ -259,8 +259,8 @@ class SelfManagedCluster(Construct):
         # The old machine ends before the new one starts: there is one address and one volume. Auto
         # Scaling retries the launch while the old machine still holds the interface, hence the
         # longer timeout, half an hour.
-        one_at_a_time(
-            self.group, min_in_service=0, signals=True, at_first=1, replacement_timeout="PT30M"
+        replace_one_by_one(
+            self.group, min_in_service=0, signals=True, initial_count=1, replacement_timeout="PT30M"
         )
         self.group.node.add_dependency(address, policy)
         self._acknowledge()
@@ -360,13 +360,15 @@ class SelfManagedCluster(Construct):
         acknowledge(
             policy,
             "a machine with this cluster's own tag, by condition",
-            *wildcards(self, instances),
+            *wildcard_findings(self, instances),
         )
-        acknowledge(policy, "the snapshots are the only objects below it", *wildcards(self, place))
+        acknowledge(
+            policy, "the snapshots are the only objects below it", *wildcard_findings(self, place)
+        )
         acknowledge(
             policy,
             f"EC2's Describe takes no resource; {SESSIONS}",
-            *wildcards(self, "*"),
+            *wildcard_findings(self, "*"),
             "CKV_AWS_111",
         )
         return policy
@@ -395,5 +397,5 @@ def _group_of_one(scope: Construct, zone: str, name: str | None) -> autoscaling.
         health_check_type="EC2",
         health_check_grace_period=300,
     )
-    counts_machines(group)
+    report_machine_counts(group)
     return group

@@ -39,20 +39,28 @@ class ClusterSecrets(Construct):
         super().__init__(scope, id)
         self._cluster_name, self.encryption_key = cluster_name, encryption_key
         self.server_token = self._secret(
-            "ServerToken", "server-token", "by which the control plane opens its state", made=True
+            "ServerToken",
+            "server-token",
+            "by which the control plane opens its state",
+            generated=True,
         )
-        self.node_token = self._secret("NodeToken", "node-token", "by which nodes join", made=True)
+        self.node_token = self._secret(
+            "NodeToken", "node-token", "by which nodes join", generated=True
+        )
         self.ca_hash = self._secret(
-            "CaHash", "ca-hash", "of the CA, by which nodes know whom they join", made=False
+            "CaHash", "ca-hash", "of the CA, by which nodes know whom they join", generated=False
         )
         self.kubeconfigs = {
             team: self._secret(
-                f"{team.capitalize()}Kubeconfig", f"kubeconfig/{team}", f"of the {team}", made=False
+                f"{team.capitalize()}Kubeconfig",
+                f"kubeconfig/{team}",
+                f"of the {team}",
+                generated=False,
             )
             for team in ("operator", "trainer", "reader")
         }
 
-    def _secret(self, id: str, name: str, what: str, *, made: bool) -> str:
+    def _secret(self, id: str, name: str, what: str, *, generated: bool) -> str:
         # An empty secret needs the plain CloudFormation resource: the CDK's construct would
         # generate a value.
         secret = secretsmanager.CfnSecret(
@@ -64,14 +72,14 @@ class ClusterSecrets(Construct):
             generate_secret_string=secretsmanager.CfnSecret.GenerateSecretStringProperty(
                 password_length=48, exclude_punctuation=True
             )
-            if made
+            if generated
             else None,
         )
         acknowledge(
             secret,
             "k3s opens its state, or lets nodes join, by the one it started with: one that a "
             "rotation writes locks them out"
-            if made
+            if generated
             else "the control plane writes it at each start and once a month: what a rotation "
             "wrote would open nothing",
             "AwsSolutions-SMG4",

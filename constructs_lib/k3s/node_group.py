@@ -15,8 +15,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, wildcards
-from constructs_lib.ec2.machine import SESSIONS, counts_machines, machine_role, takes_sessions
+from constructs_lib.acknowledged import acknowledge, wildcard_findings
+from constructs_lib.ec2.machine import SESSIONS, machine_role, report_machine_counts, takes_sessions
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.k3s.cluster import SelfManagedCluster
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
@@ -54,7 +54,7 @@ class TokenNodeRole(Construct):
         data_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
-        self.files = MachineFiles(self, "Files", files=release.of("node"))
+        self.files = MachineFiles(self, "Files", files=release.files_for("node"))
         self.role = machine_role(self, "Role")
         self.node.default_child = self.role.node.default_child
         policy = iam.ManagedPolicy(
@@ -74,7 +74,9 @@ class TokenNodeRole(Construct):
                 *statements(OF_MACHINES, "data", bucket=data_bucket_arn, objects=list(data_arns))
             )
             acknowledge(
-                policy, "training data, which the data job splits", *wildcards(self, *data_arns)
+                policy,
+                "training data, which the data job splits",
+                *wildcard_findings(self, *data_arns),
             )
         if data_key and data_key != secrets.encryption_key:
             s3 = f"s3.{Stack.of(self).region}.{Stack.of(self).url_suffix}"
@@ -84,7 +86,7 @@ class TokenNodeRole(Construct):
         acknowledge(
             policy,
             f"the Describe of EFS reads names and no data; {SESSIONS}",
-            *wildcards(self, "*"),
+            *wildcard_findings(self, "*"),
             "CKV_AWS_111",
         )
         self.policy = policy
@@ -121,8 +123,8 @@ class K3sNodeGroup(NodeGroup):
                     "nodes, EKS has"
                 )
         self._validate(managed=False)
-        known = role or TokenNodeRole(self, "Joining", cluster=cluster, release=release)
-        self.role = known.role
+        node_role = role or TokenNodeRole(self, "Joining", cluster=cluster, release=release)
+        self.role = node_role.role
         labels = shape.joining_labels
         # The template contains the group's logical id, and the group refers to the template: the id
         # is set before both.
@@ -133,7 +135,7 @@ class K3sNodeGroup(NodeGroup):
                 "ROLE": "node",
                 "CLUSTER_NAME": cluster.cluster_name,
                 "AWS_REGION": stack.region,
-                "FILES": known.files.lines,
+                "FILES": node_role.files.lines,
                 "DISTRIBUTION_VERSION": release.version,
                 "SERVER_URL": cluster.server_url,
                 "NODE_TOKEN_SECRET": cluster.secrets.node_token,
@@ -157,5 +159,5 @@ class K3sNodeGroup(NodeGroup):
         )
         self.resource = self._scaling_group(template, signals=True, name=group_name)
         self.resource.override_logical_id(logical_id)
-        counts_machines(self.resource)
-        self.resource.node.add_dependency(known.policy, *self._depends_on)
+        report_machine_counts(self.resource)
+        self.resource.node.add_dependency(node_role.policy, *self._depends_on)

@@ -18,7 +18,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from constructs_lib.ec2.machine import without_comments, write_files
+from constructs_lib.ec2.machine import strip_comments, write_files
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap")
 """What a machine of the self-managed cluster runs at boot. Its README explains how; files.json maps
@@ -83,10 +83,10 @@ class Release:
     files: Mapping[str, MachineFile]
     images: Mapping[str, str]
 
-    def of(self, role: str) -> dict[str, MachineFile]:
+    def files_for(self, role: str) -> dict[str, MachineFile]:
         """Returns the files that a machine of this role fetches, by their paths on the machine."""
         return {
-            target: self.files.get(name) or _own(BOOTSTRAP / name)
+            target: self.files.get(name) or _local_file(BOOTSTRAP / name)
             for name, target in _places("fetched", role).items()
         }
 
@@ -96,7 +96,7 @@ def _places(how: str, role: str) -> dict[str, str]:
     return {**places["both"], **places[role]}
 
 
-def _own(path: Path) -> MachineFile:
+def _local_file(path: Path) -> MachineFile:
     return MachineFile(path, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
@@ -126,7 +126,7 @@ def boot_user_data(
         "/etc/rancher/k3s/config.yaml.d/cluster.yaml": stack.to_json_string(k3s),
     }
     for name, target in _places("in user data", variables["ROLE"]).items():
-        files[target] = without_comments(BOOTSTRAP / name)
+        files[target] = strip_comments(BOOTSTRAP / name)
     start = (
         "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service "
         "paddle-cluster.timer\n"

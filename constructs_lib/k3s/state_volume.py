@@ -62,9 +62,9 @@ class StateVolume(Construct):
     def may_attach(self, tag: tuple[str, str]) -> list[iam.PolicyStatement]:
         """Returns permission to attach the volume, to machines that carry `tag` only."""
         stack, (key, value) = Stack.of(self), tag
-        ours = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:"
-        known = {"volume": f"{ours}volume/{self.volume_id}", "instances": f"{ours}instance/*"}
-        attach = statements(OF_MACHINES, "volume", **known, tag={f"aws:ResourceTag/{key}": value})
+        prefix = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:"
+        arns = {"volume": f"{prefix}volume/{self.volume_id}", "instances": f"{prefix}instance/*"}
+        attach = statements(OF_MACHINES, "volume", **arns, tag={f"aws:ResourceTag/{key}": value})
         if self._key is None:
             return attach
         return [*attach, *statements(OF_MACHINES, "volume with a key", key=self._key.key_arn)]

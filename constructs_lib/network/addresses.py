@@ -8,7 +8,7 @@ from constructs_lib.rules import Violation, not_a_list
 
 MOST = 2 * 2**24
 """Addresses in two /8: a company's private ranges fit, 0.0.0.0/1 does not."""
-PRIVATE = [IPv4Network(one) for one in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
+PRIVATE = [IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
 SHARED = IPv4Network("100.64.0.0/10")
 """RFC 6598: allowed for a VPC and for pods, but not for Kubernetes services on EKS."""
 

@@ -20,11 +20,11 @@ from constructs_lib.acknowledged import acknowledge
 from constructs_lib.ec2.machine import (
     launch_template,
     launch_template_of,
-    one_at_a_time,
+    replace_one_by_one,
     session_role,
 )
-from constructs_lib.network.subnets import chosen
-from constructs_lib.statements import filled
+from constructs_lib.network.subnets import choose_subnets
+from constructs_lib.statements import fill
 from constructs_lib.storage.key_policy import open_to
 
 TAG = "paddle-aws/tunnel"
@@ -74,7 +74,7 @@ class EndpointTunnel(Construct):
             # The name stays: a changed host makes a new version of the document, which becomes the
             # default.
             update_method="NewVersion",
-            content=filled(
+            content=fill(
                 json.loads(DOCUMENT.read_text(encoding="utf-8")), {"host": host, "port": str(port)}
             ),
         )
@@ -103,12 +103,12 @@ class EndpointTunnel(Construct):
             min_size="1",
             max_size="1",
             vpc_zone_identifier=[
-                subnet.subnet_id for subnet in chosen(vpc, vpc_subnets).subnets or ()
+                subnet.subnet_id for subnet in choose_subnets(vpc, vpc_subnets).subnets or ()
             ],
             launch_template=launch_template_of(template),
             max_instance_lifetime=MONTH,
         )
-        one_at_a_time(machine, min_in_service=0, signals=False, at_first=0)
+        replace_one_by_one(machine, min_in_service=0, signals=False, initial_count=0)
         for tagged in (template, machine):
             Tags.of(tagged).add(TAG, document_name)
             Tags.of(tagged).add("Name", document_name)

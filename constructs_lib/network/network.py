@@ -17,16 +17,16 @@ from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.network.addresses import SHARED, not_private
-from constructs_lib.network.subnets import chosen
+from constructs_lib.network.subnets import choose_subnets
 from constructs_lib.rules import Violation, duplicates, nat_count, not_a_list
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.storage.log_group import EndingLogGroup
 from constructs_lib.validation import (
+    drop_tokens,
     is_token,
+    merge_options,
     refuse,
     unless_token,
-    with_options,
-    without_tokens,
 )
 
 _TABLE: dict[str, dict[str, str]] = json.loads(
@@ -215,7 +215,7 @@ class TrainingNetwork(ClusterNetwork):
         **options: Unpack[NetworkOptions],
     ) -> None:
         super().__init__(scope, id)
-        zones = without_tokens(availability_zones)
+        zones = drop_tokens(availability_zones)
         refuse(
             self.node.path,
             [
@@ -262,7 +262,7 @@ class TrainingNetwork(ClusterNetwork):
             "restrict_default_security_group": False,
             "gateway_endpoints": {"S3": s3, **(gateway_endpoints or {})},
         }
-        self.vpc = ec2.Vpc(self, "Vpc", **with_options(self.node.path, decided, options))
+        self.vpc = ec2.Vpc(self, "Vpc", **merge_options(self.node.path, decided, options))
         self.node.default_child = self.vpc.node.default_child
         acknowledge(
             self.vpc,
@@ -336,5 +336,5 @@ class TrainingNetwork(ClusterNetwork):
             private_subnets: None: those that the CDK takes for private.
         """
         network = ClusterNetwork(scope, id)
-        network.vpc, network.private_subnets = vpc, chosen(vpc, private_subnets)
+        network.vpc, network.private_subnets = vpc, choose_subnets(vpc, private_subnets)
         return network

@@ -7,20 +7,20 @@ from aws_cdk import aws_ec2 as ec2
 from constructs_lib.validation import is_token
 
 
-def chosen(
+def choose_subnets(
     vpc: ec2.IVpc, selection: ec2.SubnetSelection | None, *, one_per_az: bool | None = None
 ) -> ec2.SubnetSelection:
     """Returns `selection` of `vpc` as a list of subnets; without one, the private subnets (isolated
     ones if there is no NAT).
     """
-    wanted = selection or ec2.SubnetSelection()
+    preferred = selection or ec2.SubnetSelection()
     selected = vpc.select_subnets(
-        availability_zones=wanted.availability_zones,
-        one_per_az=one_per_az or wanted.one_per_az,
-        subnet_filters=wanted.subnet_filters,
-        subnet_group_name=wanted.subnet_group_name,
-        subnets=wanted.subnets,
-        subnet_type=wanted.subnet_type,
+        availability_zones=preferred.availability_zones,
+        one_per_az=one_per_az or preferred.one_per_az,
+        subnet_filters=preferred.subnet_filters,
+        subnet_group_name=preferred.subnet_group_name,
+        subnets=preferred.subnets,
+        subnet_type=preferred.subnet_type,
     )
     return ec2.SubnetSelection(subnets=selected.subnets)
 

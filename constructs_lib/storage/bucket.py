@@ -24,12 +24,12 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
-from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.acknowledged import acknowledge, wildcard_findings
 from constructs_lib.rules import DAYS
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import DeletionPolicy, deletion_policy, retain_if_replaced
 from constructs_lib.storage.stack_end import StackEndFunction
-from constructs_lib.validation import refuse, unless_token, with_options
+from constructs_lib.validation import merge_options, refuse, unless_token
 from constructs_lib.watch.metrics import S3, MetricOptions, metric
 
 STATEMENTS = Path(__file__).with_name("bucket_statements.json")
@@ -94,7 +94,7 @@ class BucketEmptier(StackEndFunction):
         acknowledge(
             self.policy,
             "it is there to delete every object of this bucket",
-            *wildcards(self, bucket.arn_for_objects("*")),
+            *wildcard_findings(self, bucket.arn_for_objects("*")),
         )
         request = self.request(
             bucket, "EmptyOnDelete", "Custom::EmptyBucket", BucketName=bucket.bucket_name
@@ -191,7 +191,7 @@ class DataBucket(s3.Bucket):
                 *lifecycle_rules,
             ],
         }
-        super().__init__(scope, id, **with_options(f"{scope.node.path}/{id}", decided, options))
+        super().__init__(scope, id, **merge_options(f"{scope.node.path}/{id}", decided, options))
         logs = s3.Bucket(
             self,
             "Logs",
@@ -214,12 +214,12 @@ class DataBucket(s3.Bucket):
         resource.logging_configuration = s3.CfnBucket.LoggingConfigurationProperty(
             destination_bucket_name=logs.bucket_name, log_file_prefix=LOG_PREFIX
         )
-        known = {
+        arns = {
             "bucket": self.bucket_arn,
             "logs": logs.arn_for_objects(f"{LOG_PREFIX}*"),
             "account": Stack.of(self).account,
         }
-        (delivery,) = statements(STATEMENTS, "log delivery", **known)
+        (delivery,) = statements(STATEMENTS, "log delivery", **arns)
         logs.add_to_resource_policy(delivery)
         for bucket in (self, logs):
             retain_if_replaced(bucket)

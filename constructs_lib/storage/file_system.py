@@ -16,11 +16,11 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.network.subnets import chosen
+from constructs_lib.network.subnets import choose_subnets
 from constructs_lib.rules import POSIX_ID, Violation
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import retain_if_replaced
-from constructs_lib.validation import refuse, unless_token, with_options
+from constructs_lib.validation import merge_options, refuse, unless_token
 from constructs_lib.watch.metrics import EFS, MetricOptions, metric
 
 POLICY = Path(__file__).with_name("file_system_policy.json")
@@ -190,7 +190,7 @@ class SharedFileSystem(MountableFileSystem):
             # The CDK picks the one zone itself.
             "vpc_subnets": None
             if options.get("one_zone")
-            else chosen(vpc, vpc_subnets, one_per_az=True),
+            else choose_subnets(vpc, vpc_subnets, one_per_az=True),
             "security_group": _mount_targets_group(self, "MountTargets", vpc),
             "encrypted": True,
             "kms_key": encryption_key,
@@ -200,13 +200,15 @@ class SharedFileSystem(MountableFileSystem):
             "out_of_infrequent_access_policy": efs.OutOfInfrequentAccessPolicy.AFTER_1_ACCESS
             if infrequent_access_after
             else None,
-            "file_system_policy": iam.PolicyDocument(statements=_who_mounts(self, require_tls)),
+            "file_system_policy": iam.PolicyDocument(
+                statements=_policy_statements(self, require_tls)
+            ),
             # Otherwise the CDK (feature flag denyAnonymousAccess) adds a statement that lets every
             # client be root.
             "allow_anonymous_access": True,
             "removal_policy": removal_policy,
         }
-        props = with_options(self.node.path, decided, options)
+        props = merge_options(self.node.path, decided, options)
         file_system = efs.FileSystem(self, "FileSystem", **props)
         resource = file_system.node.default_child
         assert isinstance(resource, efs.CfnFileSystem)
@@ -250,12 +252,12 @@ class SharedFileSystem(MountableFileSystem):
         group is made for the missing ones), an access point, and a mount target in each of
         `missing_mount_targets`.
         """
-        known = MountableFileSystem(scope, id, vpc=vpc)
-        security_group = security_group or _mount_targets_group(known, "MountTargetsGroup", vpc)
+        mountable = MountableFileSystem(scope, id, vpc=vpc)
+        security_group = security_group or _mount_targets_group(mountable, "MountTargetsGroup", vpc)
         file_system = efs.FileSystem.from_file_system_attributes(
-            known, "FileSystem", file_system_id=file_system_id, security_group=security_group
+            mountable, "FileSystem", file_system_id=file_system_id, security_group=security_group
         )
-        targets = Construct(known, "MountTargets")
+        targets = Construct(mountable, "MountTargets")
         for subnet in missing_mount_targets:
             zone = subnet.availability_zone
             efs.CfnMountTarget(
@@ -267,8 +269,8 @@ class SharedFileSystem(MountableFileSystem):
                 subnet_id=subnet.subnet_id,
                 security_groups=[security_group.security_group_id],
             )
-        known._open(file_system, cast(IDependable, targets), posix_id, path)
-        return known
+        mountable._open(file_system, cast(IDependable, targets), posix_id, path)
+        return mountable
 
 
 def _throughput(mode: efs.ThroughputMode, provisioned: Size | None) -> Iterator[Violation]:
@@ -281,18 +283,18 @@ def _throughput(mode: efs.ThroughputMode, provisioned: Size | None) -> Iterator[
         yield Violation(prop, "set", allowed)
 
 
-def _who_mounts(scope: Construct, require_tls: bool) -> list[iam.PolicyStatement]:
+def _policy_statements(scope: Construct, require_tls: bool) -> list[iam.PolicyStatement]:
     """Returns the statements of the file system's policy. Plain NFS knows no access points. The
     policy cannot name the one that is made here: it is a property of the file system, which the
     access point refers to.
     """
     stack = Stack.of(scope)
-    place = {"partition": stack.partition, "region": stack.region, "account": stack.account}
+    arn_parts = {"partition": stack.partition, "region": stack.region, "account": stack.account}
     if not require_tls:
         return statements(POLICY, "plain mounts")
-    return [*statements(POLICY, "mounts", **place), *statements(POLICY, "tls")]
+    return [*statements(POLICY, "mounts", **arn_parts), *statements(POLICY, "tls")]
 
 
 def _mount_targets_group(scope: Construct, id: str, vpc: ec2.IVpc) -> ec2.SecurityGroup:
-    what = "Mount targets of the shared file system"
-    return ec2.SecurityGroup(scope, id, vpc=vpc, description=what, allow_all_outbound=False)
+    description_ = "Mount targets of the shared file system"
+    return ec2.SecurityGroup(scope, id, vpc=vpc, description=description_, allow_all_outbound=False)

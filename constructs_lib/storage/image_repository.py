@@ -12,7 +12,7 @@ from constructs import Construct
 
 from constructs_lib.rules import IMAGES
 from constructs_lib.storage.removal import retain_if_replaced
-from constructs_lib.validation import refuse, unless_token, with_options
+from constructs_lib.validation import merge_options, refuse, unless_token
 
 UNREACHED = 100_000
 """More images than a repository holds (ECR's quota)."""
@@ -66,7 +66,7 @@ class ImageRepository(ecr.Repository):
             "removal_policy": removal_policy,
             "empty_on_delete": removal_policy == RemovalPolicy.DESTROY,
         }
-        super().__init__(scope, id, **with_options(f"{scope.node.path}/{id}", decided, options))
+        super().__init__(scope, id, **merge_options(f"{scope.node.path}/{id}", decided, options))
         retain_if_replaced(self)
         self.add_lifecycle_rule(
             description="untagged images go after a week",

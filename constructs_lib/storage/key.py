@@ -17,7 +17,7 @@ from constructs_lib.acknowledged import acknowledge
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import DeletionPolicy, retain_if_replaced
 from constructs_lib.storage.stack_end import StackEndFunction
-from constructs_lib.validation import with_options
+from constructs_lib.validation import merge_options
 
 HANDLER = Path(__file__).with_name("unused_key_handler.py")
 STATEMENTS = Path(__file__).with_name("unused_key_statements.json")
@@ -68,7 +68,7 @@ class EncryptionKey(kms.Key):
             if removal_policy == RemovalPolicy.DESTROY
             else removal_policy,
         }
-        super().__init__(scope, id, **with_options(f"{scope.node.path}/{id}", decided, options))
+        super().__init__(scope, id, **merge_options(f"{scope.node.path}/{id}", decided, options))
         retain_if_replaced(self)
         if removal_policy == RemovalPolicy.DESTROY:
             self._end_when_unused(options.get("pending_window", Duration.days(30)))

@@ -19,7 +19,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from constructs_lib.network.subnets import chosen
+from constructs_lib.network.subnets import choose_subnets
 from constructs_lib.rules import (
     BACKUP_DAYS,
     LUSTRE_FOLDER,
@@ -124,7 +124,7 @@ class LustreFileSystem(Construct):
             servers.connections.allow_internally(port, "Lustre between the servers")
             servers.connections.allow_from(self.client_security_group, port, "Lustre clients")
             servers.connections.allow_to(self.client_security_group, port, "Lustre calls back")
-        subnet = vpc_subnet or (chosen(vpc, None).subnets or [])[0]
+        subnet = vpc_subnet or (choose_subnets(vpc, None).subnets or [])[0]
         self.resource = fsx.CfnFileSystem(
             self,
             "Resource",

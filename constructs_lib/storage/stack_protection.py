@@ -12,7 +12,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, wildcards
+from constructs_lib.acknowledged import acknowledge, wildcard_findings
 from constructs_lib.statements import statements
 from constructs_lib.storage.stack_end import StackFunction
 from constructs_lib.storage.stack_policy import KEPT
@@ -70,7 +70,7 @@ class StackProtection(StackFunction):
         acknowledge(
             self.policy,
             "a stack's ARN ends with an id that CloudFormation makes up",
-            *wildcards(self, *anything),
+            *wildcard_findings(self, *anything),
         )
         # L1 resources, as the function is.
         rule = events.CfnRule(

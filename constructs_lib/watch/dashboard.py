@@ -18,7 +18,7 @@ from constructs_lib.rules import USD, Violation, addresses, not_a_list
 from constructs_lib.statements import statements
 from constructs_lib.storage.key_policy import open_to
 from constructs_lib.storage.lustre import LustreFileSystem
-from constructs_lib.validation import is_token, refuse, unless_token, without_tokens
+from constructs_lib.validation import drop_tokens, is_token, refuse, unless_token
 
 POLICY = Path(__file__).with_name("topic_policy.json")
 TIB = 2**40
@@ -27,7 +27,7 @@ TIB = 2**40
 def _wrong_emails(emails: Sequence[str]) -> Iterator[Violation]:
     if isinstance(emails, str) or is_token(emails):
         return not_a_list("emails", emails, "a@example.com")
-    return addresses("emails", without_tokens(emails), len(emails))
+    return addresses("emails", drop_tokens(emails), len(emails))
 
 
 Row = tuple[str, list[cloudwatch.IMetric]]
@@ -100,14 +100,18 @@ class ClusterDashboard(Construct):
                 self._alarm("FewNodes", nodes, min_nodes, meaning, below=True, silent=True)
             self._alarm("FailedNodes", failed, 0, "a node has failed")
             rows.append(("Nodes: all, failed", [nodes, failed]))
-        for number, (group, wanted) in enumerate((scaling_groups or {}).items()):
+        for number, (group, desired) in enumerate((scaling_groups or {}).items()):
             dimensions = {"AutoScalingGroupName": group}
-            has = self._metric("AWS/AutoScaling", "GroupInServiceInstances", dimensions, "Maximum")
-            wants = self._metric("AWS/AutoScaling", "GroupDesiredCapacity", dimensions, "Maximum")
-            if wanted:
-                meaning = f"{group} runs fewer machines than the {wanted} of cluster.yaml"
-                self._alarm(f"Machines{number}", has, wanted, meaning, below=True)
-            rows.append((f"{group}: machines, wanted", [has, wants]))
+            in_service = self._metric(
+                "AWS/AutoScaling", "GroupInServiceInstances", dimensions, "Maximum"
+            )
+            desired_capacity = self._metric(
+                "AWS/AutoScaling", "GroupDesiredCapacity", dimensions, "Maximum"
+            )
+            if desired:
+                meaning = f"{group} runs fewer machines than the {desired} of cluster.yaml"
+                self._alarm(f"Machines{number}", in_service, desired, meaning, below=True)
+            rows.append((f"{group}: machines, wanted", [in_service, desired_capacity]))
         widgets = [
             cloudwatch.GraphWidget(title=title, left=metrics, width=12) for title, metrics in rows
         ]
@@ -215,9 +219,9 @@ class ClusterDashboard(Construct):
             treat_missing_data=missing.BREACHING if silent else missing.NOT_BREACHING,
             alarm_description=meaning,
         )
-        told = actions.SnsAction(self.topic)
-        alarm.add_alarm_action(told)
-        alarm.add_ok_action(told)
+        notify = actions.SnsAction(self.topic)
+        alarm.add_alarm_action(notify)
+        alarm.add_ok_action(notify)
         self.alarms.append(alarm)
 
 

@@ -78,12 +78,12 @@ def test_first_boot(account: Account, control_plane: Machine, rendered: Any) -> 
         assert config["users"] == [
             {"name": "default", "user": {"token": f"token-of-paddle-{team}"}}
         ]
-    for name, filled in (
+    for name, fill in (
         ("efs-csi-driver", "public.ecr.aws/x/efs-csi-driver:v1"),
         ("people", 'name: "paddle"'),
     ):
         manifest = account.on_the_volume(f"cat /manifests/paddle-{name}.yaml")
-        assert filled in manifest and "{{" not in manifest
+        assert fill in manifest and "{{" not in manifest
 
     # Every boot mounts the volume again, and a machine without its volume still boots. Only root
     # can read the volume.

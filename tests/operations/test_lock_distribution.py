@@ -114,7 +114,7 @@ def test_newest_release_of_the_cluster_s_version(config: Path, run: Run) -> None
             lock.version == VERSION and lock.kubernetes == "1.36" and lock.images == DATA["images"]
         )
         assert {name: file.sha256 for name, file in lock.files.items()} == SUMS
-        assert [name for name, _, _ in lock.cached(config.parent / "cache")] == list(FILES)
+        assert [name for name, _, _ in lock.verified_files(config.parent / "cache")] == list(FILES)
         assert all(
             part in lock.source for part in ("/channels/v1.36", "sha256sum-amd64.txt", "chart.tgz")
         )
@@ -191,8 +191,8 @@ def test_files_that_are_not_what_the_lock_names(tmp_path: Path) -> None:
         SettingError,
         match=r"k3s is not on this machine: run `paddle-aws lock distribution --fetch-only`",
     ):
-        lock.cached(tmp_path)
+        lock.verified_files(tmp_path)
     lock.folder(tmp_path).mkdir()
     (lock.folder(tmp_path) / "k3s").write_text("short")
     with pytest.raises(SettingError, match="has 5 bytes instead of 8"):
-        lock.cached(tmp_path)
+        lock.verified_files(tmp_path)
