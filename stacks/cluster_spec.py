@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib import resources
 from ipaddress import IPv4Address
 from itertools import combinations
@@ -23,7 +24,7 @@ from constructs_lib.ec2.node_rules import XEN_TYPE
 from constructs_lib.rules import EMAIL, EMAIL_LENGTH, EMAILS, USD, LogDays
 from paddle_aws.settings import layers
 from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.model import Fault, Refused, Settings, has_setting, parse
+from paddle_aws.settings.model import Fault, Refused, Settings, check, has_setting, parse
 from paddle_aws.settings.shared_names import NAMESPACE
 from paddle_aws.stacks.control_plane_settings import (
     ADDONS,
@@ -292,40 +293,8 @@ class ClusterSpec(Settings):
     def _groups(cls, groups: dict[str, NodeGroup], info: ValidationInfo) -> dict[str, NodeGroup]:
         auto = info.data.get("compute") == "auto"
         for name, group in groups.items():
-            for setting in NOT_WITH_AUTO if auto else ():
-                if setting in group.model_fields_set:
-                    raise Refused(
-                        f"{name}.{setting}",
-                        getattr(group, setting),
-                        "compute is auto, where AWS decides it: leave it out",
-                    )
-            if auto and group.mount_file_system:
-                raise Refused(
-                    f"{name}.mount_file_system",
-                    group.mount_file_system,
-                    "nobody sets up EKS Auto Mode's machines: leave it out, and give jobs "
-                    "volume.kind efs",
-                )
-            if auto and name in ("default", "general-purpose", "system"):
-                raise Refused(
-                    "",
-                    name,
-                    "EKS Auto Mode has a node pool or node class of this name: give the group "
-                    "another name",
-                )
-            if auto and None in map(most_vcpus, group.instance_types):
-                raise Refused(
-                    f"{name}.instance_types",
-                    ", ".join(group.instance_types),
-                    "EKS Auto Mode takes no metal machines",
-                )
-            if name in ADDONS or name.endswith("-self-managed"):
-                raise Refused(
-                    "",
-                    name,
-                    "names of add-ons, and those that end with -self-managed, are taken; give "
-                    "the group another name",
-                )
+            for fault in check(partial(_group_faults, name, group, auto)):
+                raise fault
         # Between jobs there are no nodes.
         return (
             {
@@ -359,7 +328,7 @@ class ClusterSpec(Settings):
         return tags
 
     def _faults(self) -> Iterator[Fault]:
-        for rule in (
+        yield from check(
             self._zones,
             self._addresses,
             self._compute,
@@ -370,8 +339,7 @@ class ClusterSpec(Settings):
             self._public_name,
             self._bootstrap,
             self._protection,
-        ):
-            yield from rule()
+        )
 
     def _zones(self) -> Iterator[Fault]:
         field = (
@@ -707,6 +675,42 @@ class ClusterSpec(Settings):
     def node_group_name(self, group: str) -> str:
         """Returns the name of the Auto Scaling group for a node group of a self-managed cluster."""
         return f"{self.name}-nodes-{group}"
+
+
+def _group_faults(name: str, group: NodeGroup, auto: bool) -> Iterator[Refused]:
+    """Yields what a node group's name and `compute` exclude."""
+    for setting in NOT_WITH_AUTO if auto else ():
+        if setting in group.model_fields_set:
+            yield Refused(
+                f"{name}.{setting}",
+                getattr(group, setting),
+                "compute is auto, where AWS decides it: leave it out",
+            )
+    if auto and group.mount_file_system:
+        yield Refused(
+            f"{name}.mount_file_system",
+            group.mount_file_system,
+            "nobody sets up EKS Auto Mode's machines: leave it out, and give jobs volume.kind efs",
+        )
+    if auto and name in ("default", "general-purpose", "system"):
+        yield Refused(
+            "",
+            name,
+            "EKS Auto Mode has a node pool or node class of this name: give the group another name",
+        )
+    if auto and None in map(most_vcpus, group.instance_types):
+        yield Refused(
+            f"{name}.instance_types",
+            ", ".join(group.instance_types),
+            "EKS Auto Mode takes no metal machines",
+        )
+    if name in ADDONS or name.endswith("-self-managed"):
+        yield Refused(
+            "",
+            name,
+            "names of add-ons, and those that end with -self-managed, are taken; give "
+            "the group another name",
+        )
 
 
 SPEC_CONTEXT = "paddle-aws:cluster-spec"

@@ -233,9 +233,9 @@ class ControlPlane(Settings):
         alone, fields = (
             ("eks", EKS_ALONE) if self.self_managed else ("self-managed", SELF_MANAGED_ALONE)
         )
-        for field in fields:
+        for field, value in self.given(*fields):
             # The shipped file has empty lists, which ask for nothing.
-            if field in self.model_fields_set and (value := getattr(self, field)):
+            if value:
                 shown = "set" if isinstance(value, Settings) else value
                 yield Refused(
                     field,

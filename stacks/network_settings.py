@@ -53,12 +53,10 @@ def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -
     """Yields a fault for each of `others`, settings of a new resource, that is set although
     `existing` names `what`.
     """
-    for field in others:
-        if getattr(settings, existing) is not None and field in settings.model_fields_set:
-            allowed = (
-                f"{{here}}{existing} names {what} that is there already; leave one of the two out"
-            )
-            yield Refused(field, getattr(settings, field), allowed)
+    if getattr(settings, existing) is not None:
+        allowed = f"{{here}}{existing} names {what} that is there already; leave one of the two out"
+        for field, value in settings.given(*others):
+            yield Refused(field, value, allowed)
 
 
 SubnetId = Annotated[

@@ -23,7 +23,7 @@ from constructs_lib.ec2.node_rules import (
     wrong_types,
 )
 from constructs_lib.ec2.node_shape import INSTANCE_TYPES, NodeShape
-from paddle_aws.settings.model import Fault, Refused, Settings
+from paddle_aws.settings.model import Fault, Refused, Settings, check
 from paddle_aws.stacks.network_settings import SshRanges, ZoneNames, once
 from paddle_aws.stacks.rule_settings import obeys, to_refused
 
@@ -136,13 +136,18 @@ class NodeGroup(Settings):
         return labels
 
     def _faults(self) -> Iterator[Fault]:
-        wrong = [
-            *sizes(self.min, self.desired, self.max),
-            *contradictions(
-                self, zones=len(self.availability_zones), managed=self.kind == "managed"
-            ),
-        ]
-        yield from (to_refused(violation, NAMES) for violation in wrong)
+        yield from check(self._sizes, self._contradictions, self._repair)
+
+    def _sizes(self) -> Iterator[Fault]:
+        for violation in sizes(self.min, self.desired, self.max):
+            yield to_refused(violation, NAMES)
+
+    def _contradictions(self) -> Iterator[Fault]:
+        zones, managed = len(self.availability_zones), self.kind == "managed"
+        for violation in contradictions(self, zones=zones, managed=managed):
+            yield to_refused(violation, NAMES)
+
+    def _repair(self) -> Iterator[Fault]:
         if self.auto_repair and self.kind == "self-managed":
             yield Refused(
                 "auto_repair",

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from constructs_lib.rules import DAYS, IMAGES, LUSTRE_FOLDER, POSIX_ID, lustre_capacity
-from paddle_aws.settings.model import Fault, Refused, Settings
+from paddle_aws.settings.model import Fault, Refused, Settings, check
 from paddle_aws.stacks.network_settings import instead_of_new
 from paddle_aws.stacks.rule_settings import obeys
 
@@ -52,19 +52,27 @@ class Bucket(Settings):
     """Retention of access logs."""
 
     def _faults(self) -> Iterator[Fault]:
+        yield from check(
+            self._existing_name,
+            self._existing_key,
+            lambda: instead_of_new(
+                self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days"
+            ),
+        )
+
+    def _existing_name(self) -> Iterator[Fault]:
         if self.existing_name and re.fullmatch(
             r"[\d.]+|xn--.*|.*(-s3alias|--x-s3)", self.existing_name
         ):
             yield Refused(
                 "existing_name", self.existing_name, "allowed is one such as their-training-data"
             )
+
+    def _existing_key(self) -> Iterator[Fault]:
         if self.existing_key_arn and not self.existing_name:
             yield Refused(
                 "existing_key_arn", self.existing_key_arn, "allowed with {here}existing_name only"
             )
-        yield from instead_of_new(
-            self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days"
-        )
 
 
 class ExistingFileSystem(Settings):
@@ -154,29 +162,40 @@ class FileSystem(Settings):
     """
 
     def _faults(self) -> Iterator[Fault]:
+        theirs = ("throughput", "require_tls", "infrequent_access_after_days", "backup")
+        yield from check(
+            self._of_one_kind,
+            self._backup,
+            self._throughput,
+            lambda: instead_of_new(self, "existing", "a file system", *theirs),
+        )
+
+    def _of_one_kind(self) -> Iterator[Fault]:
         alone, fields = ("efs", EFS_ALONE) if self.lustre else ("lustre", LUSTRE_ALONE)
-        for field in fields:
-            if field in self.model_fields_set and (value := getattr(self, field)) is not None:
+        for field, value in self.given(*fields):
+            if value is not None:
                 shown = "set" if isinstance(value, Settings) else value
                 yield Refused(
                     field,
                     shown,
                     f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}",
                 )
+
+    def _backup(self) -> Iterator[Fault]:
         if self.backup and self.bucket_folder:
             allowed = (
                 "FSx makes no backups of a file system that is linked to a bucket: leave out "
                 "{here}bucket_folder, or this"
             )
             yield Refused("backup", True, allowed)
+
+    def _throughput(self) -> Iterator[Fault]:
         if self.throughput == "provisioned" and self.provisioned_mib_per_second is None:
             allowed = "{here}throughput is provisioned: name the MiB/s, 1 to 3414"
             yield Refused("provisioned_mib_per_second", None, allowed)
         if self.throughput != "provisioned" and self.provisioned_mib_per_second is not None:
             allowed = f"allowed with {{here}}throughput provisioned only, not {self.throughput}"
             yield Refused("provisioned_mib_per_second", self.provisioned_mib_per_second, allowed)
-        theirs = ("throughput", "require_tls", "infrequent_access_after_days", "backup")
-        yield from instead_of_new(self, "existing", "a file system", *theirs)
 
     @property
     def lustre(self) -> bool:

@@ -7,7 +7,7 @@ from paddle_node.contract import Label
 from pydantic import Field, JsonValue
 
 from k8s_charts.spec.value_types import LabelKey, Labels, ObjectName, Several, Text
-from paddle_aws.settings.model import Fault, Refused, Settings
+from paddle_aws.settings.model import Fault, Refused, Settings, check
 
 Object = dict[str, JsonValue]
 
@@ -69,12 +69,21 @@ class Pod(Settings):
         ]
 
     def _faults(self) -> Iterator[Fault]:
+        yield from check(
+            self._labels,
+            lambda: _entry_faults("initContainers", self.init_containers, ("name", "image")),
+            lambda: _entry_faults("volumes", self.volumes, ("name",)),
+            lambda: _entry_faults("volumeMounts", self.volume_mounts, ("name", "mountPath")),
+            self._sources,
+            self._mounts,
+        )
+
+    def _labels(self) -> Iterator[Fault]:
         for key in self.labels:
             if key in OWN_LABELS or key.startswith(_OF_THE_JOB):
                 yield Refused(f"labels.{key}", self.labels[key], "the job sets it, leave it out")
-        yield from _entry_faults("initContainers", self.init_containers, ("name", "image"))
-        yield from _entry_faults("volumes", self.volumes, ("name",))
-        yield from _entry_faults("volumeMounts", self.volume_mounts, ("name", "mountPath"))
+
+    def _sources(self) -> Iterator[Fault]:
         for number, volume in enumerate(self.volumes):
             if len(volume) != 2:
                 sources = ", ".join(sorted(volume.keys() - {"name"})) or None
@@ -83,6 +92,8 @@ class Pod(Settings):
                     sources,
                     "a name and one source are allowed",
                 )
+
+    def _mounts(self) -> Iterator[Fault]:
         names = [volume.get("name") for volume in self.volumes]
         for number, mount in enumerate(self.volume_mounts):
             if mount.get("name") not in names:

@@ -1,5 +1,6 @@
 """The training program of a job, as job.yaml names it."""
 
+import copy
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -170,7 +171,9 @@ class Program(Settings):
             or not (_PATH.match(folder) or "from" in given)
         ):
             return validate(given)
-        others = {name: value for name, value in given.items() if name != "folder"}
-        program = validate({**others, "from": "folder", "path": folder})
+        given = copy.copy(given)  # Of its class: it may know of faults.
+        del given["folder"]
+        given |= {"from": "folder", "path": folder}
+        program = validate(given)
         program._written = "folder"
         return program

@@ -2,8 +2,8 @@
 
 Promises: `read` and `parse` return a spec or raise `SettingError` with every fault that can be seen
 at once, one sentence per line: the setting by its path in the file, what was found and what is
-allowed. If a setting is wrong, rules between settings are still checked, unless they are about that
-setting or it has no default. Imports no aws_cdk.
+allowed. If a setting is wrong, rules between settings are still checked, except one that reads that
+setting, and those of a group in which a setting without a default is wrong. Imports no aws_cdk.
 
     >>> class Pool(Settings):
     ...     least: int = 0
@@ -23,15 +23,22 @@ setting or it has no default. Imports no aws_cdk.
     most must be a whole number (found "3"): leave the quotes out
 """
 
-import copy
 import difflib
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from paddle_aws.settings import file as settings_file
@@ -68,6 +75,7 @@ class Refused(ValueError):
 
 Fault = str | Refused
 """What a rule finds: a whole sentence, or a verdict on one field."""
+AnyFault = TypeVar("AnyFault", bound=Fault)
 
 
 class _Broken(ValueError):
@@ -93,11 +101,65 @@ class Settings(BaseModel):
         """
         yield from ()
 
-    @model_validator(mode="after")
-    def _obeys(self) -> Self:
-        if faults := list(self._faults()):
+    def given(self, *names: str) -> Iterator[tuple[str, Any]]:
+        """Yields the names and values of those settings that the file has, whatever their value."""
+        for name in names:
+            if name in self.model_fields_set:
+                yield name, self.__dict__.get(name)
+
+    if not TYPE_CHECKING:  # Otherwise every name would be an attribute to mypy.
+
+        def __getattr__(self, name: str) -> Any:
+            if name in type(self).model_fields:
+                raise FaultySetting(name)
+            return super().__getattr__(name)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _obeys(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        group = validate(value)
+        if isinstance(value, _SoundSettings):
+            for field in list(value.faulty_fields(group)):
+                del group.__dict__[field]
+        if faults := list(check(group._faults)):
             raise _Broken(faults)
-        return self
+        return group
+
+
+class FaultySetting(Exception):
+    """A rule reads a setting that has a fault of its own, which is reported already."""
+
+
+def check(*rules: Callable[[], Iterator[AnyFault]]) -> Iterator[AnyFault]:
+    """Yields what the rules find. One that reads a faulty setting ends there, and it alone."""
+    for rule in rules:
+        with suppress(FaultySetting):
+            yield from rule()
+
+
+class _SoundSettings(dict[str, Any]):
+    """A group of a settings file without its faulty settings, whose names it keeps."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__(settings)
+        self.faulty: set[str] = set()
+
+    def faulty_fields(self, group: Settings) -> Iterator[str]:
+        """Yields those fields of `group`, which was made from this, that have a fault, or are a
+        mapping with a faulty value.
+        """
+        for field, about in type(group).model_fields.items():
+            alias = about.validation_alias
+            names = {field, *(alias.choices if isinstance(alias, AliasChoices) else [alias])}
+            if not names.isdisjoint(self.faulty) or (
+                not isinstance(getattr(group, field), Settings)
+                and any(
+                    isinstance(value, _SoundSettings) and value.faulty
+                    for name, value in self.items()
+                    if name in names
+                )
+            ):
+                yield field
 
 
 def read(spec: type[Spec], path: Path) -> Spec:
@@ -139,19 +201,14 @@ def parse(spec: type[Spec], found: Mapping[str, Any]) -> Spec:
     for fault in faults:
         first.setdefault(_location(fault), fault)
     lines = [line for fault in first.values() for line in _lines(spec, fault)]
-    wrong = {_name(location) for location in (*meant, *map(_location, faults))}
-    # Rules between settings need a whole group: they are checked without the faulty settings,
-    # except rules about one of these.
+    wrong = {*meant, *map(_location, faults)}
+    # Rules between settings need a whole group: they are checked without the faulty settings, and
+    # one that reads such a setting ends there.
     try:
-        spec.model_validate(_without(found, faults))
+        spec.model_validate(_without(found, wrong))
     except ValidationError as error:
         rules = (fault for fault in error.errors(include_url=False) if _rules_of(fault))
-        lines += [
-            line
-            for fault in rules
-            for line in _lines(spec, fault)
-            if wrong.isdisjoint(re.findall(r"\w+", line))
-        ]
+        lines += [line for fault in rules for line in _lines(spec, fault)]
     raise SettingError("\n".join(dict.fromkeys(lines)))
 
 
@@ -284,10 +341,6 @@ def _location(fault: ErrorDetails) -> Location:
     )
 
 
-def _name(location: Location) -> str:
-    return next((part for part in reversed(location) if isinstance(part, str)), "")
-
-
 def _path(location: Location) -> str:
     path = ""
     for part in location:
@@ -299,19 +352,22 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _without(settings: Mapping[str, Any], faults: Sequence[ErrorDetails]) -> dict[str, Any]:
+def _without(settings: Mapping[str, Any], faulty: Iterable[Location]) -> _SoundSettings:
     """Returns the settings without the faulty ones. A list with a fault is left out as a whole."""
-    rest = copy.deepcopy(dict(settings))
-    for fault in faults:
-        group: Any = {"": rest}
-        *above, last = [
-            "",
-            *itertools.takewhile(lambda part: isinstance(part, str), _location(fault)),
-        ]
-        for part in above:
-            group = group.get(part) if isinstance(group, dict) else None
-        if isinstance(group, dict):
-            group.pop(last, None)
+    rest = _SoundSettings(settings)
+    for location in filter(None, faulty):
+        *above, last = itertools.takewhile(lambda part: isinstance(part, str), location)
+        group = rest
+        for part in map(str, above):
+            inner = group.get(part)
+            if not isinstance(inner, dict):
+                break
+            if not isinstance(inner, _SoundSettings):
+                inner = group[part] = _SoundSettings(inner)
+            group = inner
+        else:
+            group.pop(str(last), None)
+            group.faulty.add(str(last))
     return rest
 
 
