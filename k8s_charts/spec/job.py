@@ -94,7 +94,7 @@ class TrainingJob(JobSettings):
 
     def _with_recipe(self, folder: Path) -> Self:
         """Returns the job with what its recipe fills in. Raises SettingError."""
-        if self.command is None or self.controller != "job" or self.chosen_runtime != "launch":
+        if self.command is None or not self.has_agent or self.chosen_runtime != "launch":
             return self
         archive = self.program.archive
         applied = recipe.apply(

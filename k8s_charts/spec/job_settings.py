@@ -36,6 +36,10 @@ DATA_ENDING, ENVIRONMENT_ENDING = "-data", "-environment"
 """What the names of the data job and of the environment Job add to the job's."""
 TRAIN_PY = ("fleet-ps", "collective")
 """Runtimes that run the program's train.py if there is no command."""
+PARAMETER_SERVERS = ("fleet-ps", "paddle-0.x")
+"""Runtimes with a parameter server in each pod."""
+SHARED_NAMESPACES = ("paddle", "default")
+"""Namespaces of more than one job, whose pod security no job changes."""
 _PLACEHOLDERS = (
     "".join(f"{{{name}}}: {meaning}; " for name, meaning in command_line.PLACEHOLDERS.items())
     + "{{: a brace."
@@ -192,8 +196,9 @@ class JobSettings(Settings):
 
     @property
     def operator(self) -> groups.PaddleJobSettings:
-        """The operator's settings, with defaults if none are given."""
-        return self.paddlejob or groups.PaddleJobSettings()
+        """The operator's settings; its defaults if none are given, or no operator runs the pods."""
+        given = None if self.has_agent else self.paddlejob
+        return given or groups.PaddleJobSettings()
 
     @property
     def chosen_runtime(self) -> str:
@@ -206,17 +211,19 @@ class JobSettings(Settings):
     @property
     def chosen_paddle(self) -> str:
         """The image's Paddle: as asked for, else the newest release that has what trains."""
-        of_servers = (
-            self.mode == "parameter-server"
-            if self.controller == "paddlejob"
-            else self.chosen_runtime in ("fleet-ps", "paddle-0.x")
-        )
-        return self.paddle or ("2.6" if of_servers else "3.3")
+        return self.paddle or ("2.6" if self.has_parameter_servers else "3.3")
+
+    @property
+    def has_parameter_servers(self) -> bool:
+        """Whether Paddle's parameter servers hold the model."""
+        if not self.has_agent:
+            return self.mode == "parameter-server"
+        return self.chosen_runtime in PARAMETER_SERVERS
 
     @property
     def reports_passes(self) -> bool:
         """Whether the program trains in passes that our API counts."""
-        return self.controller == "job" and self.command is None and self.chosen_runtime in TRAIN_PY
+        return self.has_agent and self.command is None and self.chosen_runtime in TRAIN_PY
 
     @property
     def chosen_processes(self) -> int:
@@ -227,7 +234,7 @@ class JobSettings(Settings):
     def open_network(self) -> bool:
         """Whether trainers reach more than each other."""
         return self.network == "open" or (
-            self.network is None and self.command is not None and self.controller == "job"
+            self.network is None and self.command is not None and self.has_agent
         )
 
     @property
@@ -235,9 +242,7 @@ class JobSettings(Settings):
         """Whether the pods use their node's address, which every level of pod security but
         privileged forbids.
         """
-        return bool(self.ports.host_ports) or (
-            self.controller == "paddlejob" and self.operator.intranet == "Host"
-        )
+        return bool(self.ports.host_ports) or self.operator.intranet == "Host"
 
     @property
     def pod_security_level(self) -> standards.Level:
@@ -254,7 +259,7 @@ class JobSettings(Settings):
     def builds_environment(self) -> bool:
         """Whether a Job of its own builds the program's requirements."""
         program = self.program
-        default = "image" if program.packages or self.controller == "paddlejob" else "built"
+        default = "image" if program.packages or not self.has_agent else "built"
         return bool(program.requirements) and (program.environment or default) == "built"
 
     @property
@@ -346,5 +351,5 @@ class JobSettings(Settings):
     def splits(self) -> bool:
         """Whether there is a data job: it brings the program and the inputs, too."""
         if self.data is None:
-            return self.controller == "job"
+            return self.has_agent
         return not self.data.prepared

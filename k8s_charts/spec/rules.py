@@ -2,16 +2,23 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import PurePosixPath
 
 from paddle_node import contract
 
-from k8s_charts.spec import pod_security
+from k8s_charts.spec import paddle_job_rules, pod_list_rules, pod_security
 from k8s_charts.spec.command_rules import command_faults, environment_faults
 from k8s_charts.spec.data import FromJob, address_fault
-from k8s_charts.spec.job_settings import DATA_ENDING, ENVIRONMENT_ENDING, HASH_LENGTH, JobSettings
+from k8s_charts.spec.job_settings import (
+    DATA_ENDING,
+    ENVIRONMENT_ENDING,
+    HASH_LENGTH,
+    SHARED_NAMESPACES,
+    JobSettings,
+)
 from k8s_charts.spec.value_types import LABEL_LENGTH
-from paddle_aws.settings.model import Settings, shown
+from paddle_aws.settings.model import check, shown
 
 _OF_A_COMMAND = ("processes", "recipe", "resume", "progress", "success", "metrics", "inputs")
 _OF_THE_SPLIT = (
@@ -40,22 +47,24 @@ _OF_VOLUMES = {
     "claim": ("claim",),
 }
 """Settings of a volume, and the kinds that have them."""
-_SHARED_NAMESPACES = ("paddle", "default")
 
 
 def faults(job: JobSettings) -> Iterator[str]:
     """Yields a sentence for each rule that the job breaks."""
-    for rules in (
+    rules = (
         _program,
         _environment,
         _command,
         _data,
         _names,
         _mode,
-        _paddle_job,
-        _reach,
+        *paddle_job_rules.RULES,
+        *pod_list_rules.RULES,
+        _namespace,
         _volume,
+        _other_volumes,
         _gpus,
+        _gpu_servers,
         _gang,
         _name_length,
         _command_line,
@@ -64,21 +73,14 @@ def faults(job: JobSettings) -> Iterator[str]:
         _metrics_port,
         _inputs,
         _zone,
-    ):
-        yield from rules(job)
-
-
-def _given(group: Settings | None, *names: str) -> Iterator[tuple[str, object]]:
-    """Yields the names and values of those settings that the file has, whatever their value."""
-    for name in names:
-        if group is not None and name in group.model_fields_set:
-            yield name, getattr(group, name)
+    )
+    return check(*(partial(rule, job) for rule in rules))
 
 
 def _program(job: JobSettings) -> Iterator[str]:
     program, origin = job.program, job.program.origin
     local = origin in ("folder", "configmap")
-    for name, value in _given(program, "path", "repository", "commit"):
+    for name, value in program.given("path", "repository", "commit"):
         if name == "path" and not local:
             kinds = "`from: folder | configmap`"
         elif name != "path" and origin != "git":
@@ -101,11 +103,6 @@ def _program(job: JobSettings) -> Iterator[str]:
         for name in ("repository", "commit"):
             if getattr(program, name) is None:
                 yield f"program.{name} is missing: `from: git` needs it"
-    if program.archived and job.controller == "paddlejob":
-        yield (
-            f"program.from is {origin}: the operator's pods unpack no archive, use `from: "
-            "configmap` or image"
-        )
     if origin in ("image", "configmap") and job.data is not None and job.data.prepared:
         yield (
             f"program.from is {origin}: with `data.prepared: true` no data job brings the "
@@ -136,12 +133,7 @@ def _environment(job: JobSettings) -> Iterator[str]:
             "program.environment is built and program.packages are given: Debian packages need "
             "an image, set `environment: image` or leave packages out"
         )
-    if program.environment == "built" and job.controller == "paddlejob":
-        yield (
-            "program.environment is built: the operator's pods unpack no environment, use "
-            "`environment: image`"
-        )
-    for name, _ in () if job.builds_environment else _given(program, "index", "wheels"):
+    for name, _ in () if job.builds_environment else program.given("index", "wheels"):
         yield f"program.{name} is given: it belongs to requirements of `environment: built`"
     if program.wheels is None:
         return
@@ -163,12 +155,12 @@ def _environment(job: JobSettings) -> Iterator[str]:
 
 def _command(job: JobSettings) -> Iterator[str]:
     runtime = job.chosen_runtime
-    if job.controller == "job" and job.command is None:
-        for name, _ in _given(job, *_OF_A_COMMAND):
+    if job.has_agent and job.command is None:
+        for name, _ in job.given(*_OF_A_COMMAND):
             yield f"{name} is given and command is missing: it belongs to a command"
         if runtime == "launch":
             yield "command is missing: runtime launch needs the line that trains"
-    if job.controller == "job" and job.command:
+    if job.has_agent and job.command:
         if runtime not in ("launch", "fleet-ps"):
             yield f"command is given and runtime is {job.runtime}: launch and fleet-ps take one"
         if runtime == "fleet-ps" and job.processes:
@@ -182,15 +174,10 @@ def _command(job: JobSettings) -> Iterator[str]:
             )
     if re.search("[*?[]", job.success or ""):
         yield f"success is {job.success}: one file below output/ is allowed, without *, ? and ["
-    if job.controller == "paddlejob" and job.command is None and job.image is None:
-        yield (
-            "command is missing: with controller paddlejob each pod is a parameter server or a "
-            "worker: name the program that the pushed image runs, or name an image of your own"
-        )
 
 
 def _data(job: JobSettings) -> Iterator[str]:
-    data, controlled = job.data, job.controller == "job"
+    data, controlled = job.data, job.has_agent
     if data is None:
         if controlled and job.command is None:
             yield (
@@ -219,7 +206,7 @@ def _data(job: JobSettings) -> Iterator[str]:
     if job.source_on_volume and ".." in (data.source or "").split("/"):
         yield f"data.source is {data.source}: a path on the volume without .. is allowed"
     if data.shared:
-        for name, _ in _given(data, *_OF_THE_SPLIT):
+        for name, _ in data.given(*_OF_THE_SPLIT):
             yield (
                 f"data.{name} is given: with `shared: true` nothing is split or copied further, "
                 "leave it out"
@@ -256,15 +243,9 @@ def _names(job: JobSettings) -> Iterator[str]:
 
 
 def _mode(job: JobSettings) -> Iterator[str]:
-    """Mode, runtime and controller."""
-    mode, servers, controlled = job.mode, job.parameter_servers, job.controller == "job"
+    mode, servers, controlled = job.mode, job.parameter_servers, job.has_agent
     if mode != "parameter-server" and servers:
         yield f"parameter_servers is {servers}: mode {mode} has none"
-    if mode == "parameter-server" and not controlled and not servers:
-        yield (
-            "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 "
-            "beside its workers"
-        )
     if mode == "parameter-server" and controlled and servers not in (None, job.trainers):
         yield (
             f"parameter_servers is {servers}: with controller job each of the {job.trainers} "
@@ -282,110 +263,29 @@ def _mode(job: JobSettings) -> Iterator[str]:
     )
     if controlled and unfit:
         yield f"runtime is {job.runtime}: it does not fit mode {mode}"
-    if controlled and job.paddle == "3.3" and job.chosen_runtime in ("fleet-ps", "paddle-0.x"):
+    if controlled and job.paddle == "3.3" and job.has_parameter_servers:
         yield (
             f"paddle is 3.3 and mode is {mode}: Paddle 3 has no parameter servers; use `mode: "
             'collective`, or `paddle: "2.6"`'
         )
 
 
-def _paddle_job(job: JobSettings) -> Iterator[str]:
-    """What the operator knows, and what it does not."""
-    operator = job.paddlejob
-    if job.controller == "job" and operator is not None:
-        yield (
-            "paddlejob is given and controller is job: its settings belong to `controller: "
-            "paddlejob`"
-        )
-    if job.controller == "paddlejob":
-        for path in _paths_for_agents(job):
-            yield (
-                f"{path} is given: with controller paddlejob nothing in the pods reads it, leave "
-                "it out"
-            )
-    if operator is None:
-        return
-    if operator.elastic is not None and job.mode != "collective" and job.controller == "paddlejob":
-        yield f"paddlejob.elastic is {operator.elastic}: only mode collective is elastic"
-    if operator.elastic is not None and operator.etcd_server is None:
-        yield (
-            f"paddlejob.elastic is {operator.elastic}: elastic workers meet in an etcd, give its "
-            "host:port as etcd_server"
-        )
-    if operator.elastic is None and operator.etcd_server:
-        yield (
-            f"paddlejob.etcd_server is {operator.etcd_server}: it is for elastic workers, and "
-            "elastic is not given"
-        )
-
-
-def _paths_for_agents(job: JobSettings) -> Iterator[str]:
-    """Yields the paths of the settings given that only an agent reads."""
-    groups: tuple[tuple[str, Settings | None, tuple[str, ...]], ...] = (
-        (
-            "",
-            job,
-            (
-                "runtime",
-                "keep_passes",
-                "checkpoint_minutes",
-                "resume_from",
-                "network_device",
-                "ports",
-            ),
-        ),
-        ("data.", job.data, ("stage", "shared")),
-        ("limits.", job.limits, ("attempts", "peer_deadline_seconds", "stall_seconds")),
-        ("", job, ("processes", "resume", "progress", "success", "metrics", "inputs")),
-    )
-    for prefix, group, names in groups:
-        for name, _ in _given(group, *names):
-            yield prefix + name
-
-
-def _reach(job: JobSettings) -> Iterator[str]:
-    """How pods find and reach each other."""
-    operated = job.controller == "paddlejob"
-    on_host = operated and job.paddlejob is not None and job.paddlejob.intranet == "Host"
-    shared = job.namespace in _SHARED_NAMESPACES
-    if job.discovery == "pod-list" and operated:
-        yield (
-            "discovery is pod-list: with controller paddlejob the operator tells each pod its "
-            "peers, leave discovery out"
-        )
-    if operated and "scrape" in job.model_fields_set:
-        yield (
-            "scrape is given: the operator's pods have no agent that serves numbers, leave it out"
-        )
-    if job.discovery == "pod-list" and job.mode == "single":
-        yield ("discovery is pod-list: mode single has no peers to look for, leave discovery out")
-    if job.discovery == "pod-list" and job.mode == "collective":
-        yield ("discovery is pod-list: collective ranks are found by index, leave discovery out")
-    if job.discovery == "index" and job.ports.host_ports:
-        yield (
-            "ports.host_ports is given and discovery is index: host ports belong to the "
-            "tutorials' `discovery: pod-list`"
-        )
-    if shared and job.ports.host_ports:
-        yield (
-            "ports.host_ports is given: it needs a privileged namespace of its own, and namespace "
-            f"is {job.namespace}"
-        )
-    if shared and job.pod_security != "restricted":
+def _namespace(job: JobSettings) -> Iterator[str]:
+    """What needs a namespace of its own."""
+    if job.namespace in SHARED_NAMESPACES and job.pod_security != "restricted":
         yield (
             f"pod_security is {job.pod_security}: it needs a namespace of its own, because it "
             f"holds for every pod there, and namespace is {job.namespace}"
         )
-    if shared and on_host:
-        yield (
-            "paddlejob.intranet is Host: it needs a privileged namespace of its own, and "
-            f"namespace is {job.namespace}"
-        )
-    if job.network and on_host:
-        yield (
-            f"network is {job.network}: with `paddlejob.intranet: Host` no policy holds for the "
-            "pods, leave it out"
-        )
+
+
+def _other_volumes(job: JobSettings) -> Iterator[str]:
+    kind = job.volume.kind
+    for name, value in job.volume.given(*_OF_VOLUMES):
+        if value is not None and kind not in _OF_VOLUMES[name]:
+            *others, last = _OF_VOLUMES[name]
+            named = f"{', '.join(others)} and {last}" if others else last
+            yield f"volume.{name} is given and volume.kind is {kind}: {name} belongs to {named}"
 
 
 def _volume(job: JobSettings) -> Iterator[str]:
@@ -395,21 +295,11 @@ def _volume(job: JobSettings) -> Iterator[str]:
             f"volume.mount_path is {volume.mount_path}: the pod has files of its own there, "
             "choose another path"
         )
-    if kind == "none" and job.controller == "job":
+    if kind == "none" and job.has_agent:
         yield (
             "volume.kind is none: with controller job all data is on a volume; efs, lustre, nfs, "
             "host-path or claim is allowed"
         )
-    if kind == "none" and job.controller == "paddlejob" and job.data is not None:
-        yield (
-            "volume.kind is none: data has to come to a volume; efs, lustre, nfs, host-path or "
-            "claim is allowed"
-        )
-    for name, kinds in _OF_VOLUMES.items():
-        if getattr(volume, name) is not None and kind not in kinds:
-            *others, last = kinds
-            named = f"{', '.join(others)} and {last}" if others else last
-            yield f"volume.{name} is given and volume.kind is {kind}: {name} belongs to {named}"
     if kind == "claim" and volume.claim is None:
         yield (
             "volume.claim is missing: `kind: claim` needs the name of a PersistentVolumeClaim in "
@@ -439,7 +329,10 @@ def _gpus(job: JobSettings) -> Iterator[str]:
     for name in ("node_selector", "parameter_servers"):
         if getattr(gpus, name) and not gpus.count:
             yield f"gpus.{name} is given and gpus.count is 0: GPU settings need at least 1 GPU"
-    if gpus.parameter_servers and job.controller == "job":
+
+
+def _gpu_servers(job: JobSettings) -> Iterator[str]:
+    if job.gpus.parameter_servers and job.has_agent:
         yield (
             "gpus.parameter_servers is given: with controller job servers are in the trainers' "
             "pods; leave it out"
@@ -453,14 +346,12 @@ def _gang(job: JobSettings) -> Iterator[str]:
             yield f"gang.{name} is given and gang.kind is none: volcano or kueue has queues"
     if gang.kind == "kueue" and gang.queue is None:
         yield ("gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace")
-    if gang.kind == "kueue" and job.controller == "paddlejob":
-        yield "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none"
 
 
 def _command_line(job: JobSettings) -> Iterator[str]:
     if job.command is not None and not "".join(job.command[:1]).strip():
         yield "command is empty: leave it out, or name the program to run"
-    elif job.command is not None and job.controller == "job":
+    elif job.command is not None and job.has_agent:
         yield from command_faults(job, job.command)
 
 
@@ -484,9 +375,7 @@ def _pod_additions(job: JobSettings) -> Iterator[str]:
 def _name_length(job: JobSettings) -> Iterator[str]:
     ending = "" if job.pin_names else "-" + "h" * HASH_LENGTH
     splitters = job.data.splitters if job.data is not None else 1
-    # The PaddleJob kind's definition cannot know the number of pods, and leaves room for four
-    # digits.
-    trainers = f"{ending}-{job.trainers - 1}" if job.controller == "job" else "-worker-9999"
+    trainers = f"{ending}-{job.trainers - 1}" if job.has_agent else paddle_job_rules.LONGEST_ENDING
     others = [f"{DATA_ENDING}{ending}-{splitters - 1}"]
     others += [f"{ENVIRONMENT_ENDING}{ending}"] if job.builds_environment else []
     longest = max(trainers, *others, key=len)
