@@ -122,8 +122,12 @@ class Cluster:
                 folder.chmod(folder.stat().st_mode | 0o011)
         podman.run("network", "create", "--internal", self.network)
 
-    def start(self, job: dict[str, Any], index: int | None = None) -> str:
-        """Starts a pod of the Job as its controller would. Returns the container's name."""
+    def start(
+        self, job: dict[str, Any], index: int | None = None, *, isolated: bool = False
+    ) -> str:
+        """Starts a pod of the Job as its controller would, `isolated` without a network. Returns
+        the container's name.
+        """
         template, pod = (
             PodTemplate.model_validate(job["spec"]["template"]),
             job["spec"]["template"]["spec"],
@@ -139,13 +143,11 @@ class Cluster:
             "--hostname",
             host,
             "--network",
-            self.network,
-            "--network-alias",
-            host,
+            "none" if isolated else self.network,
         ]
+        names = () if isolated else (host, f"{host}.{template.subdomain or 'none'}")
+        arguments += [word for alias in names for word in ("--network-alias", alias)]
         arguments += [
-            "--network-alias",
-            f"{host}.{template.subdomain or 'none'}",
             "--user",
             user,
             "--cap-drop",
@@ -174,6 +176,7 @@ class Cluster:
                 arguments += ["--tmpfs", f"{mount.path}:rw,mode=1777"]
                 continue
             claimed = template.volumes[mount.volume].claim
+            files = job["settings"].get(template.volumes[mount.volume].config_map, {})
             folder = (
                 self.volume / mount.sub_path
                 if claimed
@@ -183,6 +186,8 @@ class Cluster:
                 # As behind an access point: a folder that has to be created belongs to user 1000.
                 folder.mkdir(parents=True)
                 os.chown(folder, 1000, 1000)
+            for key, text in files.items():
+                (folder / key).write_text(text)
             arguments += [
                 "--volume",
                 f"{folder}:{mount.path}{':ro' if mount.path in read_only else ''}",
@@ -199,7 +204,7 @@ class Cluster:
             job["settings"],
             {} if index is None else {"JOB_COMPLETION_INDEX": str(index)},
         )
-        del given["POD_IP"]
+        given.pop("POD_IP", None)
         arguments += [word for key, value in given.items() for word in ("--env", f"{key}={value}")]
         shell = ("/bin/sh", "-c", 'POD_IP=$(hostname -i | cut -d" " -f1) exec "$@"', "sh")
         self.podman.run(

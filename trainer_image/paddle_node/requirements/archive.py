@@ -209,19 +209,39 @@ def _publish(folder: Path, record: Record) -> Record:
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    try:
-        tarfile.data_filter(member, "/nowhere")
-    except tarfile.FilterError as error:
-        special = isinstance(error, tarfile.SpecialFileError)
-        kind = "a pipe or device" if special else "a link that leads out of the environment"
+    if fault := _fault(member, Path("/nowhere")):
         raise SettingError(
-            f"program.requirements bring {member.name}, {kind}: leave that package out"
-        ) from None
+            f"program.requirements bring {member.name}, {fault}: leave that package out"
+        )
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     # Compiled files hold the whole seconds of their source.
     member.mtime = int(member.mtime)
     return member
+
+
+def _fault(member: tarfile.TarInfo, place: Path) -> str:
+    """Returns why a member may not be unpacked below `place`, as it is there now; empty if it may.
+    tarfile's own filter for that is missing in Debian 12's Python.
+    """
+    if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
+        return "a pipe or device"
+    root, paths = place.resolve(), [Path(member.name)]
+    if member.linkname:
+        paths.append((paths[0].parent if member.issym() else Path()) / member.linkname)
+    for path in paths:
+        if not (root / path).resolve().is_relative_to(root):
+            return "a link that leads out of the environment"
+    return ""
+
+
+def _allowed(tar: tarfile.TarFile, place: Path) -> Iterator[tarfile.TarInfo]:
+    """Yields each member before it is unpacked. Raises TarError for one that may not be."""
+    for member in tar:
+        if fault := _fault(member, place):
+            raise tarfile.TarError(fault)
+        member.mode &= 0o755
+        yield member
 
 
 def _remove_abandoned(folder: Path) -> None:
@@ -299,7 +319,9 @@ def _extract(archive: Path, record: Record, part: Path) -> bool:
         stream: Any = packed
         try:
             with tarfile.open(fileobj=stream, mode="r|gz") as tar:
-                tar.extractall(part, filter="data")
+                # `_allowed` checks them, on Pythons without filters too.
+                tar.extraction_filter = lambda member, path: member
+                tar.extractall(part, _allowed(tar, part))
         except (tarfile.TarError, EOFError, ValueError):
             return False
         while packed.read(1 << 20):
