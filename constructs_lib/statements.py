@@ -17,8 +17,8 @@ OF_MACHINES = Path(__file__).with_name("machine_statements.json")
 
 
 def fill(value: Any, values: dict[str, Any]) -> Any:
-    """Returns `value` with each `$name` replaced by its value in `known`. IAM's own variables, such
-    as ${aws:userid}, stay.
+    """Returns `value` with each `$name` replaced by its value in `values`. IAM's own variables,
+    such as ${aws:userid}, stay.
     """
     if isinstance(value, dict):
         # `Why` is for human readers.
@@ -34,7 +34,7 @@ def fill(value: Any, values: dict[str, Any]) -> Any:
 
 def statements(file: Path, part: str, **values: Any) -> list[iam.PolicyStatement]:
     """Returns the statements of one part of `file`, which lists them by Sid; each `$name` becomes
-    its value in `known`.
+    its value in `values`.
     """
     # Imported here: callers that only fill in a document need no aws_cdk.
     from aws_cdk import aws_iam as iam

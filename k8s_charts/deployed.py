@@ -177,7 +177,7 @@ class ClusterOutputs(model.Settings):
         )
 
 
-def on_deployed_volume(job: TrainingJob, outputs: ClusterOutputs) -> TrainingJob:
+def use_deployed_volume(job: TrainingJob, outputs: ClusterOutputs) -> TrainingJob:
     """Returns the job on the deployed file system, of whatever kind that is, if it names no
     `volume.kind`. Raises SettingError for one that names another kind than is deployed.
     """
@@ -231,7 +231,7 @@ def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
     variant = job.image_variant
     if job.image is not None and not job.derived:
         return job.image
-    if image_file.exists() and (image := pushed(image_file).get(variant)) is not None:
+    if image_file.exists() and (image := pushed_images(image_file).get(variant)) is not None:
         return image
     if outputs.placeholders:
         return PLACEHOLDER
@@ -250,7 +250,7 @@ def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
     )
 
 
-class _Pushed(model.Settings):
+class _PushedImages(model.Settings):
     model_config = ConfigDict(extra="ignore")
 
     image: ImageName | None = None
@@ -259,7 +259,7 @@ class _Pushed(model.Settings):
     """Of the image that was pushed last; empty: unknown."""
 
 
-def pushed(image_file: Path) -> dict[str, str]:
+def pushed_images(image_file: Path) -> dict[str, str]:
     """Returns the images that `make push` recorded, by job variant. Raises SettingError if the file
     holds none.
     """
@@ -279,11 +279,11 @@ def cuda(image_file: Path) -> str:
     return _read(image_file).cuda
 
 
-def _read(image_file: Path) -> _Pushed:
+def _read(image_file: Path) -> _PushedImages:
     try:
-        return _Pushed.model_validate_json(settings_file.text(image_file))
+        return _PushedImages.model_validate_json(settings_file.text(image_file))
     except (SettingError, ValidationError):
-        return _Pushed()
+        return _PushedImages()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from cdk8s import App, Chart
 
 from k8s_charts import yaml_documents
-from k8s_charts.deployed import ClusterOutputs, check_namespace, on_deployed_volume
+from k8s_charts.deployed import ClusterOutputs, check_namespace, use_deployed_volume
 from k8s_charts.kinds import paddle_job, training_job
 from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.environment import EnvironmentChart
@@ -38,7 +38,7 @@ def charts(
     if job.takes_the_node:
         _check_ports(job, outputs)
     check_namespace(job, outputs)
-    job = on_deployed_volume(job, outputs)
+    job = use_deployed_volume(job, outputs)
     app = App()
     steps: list[Chart] = [NamespaceChart(app, job)]
     controller = CONTROLLERS[job.controller]
@@ -89,7 +89,7 @@ def files(job: TrainingJob, outputs: ClusterOutputs, image: str) -> dict[str, st
     }
 
 
-def written(folder: Path) -> dict[str, str]:
+def read_files(folder: Path) -> dict[str, str]:
     """Returns the files that an earlier synthesis left in a folder, by name."""
     return {
         path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.k8s.yaml"))
@@ -102,7 +102,7 @@ def write(job: TrainingJob, outputs: ClusterOutputs, image: str, folder: Path) -
     """
     texts = files(job, outputs, image)
     folder.mkdir(parents=True, exist_ok=True)
-    for old in written(folder):
+    for old in read_files(folder):
         (folder / old).unlink()
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8", newline="\n")

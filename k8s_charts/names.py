@@ -60,7 +60,7 @@ def claim(job: TrainingJob, outputs: ClusterOutputs) -> str:
     source = outputs.volume_source(job.volume)
     late = [value for value in source.values() if _TOKEN.search(value)]
     at_synth = {key: value for key, value in source.items() if value not in late}
-    return "-".join([hashed(job.name, settings | at_synth), *late])
+    return "-".join([hashed_name(job.name, settings | at_synth), *late])
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
@@ -97,7 +97,7 @@ def environment(job: TrainingJob, image: str) -> str | None:
     )
 
 
-def hashed(stem: str, content: Mapping[str, Any]) -> str:
+def hashed_name(stem: str, content: Mapping[str, Any]) -> str:
     """Returns `<stem>-<hash of the content>`: a changed immutable object gets a new name, and an
     equal one is the same object.
     """

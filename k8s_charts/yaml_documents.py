@@ -97,7 +97,7 @@ class NamedByContent(Document):
         document = super().to_json()
         content = _without_metadata(document)
         if document["metadata"]["name"] == self.name and content != self._content:
-            document["metadata"]["name"] = names.hashed(self._stem, content)
+            document["metadata"]["name"] = names.hashed_name(self._stem, content)
         return document
 
 

@@ -38,15 +38,15 @@ def input_source(job: TrainingJob, name: str, outputs: ClusterOutputs) -> str:
     """Returns where the data job reads an input, as `contract.Variable.INPUTS` has it. A local file
     is there by then.
     """
-    given = job.inputs[name]
-    if isinstance(given, FromJob):
-        return f"job:{given.from_job}" + (f"/{given.path}" if given.path else "")
+    source = job.inputs[name]
+    if isinstance(source, FromJob):
+        return f"job:{source.from_job}" + (f"/{source.path}" if source.path else "")
     if name not in job.input_files:
-        return given
-    place = job.place_of_input(name)
+        return source
+    path = job.place_of_input(name)
     if not job.uploads_to_bucket:
-        return f"{job.volume.mount_path}/{place}"
-    _, _, *below = place.parts
+        return f"{job.volume.mount_path}/{path}"
+    _, _, *below = path.parts
     return f"s3://{outputs.bucket_name}/{'/'.join((contract.SOURCES, job.name, *below))}"
 
 
@@ -76,8 +76,8 @@ def _environment(
         Variable.DATA_FORMAT: "files" if shared else literal(form) or None,
         Variable.HEADER: 1 if data is not None and data.header else None,
         Variable.INPUTS: json.dumps(inputs) if inputs or data is None else None,
-        Variable.SHARED: job_folder.shared(job),
-        **({} if shared or data is None else pod.marked_settings(data)),
+        Variable.SHARED: job_folder.shared_copy(job),
+        **({} if shared or data is None else pod.settings_by_variable(data)),
         Variable.PROGRAM_FROM: _program(job),
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
         Variable.PROGRAM_ARCHIVE: job.program.archive.digest

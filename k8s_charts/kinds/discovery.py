@@ -34,10 +34,10 @@ class Discovery:
 
 def discovery(job: TrainingJob, ports: Mapping[str, int]) -> Discovery:
     """Returns what the job's way of discovery needs. `ports`: those at which its pods meet."""
-    return {"index": _by_index, "pod-list": _by_pod_list}[job.discovery](job, ports)
+    return {"index": _index_discovery, "pod-list": _pod_list_discovery}[job.discovery](job, ports)
 
 
-def _by_index(job: TrainingJob, ports: Mapping[str, int]) -> Discovery:
+def _index_discovery(job: TrainingJob, ports: Mapping[str, int]) -> Discovery:
     (service,) = yaml_documents.template("peers.yaml", namespace=job.namespace, job=job.name)
     service["spec"]["ports"] = [
         {"name": name, "port": port, "protocol": "TCP"} for name, port in ports.items()
@@ -45,7 +45,7 @@ def _by_index(job: TrainingJob, ports: Mapping[str, int]) -> Discovery:
     return Discovery((service,), names.TRAINER_ACCOUNT, service=job.name)
 
 
-def _by_pod_list(job: TrainingJob, ports: Mapping[str, int]) -> Discovery:
+def _pod_list_discovery(job: TrainingJob, ports: Mapping[str, int]) -> Discovery:
     account = f"{job.name}-pod-list"
     rights = yaml_documents.template(
         "pod_list.yaml", account=account, namespace=job.namespace, job=job.name

@@ -68,10 +68,10 @@ def documents(
 
 
 def _interfaces(interfaces: Sequence[tuple[int, int, str]]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    items: list[dict[str, Any]] = [
         {"networkCardIndex": card, "deviceIndex": device, "interfaceType": kind}
         for card, device, kind in interfaces
     ]
     # EKS adds no address to these machines later: one prefix serves sixteen pods.
-    found[0]["secondaryIPv4PrefixCount"] = 1
-    return found
+    items[0]["secondaryIPv4PrefixCount"] = 1
+    return items

@@ -108,9 +108,9 @@ class PaddleJobChart(pod.PodChart):
         members = servers + job.trainers
         # NetworkPolicies do not apply to pods on their node's network.
         if not job.takes_the_node:
-            more = [] if job.data is not None else [network.to_anywhere(443)]
+            more = [] if job.data is not None else [network.allow_ports(443)]
             if job.operator.etcd_server is not None:
-                more.append(network.to_anywhere(int(job.operator.etcd_server.rpartition(":")[2])))
+                more.append(network.allow_ports(int(job.operator.etcd_server.rpartition(":")[2])))
             network.peers(self, job, roles, outputs, more=more)
         # No pod may be evicted: a PaddleJob's training does not recover from a lost pod, so a drain
         # waits for its end. Elastic workers may come and go.

@@ -35,8 +35,8 @@ def settings(job: TrainingJob) -> dict[str, str]:
     stages = data is not None and data.stage != "never" and not data.shared
     variables: dict[Any, object] = {
         Variable.RUNTIME: job.chosen_runtime,
-        **pod.marked_settings(job),
-        **pod.marked_settings(job.limits),
+        **pod.settings_by_variable(job),
+        **pod.settings_by_variable(job.limits),
         # Five seconds of the grace period are left for the container to exit.
         Variable.GRACE: job.limits.grace_period_seconds - 5,
         Variable.CHECKPOINT: 60 * job.checkpoint_minutes or None,
@@ -107,7 +107,7 @@ def _container_ports(job: TrainingJob) -> list[pod.Object]:
     ]
 
 
-def _scraped(job: TrainingJob) -> dict[str, str]:
+def _scrape_annotations(job: TrainingJob) -> dict[str, str]:
     """Returns the annotations by which a Prometheus finds what to scrape."""
     if job.scrape is None:
         return {}
@@ -127,7 +127,7 @@ def _environment(
         Variable.TRAIN_CONFIG_DIR: literal(job.program.name),
         Variable.PROGRAM_ARCHIVE: job.program.archive.digest if job.program.archive else None,
         Variable.NIC: literal(job.network_device),
-        **pod.marked_settings(job.ports),
+        **pod.settings_by_variable(job.ports),
         Variable.TRAINERS: job.trainers,
         Variable.THREADS: job.threads,
         Variable.SERVICE: service,
@@ -199,7 +199,7 @@ class TrainingChart(pod.PodChart):
             image=image,
             container=container,
             spec=spec,
-            annotations={**group, **_scraped(job)},
+            annotations={**group, **_scrape_annotations(job)},
             customize=self.customize_pod,
         )
         # Kueue starts a job by clearing its `suspend`.

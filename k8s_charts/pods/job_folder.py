@@ -59,7 +59,7 @@ def mounts(job: TrainingJob, role: str, environment: str | None) -> list[Object]
     if environment is not None:
         place = PurePosixPath(contract.ENVIRONMENTS, environment)
         folders.append(_mount(job, place, read_only=role != "environment"))
-    elsewhere = dict.fromkeys(_elsewhere(job, role).values())
+    elsewhere = dict.fromkeys(paths_outside_folder(job, role).values())
     return [*folders, *(_mount(job, path, read_only=True) for path in elsewhere)]
 
 
@@ -70,7 +70,7 @@ def maker(
 
     Its requests equal its limits too, otherwise the pod would not be "Guaranteed".
     """
-    elsewhere = _elsewhere(job, role)
+    elsewhere = paths_outside_folder(job, role)
     if job.volume.kind == "efs" and not elsewhere:
         return []
 
@@ -107,7 +107,7 @@ def maker(
     ]
 
 
-def shared(job: TrainingJob) -> PurePosixPath | None:
+def shared_copy(job: TrainingJob) -> PurePosixPath | None:
     """Returns the folder of the source's copies that jobs share, by a digest of its address; None
     if the data is not shared.
     """
@@ -121,7 +121,7 @@ def shared(job: TrainingJob) -> PurePosixPath | None:
 def _copies(job: TrainingJob) -> list[PurePosixPath]:
     """Returns the folders with copies that jobs share."""
     inputs = PurePosixPath(contract.INPUTS) if job.inputs else None
-    return [path for path in (shared(job), inputs) if path is not None]
+    return [path for path in (shared_copy(job), inputs) if path is not None]
 
 
 def _mount(job: TrainingJob, below: PurePosixPath, *, read_only: bool = False) -> Object:
@@ -134,9 +134,9 @@ def _mount(job: TrainingJob, below: PurePosixPath, *, read_only: bool = False) -
     }
 
 
-def _elsewhere(job: TrainingJob, role: str) -> dict[str, PurePosixPath]:
-    """Returns what the data job reads on the volume outside the job's folder, by the setting that
-    names it: a file, a folder, or a pattern's plain start; of an earlier job, its folder. The
+def paths_outside_folder(job: TrainingJob, role: str) -> dict[str, PurePosixPath]:
+    """Returns what a Job reads on the volume outside the job's folder, by the setting that names
+    it. The data job reads files, folders, a pattern's folder and earlier jobs' folders; the
     environment Job reads the wheels.
     """
     named: dict[str, PurePosixPath] = {}
@@ -147,15 +147,15 @@ def _elsewhere(job: TrainingJob, role: str) -> dict[str, PurePosixPath]:
         return {}
     if job.data is not None and job.source_on_volume:
         named["data.source"] = PurePosixPath(str(job.data.source))
-    for name, given in job.inputs.items():
-        if isinstance(given, FromJob):
-            named[f"inputs.{name}.from_job"] = PurePosixPath(job.volume.mount_path, given.from_job)
-        elif PurePosixPath(given).is_relative_to(job.volume.mount_path):
-            named[f"inputs.{name}"] = PurePosixPath(given)
+    for name, source in job.inputs.items():
+        if isinstance(source, FromJob):
+            named[f"inputs.{name}.from_job"] = PurePosixPath(job.volume.mount_path, source.from_job)
+        elif PurePosixPath(source).is_relative_to(job.volume.mount_path):
+            named[f"inputs.{name}"] = PurePosixPath(source)
     places = {}
     for setting, path in named.items():
-        below = path.relative_to(job.volume.mount_path).parts
-        plain = PurePosixPath(*takewhile(lambda part: not _NOT_PLAIN.intersection(part), below))
+        parts = path.relative_to(job.volume.mount_path).parts
+        plain = PurePosixPath(*takewhile(lambda part: not _NOT_PLAIN.intersection(part), parts))
         if not plain.is_relative_to(job.name):
             places[setting] = plain
     return places

@@ -18,7 +18,7 @@ Rule = Mapping[str, Any]
 """Egress rules by destination."""
 
 
-def to_anywhere(*ports: int) -> Rule:
+def allow_ports(*ports: int) -> Rule:
     """Returns an egress rule to any address, on these TCP ports only."""
     return {"ports": [{"port": port, "protocol": "TCP"} for port in ports]}
 
@@ -95,7 +95,7 @@ def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
     """Lets the data job reach its source over HTTPS (or as its address says) and its credentials.
     Nothing reaches it.
     """
-    addresses = [given for given in job.inputs.values() if isinstance(given, str)]
+    addresses = [source for source in job.inputs.values() if isinstance(source, str)]
     if job.data is not None and job.data.source is not None:
         addresses.append(job.data.source)
     # HTTPS, which S3 and redirects use, plus HTTP or another port if an address names one.
@@ -108,7 +108,7 @@ def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
         scope,
         job,
         "data",
-        [_names(outputs), to_anywhere(*ports), RULES[outputs.data_job_credentials]],
+        [_names(outputs), allow_ports(*ports), RULES[outputs.data_job_credentials]],
     )
 
 
@@ -120,9 +120,9 @@ def environment(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> 
     if job.program.wheels is not None:
         rules: list[Rule] = []
     elif index is None:
-        rules = [_names(outputs), {**RULES["public"], **to_anywhere(443)}]
+        rules = [_names(outputs), {**RULES["public"], **allow_ports(443)}]
     else:
         address = urlsplit(index.url)
         port = address.port or (80 if address.scheme == "http" else 443)
-        rules = [_names(outputs), {**RULES["world"], **to_anywhere(*dict.fromkeys((443, port)))}]
+        rules = [_names(outputs), {**RULES["world"], **allow_ports(*dict.fromkeys((443, port)))}]
     _policy(scope, job, "environment", rules)

@@ -75,16 +75,16 @@ def literal(value: str) -> str:
     return value.replace("$", "$$")
 
 
-def marked_settings(settings: Settings) -> dict[Any, object]:
-    """Returns the settings of a group that pods get unchanged, each by the variable that marks its
-    field.
+def settings_by_variable(settings: Settings) -> dict[Any, object]:
+    """Returns the settings of a group that pods get unchanged, each under the variable in its
+    field's annotation.
     """
     fields = type(settings).model_fields.items()
     return {
-        mark: getattr(settings, name)
+        variable: getattr(settings, name)
         for name, field in fields
-        for mark in field.metadata
-        if isinstance(mark, Variable)
+        for variable in field.metadata
+        if isinstance(variable, Variable)
     }
 
 
@@ -164,7 +164,7 @@ def config_map(
 
 def config_map_name(job: TrainingJob, ending: str, data: Mapping[str, str]) -> str | None:
     """Returns the name of the ConfigMap that `config_map` adds; None if there is no data."""
-    return names.hashed(f"{job.name}-{ending}", data) if data else None
+    return names.hashed_name(f"{job.name}-{ending}", data) if data else None
 
 
 def requirements(job: TrainingJob) -> dict[str, str]:
@@ -268,7 +268,7 @@ def _add(template: Object, job: TrainingJob, role: names.Role) -> None:
     if more.runtime_class_name is not None:
         spec["runtimeClassName"] = more.runtime_class_name
     if more.affinity:
-        spec["affinity"] = scheduling.joined(more.affinity, spec.get("affinity"))
+        spec["affinity"] = scheduling.merge_affinity(more.affinity, spec.get("affinity"))
     if role == "environment":
         # Strangers' code runs there: it sees nothing that is meant for the job.
         return

@@ -88,20 +88,22 @@ def _capacity_type(spot: str, capacity: str, spare: str) -> Object | None:
     return {"nodeAffinity": {_REQUIRED: required}}
 
 
-def joined(affinity: Mapping[str, Any], ours: Mapping[str, Any] | None) -> Object:
-    """Returns an affinity that also asks for `ours`, the node affinity by `scheduling`."""
-    if ours is None:
+def merge_affinity(
+    affinity: Mapping[str, Any], required_affinity: Mapping[str, Any] | None
+) -> Object:
+    """Returns `affinity` with the node affinity that `scheduling` requires."""
+    if required_affinity is None:
         return dict(affinity)
     node = dict(affinity.get("nodeAffinity") or {})
     required = node.get(_REQUIRED) or {"nodeSelectorTerms": [{}]}
-    ((ours_term),) = ours["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
-    # Any of the terms is enough for a node, so each gets what has to hold anyway.
+    (required_term,) = required_affinity["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
+    # A node needs to match only one of the terms, so each gets our expressions.
     terms = [
         {
             **term,
             "matchExpressions": [
                 *term.get("matchExpressions", ()),
-                *ours_term["matchExpressions"],
+                *required_term["matchExpressions"],
             ],
         }
         for term in required["nodeSelectorTerms"]
@@ -109,7 +111,7 @@ def joined(affinity: Mapping[str, Any], ours: Mapping[str, Any] | None) -> Objec
     return {**affinity, "nodeAffinity": {**node, _REQUIRED: {"nodeSelectorTerms": terms}}}
 
 
-def _given(values: Object) -> Object:
+def _drop_unset(values: Object) -> Object:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -117,7 +119,7 @@ def queue_labels(job: TrainingJob) -> dict[str, str]:
     """Returns the labels of the Job object by which Kueue admits it."""
     if job.gang.kind != "kueue":
         return {}
-    return _given(
+    return _drop_unset(
         {
             "kueue.x-k8s.io/queue-name": job.gang.queue,
             "kueue.x-k8s.io/priority-class": job.gang.priority,
@@ -135,8 +137,8 @@ def pod_group(scope: Construct, job: TrainingJob, *, members: int, with_gpus: in
         "memory": total(job.resources.memory, members),
         GPU: gpus,
     }
-    given = {"queue": job.gang.queue, "priorityClassName": job.gang.priority}
-    spec = {"minMember": members, "minResources": _given(amounts), **_given(given)}
+    settings = {"queue": job.gang.queue, "priorityClassName": job.gang.priority}
+    spec = {"minMember": members, "minResources": _drop_unset(amounts), **_drop_unset(settings)}
     metadata = {"name": job.name, "namespace": job.namespace, "labels": names.labels(job)}
     group = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",

@@ -10,7 +10,7 @@ from paddle_node import command_line, contract
 from paddle_node.contract import Variable
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from k8s_charts.spec.value_types import ServiceName, Text, bounded
+from k8s_charts.spec.value_types import ServiceName, Text, bounded_field
 from paddle_aws.settings.addresses import without_secrets
 from paddle_aws.settings.model import Fault, Settings
 
@@ -77,11 +77,11 @@ class Data(Settings):
     """lines | files | module:function, a record reader in your program's folder."""
     header: bool = False
     """The first line of each file of the source is a header, and no record."""
-    shards: int | None = bounded(Variable.SPLIT_COUNT, optional=True)
+    shards: int | None = bounded_field(Variable.SPLIT_COUNT, optional=True)
     """Default: one for each trainer."""
-    splitters: int = bounded(Variable.SPLIT_PODS)
+    splitters: int = bounded_field(Variable.SPLIT_PODS)
     """Pods that split together; more than 1 pays for sources of many objects."""
-    hold_out: Annotated[float, Variable.HOLD_OUT] = bounded(Variable.HOLD_OUT)
+    hold_out: Annotated[float, Variable.HOLD_OUT] = bounded_field(Variable.HOLD_OUT)
     """Share of the records kept from training, on which the model is measured."""
     shuffle_seed: Annotated[int | None, Variable.SHUFFLE_SEED] = Field(default=1, ge=0, lt=2**63)
     """Shuffle before the split with this seed; null keeps the source's order, which is often

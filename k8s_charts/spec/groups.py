@@ -27,7 +27,7 @@ from k8s_charts.spec.value_types import (
     Text,
     Zone,
     amount,
-    bounded,
+    bounded_field,
 )
 from paddle_aws.settings.model import Fault, Refused, Settings
 
@@ -51,7 +51,7 @@ class TrainerResources(Resources):
 
     shared_memory: Memory = "128Mi"
     """/dev/shm, which counts against memory."""
-    efa: int = bounded(Variable.EFA)
+    efa: int = bounded_field(Variable.EFA)
     """Elastic Fabric Adapters, on nodes with `efa: true`: at most two such pods fit a node of
     `compute: fixed`. The image needs the EFA software (docs/jobs.md).
     """
@@ -67,7 +67,7 @@ class Gpus(Settings):
     the cluster.
     """
 
-    count: int = bounded(Variable.GPUS)
+    count: int = bounded_field(Variable.GPUS)
     """GPUs of each trainer pod."""
     node_selector: Labels = Field(default_factory=dict)
     """Labels of the nodes with the right GPU, such as accelerator: nvidia-tesla-p100."""
@@ -120,16 +120,16 @@ class Ports(Settings):
     jobs on one node.
     """
 
-    first: Annotated[int, Variable.PORT] = bounded(Variable.PORT)
+    first: Annotated[int, Variable.PORT] = bounded_field(Variable.PORT)
     """The parameter server's first port."""
-    dense: Annotated[int, Variable.PORTS_NUM] = bounded(Variable.PORTS_NUM)
+    dense: Annotated[int, Variable.PORTS_NUM] = bounded_field(Variable.PORTS_NUM)
     """Its ports for dense updates."""
-    sparse: Annotated[int, Variable.PORTS_NUM_SPARSE] = bounded(Variable.PORTS_NUM_SPARSE)
+    sparse: Annotated[int, Variable.PORTS_NUM_SPARSE] = bounded_field(Variable.PORTS_NUM_SPARSE)
     """Its ports for sparse updates."""
-    control: int = bounded(Variable.CONTROL_PORT)
+    control: int = bounded_field(Variable.CONTROL_PORT)
     """The agents' port."""
     # A pod's 0, for no metrics, is what a job without `scrape` has.
-    metrics: int = bounded(Variable.METRICS_PORT, default=contract.METRICS_PORT, least=1)
+    metrics: int = bounded_field(Variable.METRICS_PORT, default=contract.METRICS_PORT, least=1)
     """The agents' port for whoever `scrape` lets read their numbers."""
     host_ports: bool | Several[Annotated[int, Field(ge=1, le=65535)]] = Field(
         default=False, union_mode="left_to_right"
@@ -242,7 +242,7 @@ class Limits(Settings):
 
     retries: int = Field(default=6, ge=0, le=1000)
     """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
-    attempts: Annotated[int, Variable.ATTEMPTS] = bounded(Variable.ATTEMPTS)
+    attempts: Annotated[int, Variable.ATTEMPTS] = bounded_field(Variable.ATTEMPTS)
     """Attempts that fail without progress in between until the job fails: 3 are two retries. Each
     counts once, whatever its exception; lost pods cost none. A program that cannot start is not
     retried.
@@ -250,12 +250,12 @@ class Limits(Settings):
     hours: float = Field(default=24.0, gt=0.001, le=8760)
     """The job ends as failed after this long."""
     # A pod accepts any time above 0, for pods of one machine; a cluster first has to schedule them.
-    peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = bounded(
+    peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = bounded_field(
         Variable.PEER_DEADLINE, above=None, least=10, most=86400
     )
     """How long to wait for all trainers; then the job fails and names the missing ones."""
     # A pod accepts any time above 0; the kubelet asks too rarely to measure less than a minute.
-    stall_seconds: Annotated[int, Variable.STALL] = bounded(
+    stall_seconds: Annotated[int, Variable.STALL] = bounded_field(
         Variable.STALL, above=None, least=60, most=86400
     )
     """A trainer that takes no step for this long counts as hung, and is replaced."""

@@ -24,7 +24,7 @@ from k8s_charts.spec.value_types import (
     Several,
     Text,
     VariableName,
-    bounded,
+    bounded_field,
 )
 from paddle_aws.settings.model import Settings
 from paddle_aws.settings.shared_names import NAMESPACE
@@ -80,15 +80,15 @@ class JobSettings(Settings):
     runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
     """What trains. Default: launch with a command, else the mode's."""
     # Fewer than the agents can manage: one variable has no room for more peers (docs/scale.md).
-    trainers: int = bounded(Variable.TRAINERS, most=MOST_TRAINERS)
+    trainers: int = bounded_field(Variable.TRAINERS, most=MOST_TRAINERS)
     """How many pods train. In mode parameter-server of controller job each runs a parameter server
     and a trainer.
     """
     parameter_servers: int | None = Field(default=None, ge=0, le=MOST_TRAINERS)
     """controller paddlejob: pods that serve parameters. controller job: one in each trainer pod."""
-    passes: Annotated[int, Variable.PASSES] = bounded(Variable.PASSES)
+    passes: Annotated[int, Variable.PASSES] = bounded_field(Variable.PASSES)
     """Passes over the data."""
-    keep_passes: Annotated[int, Variable.KEEP_PASSES] = bounded(Variable.KEEP_PASSES)
+    keep_passes: Annotated[int, Variable.KEEP_PASSES] = bounded_field(Variable.KEEP_PASSES)
     """How many of the newest passes stay on the volume; 0 keeps all."""
     checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
     """Minutes between checkpoints inside a pass; 0: none."""
@@ -96,9 +96,9 @@ class JobSettings(Settings):
     """same: resume only from passes of this very data and program; any: from the newest pass,
     whatever made it.
     """
-    threads: int = bounded(Variable.THREADS)
+    threads: int = bounded_field(Variable.THREADS)
     """Threads in one trainer."""
-    seed: Annotated[int, Variable.SEED] = bounded(Variable.SEED)
+    seed: Annotated[int, Variable.SEED] = bounded_field(Variable.SEED)
     """Seed of initial parameters and of the order of batches."""
     network_device: Text = Field(default="eth0", min_length=1, max_length=15)
     """The pod's network device (0.x: --nics)."""
@@ -111,7 +111,7 @@ class JobSettings(Settings):
             "container's command as it is."
         ),
     )
-    processes: int | None = bounded(Variable.PROCESSES, optional=True)
+    processes: int | None = bounded_field(Variable.PROCESSES, optional=True)
     """With command: its processes in each pod. Default: one for each GPU, else 1."""
     recipe: Text | None = Field(default=None, min_length=1, examples=["none", "./mine.yaml"])
     """With command: what is known of its training stack, and fills in resume, progress, success and
@@ -284,11 +284,11 @@ class JobSettings(Settings):
     def input_files(self) -> dict[str, Path]:
         """The local files to upload among the inputs, by name, as `local_file`."""
         return {
-            name: Path(given).expanduser()
-            for name, given in self.inputs.items()
-            if isinstance(given, str)
-            and "://" not in given
-            and not PurePosixPath(given).is_relative_to(self.volume.mount_path)
+            name: Path(value).expanduser()
+            for name, value in self.inputs.items()
+            if isinstance(value, str)
+            and "://" not in value
+            and not PurePosixPath(value).is_relative_to(self.volume.mount_path)
         }
 
     @property
@@ -338,7 +338,7 @@ class JobSettings(Settings):
     @property
     def reads_bucket(self) -> bool:
         """Whether the data job reads its source, or an input, from a bucket."""
-        if any(str(given).startswith("s3://") for given in self.inputs.values()) or (
+        if any(str(value).startswith("s3://") for value in self.inputs.values()) or (
             self.input_files and self.uploads_to_bucket
         ):
             return True

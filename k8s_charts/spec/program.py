@@ -218,24 +218,24 @@ def json_size(data: Mapping[str, str]) -> int:
     )
 
 
-def requirements(given: str | Iterable[str], folder: Path | None) -> tuple[str, ...]:
+def requirements(packages: str | Iterable[str], folder: Path | None) -> tuple[str, ...]:
     """Returns the packages of a list, or of a file in the program's folder; pip checks if they fit.
     Raises SettingError.
     """
-    if isinstance(given, str):
-        if folder is None or not (folder / given).resolve().is_relative_to(folder.resolve()):
+    if isinstance(packages, str):
+        if folder is None or not (folder / packages).resolve().is_relative_to(folder.resolve()):
             raise SettingError(
-                f"program.requirements is {given}: a list, or a file in a local program's "
+                f"program.requirements is {packages}: a list, or a file in a local program's "
                 "folder, is allowed"
             )
         try:
-            text = (folder / given).read_text(encoding="utf-8-sig").replace("\\\n", " ")
+            text = (folder / packages).read_text(encoding="utf-8-sig").replace("\\\n", " ")
         except (OSError, UnicodeDecodeError):
             raise SettingError(
-                f"program.requirements is {given}: the program's folder has no such text file"
+                f"program.requirements is {packages}: the program's folder has no such text file"
             ) from None
-        given = [re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines()]
-    lines = tuple(line.strip() for line in given if line.strip())
+        packages = [re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines()]
+    lines = tuple(line.strip() for line in packages if line.strip())
     for line in lines:
         # pip breaks lines at more signs than "\n", and replaces ${NAME} by a variable's value.
         plain = line.replace("\t", " ").isprintable() and "${" not in line

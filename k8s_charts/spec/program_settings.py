@@ -162,18 +162,18 @@ class Program(Settings):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _folder_by_its_path(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        folder = given.get("folder") if isinstance(given, dict) else None
+    def _read_path_from_folder(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        folder = values.get("folder") if isinstance(values, dict) else None
         if (
             not isinstance(folder, str)
-            or "path" in given
-            or given.get("from", "folder") != "folder"
-            or not (_PATH.match(folder) or "from" in given)
+            or "path" in values
+            or values.get("from", "folder") != "folder"
+            or not (_PATH.match(folder) or "from" in values)
         ):
-            return validate(given)
-        given = copy.copy(given)  # Of its class: it may know of faults.
-        del given["folder"]
-        given |= {"from": "folder", "path": folder}
-        program = validate(given)
+            return validate(values)
+        values = copy.copy(values)  # Of its class: it may know of faults.
+        del values["folder"]
+        values |= {"from": "folder", "path": folder}
+        program = validate(values)
         program._written = "folder"
         return program

@@ -257,7 +257,7 @@ def load(path: Path) -> Recipe:
 
 
 @cache
-def shipped() -> Mapping[str, Recipe]:
+def load_shipped() -> Mapping[str, Recipe]:
     """Returns this release's recipes by name."""
     return {path.stem: load(path) for path in sorted(RECIPES.glob("*.yaml"))}
 
@@ -265,59 +265,59 @@ def shipped() -> Mapping[str, Recipe]:
 def apply(
     recipe: str | None,
     command: Sequence[str],
-    own: Mapping[str, Any],
+    job_settings: Mapping[str, Any],
     folder: Path,
     program: Path | None,
     names: Sequence[str],
 ) -> Applied | None:
     """Returns what the job takes from its recipe; None: it has none.
 
-    `recipe`: its name, a file's path relative to `folder`, `none`, or None to find it. `own`: the
-    settings that job.yaml itself gives. `program` and `names`: the program's folder on this machine
-    and its files. Raises SettingError.
+    `recipe`: its name, a file's path relative to `folder`, `none`, or None to find it.
+    `job_settings`: what job.yaml itself sets. `program` and `names`: the program's folder on this
+    machine and its files. Raises SettingError.
     """
     if recipe == NONE:
         return None
     text = " ".join(command)
     if recipe is not None:
         name = recipe
-        taken = _named(recipe, folder)
+        recipe_ = _load_named(recipe, folder)
         why = "job.yaml names it"
     else:
-        if "resume" in own or _SHELL.match(text):
+        if "resume" in job_settings or _SHELL.match(text):
             return None
-        fitting = [
+        matching = [
             (name, recipe)
-            for name, recipe in shipped().items()
-            if _knows(recipe.marks, text, command, program, names)
+            for name, recipe in load_shipped().items()
+            if _matches(recipe.marks, text, command, program, names)
         ]
-        if len(fitting) != 1:
-            if not fitting:
+        if len(matching) != 1:
+            if not matching:
                 return None
-            both = " and ".join(name for name, _ in fitting)
+            both = " and ".join(name for name, _ in matching)
             return Applied(f"no recipe: {both} know this command, name one of them as recipe", {})
-        ((name, taken),) = fitting
-        mark = command_line.compiled(taken.marks.command).search(text)
+        ((name, recipe_),) = matching
+        mark = command_line.compiled(recipe_.marks.command).search(text)
         why = f"the command has {mark[0].strip()!r}" if mark else ""
-        if taken.marks.files:
-            why += f", the program's folder {', '.join(taken.marks.files)}"
-        if taken.marks.script:
+        if recipe_.marks.files:
+            why += f", the program's folder {', '.join(recipe_.marks.files)}"
+        if recipe_.marks.script:
             why += f", {command_line.script(command)} what it looks for"
-    return _applied(name, taken, why, command, own)
+    return _apply(name, recipe_, why, command, job_settings)
 
 
-def _named(recipe: str, folder: Path) -> Recipe:
+def _load_named(recipe: str, folder: Path) -> Recipe:
     if "/" in recipe or recipe.endswith((".yaml", ".yml")):
         return load(folder / Path(recipe).expanduser())
-    if recipe not in shipped():
+    if recipe not in load_shipped():
         raise SettingError(
-            f"recipe is {recipe}: {NONE}, {', '.join(shipped())}, or a file such as ./mine.yaml "
-            "is allowed"
+            f"recipe is {recipe}: {NONE}, {', '.join(load_shipped())}, or a file such as "
+            "./mine.yaml is allowed"
         )
-    return shipped()[recipe]
+    return load_shipped()[recipe]
 
 
-def _knows(
+def _matches(
     marks: Marks, text: str, command: Sequence[str], program: Path | None, names: Sequence[str]
 ) -> bool:
     if not command_line.compiled(marks.command).search(text) or not set(marks.files) <= set(names):
@@ -337,33 +337,37 @@ def _knows(
         return False
 
 
-def _applied(
-    name: str, recipe: Recipe, why: str, command: Sequence[str], own: Mapping[str, Any]
+def _apply(
+    name: str, recipe: Recipe, why: str, command: Sequence[str], job_settings: Mapping[str, Any]
 ) -> Applied:
     text = " ".join(command)
     mark = command_line.compiled(recipe.marks.command).search(text)
     # `arguments` are handed on as they are: braces in them are no placeholders.
-    arguments = [word.replace("{", "{{").replace("}", "}}") for word in own.get("arguments", ())]
-    begin = _behind(command, text[: mark.end()]) if mark else 1
+    arguments = [
+        word.replace("{", "{{").replace("}", "}}") for word in job_settings.get("arguments", ())
+    ]
+    begin = _words_after(command, text[: mark.end()]) if mark else 1
     line = Line([*command, *arguments], begin, recipe.options)
     sentences = [f"recipe {name} ({recipe.source.name}): {why}"]
     folder = _OUTPUT
     if recipe.output is not None:
-        folder, led = _led(name, recipe.output, line.value(recipe.output.option))
-        if led:
+        folder, sentence = _choose_output(name, recipe.output, line.value(recipe.output.option))
+        if sentence:
             line.set(recipe.output.option, folder)
-            sentences.append(led)
+            sentences.append(sentence)
     settings: dict[str, Any] = {"command": line.words, "arguments": ()}
     for setting in ("progress", "success"):
         path = getattr(recipe, setting)
-        if setting not in own and path is not None:
+        if setting not in job_settings and path is not None:
             settings[setting] = path.replace(_MARKS[0], folder)
-    settings["metrics"] = {**recipe.metrics, **own.get("metrics", {})}
-    given = [setting for setting in ("progress", "success", "metrics") if setting in own]
-    model = "" if recipe.model is None or "success" in own else recipe.model
+    settings["metrics"] = {**recipe.metrics, **job_settings.get("metrics", {})}
+    overrides = [
+        setting for setting in ("progress", "success", "metrics") if setting in job_settings
+    ]
+    model = "" if recipe.model is None or "success" in job_settings else recipe.model
     model = model.replace(_MARKS[0], folder)
-    if "resume" in own:
-        sentences.append("job.yaml's own: " + ", ".join(["resume", *given]))
+    if "resume" in job_settings:
+        sentences.append("job.yaml's own: " + ", ".join(["resume", *overrides]))
         return Applied("; ".join(sentences), settings, model=model)
     glob = recipe.checkpoint.path.replace(_MARKS[0], folder)
     for key in recipe.resume.drop:
@@ -372,8 +376,8 @@ def _applied(
         value = value.replace(_MARKS[1], f"{{newest:{glob}}}")
         line.set(key, value.replace(_MARKS[2], f"{{newest_stem:{glob}}}"))
     sentences.append(f"resumes the newest whole {glob} by {', '.join(recipe.resume.set)}")
-    if given:
-        sentences.append("job.yaml's own: " + ", ".join(given))
+    if overrides:
+        sentences.append("job.yaml's own: " + ", ".join(overrides))
     return Applied(
         "; ".join(sentences),
         settings,
@@ -384,8 +388,8 @@ def _applied(
     )
 
 
-def _behind(command: Sequence[str], marked: str) -> int:
-    """Returns where the words begin that stand behind `marked`, the line's beginning."""
+def _words_after(command: Sequence[str], marked: str) -> int:
+    """Returns the index of the first word after `marked`, the line's beginning."""
     end, length = len(marked.rstrip()), 0
     for number, word in enumerate(command, start=1):
         length += len(word)
@@ -395,17 +399,17 @@ def _behind(command: Sequence[str], marked: str) -> int:
     return len(command)
 
 
-def _led(name: str, output: Output, given: str | None) -> tuple[str, str]:
+def _choose_output(name: str, output: Output, value: str | None) -> tuple[str, str]:
     """Returns the output folder, and what to say if the command's own option has to change."""
-    if given is None:
+    if value is None:
         return output.default, f"{output.option} is {output.default}"
-    path = PurePosixPath(given.replace("{output}", _OUTPUT))
+    path = PurePosixPath(value.replace("{output}", _OUTPUT))
     if path.is_absolute() or ".." in path.parts:
         raise SettingError(
-            f"command has {output.option}={given}: what lies outside of output/ is lost with the "
+            f"command has {output.option}={value}: what lies outside of output/ is lost with the "
             f"pod; a path below output/ is allowed, or recipe: {NONE} ({name} was taken)"
         )
     if path.parts[:1] == (_OUTPUT,):
         return str(path), ""
-    led = str(PurePosixPath(_OUTPUT, path))
-    return led, f"{output.option}={given} is led to {led}"
+    path_below = str(PurePosixPath(_OUTPUT, path))
+    return path_below, f"{output.option}={value} is led to {path_below}"

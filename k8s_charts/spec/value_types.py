@@ -26,11 +26,11 @@ _FOLDER = r"(?!\.\.?(/|$))[^/]+"
 T = TypeVar("T")
 
 
-def bounded(
+def bounded_field(
     variable: contract.Variable, *, optional: bool = False, **differing: float | None
 ) -> Any:
-    """Declares a setting with the default and the bounds of a pod's variable. A comment beside the
-    setting says why some differ.
+    """Declares a setting with the default and the bounds of a pod's variable. Where some differ, a
+    comment beside the setting says why.
 
     Args:
         variable: one of `contract.BOUNDS`.
@@ -39,10 +39,10 @@ def bounded(
     """
     bounds = replace(contract.BOUNDS[variable], **differing)
     limits = {"ge": bounds.least, "gt": bounds.above, "le": bounds.most, "lt": bounds.below}
-    given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+    arguments: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
     if optional or bounds.default is not None:
-        given["default"] = None if optional else bounds.default
-    return Field(**given)
+        arguments["default"] = None if optional else bounds.default
+    return Field(**arguments)
 
 
 def amount(quantity: str) -> float:
@@ -69,7 +69,7 @@ def total(quantity: str, times: int) -> str:
     return f"{Decimal(quantity.removesuffix(unit)) * times}{unit}"
 
 
-def _where(holds: Callable[[str], object], allowed: str) -> AfterValidator:
+def _check(holds: Callable[[str], object], allowed: str) -> AfterValidator:
     """Returns a validator that refuses values for which `holds` is false, and says what is
     allowed.
     """
@@ -82,17 +82,17 @@ def _where(holds: Callable[[str], object], allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _like(pattern: str, allowed: str) -> tuple[AfterValidator, WithJsonSchema]:
+def _check_pattern(pattern: str, allowed: str) -> tuple[AfterValidator, WithJsonSchema]:
     """Returns a validator of text that the whole pattern matches, and a schema by which editors
     check it too.
     """
     holds = re.compile(pattern, re.ASCII).fullmatch
-    return _where(holds, allowed), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
+    return _check(holds, allowed), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
 
 
 NUMBER_AS_TEXT = BeforeValidator(
-    lambda given: (
-        given if isinstance(given, bool) or not isinstance(given, int | float) else str(given)
+    lambda value: (
+        value if isinstance(value, bool) or not isinstance(value, int | float) else str(value)
     )
 )
 """YAML reads `cpu: 2` and `paddle: 3.3` as numbers, and they mean the texts "2" and "3.3"."""
@@ -102,7 +102,7 @@ def _quantity(fits: Callable[[float], object], allowed: str) -> tuple[Any, ...]:
     schema = WithJsonSchema({"type": ["string", "number"], "pattern": f"^{_QUANTITY.pattern}$"})
     return (
         NUMBER_AS_TEXT,
-        _where(lambda given: _QUANTITY.fullmatch(given) and fits(amount(given)), allowed),
+        _check(lambda value: _QUANTITY.fullmatch(value) and fits(amount(value)), allowed),
         schema,
     )
 
@@ -140,13 +140,13 @@ CommandLine = Annotated[
 
 DnsLabel = Annotated[
     str,
-    *_like(
+    *_check_pattern(
         _LABEL, "lower-case letters, digits and inner hyphens are allowed, at most 63 (a DNS label)"
     ),
 ]
 ServiceName = Annotated[
     str,
-    *_like(
+    *_check_pattern(
         f"(?=[a-z]){_LABEL}",
         "lower-case letters, digits and inner hyphens are allowed, a letter first, at most 63 (a "
         "DNS label)",
@@ -155,31 +155,32 @@ ServiceName = Annotated[
 """RFC 1035: the headless Service has this name."""
 ObjectName = Annotated[
     str,
-    *_like(
+    *_check_pattern(
         _NAME, "the name of a Kubernetes object is allowed: lower-case letters, digits, '-' and '.'"
     ),
 ]
 QueueName = Annotated[
     str,
-    *_like(
+    *_check_pattern(
         rf"(?=.{{1,63}}$){_NAME}", "lower-case letters, digits, '-' and '.' are allowed, at most 63"
     ),
 ]
 """Kueue reads it from a label."""
 LabelKey = Annotated[
     str,
-    *_like(
+    *_check_pattern(
         f"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_SIGNS}",
         "letters, digits, '-', '_' and '.' are allowed, at most 63",
     ),
 ]
 LabelValue = Annotated[
-    str, *_like(f"({_SIGNS})?", "letters, digits, '-', '_' and '.' are allowed, at most 63")
+    str,
+    *_check_pattern(f"({_SIGNS})?", "letters, digits, '-', '_' and '.' are allowed, at most 63"),
 ]
 Labels = dict[LabelKey, LabelValue]
 VariableName = Annotated[
     str,
-    *_like(
+    *_check_pattern(
         r"(?!\.\.|\.$)[-._a-zA-Z][-._a-zA-Z0-9]{0,252}",
         "letters, digits, '_', '-' and '.' are allowed in a variable's name, no digit and no "
         "'..' first, at most 253",
@@ -187,7 +188,7 @@ VariableName = Annotated[
 ]
 ImageName = Annotated[
     str,
-    *_like(
+    *_check_pattern(
         _IMAGE,
         "the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], "
         "in lower case",
@@ -195,16 +196,17 @@ ImageName = Annotated[
 ]
 Server = Annotated[
     str,
-    *_like(
+    *_check_pattern(
         r"[A-Za-z0-9][-A-Za-z0-9.]*:([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])",
         "a host and a port from 1 to 65535 are allowed, such as etcd:2379",
     ),
 ]
 MountOption = Annotated[
-    Text, *_like(r"[^\s,]+", "one option, without spaces and commas, is allowed in each entry")
+    Text,
+    *_check_pattern(r"[^\s,]+", "one option, without spaces and commas, is allowed in each entry"),
 ]
 Zone = Annotated[
-    str, *_like(r"[a-z]{2}(-[a-z0-9]+)+-\d+[a-z]", "a zone such as us-west-2a is allowed")
+    str, *_check_pattern(r"[a-z]{2}(-[a-z0-9]+)+-\d+[a-z]", "a zone such as us-west-2a is allowed")
 ]
 
 Cpu = Annotated[
@@ -232,18 +234,20 @@ Memory = Annotated[
 
 FolderBelow = Annotated[
     Text,
-    *_like(
+    *_check_pattern(
         f"{_FOLDER}(/{_FOLDER})*",
         "a folder below the volume's root is allowed, such as jobs or team/jobs",
     ),
 ]
 AbsolutePath = Annotated[
     Text,
-    *_like(f"/({_FOLDER}(/{_FOLDER})*)?", "an absolute path is allowed, such as /home/jobpath"),
+    *_check_pattern(
+        f"/({_FOLDER}(/{_FOLDER})*)?", "an absolute path is allowed, such as /home/jobpath"
+    ),
 ]
 MountPath = Annotated[
     AbsolutePath,
-    _where(
+    _check(
         lambda path: path != "/" and not contract.NOT_IN_PATHS.union(":").intersection(path),
         "an absolute path other than / is allowed, without colons, spaces, quotes and a shell's "
         "other special characters, such as /home/jobpath",

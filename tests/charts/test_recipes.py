@@ -7,7 +7,7 @@ import yaml
 
 from k8s_charts.kinds import training_job
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.recipe import Line, Options, shipped
+from k8s_charts.spec.recipe import Line, Options, load_shipped
 from paddle_aws.settings.errors import SettingError
 
 COMMAND = "paddleformers-cli train x.yaml a=b"
@@ -206,7 +206,7 @@ def test_an_unknown_recipe_is_refused(folder: Path) -> None:
 def test_a_stack_is_known_by_its_files_and_resumes_by_its_own_option(
     folder: Path, recipe: str, command: str, resumed: str
 ) -> None:
-    marks = shipped()[recipe].marks
+    marks = load_shipped()[recipe].marks
     for name in ("tools/train.py", *marks.files):
         file = folder / "program" / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -144,7 +144,7 @@ def _committed(folder: Path, ref: str) -> dict[str, str]:
 def _show_difference(job: TrainingJob, deployed: Deployed, out: Path, against: str | None) -> None:
     from k8s_charts import documents
 
-    last = documents.written(out) if against is None else _committed(out, against)
+    last = documents.read_files(out) if against is None else _committed(out, against)
     if not last and against is None:
         raise BadInput(
             f"{out} holds no manifests: write them once with `paddle-aws manifests`, then --diff "

@@ -94,7 +94,7 @@ def push(
             )
         image = _pushed(runtime, tag, repository)
         # A new base image outdates the variants that were built on the previous one.
-        images = chosen.pushed(image_file) if variant and image_file.exists() else {}
+        images = chosen.pushed_images(image_file) if variant and image_file.exists() else {}
         images[variant] = image
         document: dict[str, object] = {"image": images.pop("")} if "" in images else {}
         if cuda := runtime.cuda(tag):
