@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from paddle_node import contract
+from paddle_node import command_line, contract
 from paddle_node.contract import AGENT_PACKAGES, ExitCode, Variable
 from paddle_node.requirements import install
 
@@ -49,7 +49,7 @@ def folder(
         if not unpacked.is_dir():
             _run(
                 [python, "-m", "paddle_node.requirements.archive", packed, unpacked],
-                {**os.environ, "PYTHONPATH": str(Path(contract.__file__).parents[1])},
+                {**os.environ, "PYTHONPATH": str(Path(command_line.__file__).parents[1])},
             )
     return unpacked / "bin"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paddle_node import contract
+from paddle_node import command_line
 
 from k8s_charts.deployed import ClusterOutputs, check_namespace
 from k8s_charts.spec import TrainingJob
@@ -60,7 +60,7 @@ def _read_as_the_data_job(file: Path, header: int) -> dict[str, Any]:
     """Returns what `paddle_node.data.first_lines` prints about a file."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "paddle_node.data.first_lines", str(file), str(header)],
-        env={**os.environ, "PYTHONPATH": str(Path(contract.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(command_line.__file__).parents[1])},
         stdout=subprocess.PIPE,
         check=True,
     )

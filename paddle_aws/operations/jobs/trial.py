@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paddle_node import contract
+from paddle_node import command_line, contract
 from paddle_node.contract import ExitCode, Variable
 
 from k8s_charts.spec import TrainingJob
@@ -138,7 +138,7 @@ def run_program(
         home.mkdir()
         # Only paddle_node: that Python must not see what is beside it here.
         (scratch / "path").mkdir()
-        (scratch / "path" / "paddle_node").symlink_to(Path(contract.__file__).parent)
+        (scratch / "path" / "paddle_node").symlink_to(Path(command_line.__file__).parent)
         # As in a pod: the program's own path first.
         environment["PYTHONPATH"] = os.pathsep.join(
             filter(None, (job.environment.get("PYTHONPATH"), str(scratch / "path")))
@@ -216,7 +216,7 @@ def run_command(
                 contract.path(contract.ATTEMPT, {"PADDLE_NODE_ROOT": str(scratch)}) / "output"
             )
         (scratch / "path").mkdir()
-        (scratch / "path" / "paddle_node").symlink_to(Path(contract.__file__).parent)
+        (scratch / "path" / "paddle_node").symlink_to(Path(command_line.__file__).parent)
         _lay_data(job, source, inputs, folder, unpacked)
         environment = {
             **os.environ,

@@ -18,7 +18,7 @@ from paddle_aws.operations.errors import BadInput
 from paddle_aws.rehearsal.pods.manifests import Service
 
 _CLAIM = 7162
-"""The port, in the first place, that holds a rehearsal's claim: next to those of contract.py."""
+"""The port, in the first place, that holds a rehearsal's claim: next to those of the contract."""
 _USED = range(_CLAIM + 1, _CLAIM + 28)
 """The pods' ports in the first place: the agents', the pservers' or ranks', and their masters'."""
 _SPACING, _PLACES = 100, 240

@@ -1,0 +1,115 @@
+"""The single home of every name that charts, image, volume and tools share: variables and their
+bounds, labels, exit codes, ports and paths. All of them are imported from here.
+
+The names are those of the PaddlePaddle on AWS tutorials (2016-17); ours are marked as such.
+"""
+
+from paddle_node.contract.bounds import (
+    BOUNDS,
+    LEASE,
+    Bounds,
+)
+from paddle_node.contract.exit_codes import (
+    FAIL_JOB,
+    RESTART_IN_PLACE,
+    ExitCode,
+)
+from paddle_node.contract.labels import (
+    PROJECT,
+    Label,
+)
+from paddle_node.contract.layout import (
+    DATA_MANIFEST,
+    ENVIRONMENTS,
+    INPUTS,
+    NOT_IN_PATHS,
+    SOURCES,
+    SPLIT_MANIFEST,
+)
+from paddle_node.contract.paths import (
+    AGENT_PACKAGES,
+    ATTEMPT,
+    BUILD_ENVIRONMENT,
+    CONSTRAINTS,
+    DATA_ENTRY_POINT,
+    ENTRY_POINT,
+    ENVIRONMENT,
+    EVALUATION,
+    GID,
+    HOME,
+    NUMPY1,
+    PROBE_ENTRY_POINT,
+    PROGRAM_LIMIT,
+    PROGRAMS,
+    REQUIREMENTS,
+    SHARED_MEMORY,
+    SHIPPED,
+    TERMINATION_LOG,
+    UID,
+    UNPACKED,
+    VOLUME_MOUNT,
+    path,
+)
+from paddle_node.contract.ports import (
+    CONTROL_PORT,
+    FIRST_PORT,
+    MASTER_PORTS,
+    METRICS_PATH,
+    METRICS_PORT,
+    MOST_PROCESSES,
+    TRAINER_PORTS_FROM,
+)
+from paddle_node.contract.variables import (
+    LONGEST_STRING,
+    RECORD_FORMAT,
+    Variable,
+)
+
+__all__ = [
+    "AGENT_PACKAGES",
+    "ATTEMPT",
+    "BOUNDS",
+    "BUILD_ENVIRONMENT",
+    "CONSTRAINTS",
+    "CONTROL_PORT",
+    "DATA_ENTRY_POINT",
+    "DATA_MANIFEST",
+    "ENTRY_POINT",
+    "ENVIRONMENT",
+    "ENVIRONMENTS",
+    "EVALUATION",
+    "FAIL_JOB",
+    "FIRST_PORT",
+    "GID",
+    "HOME",
+    "INPUTS",
+    "LEASE",
+    "LONGEST_STRING",
+    "MASTER_PORTS",
+    "METRICS_PATH",
+    "METRICS_PORT",
+    "MOST_PROCESSES",
+    "NOT_IN_PATHS",
+    "NUMPY1",
+    "PROBE_ENTRY_POINT",
+    "PROGRAMS",
+    "PROGRAM_LIMIT",
+    "PROJECT",
+    "RECORD_FORMAT",
+    "REQUIREMENTS",
+    "RESTART_IN_PLACE",
+    "SHARED_MEMORY",
+    "SHIPPED",
+    "SOURCES",
+    "SPLIT_MANIFEST",
+    "TERMINATION_LOG",
+    "TRAINER_PORTS_FROM",
+    "UID",
+    "UNPACKED",
+    "VOLUME_MOUNT",
+    "Bounds",
+    "ExitCode",
+    "Label",
+    "Variable",
+    "path",
+]

@@ -1,0 +1,72 @@
+"""Which numbers a variable may have: stated here once, for pods and job.yaml."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from paddle_node.contract.ports import CONTROL_PORT, FIRST_PORT, MOST_PROCESSES
+from paddle_node.contract.variables import Variable
+
+LEASE = 90.0
+"""Seconds; longer than the 60 s for which an NFS client may trust its cache of a directory."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Which numbers a variable may have."""
+
+    default: float | None = None
+    """The number of a missing or empty variable; None: the variable must be set."""
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    """The number must exceed this one."""
+    below: float | None = None
+    """The number must stay under this one."""
+
+    def hold(self, number: float) -> bool:
+        """Returns whether the number is allowed."""
+        return (
+            (self.least is None or number >= self.least)
+            and (self.most is None or number <= self.most)
+            and (self.above is None or number > self.above)
+            and (self.below is None or number < self.below)
+        )
+
+
+_PORT = Bounds(least=1, most=65535)
+
+BOUNDS: Mapping[Variable, Bounds] = {
+    Variable.PORT: replace(_PORT, default=FIRST_PORT),
+    Variable.PORTS_NUM: Bounds(2, 1, 100),
+    Variable.PORTS_NUM_SPARSE: Bounds(2, 0, 100),
+    Variable.CONTROL_PORT: replace(_PORT, default=CONTROL_PORT),
+    Variable.METRICS_PORT: Bounds(0, 0, 65535),
+    Variable.API_PORT: replace(_PORT, default=443),
+    # The agents' protocol is measured up to 10,000 pods (benchmarks/scale.py).
+    Variable.TRAINERS: Bounds(None, 1, 10_000),
+    Variable.COMPLETION_INDEX: Bounds(None, 0, 10_000),
+    Variable.TRAINER_ID: Bounds(0, 0, 10_000),
+    Variable.WORLD: Bounds(0, 0, 10_000_000),
+    Variable.THREADS: Bounds(1, 1, 1024),
+    Variable.PROCESSES: Bounds(1, 1, MOST_PROCESSES),
+    Variable.GPUS: Bounds(0, 0, MOST_PROCESSES),
+    Variable.EFA: Bounds(0, 0, 32),
+    Variable.PASSES: Bounds(10, 1, 99_999),
+    Variable.KEEP_PASSES: Bounds(0, 0, 99_999),
+    Variable.SEED: Bounds(0, 0, below=2**31),
+    Variable.ATTEMPTS: Bounds(3, 1, 1000),
+    Variable.ATTEMPT: Bounds(1, 1, below=2**63),
+    Variable.SPLIT_COUNT: Bounds(None, 1, 10_000),
+    Variable.SPLIT_PODS: Bounds(1, 1, 1000),
+    Variable.HEADER: Bounds(0, 0, 1),
+    Variable.HOLD_OUT: Bounds(0.0, 0, below=1),
+    Variable.STAGE_ROOM: Bounds(None, 0, below=2**63),
+    Variable.CHECKPOINT: Bounds(None, above=0),
+    # A node group that scales up from zero starts its pods within this time.
+    Variable.PEER_DEADLINE: Bounds(900, above=0),
+    # Kubernetes' terminationGracePeriodSeconds is 30 unless the pod says otherwise.
+    Variable.GRACE: Bounds(25, above=0),
+    Variable.STALL: Bounds(900, above=0),
+    Variable.LEASE: Bounds(LEASE, above=0),
+}
+"""The numbers that pods accept and, where it says no other, job.yaml. Seconds may be fractions."""
