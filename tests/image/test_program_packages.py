@@ -2,8 +2,11 @@
 a few hundred bytes stand in for the real ones, and no index is asked.
 """
 
+import fcntl
+import os
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.images import interpreter
+from paddle_aws.settings.file import place
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +96,18 @@ def run(python: Path, program: str) -> str:
 
 
 def test_a_program_gets_its_own_versions_and_the_agent_keeps_its(project: Project) -> None:
-    python = project.python_with("xxhash==3.0.0", "pyarrow", "numpy<2")
+    beside = place("archives").parent
+    for name in ("old", "held", "new"):
+        (beside / f"{name}.unpacked/bin").mkdir(parents=True)
+        (beside / f"{name}.lock").touch()
+    for name in ("old", "held"):
+        month_ago = time.time() - interpreter.UNUSED - 60
+        os.utime(beside / f"{name}.lock", (month_ago, month_ago))
+    with (beside / "held.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        python = project.python_with("xxhash==3.0.0", "pyarrow", "numpy<2")
+    kept = {file.stem for file in beside.glob("*.unpacked")}
+    assert kept == {"held", "new", python.parent.parent.stem}, "what is in use stays in the cache"
     program = (
         "import numpy, pyarrow, xxhash; print(*(m.__version__ for m in (numpy, pyarrow, xxhash)))"
     )

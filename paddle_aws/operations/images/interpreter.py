@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ PROJECT = Path(__file__).parents[3]
 _AGENT = "requirements-agent.lock"
 LOCKED = ("--require-hashes", "--no-deps", "--requirement")
 Say = Callable[[str], object]
+UNUSED = 30 * 86_400.0
+"""Seconds after which what nobody has used leaves the cache."""
 
 
 def folder(
@@ -47,6 +50,7 @@ def folder(
     unpacked = packed.with_suffix(".unpacked")
     with _alone(packed):
         if not unpacked.is_dir():
+            _remove_unused(packed)
             _run(
                 [python, "-m", "paddle_node.requirements.archive", packed, unpacked],
                 {**os.environ, "PYTHONPATH": str(Path(command_line.__file__).parents[1])},
@@ -60,10 +64,16 @@ def find(job: TrainingJob, project: Path = PROJECT) -> Path | None:
     """
     image = _place_of_paddle(job.chosen_paddle, project)
     if job.program.requirements:
-        unpacked = _place_of_archive(job, project).with_suffix(".unpacked")
-        return unpacked / "bin" if unpacked.is_dir() else None
+        packed = _place_of_archive(job, project)
+        unpacked = packed.with_suffix(".unpacked")
+        if not unpacked.is_dir():
+            return None
+        _mark_used(packed, *([] if image == project / ".venv-image" else [image]))
+        return unpacked / "bin"
     usual = image == project / ".venv-image" and (image / "bin" / "python").exists()
     if usual or (image / ".complete").exists():
+        if not usual:
+            _mark_used(image)
         return image / "bin"
     try:
         fits = importlib.metadata.version("paddlepaddle").startswith(f"{job.chosen_paddle}.")
@@ -189,9 +199,36 @@ def _texts(files: Sequence[Path]) -> list[str]:
 def _alone(folder: Path) -> Iterator[None]:
     """Keeps other processes from making the same folder."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock_file:
+    _mark_used(folder)
+    with folder.with_suffix(".lock").open("a") as lock_file:
         fcntl.flock(lock_file, fcntl.LOCK_EX)
         yield
+
+
+def _mark_used(*folders: Path) -> None:
+    """The lock's time says when a folder was used last."""
+    for folder in folders:
+        folder.with_suffix(".lock").touch()
+
+
+def _remove_unused(new: Path) -> None:
+    """Makes room for a new folder, whose lock the caller has: removes those beside it that nobody
+    has used for long, or holds.
+    """
+    for lock in new.parent.glob("*.lock"):
+        if time.time() - lock.stat().st_mtime < UNUSED:
+            continue
+        with lock.open("a") as lock_file:
+            try:
+                fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            removed = lock.with_suffix(".removed")
+            for place in (removed, lock.with_suffix(""), lock.with_suffix(".unpacked")):
+                # Away at once: nobody takes a half of it for the whole.
+                if place.is_dir():
+                    place = place.rename(removed)
+                    shutil.rmtree(place, ignore_errors=True)
 
 
 def _image(paddle: str, project: Path, say: Say) -> Path:
@@ -204,6 +241,7 @@ def _image(paddle: str, project: Path, say: Say) -> Path:
     with _alone(environment):
         if not (environment / ".complete").exists():
             shutil.rmtree(environment, ignore_errors=True)
+            _remove_unused(environment)
             python = project / ".venv-image" / "bin" / "python"
             _run([python, "-m", "venv", "--without-pip", environment])
             locked: list[str | Path] = [*pip, environment / "bin" / "python", "install"]
