@@ -15,10 +15,12 @@ from paddle_aws.operations.errors import BadInput
 
 KINDS: Mapping[str, str] = {
     "kill-rank": "kill -9 of one rank's process",
+    "kill-server": "kill -9 of the parameter server of one pod",
     "kill-agent": "kill -9 of the pod's first process: its container starts again in the pod",
     "kill-pod": "the pod is lost with all its processes, as with its node, and replaced",
     "spot-notice": "SIGTERM, the grace period, then the pod is replaced",
     "freeze-rank": "SIGSTOP of one rank, SIGCONT 3 seconds later",
+    "freeze-server": "SIGSTOP of the parameter server of one pod, SIGCONT 3 seconds later",
     "freeze-pod": "SIGSTOP of all the pod's processes for 9 seconds: its peers declare it lost",
     "volume-full": "the next 3 files that the rank writes on the volume: no space left",
     "volume-slow": "the next 5 operations of the rank on the volume take 2 seconds each",
@@ -39,8 +41,10 @@ LETHAL = (
     "cut",
 )
 """Kinds that end an attempt: another begins, and loads."""
-FREEZES = {"freeze-rank": 3.0, "freeze-pod": 9.0}
+FREEZES = {"freeze-rank": 3.0, "freeze-server": 3.0, "freeze-pod": 9.0}
 """Seconds."""
+SERVERS = ("kill-server", "freeze-server")
+"""Kinds whose rank is a parameter server's."""
 VOLUME = {"volume-full": 3, "volume-slow": 5, "volume-failing": 3, "volume-read-only": 3}
 """How many operations each of them meets."""
 EVENTS: Mapping[str, str] = {
@@ -105,6 +109,8 @@ class Opportunities:
     """Files that it writes below output/."""
     savers: Sequence[int] = ()
     """Ranks that write them."""
+    servers: int = 0
+    """Parameter servers."""
 
 
 def draw(
@@ -112,6 +118,7 @@ def draw(
 ) -> tuple[Fault, ...]:
     """Returns run number `run`'s schedule: the same for the same seed, kinds and calm runs."""
     dice = random.Random(f"{seed} {run}")
+    kinds = [kind for kind in kinds if kind not in SERVERS or chances.servers]
     moments = sorted(dice.random() for _ in range(count))
     faults: list[Fault] = []
     for place, moment in enumerate(moments):
@@ -123,7 +130,7 @@ def draw(
         event = dice.choice(events or ["start"])
         if kind == "damage-checkpoint" and chances.saves:
             event = "saved"
-        rank = dice.randrange(chances.ranks)
+        rank = dice.randrange(chances.servers if kind in SERVERS else chances.ranks)
         if kind in VOLUME and chances.savers:
             rank = dice.choice(chances.savers)
         number = 0

@@ -16,7 +16,7 @@ from paddle_node.volume import durable
 
 from paddle_aws.storm.faults import KINDS
 from paddle_aws.storm.storm import Run, Storm
-from paddle_aws.storm.supervisor import ATTEMPTS, STALL
+from paddle_aws.storm.supervisor import ATTEMPTS
 
 _DIGESTS = re.compile(r"has read data (\w+) and program (\w+)")
 _COLOURS = {"start": "--starting", "step": "--training", "save": "--saving", "load": "--data"}
@@ -69,7 +69,7 @@ def document(storm: Storm, seconds: float) -> dict[str, Any]:
             "python": platform.python_version(),
             "kernel": platform.release(),
         },
-        "in place of the job's limits": {"stall_seconds": STALL, "attempts": ATTEMPTS},
+        "in place of the job's limits": {"stall_seconds": storm.stall, "attempts": ATTEMPTS},
         "calm": {
             "steps": len(calm.steps),
             "exactly equal": calm.equal,

@@ -26,6 +26,8 @@ _SHORTEST_SILENCE, _SILENCES = 60.0, 5.0
 """Seconds without an event after which a run counts as hanging: at least the first, and so many
 times the longest silence of a calm run more.
 """
+_SHORTEST_STALL, _STALLS = 20.0, 3.0
+"""The same for a pod that counts as stalled, so that a hanging rank ends its attempt before."""
 _SHRINKING = 10
 """Runs that looking for the fewest faults may take."""
 Item = TypeVar("Item")
@@ -131,8 +133,13 @@ class Storm:
         words = ["paddle-aws", "storm", str(self.source.file), *self.source.words()]
         return " ".join([*words, "--faults", faults])
 
+    @property
+    def stall(self) -> int:
+        """Seconds without output after which a pod of a run with faults counts as stalled."""
+        return round(max(_SHORTEST_STALL, _STALLS * self.calm.silence))
+
     def _silence(self, calm: Calm) -> float:
-        return max(_SHORTEST_SILENCE, _SILENCES * calm.silence)
+        return max(_SHORTEST_SILENCE, 2.0 * self.stall, _SILENCES * calm.silence)
 
     def _schedule(self, number: int) -> tuple[Fault, ...]:
         if self.plan.schedule:
@@ -150,7 +157,8 @@ class Storm:
     ) -> Run:
         """Makes one run, whose lines go to files."""
         first = not self.calm_runs and not self.runs
-        supervisor = StormSupervisor(schedule, silence, self.job.metrics or {})
+        stall = None if len(self.calm_runs) < self.plan.calm else self.stall
+        supervisor = StormSupervisor(schedule, self.job.metrics or {}, silence, stall)
         if self.calm_runs:
             supervisor.expect(max(self.calm.steps, default=None))
         supervisor.cancel = folder.path / CANCEL
@@ -167,7 +175,8 @@ class Storm:
                 trace.succeeded = True
                 trace.last = {**trace.last, **results.measured}
             except Failed as error:
-                trace.reason = str(error).partition("\n")[0]
+                first, *_, last = f"{error}\n{error}".splitlines()
+                trace.reason = f"{first.partition('; the end of ')[0]}: {last}"
                 if not trace.events:
                     raise
             file.write("\n".join(["", *trace.lines, ""]))
@@ -229,6 +238,8 @@ def _calm_line(run: Run, calm: Calm) -> str:
     told = f"{len(steps)} steps" if steps else "no step told"
     result = ", ".join(f"{name} {value:g}" for name, value in list(run.trace.last.items())[:3])
     words = f"{run.name:8} {run.trace.seconds:5.1f} s  {told}{f'; {result}' if result else ''}"
+    if run.trace.attempts > 1:
+        words += f"; {run.trace.attempts} attempts, though nothing was done to it"
     if run.verdict is not None and run.verdict.findings:
         words += f"\n         ✗ {run.verdict.findings[0].sentence}"
     return words

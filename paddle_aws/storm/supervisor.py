@@ -22,13 +22,9 @@ from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd
 from paddle_aws.rehearsal.rehearse import Supervisor
 from paddle_aws.storm import connections
 from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
-from paddle_aws.storm.faults import FREEZES, VOLUME, Fault
+from paddle_aws.storm.faults import FREEZES, SERVERS, VOLUME, Fault
 from paddle_aws.storm.trace import Event, Inflicted, Trace
 
-STALL = 20
-"""Seconds without output after which a pod of a storm counts as stalled, in place of the job's own
-`limits.stall_seconds`.
-"""
 ATTEMPTS = 50
 """Attempts without progress after which a storm's job ends, in place of `limits.attempts`: a storm
 has more faults between two checkpoints than a cluster.
@@ -61,12 +57,19 @@ class Rank:
 class StormSupervisor(Supervisor):
     """Supervises one run. Its `trace` is complete when the run has ended."""
 
-    def __init__(self, faults: Sequence[Fault], silence: float, metrics: Mapping[str, str]) -> None:
-        """`silence`: seconds without any event after which the run is ended; `metrics`: the job's
-        patterns of lines that tell steps.
+    def __init__(
+        self,
+        faults: Sequence[Fault],
+        metrics: Mapping[str, str],
+        silence: float,
+        stall: int | None = None,
+    ) -> None:
+        """`metrics`: the job's patterns of lines that tell steps; `silence`: seconds without any
+        event after which the run is ended; `stall`: those after which a pod counts as stalled, in
+        place of the job's own `limits.stall_seconds`.
         """
         self.trace = Trace()
-        self._armed, self._silence = list(faults), silence
+        self._armed, self._silence, self._stall = list(faults), silence, stall
         self._patterns = {
             name: re2.compile(pattern) for name, pattern in metrics.items() if name != "world_size"
         }
@@ -109,11 +112,20 @@ class StormSupervisor(Supervisor):
         self._pod_folder = host.pods.resolve()
         self._quick = (str(host.interpreter.resolve().parent), "/usr/", "/lib", "/proc/", "/sys/",
                        "/etc/", "/dev/")  # fmt: skip
-        containers = tuple(map(_storm_variables, job.template.containers))
+        containers = tuple(map(self._with_variables, job.template.containers))
         template = job.template.model_copy(update={"containers": containers})
         self._began = self._last = time.monotonic()
         changed = Host(**{**vars(host), "call_filter": self._filter})
         return job.model_copy(update={"template": template}), changed
+
+    def _with_variables(self, container: Container) -> Container:
+        changed = {Variable.PRINT_STEPS.value: "1"}
+        if self._stall is not None:
+            changed[Variable.STALL.value] = str(self._stall)
+            changed[Variable.ATTEMPTS.value] = str(ATTEMPTS)
+        kept = [entry for entry in container.environment if entry.name not in changed]
+        more = [EnvironmentEntry(name=name, value=value) for name, value in changed.items()]
+        return container.model_copy(update={"environment": (*kept, *more)})
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
         self._pods[index or 0] = pod
@@ -180,6 +192,9 @@ class StormSupervisor(Supervisor):
                 return Answer()
             rank = self._rank(call)
             if rank is None:
+                for line in call.text.decode(errors="replace").splitlines():
+                    if line.startswith("[agent"):
+                        self._say(line)
                 return Answer()
             step = self._step_in(call)
             if step is not None and (fault := self._due("step", step)):
@@ -303,6 +318,7 @@ class StormSupervisor(Supervisor):
         attempt, role, pod, local, pid = match.groups()
         trains = role == b"trainer"
         rank = int(pod) * (self._processes if trains else 1) + int(local or 0)
+        self.trace.servers += not trains and int(attempt) == 1
         newest = max((known.attempt for known in self._ranks.values()), default=0)
         self._kin.clear()
         self._ranks[int(pid)] = Rank(int(pid), int(attempt), rank, trains)
@@ -332,12 +348,14 @@ class StormSupervisor(Supervisor):
         self._kin[pid] = found
         return found
 
-    def _target(self, rank: int) -> Rank | None:
-        """Returns the newest living process of a rank."""
+    def _target(self, rank: int, trains: bool = True) -> Rank | None:
+        """Returns the newest living process of a rank, or of a parameter server."""
         alive = [
             process
             for process in (*self._ranks.values(), *filter(None, self._kin.values()))
-            if process.rank == rank and process.trains and Path(f"/proc/{process.pid}").exists()
+            if process.rank == rank
+            and process.trains is trains
+            and Path(f"/proc/{process.pid}").exists()
         ]
         return max(alive, key=lambda process: (process.attempt, process.pid), default=None)
 
@@ -379,8 +397,8 @@ class StormSupervisor(Supervisor):
             self._volume_fault = fault, VOLUME[kind]
             self._refusals[fault] = 0
             return "met 0 operations"
-        index = fault.rank // self._processes
-        rank = await self._wait_for(fault.rank)
+        index = fault.rank // (1 if kind in SERVERS else self._processes)
+        rank = await self._wait_for(fault.rank, kind not in SERVERS)
         pod, container = self._pods.get(index), self._containers.get(index)
         if rank is None or pod is None or container is None:
             return "no effect: the rank was not there"
@@ -388,7 +406,7 @@ class StormSupervisor(Supervisor):
             what = self._damage()
             os.kill(rank.pid, signal.SIGKILL)
             return what
-        if kind == "kill-rank":
+        if kind in ("kill-rank", "kill-server"):
             os.kill(rank.pid, signal.SIGKILL)
         elif kind == "kill-agent":
             os.kill(_children(container.init)[0], signal.SIGKILL)
@@ -397,16 +415,16 @@ class StormSupervisor(Supervisor):
         elif kind == "spot-notice":
             self._keep(pod.terminate())
         elif kind in FREEZES:
-            top = rank.pid if kind == "freeze-rank" else _children(container.init)[0]
+            top = rank.pid if kind != "freeze-pod" else _children(container.init)[0]
             self._keep(self._freeze([top, *_descendants(top)], FREEZES[kind]))
         elif kind in ("cut", "half-open"):
             count = connections.cut(rank.pid, half_open=kind == "half-open")
             return f"{count} connections" if count else "no effect: the rank has no connection"
         return f"process {rank.pid}"
 
-    async def _wait_for(self, number: int) -> Rank | None:
+    async def _wait_for(self, number: int, trains: bool) -> Rank | None:
         deadline = time.monotonic() + _PATIENCE
-        while (rank := self._target(number)) is None and time.monotonic() < deadline:
+        while (rank := self._target(number, trains)) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
         return rank
 
@@ -535,17 +553,6 @@ def numbers(line: str) -> dict[str, float]:
         name = match[1] or f"number {place + 1}"
         values[name if name not in values else f"{name} {place + 1}"] = float(match[2])
     return values
-
-
-def _storm_variables(container: Container) -> Container:
-    changed = {
-        Variable.STALL.value: str(STALL),
-        Variable.ATTEMPTS.value: str(ATTEMPTS),
-        Variable.PRINT_STEPS.value: "1",
-    }
-    kept = [entry for entry in container.environment if entry.name not in changed]
-    more = [EnvironmentEntry(name=name, value=value) for name, value in changed.items()]
-    return container.model_copy(update={"environment": (*kept, *more)})
 
 
 def _variable(job: Job, name: str) -> str:

@@ -59,6 +59,8 @@ class Trace:
     """Files that the program wrote outside the volume and read again in a later attempt."""
     elsewhere: list[str] = field(default_factory=list)
     """Files that the program wrote outside the volume, which no volume keeps."""
+    servers: int = 0
+    """Parameter servers that it began with."""
     outputs: int = 0
     """Files that it left below output/."""
 

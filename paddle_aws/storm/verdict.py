@@ -22,6 +22,8 @@ _QUALITY = re.compile(
     re.IGNORECASE,
 )
 """Names in a program's last line that tell of the model; others may be a speed or a time."""
+_OF_RUN = re.compile(r"attempt|trainers?|pid|time|.*seconds|elapsed|port|date|eta")
+"""Names of what may differ from run to run, even if the calm ones had the same by chance."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Calm:
         return {
             name: (least, most)
             for name, (least, most) in ranges.items()
-            if least == most or _QUALITY.search(name)
+            if not _OF_RUN.fullmatch(name) and (least == most or _QUALITY.search(name))
         }
 
     @property
@@ -128,6 +130,7 @@ class Calm:
             steps=sorted(self.steps),
             saves=min(sum(event.kind == "save" for event in trace.events) for trace in self.traces),
             savers=sorted({event.rank for event in saves}),
+            servers=first.servers,
         )
 
 

@@ -1,0 +1,60 @@
+"""How many planted faults a storm finds, and how many sound programs it blames, over the programs
+of tests/storm/programs: `python benchmarks/storm.py [--seed N] [--runs K] [NAME...]`.
+
+The programs were written by somebody who had not seen the verdict's code. Prints a line for each
+program, with its minutes, and the counts of missed faults and false alarms, as they are.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "tests/storm/programs"
+
+
+def main() -> None:
+    """Storms each program in a folder of its own."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--runs", default="5")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_args()
+    planted = yaml.safe_load(PROGRAMS.with_suffix(".yaml").read_text())
+    missed, alarms, storms = [], [], 0
+    for name in arguments.names or planted:
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder, name)
+            shutil.copytree(PROGRAMS / name, place)
+            began = time.monotonic()
+            words = [sys.executable, "-P", "-m", "paddle_aws.operations.main", "storm", "job.yaml"]
+            words += ["--seed", arguments.seed, "--runs", arguments.runs, "--no-shrink"]
+            done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
+            minutes = (time.monotonic() - began) / 60
+            storms += 1
+            sound = planted[name]["planted"] == "sound"
+            if (done.returncode == 0) != sound:
+                (alarms if sound else missed).append(name)
+            found = done.stderr.strip()
+            receipt = place / ".storm/receipt.json"
+            if receipt.is_file():
+                document = json.loads(receipt.read_text())
+                runs = document["calm"]["runs"] + document["runs"]
+                sentences = [each["sentence"] for run in runs for each in run["findings"]]
+                found = sentences[0] if sentences else "as calm"
+            print(
+                f"{name}: {planted[name]['planted']}: exit {done.returncode}, {minutes:.1f} min: "
+                f"{found[:160]}",
+                flush=True,
+            )
+    print(f"{storms} programs; missed: {missed or 'none'}; false alarms: {alarms or 'none'}")
+
+
+if __name__ == "__main__":
+    main()
