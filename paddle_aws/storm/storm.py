@@ -175,8 +175,8 @@ class Storm:
                 trace.succeeded = True
                 trace.last = {**trace.last, **results.measured}
             except Failed as error:
-                first, *_, last = f"{error}\n{error}".splitlines()
-                trace.reason = f"{first.partition('; the end of ')[0]}: {last}"
+                sentence, *_, end = f"{error}\n{error}".splitlines()
+                trace.reason = f"{sentence.partition('; the end of ')[0]}: {end}"
                 if not trace.events:
                     raise
             file.write("\n".join(["", *trace.lines, ""]))
