@@ -1,11 +1,10 @@
-"""Runs one pod as the kubelet would: its folders, its containers in order, its probes, its end."""
+"""Runs one pod as the kubelet would: its containers in order, what each gets, its end."""
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 
 from paddle_node import contract
@@ -14,8 +13,10 @@ from paddle_aws.operations.errors import BadInput
 from paddle_aws.rehearsal.pods.addresses import Names
 from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
 from paddle_aws.rehearsal.pods.environment import PodFacts, environment, expand
+from paddle_aws.rehearsal.pods.folders import PodFolders, map_word, path_inside
 from paddle_aws.rehearsal.pods.image import Image
-from paddle_aws.rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate
+from paddle_aws.rehearsal.pods.manifests import Container, Manifests, PodTemplate
+from paddle_aws.rehearsal.pods.probes import run_probes
 
 BACK_OFF_SHARE = 0.1
 """Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal waits a tenth of that, and at most
@@ -99,7 +100,14 @@ class Pod:
         self.restarts = 0
         """How often its containers were started again in place."""
         self._terminating = False
-        self._folder = host.pods / facts.name
+        self._folders = PodFolders(
+            host.pods / facts.name,
+            facts.name,
+            template,
+            host.manifests,
+            image_files=host.image_files,
+            volume=host.volume,
+        )
         self._codes: dict[str, int] = {}
         self._ended_by_probe: set[str] = set()
 
@@ -127,7 +135,7 @@ class Pod:
                 *(container.kill() for container in self.started.values()), return_exceptions=True
             )
             self.host.names.remove(self.facts.address)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folders.remove()
         return PodEnd(
             self.facts.name,
             dict(self._codes),
@@ -181,11 +189,13 @@ class Pod:
                 return code
 
     async def _run_once(self, container: Container) -> int:
-        root = self._folder / container.name
+        root = self._folders.of(container.name)
         if not root.exists():
-            self._lay_out(container, root)
+            self._folders.lay_out(container)
+            if self.host.api is not None and self.template.token:
+                self.host.api.lay_account(root)
         variables = self._environment(container, root)
-        folder = _path_inside(root, container.working_dir or self.host.image.working_dir)
+        folder = path_inside(root, container.working_dir or self.host.image.working_dir)
         folder.mkdir(parents=True, exist_ok=True)
         argv = self._argv(container, root, variables)
         calls = self.host.call_filter(self) if self.host.call_filter is not None else None
@@ -195,7 +205,7 @@ class Pod:
         if self._terminating:
             # The pod was deleted while this container was still starting.
             await running.terminate(self.template.grace)
-        probes = asyncio.create_task(self._probe(container, running, root))
+        probes = asyncio.create_task(self._probe(container, running))
         try:
             return await running.wait()
         finally:
@@ -209,14 +219,14 @@ class Pod:
                 f"container {container.name} has no command: a rehearsal cannot know what its "
                 "image would run"
             )
-        words = [_map_word(expand(word, variables), root) for word in container.command]
+        words = [map_word(expand(word, variables), root) for word in container.command]
         return [*words, *(expand(word, variables) for word in container.args)]
 
     def _environment(self, container: Container, root: Path) -> dict[str, str]:
         host = self.host
         base = {
             **host.image.environment,
-            "HOME": str(_path_inside(root, contract.HOME)),
+            "HOME": str(path_inside(root, contract.HOME)),
             "HOSTNAME": self.hostname,
             "LANG": "C.UTF-8",
             "TMPDIR": str(root / "tmp"),
@@ -240,95 +250,11 @@ class Pod:
         variables["PATH"] = f"{host.interpreter}:{root}/usr/local/bin:/usr/local/bin:/usr/bin:/bin"
         return variables
 
-    def _lay_out(self, container: Container, root: Path) -> None:
-        shutil.copytree(self.host.image_files, root)
-        for path in ("tmp", contract.HOME):
-            _path_inside(root, path).mkdir(parents=True, exist_ok=True)
-        for mount in _sort_outer_first(container):
-            source, place = self._mount_source(mount), _path_inside(root, mount.path)
-            if any(parent.is_symlink() for parent in place.parents if parent.is_relative_to(root)):
-                continue  # Within another mount: visible through that one.
-            if place.is_dir():
-                shutil.rmtree(place)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(source)
-        if self.host.api is not None and self.template.token:
-            self.host.api.lay_account(root)
-
-    def _mount_source(self, mount: Mount) -> Path:
-        volume = self.template.volumes[mount.volume]
-        if volume.claim is not None:
-            folder = self.host.volume
-        else:
-            folder = self._folder / "volumes" / volume.name
-            if not folder.exists():
-                folder.mkdir(parents=True)
-                if volume.config_map is not None:
-                    data = self.host.manifests.config_maps.get(volume.config_map, {})
-                    for key, text in data.items():
-                        (folder / key).write_text(text)
-        if mount.sub_path:
-            folder = _path_inside(folder, mount.sub_path)
-            if not folder.exists():
-                if volume.claim is not None and not self.host.manifests.claims.get(volume.claim):
-                    raise BadInput(
-                        f"pod {self.facts.name}: {mount.sub_path} is not on the volume: the "
-                        "kubelet would make it as root, and user 1000 could not write there; an "
-                        "init container has to make it before"
-                    )
-                folder.mkdir(parents=True)
-        return folder
-
-    async def _probe(self, container: Container, running: RunningContainer, root: Path) -> None:
+    async def _probe(self, container: Container, running: RunningContainer) -> None:
         """Terminates the container when a probe gives up; the restart policy decides what
         follows.
         """
-        for kind, probe in (("startup", container.startup), ("liveness", container.liveness)):
-            if probe is None:
-                continue
-            command = [_map_word(expand(word, running.environment), root) for word in probe.command]
-            log = self.host.logs / f"{self.facts.name}.{container.name}.probes.log"
-            failures = 0
-            while True:
-                if await running.run_beside(command, probe.timeout, log) == 0:
-                    failures = 0
-                    if kind == "startup":
-                        break
-                else:
-                    failures += 1
-                    if failures >= probe.failures:
-                        with running.log.open("a") as log_file:
-                            log_file.write(
-                                f"{kind} probe failed {failures} times: the container is ended\n"
-                            )
-                        self._ended_by_probe.add(container.name)
-                        await running.terminate(self.template.grace)
-                        return
-                await asyncio.sleep(probe.period)
-
-
-def _path_inside(root: Path, container_path: str) -> Path:
-    """A container's path below `root`. Raises BadInput for a path with `..`, which could lead out
-    of it.
-    """
-    parts = PurePosixPath("/", container_path).parts[1:]
-    if ".." in parts:
-        raise BadInput(f"{container_path}: a path with .. is refused")
-    return root.joinpath(*parts)
-
-
-def _map_word(word: str, root: Path) -> str:
-    """A command's word as it runs here: the image's own file if the word names one, else the word
-    itself (/bin/sh).
-    """
-    if (
-        word.startswith("/")
-        and ".." not in PurePosixPath(word).parts
-        and (inside := _path_inside(root, word)).exists()
-    ):
-        return str(inside)
-    return word
-
-
-def _sort_outer_first(container: Container) -> list[Mount]:
-    return sorted(container.mounts, key=lambda mount: len(PurePosixPath(mount.path).parts))
+        log = self.host.logs / f"{self.facts.name}.{container.name}.probes.log"
+        if not await run_probes(container, running, self._folders.of(container.name), log):
+            self._ended_by_probe.add(container.name)
+            await running.terminate(self.template.grace)
