@@ -12,6 +12,7 @@ from typing import Any
 
 from calls import client
 from ministack import app
+from ministack.core import router
 from ministack.core.responses import new_uuid
 from ministack.services import ec2, eks, s3
 from ministack.services.cloudformation import provisioners
@@ -37,6 +38,9 @@ def apply() -> None:
     complete_after("AWS::EKS::Nodegroup", _complete_nodegroup)
     # MiniStack has no FSx, and its refusal has no form that AWS's clients can read.
     app.SERVICE_HANDLERS.setdefault("fsx", _no_such_service)
+    # MiniStack reads botocore's models of all services, four seconds of processor time, at the
+    # first request to a service that its router does not know.
+    router.SERVICE_PATTERNS.setdefault("fsx", {"target_prefixes": ["AWSSimbaAPIService"]})
 
 
 # FSx.
