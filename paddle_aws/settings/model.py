@@ -35,14 +35,16 @@ from pydantic import (
     AliasChoices,
     BaseModel,
     ConfigDict,
+    GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     ValidationError,
     model_validator,
 )
-from pydantic_core import ErrorDetails
+from pydantic_core import CoreSchema, ErrorDetails
 
 from paddle_aws.settings import file as settings_file
 from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.docstrings import descriptions
 from paddle_aws.settings.errors import SettingError as SettingError
 
 Spec = TypeVar("Spec", bound="Settings")
@@ -91,9 +93,7 @@ class Settings(BaseModel):
     values never change.
     """
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     def _faults(self) -> Iterator[Fault]:
         """Yields what breaks the rules between this group's settings, each of which is valid on its
@@ -124,6 +124,18 @@ class Settings(BaseModel):
         if faults := list(check(group._faults)):
             raise _Broken(faults)
         return group
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describes each setting by the docstring below it."""
+        schema = handler(core_schema)
+        settings = handler.resolve_ref_schema(schema)["properties"]
+        for name, description in descriptions(cls).items():
+            setting = settings[cls.model_fields[name].alias or name]
+            setting.setdefault("description", description)
+        return schema
 
 
 class FaultySetting(Exception):
