@@ -14,7 +14,8 @@ from paddle_aws.operations.jobs.run import split
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume.access import mounted
 from paddle_aws.operations.jobs.volume.saved_passes import choose_pass, saved_passes
-from paddle_aws.operations.jobs.watch.job_objects import condition, ended, variable
+from paddle_aws.operations.jobs.watch.job_objects import ended, variable
+from paddle_aws.operations.jobs.watch.object_fields import condition
 from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.screen import say
 

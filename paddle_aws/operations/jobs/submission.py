@@ -22,14 +22,8 @@ from paddle_aws.operations.jobs.early_checks import (
 )
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.removal import remove
-from paddle_aws.operations.jobs.watch.job_objects import (
-    component,
-    created,
-    ended,
-    path,
-    runs,
-    selector,
-)
+from paddle_aws.operations.jobs.watch.job_objects import component, ended, path, runs, selector
+from paddle_aws.operations.jobs.watch.object_fields import created
 from paddle_aws.operations.options import job_arguments
 from paddle_aws.operations.screen import age
 

@@ -27,14 +27,14 @@ from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume.server import METHODS, Folder
 from paddle_aws.operations.jobs.watch.job_objects import (
     INSTANCE,
-    PADDLE_JOB,
     component,
-    created,
     pods,
     runs,
     selector,
     template,
 )
+from paddle_aws.operations.jobs.watch.object_fields import created
+from paddle_aws.operations.jobs.watch.paddle_job import PADDLE_JOB
 from paddle_aws.operations.jobs.watch.pod_state import states
 
 PORT = 8080

@@ -7,11 +7,11 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     INSTANCE,
     PART_OF,
     drop_earlier_pods,
-    label,
     pods,
     runs,
 )
 from paddle_aws.operations.jobs.watch.job_view import JobView, make
+from paddle_aws.operations.jobs.watch.object_fields import label
 from paddle_aws.operations.jobs.watch.pod_state import pod_states
 
 

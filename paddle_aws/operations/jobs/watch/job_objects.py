@@ -4,39 +4,28 @@ means.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any
 
 from paddle_node.contract import PROJECT, Label, Variable
 
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.jobs.watch import paddle_job
+from paddle_aws.operations.jobs.watch.kind import Kind, Phase, Progress
+from paddle_aws.operations.jobs.watch.object_fields import condition, created, label, moment
 
 PART_OF = f"{Label.PART_OF}={PROJECT}"
 INSTANCE, COMPONENT = Label.INSTANCE.value, Label.COMPONENT.value
 INDEX, JOB_NAME = Label.INDEX.value, Label.JOB_NAME.value
-PADDLE_JOB = "batch.paddlepaddle.org/v1"
 CANCELLED = "paddle-aws/cancelled"
 """The annotation of a Job whose job was cancelled later: the time when."""
-GROUPS = {"Pod": "/api/v1", "Job": "/apis/batch/v1", "PaddleJob": f"/apis/{PADDLE_JOB}"}
-SEEN = 10.0
-"""Seconds within which an operator or a scheduler looks at a new object."""
-
-Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
-
-PADDLE_JOB_PHASES: dict[str, Phase] = {
-    "Completed": "done",
-    "Succeed": "done",
-    "Failed": "failed",
-    "Terminated": "failed",
-    "Running": "running",
-    "Restarting": "running",
-}
 
 
 def collection(kind: str, namespace: str | None) -> str:
     """Returns the path of the Jobs, PaddleJobs or Pods of a namespace; None: of all namespaces."""
-    return f"{GROUPS[kind]}{f'/namespaces/{namespace}' if namespace else ''}/{kind.lower()}s"
+    group = KINDS[kind].group if kind in KINDS else "/api/v1"
+    return f"{group}{f'/namespaces/{namespace}' if namespace else ''}/{kind.lower()}s"
 
 
 def pods(namespace: str | None) -> str:
@@ -48,10 +37,9 @@ def runs(cluster: Cluster, namespace: str | None, labels: str = PART_OF) -> list
     """Returns the Jobs, and the PaddleJobs if their operator is installed, each with its kind,
     which a list leaves out.
     """
-    kinds = ("Job", "PaddleJob")
     return [
         {"kind": kind, **document}
-        for kind in kinds
+        for kind in KINDS
         for document in cluster.items(collection(kind, namespace), labels)
     ]
 
@@ -64,11 +52,6 @@ def path(run: Mapping[str, Any]) -> str:
 def selector(job: str) -> str:
     """Returns the label selector for everything that belongs to one job."""
     return f"{PART_OF},{INSTANCE}={job}"
-
-
-def label(document: Mapping[str, Any], name: str) -> str:
-    """Returns the value of a label; empty if there is none."""
-    return str(document["metadata"].get("labels", {}).get(name, ""))
 
 
 def variable(spec: Mapping[str, Any], name: str) -> str:
@@ -111,39 +94,37 @@ def drop_earlier_pods(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Ob
     return [pod for pod in pods if label(pod, JOB_NAME) not in earlier]
 
 
-def created(document: Mapping[str, Any]) -> str:
-    """Returns when the object was created, as Kubernetes writes it."""
-    return str(document["metadata"].get("creationTimestamp") or "")
-
-
-def seconds_old(document: Mapping[str, Any]) -> float:
-    """Returns the seconds since the object was created; 0 if its creation time is unknown."""
-    created_at = moment(created(document))
-    return (datetime.now(UTC) - created_at).total_seconds() if created_at is not None else 0.0
-
-
-def condition(
-    document: Mapping[str, Any], kind: str, status: str = "True"
-) -> Mapping[str, Any] | None:
-    """Returns the condition of that kind and status; None if it has another status or is
-    missing.
-    """
-    conditions: list[Mapping[str, Any]] = document.get("status", {}).get("conditions") or []
-    return next(
-        (
-            entry
-            for entry in conditions
-            if (entry.get("type"), entry.get("status")) == (kind, status)
-        ),
-        None,
-    )
-
-
 def ended(job: Mapping[str, Any]) -> bool:
     """Returns whether a Job or a PaddleJob has ended."""
-    if job.get("kind") == "PaddleJob":
-        return PADDLE_JOB_PHASES.get(job.get("status", {}).get("phase", "")) in ("done", "failed")
+    return kind_of(job).ended(job)
+
+
+def _job_ended(job: Mapping[str, Any]) -> bool:
     return condition(job, "Complete") is not None or condition(job, "Failed") is not None
+
+
+def _job_progress(job: Mapping[str, Any], running: bool, refused: str) -> Progress:
+    spec, status = job.get("spec", {}), job.get("status", {})
+    complete, failed = condition(job, "Complete"), condition(job, "Failed")
+    phase: Phase = "running" if running else "waiting"
+    reason, finished = refused, (complete or failed or {}).get("lastTransitionTime")
+    if complete:
+        phase, reason = "done", ""
+    elif failed:
+        message = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
+        phase, reason = "failed", reasons.first("failed", message, message)
+    elif spec.get("suspend"):
+        phase, reason = "suspended", "it waits for its queue, or was suspended"
+    return Progress(phase, reason, finished, spec, status)
+
+
+_JOB = Kind("/apis/batch/v1", _job_ended, _job_progress, reports_refusals=True)
+KINDS = {"Job": _JOB, "PaddleJob": paddle_job.KIND}
+
+
+def kind_of(job: Mapping[str, Any]) -> Kind:
+    """Returns the kind of what runs a job's pods."""
+    return KINDS.get(job.get("kind", ""), _JOB)
 
 
 @dataclass(frozen=True)
@@ -190,30 +171,13 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
 
     `refused`: why its pods cannot be created.
     """
-    spec, status = job.get("spec", {}), job.get("status", {})
-    complete, failed = condition(job, "Complete"), condition(job, "Failed")
-    phase: Phase = "running" if running else "waiting"
-    reason, finished = refused, (complete or failed or {}).get("lastTransitionTime")
-    if job.get("kind") == "PaddleJob":
-        if not status and seconds_old(job) > SEEN:
-            reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?"
-        phase, finished = (
-            PADDLE_JOB_PHASES.get(str(status.get("phase", "")), "waiting"),
-            status.get("completionTime"),
-        )
-        spec, status = spec.get("worker") or {}, status.get("worker") or {}
-    elif complete:
-        phase, reason = "done", ""
-    elif failed:
-        message = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
-        phase, reason = "failed", reasons.first("failed", message, message)
-    elif spec.get("suspend"):
-        phase, reason = "suspended", "it waits for its queue, or was suspended"
+    progress = kind_of(job).progress(job, running, refused)
+    spec, status = progress.spec, progress.status
     containers = spec.get("template", {}).get("spec", {}).get("containers") or [{}]
     return JobState(
         object=job["metadata"]["name"],
-        phase=phase,
-        reason=reason,
+        phase=progress.phase,
+        reason=progress.reason,
         completions=int(
             spec.get("replicas") or spec.get("completions") or spec.get("parallelism") or 1
         ),
@@ -222,13 +186,8 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
         succeeded=int(status.get("succeeded") or 0),
         failed=int(status.get("failed") or 0),
         created=moment(created(job)),
-        finished=moment(finished),
+        finished=moment(progress.finished),
         image=str(containers[0].get("image", "")),
         cancelled=CANCELLED in (job["metadata"].get("annotations") or {}),
         processes=processes(variable({"containers": containers}, Variable.PROCESSES)),
     )
-
-
-def moment(text: object) -> datetime | None:
-    """Parses a time as Kubernetes writes it; None if there is none."""
-    return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) and text else None

@@ -16,8 +16,9 @@ from json import dumps
 
 from paddle_aws.operations.cluster.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
 from paddle_aws.operations.errors import BadInput, Unreachable
-from paddle_aws.operations.jobs.watch.job_objects import moment, pods
+from paddle_aws.operations.jobs.watch.job_objects import pods
 from paddle_aws.operations.jobs.watch.job_view import JobView, look
+from paddle_aws.operations.jobs.watch.object_fields import moment
 from paddle_aws.operations.jobs.watch.paddle_noise import is_noise
 from paddle_aws.operations.jobs.watch.pod_state import PodState
 from paddle_aws.operations.jobs.watch.waiting import ENDS, Follower

@@ -14,12 +14,9 @@ from paddle_node.contract import ExitCode
 
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.reasons import short
-from paddle_aws.operations.jobs.watch.job_objects import (
-    SEEN,
-    component,
-    condition,
-    seconds_old,
-)
+from paddle_aws.operations.jobs.watch import paddle_job
+from paddle_aws.operations.jobs.watch.job_objects import component
+from paddle_aws.operations.jobs.watch.object_fields import SEEN, condition, seconds_old
 from paddle_aws.operations.jobs.watch.paddle_noise import SOURCE, is_noise
 from paddle_aws.operations.screen import span
 
@@ -39,8 +36,6 @@ KILLED_FOR_MEMORY = "OOMKilled"
 OUT_OF_MEMORY = "out of memory"
 NO_NODE = "Failed to schedule pod, "
 """The start of Karpenter's messages, but not of kube-scheduler's."""
-OF_OPERATOR = ("worker", "ps", "heter")
-"""Components of a PaddleJob's pods."""
 
 Pod = Mapping[str, Any]
 Event = Mapping[str, Any]
@@ -165,7 +160,7 @@ def _trouble_on_node(pod: Pod, events: Iterable[Event], aws: bool) -> PodPhase |
         text = short(message)
         otherwise = f"its node cannot make its sandbox: {text}"
         return PodPhase("waiting", reasons.first("sandbox", message, otherwise, text=text))
-    if component(pod) in OF_OPERATOR and re.search('configmap "[^"]+" not found', message):
+    if component(pod) in paddle_job.COMPONENTS and paddle_job.waits_for_addresses(message):
         return PodPhase(
             "starting", "the PaddleJob operator writes its ConfigMap once every pod has an address"
         )

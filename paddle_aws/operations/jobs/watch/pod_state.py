@@ -2,7 +2,6 @@
 best tells why it failed. The words of a phase are in pod_phase.py.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -13,18 +12,17 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.cluster.reasons import short
+from paddle_aws.operations.jobs.watch import paddle_job
 from paddle_aws.operations.jobs.watch.job_objects import (
     INDEX,
     JOB_NAME,
     component,
-    condition,
-    created,
     ended,
-    label,
+    kind_of,
     variable,
 )
+from paddle_aws.operations.jobs.watch.object_fields import condition, created, label
 from paddle_aws.operations.jobs.watch.pod_phase import (
-    OF_OPERATOR,
     OUT_OF_MEMORY,
     containers_of,
     end_of,
@@ -84,12 +82,12 @@ def pod_state(
     metadata, containers = pod["metadata"], containers_of(pod)
     phase = phase_of(pod, list(events), aws=aws)
     rank = metadata.get("annotations", {}).get(INDEX) or label(pod, INDEX)
-    # The PaddleJob operator numbers its pods in their names.
-    numbered = re.search(r"-(\d+)$", metadata["name"]) if component(pod) in OF_OPERATOR else None
+    operated = component(pod) in paddle_job.COMPONENTS
+    numbered = paddle_job.rank(metadata["name"]) if operated else None
     return PodState(
         name=metadata["name"],
         component=component(pod),
-        rank=int(rank) if rank else int(numbered[1]) if numbered else None,
+        rank=int(rank) if rank else numbered,
         phase=phase.word,
         reason=phase.reason,
         node=str(pod.get("spec", {}).get("nodeName", "")),
@@ -156,7 +154,7 @@ def states(
     lacking = {
         job["metadata"]["name"]: job
         for job in jobs
-        if job.get("kind") != "PaddleJob" and _lacks(job, pods)
+        if kind_of(job).reports_refusals and _lacks(job, pods)
     }
     events: dict[str, list[Object]] = {}
     pending = [pod for pod in pods if pod.get("status", {}).get("phase") in (None, "Pending")]

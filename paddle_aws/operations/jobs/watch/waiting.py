@@ -11,8 +11,8 @@ from itertools import groupby
 
 from paddle_aws.operations.cluster.cluster import NOTICED, Cluster, Outage
 from paddle_aws.operations.errors import Failed, JobFailed
-from paddle_aws.operations.jobs.watch.job_objects import seconds_old
 from paddle_aws.operations.jobs.watch.job_view import JobView, look
+from paddle_aws.operations.jobs.watch.object_fields import seconds_old
 from paddle_aws.operations.jobs.watch.pod_state import PodState
 
 GLANCE, PODS_A_SECOND = 2.0, 100
