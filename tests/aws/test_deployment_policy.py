@@ -2,7 +2,7 @@
 
 `UPDATE_GOLDEN=1 pytest tests/aws/test_deployment_policy.py` rewrites
 stacks/deployment_actions.json. Review what is new in it, and put what none of our templates needs
-into `reviewed.unused`.
+into `unused` of handler_calls.json; its `also` has the calls that AWS's schemas leave out.
 """
 
 import functools
@@ -27,6 +27,10 @@ from .simulator import ACCOUNT, ALLOWED, DENIED, REFUSED, Request, decisions
 pytestmark = pytest.mark.slow
 
 ACTIONS = PROJECT / "stacks" / "deployment_actions.json"
+HANDLER_CALLS: dict[str, Any] = json.loads(
+    Path(__file__).with_name("handler_calls.json").read_text()
+)
+"""What AWS's schemas say too much, and too little, of the handlers' calls, by resource type."""
 
 
 class Restricted(Built):
@@ -74,8 +78,8 @@ def from_aws(reviewed: dict[str, Any], types: set[str]) -> dict[str, Any]:
             if kind in files
             else {}
         )
-        called, also = schema.get("handlers", {}), reviewed["also"].get(kind, {})
-        unused = set(reviewed["unused"].get(kind, "").split())
+        called, also = schema.get("handlers", {}), HANDLER_CALLS["also"].get(kind, {})
+        unused = set(HANDLER_CALLS["unused"].get(kind, "").split())
         handlers[kind] = {}
         for operation in ("create", "update", "delete", "read"):
             calls = {
