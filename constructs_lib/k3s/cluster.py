@@ -215,9 +215,8 @@ class SelfManagedCluster(Construct):
         self.server_url = f"https://{self.private_address}:{API_PORT}"
         # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would
         # work.
-        self.cluster_endpoint = (
-            f"https://{public[0]}:{API_PORT}" if public and api_from else self.server_url
-        )
+        reachable = public[0] if public and api_from else self.private_address
+        self.cluster_endpoint = f"https://{reachable}:{API_PORT}"
         # The role recognizes its own machine, and the next one, by this tag.
         tag = ("paddle-aws/control-plane", cluster_name)
         home, stack = Construct(self, "ControlPlane"), Stack.of(self)
@@ -245,16 +244,22 @@ class SelfManagedCluster(Construct):
             role=self.role,
             user_data=boot_user_data(stack, variables, k3s),
         )
-        # It is the machine's first interface: to attach it as a second one, the machine would have
-        # to reach AWS without it.
+        for tagged in (template, self.group):
+            Tags.of(tagged).add(*tag)
+            Tags.of(tagged).add("Name", name)
+        self._launch_at(address, template)
+        self.group.node.add_dependency(address, policy)
+        self._acknowledge()
+
+    def _launch_at(self, address: _FixedAddress, template: ec2.LaunchTemplate) -> None:
+        """Launches the machine from the template, with the address as its first interface: to
+        attach it as a second one, the machine would have to reach AWS without it.
+        """
         override(
             template,
             "NetworkInterfaces",
             [{"DeviceIndex": 0, "NetworkInterfaceId": address.interface_id}],
         )
-        for tagged in (template, self.group):
-            Tags.of(tagged).add(*tag)
-            Tags.of(tagged).add("Name", name)
         self.group.launch_template = launch_template_of(template)
         # The old machine ends before the new one starts: there is one address and one volume. Auto
         # Scaling retries the launch while the old machine still holds the interface, hence the
@@ -262,8 +267,6 @@ class SelfManagedCluster(Construct):
         replace_one_by_one(
             self.group, min_in_service=0, signals=True, initial_count=1, replacement_timeout="PT30M"
         )
-        self.group.node.add_dependency(address, policy)
-        self._acknowledge()
 
     def _acknowledge(self) -> None:
         """Says why some findings of the usual checks stay."""
