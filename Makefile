@@ -87,7 +87,7 @@ bench: environments  ## every benchmark: ratios, each measured in one run
 	@for b in benchmarks/*.py; do echo "== $$b"; $(RUN) $(BIN)/python $$b || exit 1; done
 
 clean:  ## remove what was made, but for the environments (.venv*, node_modules)
-	@rm -rf dist cdk.out .rehearsal .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	@rm -rf dist cdk.out .rehearsal .storm .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -not -path './.venv*' -not -path './node_modules/*' -prune -exec rm -rf {} +
 
 $(SAMPLES): | $(VENV)/.ready
