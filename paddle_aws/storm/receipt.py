@@ -148,7 +148,8 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
         '<meta name="viewport" content="width=device-width">\n'
         f"<title>storm of {name}</title>\n<style>\n{style}\n"
         "pre { overflow-x: auto; font-size: .8rem; background: var(--surface); padding: .6rem }\n"
-        ".card { margin: 1rem 0 }\nsvg { width: 100%; height: auto }\n</style>\n</head>\n<body>\n<header>\n"
+        ".card { margin: 1rem 0 }\nsvg { width: 100%; height: auto }\n</style>\n</head>\n"
+        "<body>\n<header>\n"
         f'<h1>Storm of {name} <span class="state" data-state="{state[0]}">{state[1]}</span></h1>\n'
         f'<p class="quiet">{escape(receipt["written"])} · Paddle '
         f"{escape(str(receipt['versions']['paddle']))} · program "
