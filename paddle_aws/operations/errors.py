@@ -79,7 +79,7 @@ class TimedOut(Failed):
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Turns known errors of libraries and the operating system into an OperationError; unforeseen
     errors stay as they are.
     """
@@ -102,7 +102,7 @@ def translated() -> Iterator[None]:
             raise
         raise (Failed if full else BadInput)(f"{where} cannot be used: {error.strerror}") from error
     except Exception as error:
-        sentence = None if isinstance(error, OperationError) else _of_aws(error)
+        sentence = None if isinstance(error, OperationError) else _describe_aws_error(error)
         if sentence is None:
             raise
         raise Unreachable(sentence) from error
@@ -116,7 +116,7 @@ def cli_errors(
     for Ctrl-C.
     """
     try:
-        with translated():
+        with translate_errors():
             yield
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
@@ -129,7 +129,7 @@ def cli_errors(
         raise SystemExit(Exit.DONE) from None
 
 
-def _of_aws(error: Exception) -> str | None:
+def _describe_aws_error(error: Exception) -> str | None:
     """Returns the sentence for one of botocore's errors; None for any other error."""
     from botocore.exceptions import BotoCoreError, ClientError
 

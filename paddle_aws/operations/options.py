@@ -62,7 +62,7 @@ def job_arguments(name: str, namespace: str) -> str:
     return name if namespace == DEFAULT_NAMESPACE else f"{name} -n {namespace}"
 
 
-def _here(incomplete: str) -> list[str]:
+def _complete_job(incomplete: str) -> list[str]:
     """Completes in a shell the job files here and the jobs that they name. Asks no cluster: Tab has
     to be quick.
     """
@@ -76,14 +76,16 @@ def _here(incomplete: str) -> list[str]:
 
 JobArgument = Annotated[
     str,
-    typer.Argument(metavar="JOB", help="The job's name, or its job file.", autocompletion=_here),
+    typer.Argument(
+        metavar="JOB", help="The job's name, or its job file.", autocompletion=_complete_job
+    ),
 ]
 OptionalJobArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="JOB",
         help="The job's name, or its job file. Default: all jobs.",
-        autocompletion=_here,
+        autocompletion=_complete_job,
         show_default=False,
     ),
 ]

@@ -41,7 +41,7 @@ def console(stderr: bool = False) -> Any:
     """A rich console: as wide as the terminal, or as wide as its lines in a pipe."""
     from rich.console import Console
 
-    width = None if on_a_terminal(stderr) else _PIPE_WIDTH
+    width = None if is_terminal(stderr) else _PIPE_WIDTH
     return Console(
         stderr=stderr,
         highlight=False,
@@ -59,7 +59,7 @@ def colours() -> Literal["auto"] | None:
     return None if os.environ.get("NO_COLOR") else "auto"
 
 
-def on_a_terminal(stderr: bool = False) -> bool:
+def is_terminal(stderr: bool = False) -> bool:
     """Returns whether the output goes to a terminal, or COLUMNS sets its width."""
     return (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
 

@@ -141,7 +141,7 @@ class Rehearsal:
         self._prepare_python()
         if trial_first and job.has_agent:
             with screen.phase("try") as phase:
-                phase.result = trial.before(job, self.job_file, bucket=False).removeprefix(
+                phase.result = trial.try_first(job, self.job_file, bucket=False).removeprefix(
                     "tried: "
                 )
         # Not earlier: a mistake in the program must not cost the last run's model.

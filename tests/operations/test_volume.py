@@ -471,7 +471,7 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
     (tmp_path / "volume" / "secret").write_text("x")
     for name, target in (("circle", "."), ("out", tmp_path), ("self", "self")):
         (job.root / name).symlink_to(target)
-    with volume_access.mounted(Cluster(), "words", "paddle", write=False) as volume:
+    with volume_access.mount_volume(Cluster(), "words", "paddle", write=False) as volume:
         assert not [
             one["name"] for one in volume.files("") if not one["name"].startswith("output/")
         ]

@@ -269,7 +269,7 @@ class AccountChecks(ClusterAccount):
         if match := re.fullmatch(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/.+", arn):
             arn = iam.get_role(RoleName=match[3])["Role"]["Arn"]
         for need in _needs(self.spec, arn.split(":")[1], self.identity["Account"]):
-            if denied := _denied(iam, arn, need):
+            if denied := _denied_actions(iam, arn, need):
                 refused = True
                 state: State = "problem" if need.get("vital") else "warning"
                 advice = "take the operator's role, or join its group (docs/people.md)"
@@ -393,18 +393,20 @@ class AccountChecks(ClusterAccount):
                 for name in setting.split("."):
                     part = part.get(name) if isinstance(part, dict) else getattr(part, name, None)
                 if part:
-                    checks.append(("existing parts", partial(self._existing, setting, part, row)))
+                    checks.append(
+                        ("existing parts", partial(self._check_existing, setting, part, row))
+                    )
         return checks or [
             ("existing parts", lambda: [("ok", "the settings name nothing that has to exist")])
         ]
 
-    def _existing(self, setting: str, id: str, row: dict[str, Any]) -> Findings:
+    def _check_existing(self, setting: str, id: str, row: dict[str, Any]) -> Findings:
         from botocore.exceptions import ClientError
         from jmespath import search
 
         try:
-            given = {row["argument"]: [id] if row["argument"].endswith("s") else id}
-            answer = getattr(self.client(row["service"]), row["call"])(**given)
+            arguments = {row["argument"]: [id] if row["argument"].endswith("s") else id}
+            answer = getattr(self.client(row["service"]), row["call"])(**arguments)
         except ClientError as error:
             code = str(error.response["Error"]["Code"])
             if not ABSENT.search(code):
@@ -460,7 +462,7 @@ def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str
             }
 
 
-def _denied(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
+def _denied_actions(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
     """Returns the refused actions, each with the resource on which it is refused."""
     answer = iam.simulate_principal_policy(
         PolicySourceArn=arn, ActionNames=need["actions"], ResourceArns=need["resources"]

@@ -20,13 +20,13 @@ import yaml
 
 from paddle_aws.operations.account.aws import client, every
 from paddle_aws.operations.account.cluster_account import BROKEN, belongs
-from paddle_aws.operations.account.encrypted import encrypted_by
-from paddle_aws.operations.errors import Unreachable, translated
+from paddle_aws.operations.account.encrypted import list_encrypted
+from paddle_aws.operations.errors import Unreachable, translate_errors
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 
 @dataclass(frozen=True)
-class Left:
+class Leftover:
     """One thing that belongs to the cluster."""
 
     service: str
@@ -47,14 +47,14 @@ OWN = (
 )
 
 
-def search(spec: ClusterSpec) -> tuple[list[Left], dict[str, list[str]]]:
+def search(spec: ClusterSpec) -> tuple[list[Leftover], dict[str, list[str]]]:
     """Returns what was found, in order, and the names of the searches that failed, by reason."""
     asked = _Search(spec)
     leftovers = {(left.service, left.id): left for left in asked.stacks}
     unasked: dict[str, list[str]] = {}
     for row in asked.rows():
         try:
-            with translated():
+            with translate_errors():
                 for left in asked.look(**row):
                     leftovers.setdefault((left.service, left.id), left)
         except Unreachable as error:
@@ -87,7 +87,7 @@ class _Search:
                 self._states[name] = state
                 ids = every(cloudformation, "list_stack_resources", OWN, StackName=name)
                 self._owners |= dict.fromkeys((name, *filter(None, ids)), name)
-        self.stacks = [self._left("cloudformation", "stack", name) for name in self._states]
+        self.stacks = [self._describe("cloudformation", "stack", name) for name in self._states]
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns the searches in account_search.yaml that this cluster needs."""
@@ -101,17 +101,17 @@ class _Search:
 
     def look(
         self, *, service: str, call: str, find: str, kind: str | None = None, **more: Any
-    ) -> Iterator[Left]:
+    ) -> Iterator[Leftover]:
         """Runs one search; without a `kind` it finds ARNs."""
         for arguments in more.get("with", [{}]):
             for resource in every(self._client(service), call, find, **arguments):
                 id, owners = resource if isinstance(resource, list) else (resource, None)
                 if kind is None:
-                    yield from self._tagged(id, owners or [])
+                    yield from self._describe_tagged(id, owners or [])
                 else:
-                    yield self._left(more.get("arn", service), kind, id, "", *owners or ())
+                    yield self._describe(more.get("arn", service), kind, id, "", *owners or ())
 
-    def _left(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Left:
+    def _describe(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Leftover:
         """`more`: what else may identify the owner, such as AWS's own tags, or the machine with
         which the thing is deleted.
         """
@@ -123,23 +123,25 @@ class _Search:
             state = self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
             if state == "PendingDeletion":
                 # Nobody has to remove it: it goes away on its own.
-                return Left(service, what, "", "it waits for its deletion")
+                return Leftover(service, what, "", "it waits for its deletion")
             if owner is None and not kept:
                 try:
-                    with translated():
-                        names = encrypted_by(id, self._client, self.spec.region)
+                    with translate_errors():
+                        names = list_encrypted(id, self._client, self.spec.region)
                 except Unreachable as error:
-                    return Left(service, what, "", "", f"it may still encrypt something: {error}")
+                    return Leftover(
+                        service, what, "", "", f"it may still encrypt something: {error}"
+                    )
                 if names:
-                    return Left(service, what, "", f"it encrypts {', '.join(names)}")
+                    return Leftover(service, what, "", f"it encrypts {', '.join(names)}")
         if owner is not None:
             # What depends on it, such as a machine's disk, has the same owner.
             self._owners[id] = owner
             state = self._states[owner]
             if state in BROKEN:
-                return Left(service, what, f"cdk destroy {owner}", "", f"{owner} is {state}")
+                return Leftover(service, what, f"cdk destroy {owner}", "", f"{owner} is {state}")
             why = state if state.endswith("_IN_PROGRESS") else "deployed"
-            return Left(
+            return Leftover(
                 service,
                 what,
                 "" if kept else f"cdk destroy {owner}",
@@ -153,9 +155,9 @@ class _Search:
             else ""
         )
         command = template.format(id=id, arn=arn or id, part=id.split("/"))
-        return Left(service, what, command + region, "retain is true" if kept else "")
+        return Leftover(service, what, command + region, "retain is true" if kept else "")
 
-    def _tagged(self, arn: str, values: list[str]) -> Iterator[Left]:
+    def _describe_tagged(self, arn: str, values: list[str]) -> Iterator[Leftover]:
         _, _, service, _, _, resource = arn.split(":", 5)
         # `vpc/vpc-1`, `log-group:/aws/eks/x`; for a bucket only its name.
         match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
@@ -175,4 +177,4 @@ class _Search:
         if (service, kind) != ("ec2", "instance"):
             # In services other than EKS, a part that a stack has released still carries the stack's
             # tag.
-            yield self._left(service, kind, id, arn, *(values if service == "eks" else ()))
+            yield self._describe(service, kind, id, arn, *(values if service == "eks" else ()))

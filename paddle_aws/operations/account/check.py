@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from paddle_aws.operations.errors import OperationError, translated
+from paddle_aws.operations.errors import OperationError, translate_errors
 
 State = Literal["ok", "warning", "problem"]
 Findings = Iterator[tuple[State, str]]
@@ -30,7 +30,7 @@ def run(checks: Sequence[Check]) -> list[Finding]:
     findings = []
     for name, check in checks:
         try:
-            with translated():
+            with translate_errors():
                 findings += [Finding(name, state, text) for state, text in check()]
         except Exception as error:
             # An answer that nobody foresaw must not keep the other findings from the user.

@@ -7,7 +7,7 @@ from typing import Any
 
 from paddle_aws.operations.account.aws import client, every
 from paddle_aws.operations.account.check import Findings
-from paddle_aws.operations.errors import OperationError, translated
+from paddle_aws.operations.errors import OperationError, translate_errors
 from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
 
 BROKEN = (
@@ -104,7 +104,7 @@ class ClusterAccount:
     def credentials(self) -> Findings:
         """Checks whether AWS knows the caller."""
         try:
-            with translated():
+            with translate_errors():
                 yield "ok", f"account {self.identity['Account']}, as {self.identity['Arn']}"
         except OperationError as error:
             # Not a warning as in other checks: without an account nothing can be deployed.

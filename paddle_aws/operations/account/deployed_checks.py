@@ -69,7 +69,7 @@ class DeployedChecks:
             ("mount targets", self.mount_targets),
             ("kubectl", self.kubernetes),
             ("setup", self.setup),
-            ("stack policy", self.kept),
+            ("stack policy", self.stack_policies),
         ]
         if any(group.gpu for group in self.spec.nodes.values()):
             both.append(("GPU driver", self.driver))
@@ -106,15 +106,15 @@ class DeployedChecks:
                     ],
                 )
             ]
-        in_vpc = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+        rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
         problems: list[Check] = [
             (
                 "protection",
                 partial(_obstacles, self.protection, "no stack is protected from deletion"),
             ),
             *(
-                (row["name"], partial(_obstacles, partial(self.in_vpc, row), row["none"]))
-                for row in in_vpc
+                (row["name"], partial(_obstacles, partial(self.list_in_vpc, row), row["none"]))
+                for row in rows
             ),
             (
                 "mount targets",
@@ -178,19 +178,19 @@ class DeployedChecks:
         )
         yield ("ok" if running and document == "Active" else "problem"), says
 
-    def kept(self) -> Findings:
+    def stack_policies(self) -> Findings:
         api = self._client("cloudformation")
         names = [stack["StackName"] for stack in self._account.deployed_stacks]
         policies = {
             name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names
         }
-        if bare := [
+        if unprotected := [
             name for name, policy in policies.items() if not policy or json.loads(policy) != KEPT
         ]:
             yield (
                 "warning",
-                f"a deploy may replace or remove data of {', '.join(bare)}: `paddle-aws protect` "
-                "refuses that",
+                f"a deploy may replace or remove data of {', '.join(unprotected)}: `paddle-aws "
+                "protect` refuses that",
             )
         else:
             yield "ok", "no deploy may replace or remove what holds data"
@@ -332,7 +332,7 @@ class DeployedChecks:
             if stack.get("EnableTerminationProtection"):
                 yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
 
-    def in_vpc(self, row: dict[str, Any]) -> Iterator[str]:
+    def list_in_vpc(self, row: dict[str, Any]) -> Iterator[str]:
         """Yields the things of one kind in deployed_checks.yaml."""
         vpc = self._output("VpcId")
         for look in row["looks"]:

@@ -25,7 +25,7 @@ PAUSE = 1.0
 TIMEOUT = 30.0
 CHUNK = 1 << 20
 PASSING = (429, 500, 502, 503, 504)
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 
 class _Session(requests.Session):
@@ -51,18 +51,18 @@ def secure(url: str) -> None:
 def content(url: str) -> bytes:
     """Returns the content of a short file."""
 
-    def whole() -> bytes:
+    def read_body() -> bytes:
         with _get(url) as answer:
             return answer.content
 
-    return _tried(url, whole)
+    return _retry(url, read_body)
 
 
 def redirection(url: str) -> str:
     """Returns where an address redirects, without following it; the address itself if it does not
     redirect.
     """
-    return _tried(url, lambda: str(_get(url, follow=False).headers.get("Location") or url))
+    return _retry(url, lambda: str(_get(url, follow=False).headers.get("Location") or url))
 
 
 def download(url: str, target: Path, sha256: str | None) -> None:
@@ -74,7 +74,7 @@ def download(url: str, target: Path, sha256: str | None) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     try:
-        _tried(url, lambda: _fetch(url, part))
+        _retry(url, lambda: _fetch(url, part))
     except Exception:
         part.unlink(missing_ok=True)
         raise
@@ -106,7 +106,7 @@ def _get(url: str, follow: bool = True) -> requests.Response:
     return answer
 
 
-def _tried(url: str, act: Callable[[], Made]) -> Made:
+def _retry(url: str, act: Callable[[], T]) -> T:
     """Returns what `act` returns, and retries after a fault that may pass. Turns a library's error
     into a sentence.
     """

@@ -9,7 +9,7 @@ from constructs_lib.storage.unused_key_handler import SEARCHES
 from paddle_aws.operations.account.aws import every
 
 
-def encrypted_by(key: str, client: Callable[[str], Any], region: str) -> list[str]:
+def list_encrypted(key: str, client: Callable[[str], Any], region: str) -> list[str]:
     """Returns the names of what the key with id `key` encrypts, sorted. Raises botocore's errors:
     without an answer nothing is known.
     """

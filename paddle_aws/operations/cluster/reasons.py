@@ -13,7 +13,7 @@ def every(kind: str, message: str, *, aws: bool, **facts: str) -> list[str]:
     rule finds in it. `aws`: the cluster runs in AWS.
     """
     reasons = [
-        _of_cluster(sentence, aws).format(*map(short, match.groups("")), **facts)
+        _choose_sentence(sentence, aws).format(*map(short, match.groups("")), **facts)
         for rule, sentence in _rules()[kind].items()
         for match in re.finditer(rule, message, re.IGNORECASE | re.DOTALL)
     ]
@@ -25,7 +25,7 @@ def first(kind: str, message: str, otherwise: str, *, aws: bool = False, **facts
     return next(iter(every(kind, message, aws=aws, **facts)), otherwise)
 
 
-def _of_cluster(sentence: str | Mapping[str, str], aws: bool) -> str:
+def _choose_sentence(sentence: str | Mapping[str, str], aws: bool) -> str:
     return sentence if isinstance(sentence, str) else sentence["aws" if aws else "elsewhere"]
 
 

@@ -61,7 +61,7 @@ def bootstrap(
         for name, document in policies.items():
             put_policy(client("iam", spec.region), policies_arn, name, document)
         names = [name for name in policies if name.startswith(f"{spec.policy_prefix}-deploy-")]
-        given = (
+        policy_arns = (
             ",".join(policies_arn + name for name in names)
             or f"arn:{partition}:iam::aws:policy/AdministratorAccess"
         )
@@ -72,7 +72,7 @@ def bootstrap(
             "--toolkit-stack-name",
             f"CDKToolkit-{spec.qualifier}",
             "--cloudformation-execution-policies",
-            given,
+            policy_arns,
         ]
         if spec.deployment_policies:
             command += ["--custom-permissions-boundary", f"{spec.deployment_policies}-bootstrap"]

@@ -30,7 +30,7 @@ def delete(
     ):
         which = resolve_job(job, namespace)
         cluster = Cluster(context, say)
-        running = removal.running(cluster, which.name, which.namespace)
+        running = removal.list_running(cluster, which.name, which.namespace)
         if running and not force:
             raise BadInput(
                 f"job {which.name} runs ({', '.join(running)}): cancel it first, or give --force"

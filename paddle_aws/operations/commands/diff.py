@@ -15,7 +15,13 @@ from paddle_aws.operations.account.cdk_command import cdk
 from paddle_aws.operations.account.cluster_account import outputs_of
 from paddle_aws.operations.account.protection import HOLDS_DATA, IN_USE, SET_BACK
 from paddle_aws.operations.account.version_checks import refused_step
-from paddle_aws.operations.errors import BadInput, Failed, OperationError, cli_errors, translated
+from paddle_aws.operations.errors import (
+    BadInput,
+    Failed,
+    OperationError,
+    cli_errors,
+    translate_errors,
+)
 from paddle_aws.operations.options import CLUSTER, Config, Json
 from paddle_aws.operations.screen import as_json, say, show
 from paddle_aws.stacks.cluster_spec import load_cluster
@@ -106,7 +112,7 @@ def diff(
             raise Failed(says)
         if account.makes_cluster:
             # Whether EKS may be asked is `doctor`'s affair.
-            with suppress(OperationError), translated():
+            with suppress(OperationError), translate_errors():
                 for state, text in account.support():
                     if state != "ok":
                         say(text)

@@ -80,7 +80,7 @@ def kubeconfig(
                     "kubeconfig --tunnel`"
                 )
             return
-        _through_tunnel(spec, entry, path, alias, port)
+        _hold_tunnel(spec, entry, path, alias, port)
 
 
 def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
@@ -98,20 +98,18 @@ def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
     return eks.entry(spec.cluster_name, spec.region)
 
 
-def _through_tunnel(
-    spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int
-) -> None:
+def _hold_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int) -> None:
     target = entry.cluster | {"server": f"https://127.0.0.1:{port}"}
     if not spec.cluster.self_managed:
         # EKS's certificate is valid only for its own name; ours is also valid for 127.0.0.1.
         target["tls-server-name"] = str(urlsplit(entry.cluster["server"]).hostname)
 
-    def ready() -> None:
+    def announce() -> None:
         context = kubeconfig_file.merge(path, replace(entry, cluster=target), alias)
         say(
             f"{path} has the context {context}, which leads through this tunnel "
             f"(127.0.0.1:{port}); Ctrl-C closes it"
         )
 
-    tunnels.hold(spec.tunnel_document, spec.region, port, ready)
+    tunnels.hold(spec.tunnel_document, spec.region, port, announce)
     say("the tunnel is closed")

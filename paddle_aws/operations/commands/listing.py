@@ -7,7 +7,7 @@ import typer
 
 from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.watch.job_listing import created, list_jobs
+from paddle_aws.operations.jobs.watch.job_listing import creation_time, list_jobs
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.options import DEFAULT_NAMESPACE, Context, Json, Namespace
 from paddle_aws.operations.screen import age, as_json, say, show, span
@@ -51,7 +51,7 @@ def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
         view.phase,
         done,
         ran,
-        age(created(view)),
+        age(creation_time(view)),
         view.namespace if everywhere else "",
         view.reason,
     )

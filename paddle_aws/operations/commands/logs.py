@@ -78,7 +78,7 @@ def logs(
         where = backend(job, namespace, context, rehearsal)
         show = log_stream.Printer(json, verbose)
         if volume is not None:
-            _of_volume(where, volume, chosen.ranks, tail, show)
+            _show_volume_logs(where, volume, chosen.ranks, tail, show)
             show.end()
             return
         # A mistyped name is refused at once.
@@ -114,7 +114,7 @@ def _past(
             yield line
 
 
-def _of_volume(
+def _show_volume_logs(
     where: Backend,
     log: str,
     ranks: frozenset[int] | None,

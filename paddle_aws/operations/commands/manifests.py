@@ -113,7 +113,7 @@ def manifests(
             say(f"before the data job starts, {', '.join(places)}: `submit` brings it there")
 
 
-def _committed(folder: Path, ref: str) -> dict[str, str]:
+def _read_committed(folder: Path, ref: str) -> dict[str, str]:
     """Returns the manifests of a folder at a commit, by name; none if it had no such folder. Raises
     BadInput.
     """
@@ -144,7 +144,7 @@ def _committed(folder: Path, ref: str) -> dict[str, str]:
 def _show_difference(job: TrainingJob, deployed: Deployed, out: Path, against: str | None) -> None:
     from k8s_charts import documents
 
-    last = documents.read_files(out) if against is None else _committed(out, against)
+    last = documents.read_files(out) if against is None else _read_committed(out, against)
     if not last and against is None:
         raise BadInput(
             f"{out} holds no manifests: write them once with `paddle-aws manifests`, then --diff "

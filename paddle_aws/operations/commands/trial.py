@@ -23,7 +23,7 @@ from paddle_aws.operations.jobs.trial import (
     source_of,
 )
 from paddle_aws.operations.options import JOB_FILE, JobFile, Overrides
-from paddle_aws.operations.screen import on_a_terminal, say
+from paddle_aws.operations.screen import is_terminal, say
 
 
 def trial(
@@ -98,5 +98,5 @@ def trial(
 
 
 def _say_how_far(text: str) -> None:
-    if on_a_terminal(stderr=True):
+    if is_terminal(stderr=True):
         say(f"the job's environment: {text}")

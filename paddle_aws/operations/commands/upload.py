@@ -18,7 +18,7 @@ from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.run import bring_program
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume import transfer as volume_transfer
-from paddle_aws.operations.jobs.volume.access import mounted
+from paddle_aws.operations.jobs.volume.access import mount_volume
 from paddle_aws.operations.options import DEFAULT, OUTPUTS, Context, Namespace, Outputs
 from paddle_aws.operations.screen import say
 
@@ -72,7 +72,7 @@ def upload(
                     f"--to is {to}: with --volume it goes to the job's folder, leave it out"
                 )
             which = resolve_job(job, namespace)
-            _to_volume(path, which, context)
+            _upload_to_volume(path, which, context)
             return
         if to is None and not outputs.exists():
             raise BadInput(
@@ -105,17 +105,17 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
     bring_program(Cluster(context, say), submission)
 
 
-def _to_volume(path: Path, job: JobReference, context: str | None) -> None:
+def _upload_to_volume(path: Path, job: JobReference, context: str | None) -> None:
     files = bucket_upload.files(path)
     # The manifests look here for a job's local data file, too.
     folder = SOURCES if path.is_file() else path.resolve().name
     size = sum(file.stat().st_size for file, _ in files)
     with (
-        mounted(
+        mount_volume(
             Cluster(context, say), job.name, job.namespace, write=True, described=job.file
-        ) as there,
+        ) as volume,
         bucket_upload.bar(path.name, size) as progress,
     ):
-        sent = volume_transfer.upload(there, files, folder, progress)
+        sent = volume_transfer.upload(volume, files, folder, progress)
     say(f"{path} is on the volume: {sent} of {len(files)} file{'s' * (len(files) != 1)} sent")
-    typer.echo(f"{there.mount}/{folder}" + (f"/{path.name}" if path.is_file() else ""))
+    typer.echo(f"{volume.mount}/{folder}" + (f"/{path.name}" if path.is_file() else ""))

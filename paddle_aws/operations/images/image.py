@@ -92,7 +92,7 @@ def push(
                 f"there is no image {tag} yet: run `make "
                 f"image{f' JOB={job_file}' if variant else ''}` first"
             )
-        image = _pushed(runtime, tag, repository)
+        image = _push(runtime, tag, repository)
         # A new base image outdates the variants that were built on the previous one.
         images = chosen.pushed_images(image_file) if variant and image_file.exists() else {}
         images[variant] = image
@@ -166,7 +166,7 @@ def repository_uri(outputs: Path) -> str:
     return addresses.pop()
 
 
-def _pushed(runtime: ContainerRuntime, tag: str, repository: str) -> str:
+def _push(runtime: ContainerRuntime, tag: str, repository: str) -> str:
     """Pushes the image unless the repository already has it; returns `<repository>@<digest>`."""
     host, _, name = repository.partition("/")
     # <account>.dkr.ecr.<region>.amazonaws.com: the repository's name gives its region, whatever the

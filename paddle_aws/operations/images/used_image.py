@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from paddle_aws.operations.account.aws import client
-from paddle_aws.operations.errors import BadInput, Unreachable, translated
+from paddle_aws.operations.errors import BadInput, Unreachable, translate_errors
 from paddle_aws.stacks.cluster_spec import USED_IMAGE
 
 PUSHED = re.compile(
@@ -35,7 +35,7 @@ def mark_used(image: str, say: Callable[[str], None]) -> None:
         return
     place = {"registryId": pushed["account"], "repositoryName": pushed["repository"]}
     try:
-        with translated():
+        with translate_errors():
             ecr = client("ecr", pushed["region"])
             images = ecr.batch_get_image(
                 **place,

@@ -25,7 +25,7 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
         elif wait:
             view = run.wait()
         else:
-            view = run.follower.until(waiting.settled, LOOK)
+            view = run.follower.wait_until(waiting.is_settled, LOOK)
             if view.phase not in ("failed", "done"):
                 say(
                     f"next: `paddle-aws logs {job} --follow`, `paddle-aws wait {job}`, "

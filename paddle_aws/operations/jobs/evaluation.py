@@ -14,7 +14,7 @@ from paddle_aws.operations.jobs.volume.access import VolumeAccess
 from paddle_aws.operations.jobs.volume.saved_passes import saved_passes
 from paddle_aws.operations.jobs.watch.job_objects import (
     JOB_NAME,
-    ended,
+    has_ended,
     newest,
     pods,
     runs,
@@ -88,7 +88,7 @@ def _log(cluster: Cluster, document: Object, path: str) -> str:
             raise Failed(f"the evaluation {name} was deleted before its end")
         pods_ = cluster.items(pods(namespace), f"{JOB_NAME}={name}")
         seen, refused = states(cluster, namespace, pods_, [job])
-        if ended(job):
+        if has_ended(job):
             break
         waits = [pod.reason for pod in seen if pod.phase == "waiting"] or refused.values()
         if (reason := next(iter(waits), "")) and reason != reported:

@@ -78,8 +78,8 @@ def ran_last() -> bool:
     return (FOLDER / LAST).exists() or _holder(FOLDER) is not None
 
 
-def submitted() -> None:
-    """Call when a job went to a cluster: from now on commands mean that job."""
+def use_cluster() -> None:
+    """Makes commands mean the cluster again: call it after a submission."""
     with suppress(OSError):
         (FOLDER / LAST).unlink()
 
@@ -119,7 +119,7 @@ class RehearsalBackend(SavedResults):
         self.record = record
         view = self.record.view
         if not running and self.record.ended is None:
-            return _killed(view)
+            return _mark_killed(view)
         return view
 
     def status(self) -> JobView:
@@ -166,12 +166,12 @@ class RehearsalBackend(SavedResults):
         self, selection: PodSelection, tail: int | None, show: Callable[[Line], None]
     ) -> JobView:
         """Shows the pods' lines as they are written until the job, or the rehearsal, has ended."""
-        ended = ENDS[selection.of]
+        has_ended = ENDS[selection.of]
         read_to: dict[Path, int] = {}
         while True:
             ends = not self.running
             view = self.look()
-            ends = ends or ended(view)  # Before the logs are read: nothing comes after that.
+            ends = ends or has_ended(view)  # Before the logs are read: nothing comes after that.
             for pod in view.pods:
                 for file in self._log_files(pod) if selection.includes(pod) else ():
                     with suppress(FileNotFoundError):
@@ -203,7 +203,7 @@ class RehearsalBackend(SavedResults):
             )
         (self._folder / CANCEL).touch()
         deadline = time.monotonic() + ENDING
-        while self.running and not _ended(self.look(), jobs[0].object):
+        while self.running and not _has_ended(self.look(), jobs[0].object):
             if time.monotonic() > deadline:
                 raise Failed(f"the pods of {jobs[0].object} have not ended within {ENDING:.0f} s")
             time.sleep(GLANCE)
@@ -239,7 +239,7 @@ class RehearsalBackend(SavedResults):
         return Folder(self._folder / LOGS).read(file.name, offset)
 
 
-def _killed(view: JobView) -> JobView:
+def _mark_killed(view: JobView) -> JobView:
     """Returns the view of a rehearsal whose process is gone without a word: its pods are, too."""
     reason = "the rehearsal was killed"
 
@@ -282,7 +282,7 @@ def _holder(folder: Path) -> dict[str, str] | None:
         os.close(lock)
 
 
-def _ended(view: JobView, name: str) -> bool:
+def _has_ended(view: JobView, name: str) -> bool:
     """Returns whether the Job of that name has ended."""
     return all(
         job.ended for job in (view.data, view.training) if job is not None and job.object == name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from paddle_aws.operations.errors import BadInput, Exit, Failed, translated
+from paddle_aws.operations.errors import BadInput, Exit, Failed, translate_errors
 from paddle_aws.operations.jobs import rehearsal_backend
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
@@ -32,7 +32,7 @@ def command(
     return words + ["--no-try"] * no_try + ["--verbose"] * verbose
 
 
-@translated()
+@translate_errors()
 def rehearse(
     job: str | Path | Mapping[str, Any] = "job.yaml",
     *,

@@ -12,7 +12,7 @@ from paddle_aws.operations.cluster.cluster import NOTICED, Cluster, Object
 from paddle_aws.operations.errors import Failed, OperationError
 from paddle_aws.operations.jobs.watch.job_objects import (
     CANCELLED,
-    ended,
+    has_ended,
     path,
     pods,
     runs,
@@ -41,10 +41,10 @@ LOOK = 0.5
 """Seconds between two looks at an object that is being deleted."""
 
 
-def running(cluster: Cluster, name: str, namespace: str) -> dict[str, str]:
+def list_running(cluster: Cluster, name: str, namespace: str) -> dict[str, str]:
     """Returns the paths, by name, of the job's Jobs and PaddleJobs that have not ended."""
     runs_ = runs(cluster, namespace, selector(name))
-    return {run["metadata"]["name"]: path(run) for run in runs_ if not ended(run)}
+    return {run["metadata"]["name"]: path(run) for run in runs_ if not has_ended(run)}
 
 
 def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
@@ -53,11 +53,11 @@ def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
     Marks the job's other Jobs, such as the data job that has ended: nothing else is left to say
     that the job was cancelled.
     """
-    runs_ = running(cluster, name, namespace)
+    runs_ = list_running(cluster, name, namespace)
     if runs_:
         cluster.say(f"ending {', '.join(runs_)}: the pods have time to save")
         for run in runs(cluster, namespace, selector(name)):
-            if ended(run):
+            if has_ended(run):
                 # Whoever may only delete can cancel, too.
                 with suppress(OperationError):
                     cluster.annotate(path(run), CANCELLED, datetime.now(UTC).isoformat())

@@ -12,9 +12,9 @@ from paddle_node.contract import DATA_MANIFEST, Variable
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.jobs.run import split
 from paddle_aws.operations.jobs.submission import Submission
-from paddle_aws.operations.jobs.volume.access import mounted
+from paddle_aws.operations.jobs.volume.access import mount_volume
 from paddle_aws.operations.jobs.volume.saved_passes import choose_pass, saved_passes
-from paddle_aws.operations.jobs.watch.job_objects import ended, variable
+from paddle_aws.operations.jobs.watch.job_objects import has_ended, variable
 from paddle_aws.operations.jobs.watch.object_fields import condition
 from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.screen import say
@@ -35,7 +35,7 @@ def bring_data(submission: Submission, follower: Follower) -> None:
 def set_passes_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
     """Renames the passes after `from_pass`. Raises BadInput if that one is not complete."""
     job = submission.job
-    with mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume:
+    with mount_volume(cluster, job.name, job.namespace, write=True, described=submission) as volume:
         saved = saved_passes(volume, volume.files("output"))
         choose_pass(saved, str(from_pass))
         for pass_ in reversed(saved):
@@ -52,13 +52,15 @@ def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
     """
     ours = _identity(submission.data_job) if submission.data_job is not None else ""
     jobs = submission.data_jobs(cluster)
-    if any(_identity(job) != ours or not ended(job) for job in jobs):
+    if any(_identity(job) != ours or not has_ended(job) for job in jobs):
         # Another data job may have left its shards there, or its program with a failed split.
         return False
     if any(condition(job, "Complete") for job in jobs):
         return True
     job = submission.job
-    with mounted(cluster, job.name, job.namespace, write=False, described=submission) as volume:
+    with mount_volume(
+        cluster, job.name, job.namespace, write=False, described=submission
+    ) as volume:
         try:
             manifest = json.loads(volume.read(DATA_MANIFEST))
         except (FileNotFoundError, ValueError):

@@ -16,7 +16,7 @@ from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.account.bucket_upload import bar, upload_files
 from paddle_aws.operations.cluster.cluster import Cluster
-from paddle_aws.operations.errors import Failed, TimedOut, translated
+from paddle_aws.operations.errors import Failed, TimedOut, translate_errors
 from paddle_aws.operations.images.used_image import mark_used
 from paddle_aws.operations.jobs import rehearsal_backend, removal, trial
 from paddle_aws.operations.jobs.evaluation import Evaluation, measure
@@ -24,7 +24,7 @@ from paddle_aws.operations.jobs.job_argument import resolve_job
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.submission import Submission
-from paddle_aws.operations.jobs.volume.access import VOLUME, Volume, VolumeAccess, mounted
+from paddle_aws.operations.jobs.volume.access import VOLUME, Volume, VolumeAccess, mount_volume
 from paddle_aws.operations.jobs.volume.transfer import upload
 from paddle_aws.operations.jobs.watch import log_stream, waiting
 from paddle_aws.operations.jobs.watch.job_view import JobView, view
@@ -49,7 +49,7 @@ class Run(SavedResults):
         return f"Run({job_arguments(self.name, self.namespace)!r})"
 
     @classmethod
-    @translated()
+    @translate_errors()
     def find(
         cls,
         job: str | Path = DEFAULT,
@@ -64,14 +64,14 @@ class Run(SavedResults):
         which = resolve_job(str(job), namespace)
         return cls(Cluster(context, say), which.name, which.namespace, which.file)
 
-    @translated()
+    @translate_errors()
     def status(self) -> JobView:
         """Returns the job's state, its pods, and how far its training is. Raises BadInput if the
         cluster has no such job.
         """
         return view(self.cluster, self.name, self.namespace)
 
-    @translated()
+    @translate_errors()
     def wait(self, timeout: float | None = None) -> JobView:
         """Returns once the training has succeeded. Raises JobFailed, or TimedOut after `timeout`
         seconds, which ends no job.
@@ -79,7 +79,7 @@ class Run(SavedResults):
         # A mistyped name is refused at once, and so is what has no end to wait for.
         if view(self.cluster, self.name, self.namespace).cancelled:
             raise Failed(f"job {self.name} was cancelled: `paddle-aws resume` continues it")
-        last = self.follower.until(waiting.training_ended, timeout)
+        last = self.follower.wait_until(waiting.training_ended, timeout)
         if not waiting.training_ended(last):
             raise TimedOut(
                 f"job {self.name} is still {last.phase} after {(timeout or 0) / 60:g} minutes: "
@@ -88,7 +88,7 @@ class Run(SavedResults):
         waiting.verdict(last)
         return last
 
-    @translated()
+    @translate_errors()
     def evaluate(self) -> Evaluation:
         """Measures the newest complete pass on the held-out records, in a Job of one pod. Raises
         Failed.
@@ -105,7 +105,7 @@ class Run(SavedResults):
         """Shows the pods' lines as they arrive until the job ends; returns its last view."""
         return log_stream.follow_job(self.follower, selection, tail, show)
 
-    @translated()
+    @translate_errors()
     def cancel(self) -> list[str]:
         """Ends the job's pods, which save first; returns the objects that were ended. Data and
         passes stay on the volume.
@@ -114,10 +114,12 @@ class Run(SavedResults):
 
     def volume(self) -> AbstractContextManager[VolumeAccess]:
         """Returns the job's folder on the volume, as a context manager."""
-        return mounted(self.cluster, self.name, self.namespace, write=False, described=self.file)
+        return mount_volume(
+            self.cluster, self.name, self.namespace, write=False, described=self.file
+        )
 
 
-@translated()
+@translate_errors()
 def submit(
     job: str | Path | Mapping[str, Any] = "job.yaml",
     *,
@@ -142,7 +144,7 @@ def send(submission: Submission, context: str | None, say: Say, *, no_try: bool 
     cluster = Cluster(context, say)
     submission.check(cluster)
     if not no_try:
-        cluster.say(trial.before(submission.job, submission.file))
+        cluster.say(trial.try_first(submission.job, submission.file))
     run = Run(cluster, submission.job.name, submission.job.namespace, submission.described)
     if submission.deployed.image != submission.job.image:
         mark_used(submission.deployed.image, cluster.say)
@@ -166,7 +168,9 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
             cluster, [document for document in submission.documents if document["kind"] in VOLUME]
         )
         with (
-            mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+            mount_volume(
+                cluster, job.name, job.namespace, write=True, described=submission
+            ) as volume,
             bar(archive.root.name, file.stat().st_size) as progress,
         ):
             sent = upload(volume, [(file, file.name)], "programs", progress)
@@ -189,7 +193,7 @@ def bring_data(cluster: Cluster, submission: Submission) -> None:
         upload_files(client("s3"), file, data_job.source(job, submission.deployed.outputs))
         return
     with (
-        mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+        mount_volume(cluster, job.name, job.namespace, write=True, described=submission) as volume,
         bar(file.name, file.stat().st_size) as progress,
     ):
         sent = put_data(volume, job, file, progress)
@@ -210,7 +214,7 @@ def bring_inputs(cluster: Cluster, submission: Submission) -> None:
             address = data_job.input_source(job, name, submission.deployed.outputs)
             upload_files(client("s3"), file, address)
         return
-    with mounted(cluster, job.name, job.namespace, write=True, described=submission) as volume:
+    with mount_volume(cluster, job.name, job.namespace, write=True, described=submission) as volume:
         for name, file in files.items():
             with bar(file.name, file.stat().st_size) as progress:
                 put_input(volume, job, name, file, progress)
@@ -251,7 +255,7 @@ def split(submission: Submission, follower: Follower) -> None:
     # source has not changed.
     submission.forget(cluster, data=True)
     cluster.apply(submission.data_job)
-    last = follower.until(waiting.data_ended)
+    last = follower.wait_until(waiting.data_ended)
     if last.unbuilt:
         raise Failed(
             f"job {job.name}: its environment could not be built: {last.reason}; "
@@ -270,7 +274,7 @@ def split(submission: Submission, follower: Follower) -> None:
 
 def train(cluster: Cluster, submission: Submission) -> None:
     """Starts the training."""
-    rehearsal_backend.submitted()
+    rehearsal_backend.use_cluster()
     submission.apply(cluster, submission.rest())
     training = submission.training
     cluster.say(

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from paddle_aws.operations.errors import translated
+from paddle_aws.operations.errors import translate_errors
 from paddle_aws.operations.jobs.progress.run_record import read_passes
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.jobs.volume.access import Volume
@@ -20,7 +20,7 @@ class SavedResults(ABC):
     def volume(self) -> AbstractContextManager[Volume]:
         """Returns the job's folder on the volume, as a context manager."""
 
-    @translated()
+    @translate_errors()
     def results(self) -> list[Pass]:
         """Returns the finished passes in order of number: loss, records, seconds. For programs on
         paddle_node.fleet.
@@ -28,7 +28,7 @@ class SavedResults(ABC):
         with self.volume() as volume:
             return read_passes(volume, volume.files("output"))
 
-    @translated()
+    @translate_errors()
     def model(self, to: str | Path) -> Path:
         """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
         with self.volume() as volume:

@@ -22,8 +22,8 @@ from paddle_aws.operations.jobs.early_checks import (
 )
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.removal import remove
-from paddle_aws.operations.jobs.watch.job_objects import component, ended, path, runs, selector
-from paddle_aws.operations.jobs.watch.object_fields import created
+from paddle_aws.operations.jobs.watch.job_objects import component, has_ended, path, runs, selector
+from paddle_aws.operations.jobs.watch.object_fields import creation_time
 from paddle_aws.operations.options import job_arguments
 from paddle_aws.operations.screen import age
 
@@ -133,8 +133,8 @@ class Submission:
             if document["kind"] == "Job" and component(document) in ("data", "environment")
         ]
         for run in runs(cluster, namespace, selector(name)):
-            run_name, since = run["metadata"]["name"], age(created(run))
-            if not ended(run):
+            run_name, since = run["metadata"]["name"], age(creation_time(run))
+            if not has_ended(run):
                 if run_name in before:
                     continue
                 raise BadInput(
@@ -174,7 +174,7 @@ class Submission:
 
     def _forget_environments(self, cluster: Cluster) -> None:
         for environment in runs(cluster, self.job.namespace, selector(self.job.name)):
-            if component(environment) == "environment" and ended(environment):
+            if component(environment) == "environment" and has_ended(environment):
                 remove(cluster, path(environment))
 
     def data_jobs(self, cluster: Cluster) -> list[Object]:
@@ -198,5 +198,5 @@ class Submission:
                 if data
                 else run["metadata"]["name"] == self.training["metadata"]["name"]
             )
-            if meant and ended(run):
+            if meant and has_ended(run):
                 remove(cluster, path(run))

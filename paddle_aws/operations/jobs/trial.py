@@ -21,7 +21,7 @@ from paddle_node.contract import ExitCode, Variable
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import ProgramArchive
-from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translated
+from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translate_errors
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs.early_checks import check_data
 from paddle_aws.operations.jobs.job_source import JobSource
@@ -30,7 +30,7 @@ from paddle_aws.operations.screen import say
 SECONDS = 300.0
 
 
-@translated()
+@translate_errors()
 def try_(
     job: str | Path | Mapping[str, Any] = "job.yaml", *, data: str | Path | None = None
 ) -> str:
@@ -49,7 +49,7 @@ def try_(
     return run_program(loaded, program, records, python, quiet=True)
 
 
-def before(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
+def try_first(job: TrainingJob, job_file: Path, *, bucket: bool = True) -> str:
     """Returns the trial's last line, or why there was no trial: that is no fault of the job. Raises
     BadInput for a fault.
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import yaml
 
 from paddle_aws.operations.account.aws import client, every
-from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translated
+from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translate_errors
 from paddle_aws.operations.screen import say
 from paddle_aws.settings.addresses import without_secrets
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -129,7 +129,7 @@ def read_spot_prices(spec: ClusterSpec, kinds: list[str]) -> dict[str, dict[str,
     zones = [{"Name": "availability-zone", "Values": list(spec.network.zones)}]
     now = datetime.now(UTC)
     try:
-        with translated():
+        with translate_errors():
             for kind in kinds:
                 which = {
                     "InstanceTypes": [kind],

@@ -33,7 +33,7 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     selector,
     template,
 )
-from paddle_aws.operations.jobs.watch.object_fields import created
+from paddle_aws.operations.jobs.watch.object_fields import creation_time
 from paddle_aws.operations.jobs.watch.paddle_job import PADDLE_JOB
 from paddle_aws.operations.jobs.watch.pod_state import states
 
@@ -119,7 +119,7 @@ Volume: TypeAlias = VolumeAccess | Folder
 
 
 @contextmanager
-def mounted(
+def mount_volume(
     cluster: Cluster,
     job: str,
     namespace: str,
@@ -150,7 +150,7 @@ def mounted(
         pod["metadata"]["namespace"] = namespace
         access.mount = pod["spec"]["containers"][0]["args"][0]
         cluster.apply(pod)
-        _until_ready(cluster, access, namespace)
+        _wait_until_ready(cluster, access, namespace)
         yield access
     finally:
         try:
@@ -162,7 +162,7 @@ def mounted(
             )
 
 
-def _until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None:
+def _wait_until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None:
     deadline, reported = time.monotonic() + READY, ""
     while True:
         pod = cluster.find(access.path)
@@ -216,7 +216,7 @@ def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
     """
     others = ("reader", "environment")
     runs_ = [run for run in runs(cluster, namespace, selector(job)) if component(run) not in others]
-    return template(max(runs_, key=created)) if runs_ else None
+    return template(max(runs_, key=creation_time)) if runs_ else None
 
 
 def inspection_pod(job_template: Object, job: str, name: str, token: str, write: bool) -> Object:

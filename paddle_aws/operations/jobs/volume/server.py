@@ -140,7 +140,7 @@ class Folder:
         all.
         """
         file = inside(self.root, path)
-        with _opened(file) as stream:
+        with _open(file) as stream:
             stream.seek(offset if offset >= 0 else max(0, file.stat().st_size + offset))
             return stream.read(size)
 
@@ -149,7 +149,7 @@ class Folder:
         file is one empty block.
         """
         file = inside(self.root, path)
-        with _opened(_part(file) if part else file) as stream:
+        with _open(_part(file) if part else file) as stream:
             stream.seek(offset)
             blocks = iter(lambda: stream.read(max(0, min(block, end - stream.tell()))), b"")
             digests = [
@@ -196,7 +196,7 @@ class Folder:
         return place
 
 
-def _opened(file: Path) -> IO[bytes]:
+def _open(file: Path) -> IO[bytes]:
     """Opens a file to read it. Raises FileNotFoundError for anything else, such as a pipe, on which
     a reader would wait.
     """

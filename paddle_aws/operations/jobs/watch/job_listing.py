@@ -29,11 +29,13 @@ def list_jobs(cluster: Cluster, namespace: str | None) -> list[JobView]:
         for (where, name), (jobs, its_pods) in objects.items()
     ]
     return sorted(
-        views, key=lambda view: created(view) or datetime.min.replace(tzinfo=UTC), reverse=True
+        views,
+        key=lambda view: creation_time(view) or datetime.min.replace(tzinfo=UTC),
+        reverse=True,
     )
 
 
-def created(view: JobView) -> datetime | None:
+def creation_time(view: JobView) -> datetime | None:
     """Returns when the job's newest Job was created."""
     job = view.training or view.data or view.environment
     return job.created if job is not None else None

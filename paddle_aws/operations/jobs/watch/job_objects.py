@@ -13,7 +13,7 @@ from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.jobs.watch import paddle_job
 from paddle_aws.operations.jobs.watch.kind import Kind, Phase, Progress
-from paddle_aws.operations.jobs.watch.object_fields import condition, created, label, moment
+from paddle_aws.operations.jobs.watch.object_fields import condition, creation_time, label, moment
 
 PART_OF = f"{Label.PART_OF}={PROJECT}"
 INSTANCE, COMPONENT = Label.INSTANCE.value, Label.COMPONENT.value
@@ -82,7 +82,9 @@ def newest(documents: Iterable[Object], of_component: str) -> Object | None:
     """
     candidates = [document for document in documents if component(document) == of_component]
     return max(
-        candidates, key=lambda document: (not ended(document), created(document)), default=None
+        candidates,
+        key=lambda document: (not has_ended(document), creation_time(document)),
+        default=None,
     )
 
 
@@ -94,7 +96,7 @@ def drop_earlier_pods(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Ob
     return [pod for pod in pods if label(pod, JOB_NAME) not in earlier]
 
 
-def ended(job: Mapping[str, Any]) -> bool:
+def has_ended(job: Mapping[str, Any]) -> bool:
     """Returns whether a Job or a PaddleJob has ended."""
     return kind_of(job).ended(job)
 
@@ -185,7 +187,7 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
         active=int(status.get("active") or status.get("running") or 0),
         succeeded=int(status.get("succeeded") or 0),
         failed=int(status.get("failed") or 0),
-        created=moment(created(job)),
+        created=moment(creation_time(job)),
         finished=moment(progress.finished),
         image=str(containers[0].get("image", "")),
         cancelled=CANCELLED in (job["metadata"].get("annotations") or {}),

@@ -194,24 +194,24 @@ def make(
     name: str,
     namespace: str,
     documents: list[Object],
-    its_pods: list[PodState],
+    job_pods: list[PodState],
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> JobView:
     """Makes a view of a job's Job and PaddleJob objects, its pods in words, and why a Job's pods
     cannot be created.
     """
 
-    def of(part: str) -> JobState | None:
+    def state_of(part: str) -> JobState | None:
         if (job := newest(documents, part)) is None:
             return None
-        running = any(pod.component == part and pod.phase == "running" for pod in its_pods)
+        running = any(pod.component == part and pod.phase == "running" for pod in job_pods)
         return state(job, running, refused.get(job["metadata"]["name"], ""))
 
     return JobView(
         name,
         namespace,
-        of("data"),
-        of("") or of("trainer"),
-        tuple(its_pods),
-        environment=of("environment"),
+        state_of("data"),
+        state_of("") or state_of("trainer"),
+        tuple(job_pods),
+        environment=state_of("environment"),
     )

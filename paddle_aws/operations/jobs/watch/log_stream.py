@@ -140,10 +140,10 @@ def past(
             f"were removed with their Job; `paddle-aws logs {job_arguments(name, namespace)} "
             "--volume train` reads the logs on the volume"
         )
-    yield from heapq.merge(*(_of_pod(cluster, namespace, pod, tail) for pod in chosen))
+    yield from heapq.merge(*(_read_pod(cluster, namespace, pod, tail) for pod in chosen))
 
 
-def _of_pod(
+def _read_pod(
     cluster: Cluster,
     namespace: str,
     pod: PodState,
@@ -221,14 +221,14 @@ def follow_job(
 
     def read(pod: PodState) -> None:
         try:
-            for line in _of_pod(job.cluster, job.namespace, pod, tail, job_ended):
+            for line in _read_pod(job.cluster, job.namespace, pod, tail, job_ended):
                 with one_by_one:
                     show(line)
         except BaseException as error:  # Also the exit that rich raises when nobody reads any more.
             failures.append(error)
 
     seen = JobView(job.name, job.namespace, None, None, ())
-    ended = ENDS[match.of]
+    has_ended = ENDS[match.of]
     for seen in job.poll():
         for pod in seen.pods:
             begun = pod.phase in ("running", "done", "failed", "ending")
@@ -236,7 +236,7 @@ def follow_job(
                 readers[pod.name] = threading.Thread(target=read, args=(pod,), daemon=True)
                 readers[pod.name].start()
         job.tell(seen, only_what_waits=True)
-        if ended(seen) or failures:
+        if has_ended(seen) or failures:
             break
     job_ended.set()
     for reader in () if failures else readers.values():

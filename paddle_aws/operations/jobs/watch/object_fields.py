@@ -13,14 +13,14 @@ def label(document: Mapping[str, Any], name: str) -> str:
     return str(document["metadata"].get("labels", {}).get(name, ""))
 
 
-def created(document: Mapping[str, Any]) -> str:
+def creation_time(document: Mapping[str, Any]) -> str:
     """Returns when the object was created, as Kubernetes writes it."""
     return str(document["metadata"].get("creationTimestamp") or "")
 
 
 def seconds_old(document: Mapping[str, Any]) -> float:
     """Returns the seconds since the object was created; 0 if its creation time is unknown."""
-    created_at = moment(created(document))
+    created_at = moment(creation_time(document))
     return (datetime.now(UTC) - created_at).total_seconds() if created_at is not None else 0.0
 
 

@@ -71,7 +71,7 @@ def phase_of(pod: Pod, events: Sequence[Event], *, aws: bool) -> PodPhase:
     if phase == "Running":
         if silence:
             return PodPhase("waiting", silence)
-        return PodPhase("running", _restarted(containers, resources_of(pod)))
+        return PodPhase("running", _describe_restarts(containers, resources_of(pod)))
     return (
         _scheduling(pod, events, aws)
         or _making_containers(containers, aws)
@@ -239,7 +239,7 @@ def restarts(containers: Iterable[Container]) -> int:
     return sum(int(container.get("restartCount") or 0) for container in containers)
 
 
-def _restarted(containers: list[Container], resources: str) -> str:
+def _describe_restarts(containers: list[Container], resources: str) -> str:
     count, last = restarts(containers), end_of(containers, "lastState")
     return (
         f"restarted in place {count} time{'s' * (count > 1)}, last after {_why(last, resources)}"

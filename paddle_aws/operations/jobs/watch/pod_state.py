@@ -17,11 +17,11 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     INDEX,
     JOB_NAME,
     component,
-    ended,
+    has_ended,
     kind_of,
     variable,
 )
-from paddle_aws.operations.jobs.watch.object_fields import condition, created, label
+from paddle_aws.operations.jobs.watch.object_fields import condition, creation_time, label
 from paddle_aws.operations.jobs.watch.pod_phase import (
     OUT_OF_MEMORY,
     containers_of,
@@ -92,7 +92,7 @@ def pod_state(
         reason=phase.reason,
         node=str(pod.get("spec", {}).get("nodeName", "")),
         code=phase.code,
-        created=created(pod),
+        created=creation_time(pod),
         message=last_words(end_of(containers), component(pod)),
         restarts=restarts(containers),
     )
@@ -171,7 +171,9 @@ def states(
     refused = {}
     for name in lacking:
         # A refusal that is older than the newest pod no longer holds.
-        since = max((created(pod) for pod in pods if label(pod, JOB_NAME) == name), default="")
+        since = max(
+            (creation_time(pod) for pod in pods if label(pod, JOB_NAME) == name), default=""
+        )
         messages = [
             warning
             for warning in events.get(name, ())
@@ -184,7 +186,7 @@ def states(
 
 def _lacks(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
     spec = job.get("spec", {})
-    if ended(job) or spec.get("suspend"):
+    if has_ended(job) or spec.get("suspend"):
         return False
     mine = [pod for pod in pods if label(pod, JOB_NAME) == job["metadata"]["name"]]
     there = [pod for pod in mine if pod.get("status", {}).get("phase") != "Failed"]

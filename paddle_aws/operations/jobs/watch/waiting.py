@@ -49,7 +49,9 @@ class Follower:
             yield seen
             time.sleep(max(GLANCE, len(seen.pods) / PODS_A_SECOND))
 
-    def until(self, enough: Callable[[JobView], bool], seconds: float | None = None) -> JobView:
+    def wait_until(
+        self, enough: Callable[[JobView], bool], seconds: float | None = None
+    ) -> JobView:
         """Follows an existing job until `enough` holds or `seconds` are over, and returns its last
         view.
 
@@ -141,7 +143,7 @@ ENDS = {"environment": environment_ended, "data": data_ended, "training": traini
 """When a part of a job has ended."""
 
 
-def settled(job: JobView) -> bool:
+def is_settled(job: JobView) -> bool:
     """Returns whether every pod runs, or the reason why it does not is known."""
     training = job.training
     if training_ended(job) or (
