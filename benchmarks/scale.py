@@ -455,7 +455,7 @@ def list_client(api, number: int, pods: int, place: str):
         }
     )
     client = PodList(node, lambda text: print(text, file=sys.stderr))
-    client.moved()  # Starts its watch.
+    client.has_moved()  # Starts its watch.
     return client
 
 

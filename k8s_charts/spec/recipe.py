@@ -136,7 +136,7 @@ class Recipe(Settings):
             ("marks.script", self.marks.script or ""),
         ]:
             try:
-                command_line.compiled(pattern)
+                command_line.compile_pattern(pattern)
             except ValueError as error:
                 yield f"{setting} is {pattern}: no regular expression of RE2's: {error}"
         for name, pattern in self.metrics.items():
@@ -297,7 +297,7 @@ def apply(
             both = " and ".join(name for name, _ in matching)
             return Applied(f"no recipe: {both} know this command, name one of them as recipe", {})
         ((name, recipe_),) = matching
-        mark = command_line.compiled(recipe_.marks.command).search(text)
+        mark = command_line.compile_pattern(recipe_.marks.command).search(text)
         why = f"the command has {mark[0].strip()!r}" if mark else ""
         if recipe_.marks.files:
             why += f", the program's folder {', '.join(recipe_.marks.files)}"
@@ -320,7 +320,9 @@ def _load_named(recipe: str, folder: Path) -> Recipe:
 def _matches(
     marks: Marks, text: str, command: Sequence[str], program: Path | None, names: Sequence[str]
 ) -> bool:
-    if not command_line.compiled(marks.command).search(text) or not set(marks.files) <= set(names):
+    if not command_line.compile_pattern(marks.command).search(text) or not set(marks.files) <= set(
+        names
+    ):
         return False
     if marks.script is None:
         return True
@@ -329,7 +331,7 @@ def _matches(
         return bool(
             script
             and program is not None
-            and command_line.compiled(marks.script).search(
+            and command_line.compile_pattern(marks.script).search(
                 (program / script).read_text(errors="replace")
             )
         )
@@ -341,7 +343,7 @@ def _apply(
     name: str, recipe: Recipe, why: str, command: Sequence[str], job_settings: Mapping[str, Any]
 ) -> Applied:
     text = " ".join(command)
-    mark = command_line.compiled(recipe.marks.command).search(text)
+    mark = command_line.compile_pattern(recipe.marks.command).search(text)
     # `arguments` are handed on as they are: braces in them are no placeholders.
     arguments = [
         word.replace("{", "{{").replace("}", "}}") for word in job_settings.get("arguments", ())

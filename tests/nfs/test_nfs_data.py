@@ -235,11 +235,11 @@ def test_nfs_a_command_is_done_by_a_file_that_another_node_has_written_again(
     progress = FileProgress(node, print)
     progress.begin(Identity(), History())
     assert "was not written in this attempt" in (
-        progress.finished(Identity(), Resumption(), stopped=False) or ""
+        progress.find_missing(Identity(), Resumption(), stopped=False) or ""
     )  # The client caches this.
     own = node.folder.attempt(node.run_id, 1).relative_to(volume.b)
     (volume.a / own / "output" / "done").write_text("now")
-    assert progress.finished(Identity(), Resumption(), stopped=False) is None
+    assert progress.find_missing(Identity(), Resumption(), stopped=False) is None
 
 
 def test_nfs_a_process_of_a_lost_pod_writes_nothing_into_its_successors_files(

@@ -125,10 +125,10 @@ def test_a_torn_checkpoint_is_passed_over_set_aside_and_no_progress(tmp_path):
     first = job.begin(progress)
     assert job.said == ["recipe stack: the command has it"] and not first.resume
     save(job.output / "checkpoint-10", 3)
-    assert progress.name_progress(1, first) == "output/checkpoint-10" and progress.changed()
+    assert progress.name_progress(1, first) == "output/checkpoint-10" and progress.has_progressed()
     torn = save(job.output / "checkpoint-20", 3)
     os.truncate(torn / "rng_1.pth", 50)
-    assert not progress.changed()
+    assert not progress.has_progressed()
     second = job.begin(progress)
     assert second.resume["newest"] == "output/checkpoint-10"
     assert second.passed_over == ("output/checkpoint-20",)
@@ -146,7 +146,7 @@ def test_a_job_is_done_when_its_final_model_is_there(tmp_path):
     job = Job(tmp_path)
     progress = job.progress(**RECIPE)
     first = job.begin(progress)
-    said = progress.finished(None, first, stopped=False)
+    said = progress.find_missing(None, first, stopped=False)
     assert said == "output/model*.safetensors, the command's final model, was not written"
     tensors(job.output / "model-1.safetensors")
-    assert progress.finished(None, first, stopped=False) is None
+    assert progress.find_missing(None, first, stopped=False) is None

@@ -68,9 +68,9 @@ def test_progress_from_which_nothing_resumes_is_not_kept(job):
     progress = job.progress(PADDLE_NODE_PROGRESS="output/epoch-*")
     job.begin(progress)
     job.save("epoch-1")
-    assert progress.changed() and not progress.saved()
+    assert progress.has_progressed() and not progress.save_time()
     saved = job.save("a/model-1").stat().st_mtime_ns
-    assert progress.saved() == saved / 1e9
+    assert progress.save_time() == saved / 1e9
 
 
 def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
@@ -84,8 +84,8 @@ def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
     job.save("a/model-11", "")  # Nothing has been written to it yet.
     assert (
         progress.name_progress(1, first) == "output/a/model-10"
-        and progress.changed()
-        and not progress.changed()
+        and progress.has_progressed()
+        and not progress.has_progressed()
     )
     second = job.begin(progress)
     assert second.resume["newest"] == "output/a/model-10"
@@ -249,7 +249,7 @@ def test_one_look_at_a_hundred_thousand_matches_opens_few_of_them(job):
         (job.output / f"model-{number}").touch()
     job.save("model-99999")
     began = time.process_time()
-    progress.changed()
+    progress.has_progressed()
     assert time.process_time() - began < 4
     assert progress.name_progress(1, Resumption()) == "output/model-99999"
     assert job.begin(progress).resume["newest"] == "output/model-99999"

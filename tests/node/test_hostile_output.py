@@ -104,7 +104,7 @@ def test_what_a_program_gives_the_agents_own_names_hides_none_of_theirs(job):
     job.begin(progress)
     for name in ("set-aside/notes", "run/x", "node_9/x", "attempts/x", "precious"):
         job.save(name)
-    progress.changed()
+    progress.has_progressed()
     links = [path.name for path in job.folder.output.iterdir() if path.is_symlink()]
     assert links == ["precious"]
     # Its pods were killed; another program takes over, and then it comes back.
@@ -172,7 +172,7 @@ def test_a_program_that_replaces_its_folder_on_the_volume_is_refused_and_loses_n
     else:
         job.output.write_text("results")
     with pytest.raises(SettingError, match=r"the program has replaced \{output\}, its folder on"):
-        progress.finished(MINE, Resumption(), False)
+        progress.find_missing(MINE, Resumption(), False)
     # The attempt may have failed before anybody looked.
     job.begin(progress)
     assert (job.output / "output").is_symlink() is (kind == "link")

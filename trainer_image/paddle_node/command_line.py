@@ -103,7 +103,7 @@ def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str
     for any other placeholder.
     """
 
-    def one(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         if match[0] in ("{{", "}}"):
             return match[0][0]
         name, _, glob = (match[1] or "").partition(":")
@@ -118,7 +118,7 @@ def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str
             )
         return values[name]
 
-    return _BRACES.sub(one, text)
+    return _BRACES.sub(replace, text)
 
 
 def globs(words: Sequence[str]) -> set[str]:
@@ -273,7 +273,7 @@ def contradiction(flags: Mapping[str, str], trainers: int) -> str | None:
     return f"--ips of {count} machines" if count not in (1, trainers) else None
 
 
-def compiled(pattern: str) -> Any:
+def compile_pattern(pattern: str) -> Any:
     """Compiles a metric's pattern with RE2: no line can slow it down, as a line can Python's own
     engine. Raises ValueError.
     """
@@ -292,7 +292,7 @@ def pattern_fault(pattern: str) -> str:
     try:
         return (
             ""
-            if compiled(pattern).groups
+            if compile_pattern(pattern).groups
             else "a group is needed around the number, as in 'loss: ([0-9.]+)'"
         )
     except ValueError as error:

@@ -45,7 +45,7 @@ class Reader:
         if value:
             return value
         if default is None:
-            raise SettingError(f"{variable} is missing: {_meaning(variable)}")
+            raise SettingError(f"{variable} is missing: {_describe(variable)}")
         return default
 
     def choice(self, variable: Variable, allowed: tuple[str, ...]) -> str:
@@ -431,7 +431,7 @@ def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalD
     return LocalDisk(contract.path(folder, environ), when, passes, room)
 
 
-def _meaning(variable: Variable) -> str:
+def _describe(variable: Variable) -> str:
     return {
         Variable.JOB_NAME: "the job's name, which is its folder on the volume",
         Variable.TRAIN_CONFIG_DIR: "the program's folder below the job's folder, such as "

@@ -28,12 +28,12 @@ def summary(error: BaseException) -> str:
     # An operator of a static network fails where it runs; Paddle's message says where it was
     # created, and then what is wrong.
     frames = [
-        f"{_shown(file)}:{number}" for file, number in _PADDLES_FRAME.findall(text) if _own(file)
+        f"{_show(file)}:{number}" for file, number in _PADDLES_FRAME.findall(text) if _is_ours(file)
     ]
     if says := _PADDLES_SUMMARY.findall(text):
         kind, text, where = says[-1][0] or kind, says[-1][1], frames[-1] if frames else where
-    elif isinstance(error, SyntaxError) and error.filename and _own(error.filename):
-        text, where = error.msg, f"{_shown(error.filename)}:{error.lineno}"
+    elif isinstance(error, SyntaxError) and error.filename and _is_ours(error.filename):
+        text, where = error.msg, f"{_show(error.filename)}:{error.lineno}"
     means = "".join(f"; {meaning}" for pattern, meaning in _MEANINGS if re.search(pattern, text))
     return f"{kind}: {' '.join(text.split())}{f' ({where})' if where else ''}{means}"
 
@@ -42,24 +42,26 @@ def line(error: BaseException) -> str:
     """Returns the innermost line of the user's code, such as `train.py:14`; empty: there is
     none.
     """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _own(frame.filename)]
-    return f"{_shown(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if _is_ours(frame.filename)
+    ]
+    return f"{_show(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
 
 def place(function: Callable[..., Any]) -> str:
     """Returns where a function begins, such as `train.py:31`, or else its name."""
     code = getattr(function, "__code__", None)
     return (
-        f"{_shown(code.co_filename)}:{code.co_firstlineno}"
+        f"{_show(code.co_filename)}:{code.co_firstlineno}"
         if code
         else getattr(function, "__name__", repr(function))
     )
 
 
-def _own(file: str) -> bool:
+def _is_ours(file: str) -> bool:
     return not file.startswith(_NOT_OWN) and "/site-packages/" not in file
 
 
-def _shown(file: str) -> str:
+def _show(file: str) -> str:
     program = Path(sys.argv[0]).resolve().parent
     return str(Path(file).relative_to(program)) if Path(file).is_relative_to(program) else file

@@ -27,7 +27,7 @@ LASTING = frozenset(
 T = TypeVar("T")
 
 
-def passing(error: OSError) -> bool:
+def may_pass(error: OSError) -> bool:
     """Whether another try may succeed."""
     return error.errno is not None and error.errno not in LASTING
 
@@ -47,7 +47,7 @@ def retry(work: Callable[[], T], report: Callable[[str], None], patience: int = 
         try:
             return work()
         except OSError as error:
-            if not passing(error) or time.monotonic() + pause > deadline:
+            if not may_pass(error) or time.monotonic() + pause > deadline:
                 raise
             report(
                 f"{error.filename or 'the volume'}: {error.strerror or error}; trying again in "
@@ -58,7 +58,7 @@ def retry(work: Callable[[], T], report: Callable[[str], None], patience: int = 
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_path(path: Path) -> Iterator[None]:
     """Adds the file's path to an OSError, which does not have it if a read or a write failed."""
     try:
         yield

@@ -65,10 +65,10 @@ def read(kind: Any, value: Any, name: str) -> Any:
     if outer in (tuple, list):
         kinds = inner[:1] * len(value) if outer is list or inner[-1] is Ellipsis else inner
         return outer(
-            read(each, item, f"one of {name}") for each, item in zip(kinds, value, strict=True)
+            read(hint_, item, f"one of {name}") for hint_, item in zip(kinds, value, strict=True)
         )
     if outer is Mapping or inner:
-        return {key: read(inner[1], each, key) for key, each in value.items()}
+        return {key: read(inner[1], item, key) for key, item in value.items()}
     return outer(value)
 
 

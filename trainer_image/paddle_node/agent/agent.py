@@ -215,7 +215,7 @@ class Agent:
         )
         # Checked even if the server answers: it may have a newer membership, and refuse this pod's
         # older one.
-        while not self._discovery.moved():
+        while not self._discovery.has_moved():
             try:
                 address = await self._discovery.server_address()
                 return await Client.open(
@@ -246,7 +246,7 @@ class Agent:
                 async with asyncio.timeout(LOOK if self._group.state is State.WAITING else None):
                     message = await client.messages.get()
             except TimeoutError:
-                if self._discovery.moved():
+                if self._discovery.has_moved():
                     return
                 continue
             if message is None:

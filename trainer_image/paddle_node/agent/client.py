@@ -49,7 +49,7 @@ class Client:
                 reader, writer = await asyncio.open_connection(
                     address, port, limit=handshake.LONGEST
                 )
-                if not await _introduced(reader, writer, secret, hello):
+                if not await _check_server(reader, writer, secret, hello):
                     raise ValueError
                 line = await m.read_line(reader, handshake.LONGEST)
                 answer = m.parse(line, m.Welcome, m.Refused)
@@ -91,7 +91,7 @@ class Client:
                 self.status = message
             else:
                 self.messages.put_nowait(message)
-        self._lost()
+        self._close_lost()
 
     async def _beat(self) -> None:
         last = time.monotonic()
@@ -103,11 +103,11 @@ class Client:
             late = now - last > 3 * m.BEAT
             last = now
             if now - self._heard > m.AGENT_SILENCE and not late:
-                self._lost()
+                self._close_lost()
                 return
             self.send(self._sign())
 
-    def _lost(self) -> None:
+    def _close_lost(self) -> None:
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
@@ -115,7 +115,7 @@ class Client:
         self.messages.put_nowait(None)
 
 
-async def _introduced(
+async def _check_server(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: str, hello: m.Hello
 ) -> bool:
     """Returns whether the server proved that it is this run's."""

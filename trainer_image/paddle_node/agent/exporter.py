@@ -70,12 +70,12 @@ def exposition(families: Iterable[Family], **common: str) -> str:
             continue
         lines += [f"# TYPE {family.name} gauge", f"# HELP {family.name} {family.help}"]
         for labels, value in family.samples:
-            text = ",".join(f'{name}="{_escaped(v)}"' for name, v in (*common.items(), *labels))
+            text = ",".join(f'{name}="{_escape(v)}"' for name, v in (*common.items(), *labels))
             lines.append(f"{family.name}{{{text}}} {value!r}")
     return "\n".join([*lines, "# EOF\n"])
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

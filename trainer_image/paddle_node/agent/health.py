@@ -44,7 +44,7 @@ def write(home: Path, state: str, where: str = "", held: float = 0.0) -> None:
     process_facts = {
         "clock": time.monotonic(),
         "process": os.getpid(),
-        "started": _started(os.getpid()),
+        "started": _start_time(os.getpid()),
     }
     temporary.write_text(
         json.dumps({**process_facts, "state": state, "where": where, "held": held}) + "\n"
@@ -70,13 +70,13 @@ def kill_frozen(status: Mapping[str, Any] | None, now: float) -> bool:
     container is out of reach.
     """
     frozen = status is not None and now - float(status["clock"]) > FROZEN and status["process"] != 1
-    if status is None or not frozen or _started(status["process"]) != (status["started"] or ""):
+    if status is None or not frozen or _start_time(status["process"]) != (status["started"] or ""):
         return False
     os.kill(status["process"], signal.SIGKILL)
     return True
 
 
-def _started(process: int) -> str | None:
+def _start_time(process: int) -> str | None:
     """When a process began, in the kernel's clock ticks; None: there is no such process."""
     try:
         # The 20th field after the name, which may contain blanks and parentheses.

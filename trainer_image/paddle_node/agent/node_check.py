@@ -63,10 +63,10 @@ def run(*command: str) -> str:
     except subprocess.TimeoutExpired:
         unfit(f"{what} did not end within {SECONDS:.0f} s")
     if done.returncode:
-        said = (
+        output = (
             done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
         ).splitlines()
-        unfit(f"{what} failed: {said[-1]}")
+        unfit(f"{what} failed: {output[-1]}")
     return done.stdout
 
 

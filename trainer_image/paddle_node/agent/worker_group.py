@@ -95,7 +95,7 @@ class WorkerGroup:
         """The pod's sign of life."""
         if self.state is State.WAITING:
             return m.Beat()
-        trainers = [worker.quiet for worker in self._of_role("trainer") if worker.code is None]
+        trainers = [worker.quiet for worker in self._workers_of("trainer") if worker.code is None]
         quiet = min((worker.quiet for worker in self._running), default=None)
         return m.Beat(quiet, max(trainers, default=None))
 
@@ -182,7 +182,7 @@ class WorkerGroup:
     def stop(self) -> None:
         """Sends the trainers SIGTERM: they may save, then end."""
         self.state = State.STOPPING
-        trainers = self._of_role("trainer")
+        trainers = self._workers_of("trainer")
         for worker in trainers:
             worker.signal(signal.SIGTERM)
         if not trainers:  # They were to start after the pservers: there is nothing to save.
@@ -212,7 +212,7 @@ class WorkerGroup:
         own; others get SIGTERM.
         """
         self._rest()
-        servers = [worker for worker in self._of_role("server") if worker.code is None]
+        servers = [worker for worker in self._workers_of("server") if worker.code is None]
         for worker in servers if not self.leaving else ():
             worker.signal(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
@@ -250,10 +250,10 @@ class WorkerGroup:
             f"{'pserver' if process.role == 'server' else 'trainer'} "
             f"{index if index is not None else '?'}"
         )
-        alike = [each for each in self._processes if each.role == process.role]
+        alike = [worker_ for worker_ in self._processes if worker_.role == process.role]
         return f"{name}.{alike.index(process)}" if len(alike) > 1 and process in alike else name
 
-    def _of_role(self, role: str) -> list[Worker]:
+    def _workers_of(self, role: str) -> list[Worker]:
         return [worker for worker in self._running if worker.process.role == role]
 
     async def _watch_servers(self) -> None:
@@ -280,7 +280,7 @@ class WorkerGroup:
         ]:
             await asyncio.sleep(ASK_SERVER)
             silent = not all(
-                await asyncio.gather(*(_answers(self._node.pod_ip, *each) for each in asked))
+                await asyncio.gather(*(_answers(self._node.pod_ip, *address) for address in asked))
             )
             if silent is not self.silent:
                 self.silent = silent
@@ -300,7 +300,7 @@ class WorkerGroup:
             other = await background.call(
                 partial(world.find_other, self._node, self._processes, pids)
             )
-            if other or (other := self._told_world()):
+            if other or (other := self._world_fault()):
                 self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
                 return
             if self._alone_since and await background.call(
@@ -322,9 +322,9 @@ class WorkerGroup:
                 "trains alone"
             )
 
-    def _told_world(self) -> str | None:
+    def _world_fault(self) -> str | None:
         """Returns what is wrong with the size of its world that a trainer's lines tell."""
-        for worker in self._of_role("trainer"):
+        for worker in self._workers_of("trainer"):
             if worker.process.world and worker.world not in (0, worker.process.world):
                 who = f"{worker.name} says that its world_size is {worker.world}"
                 return world.describe(self._node, worker.world, who)
@@ -348,12 +348,12 @@ class WorkerGroup:
             self._report_loss(worker)
 
     def _trainer_ended(self, worker: Worker) -> None:
-        codes = [trainer.code for trainer in self._of_role("trainer")]
+        codes = [trainer.code for trainer in self._workers_of("trainer")]
         count = len([process for process in self._processes if process.role == "trainer"])
         if worker.code != 0 and self.state is State.RUNNING:
             self._report_loss(worker)
         elif len(codes) == count and None not in codes:
-            if other := self._told_world():
+            if other := self._world_fault():
                 self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
             self._say_if_alone()
             self.ended = "stopped" if any(codes) else "trained"

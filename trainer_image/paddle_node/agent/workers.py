@@ -154,7 +154,7 @@ class Workers:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_before_exec,
+                preexec_fn=_prepare_child,
             )
 
         try:
@@ -248,7 +248,7 @@ def _metrics(process: Process) -> LineMetrics | None:
     )
 
 
-def _before_exec() -> None:
+def _prepare_child() -> None:
     """Runs between fork and exec: system calls, nothing that could need another thread's lock."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     limits.give_back_open_files()

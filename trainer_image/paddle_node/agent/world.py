@@ -51,7 +51,7 @@ def find_other(
         with contextlib.suppress(OSError):
             line = " ".join(words := _read(pid, "cmdline"))[:_LONGEST]
             who = f"process {pid} of the command ({line})"
-            if flag := _own_rendezvous(words, node.trainers):
+            if flag := _rendezvous_flag(words, node.trainers):
                 return describe(node, 0, f"{who} has {flag}")
             for text in _read(pid, "environ"):
                 name, _, value = text.partition("=")
@@ -60,7 +60,7 @@ def find_other(
     return None
 
 
-def _own_rendezvous(words: list[str], pods: int) -> str:
+def _rendezvous_flag(words: list[str], pods: int) -> str:
     """Returns the flag by which torchrun would wait for its peers in this pod alone, in vain or
     for ten minutes; empty: the words have none.
     """
@@ -84,13 +84,13 @@ def _read(pid: int, name: str) -> list[str]:
 
 def is_connected(pids: Collection[int], peers: Collection[str]) -> bool:
     """Returns whether one of the processes has a TCP connection to one of the addresses."""
-    wanted = {form for peer in peers for form in _forms(peer)}
+    peer_addresses = {form for peer in peers for form in _forms(peer)}
     sockets = set()
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
                 words = line.split()
-                if words[3] == _ESTABLISHED and words[2].partition(":")[0] in wanted:
+                if words[3] == _ESTABLISHED and words[2].partition(":")[0] in peer_addresses:
                     sockets.add(f"socket:[{words[9]}]")
     if not sockets:
         return False

@@ -164,7 +164,7 @@ def sweep(folder: JobFolder, keep: str) -> None:
                     if other.is_dir() and other.name not in winners:
                         remove(other, lambda _: True)
         if place.name != keep:
-            remove(place, partial(_unwanted, folder, place.name))
+            remove(place, partial(_is_unneeded, folder, place.name))
 
 
 def remove(path: Path, sure: Callable[[Path], bool]) -> None:
@@ -185,11 +185,11 @@ def remove(path: Path, sure: Callable[[Path], bool]) -> None:
         gone.rename(path)
 
 
-def _unwanted(folder: JobFolder, split: str, place: Path) -> bool:
+def _is_unneeded(folder: JobFolder, split: str, place: Path) -> bool:
     """Returns whether nobody needs `split`, whose files are now at `place`."""
     if (place / MANIFEST).exists():
         current = data_manifest.whole(folder.data_manifest)
-        return current is not None and current.split not in ("", split) and _unused(folder)
+        return current is not None and current.split not in ("", split) and _is_unused(folder)
     newest = 0.0
     for path in (place, *durable.walk(place)):
         with contextlib.suppress(FileNotFoundError):
@@ -197,7 +197,7 @@ def _unwanted(folder: JobFolder, split: str, place: Path) -> bool:
     return _now(folder) - newest > SILENT * (24 if durable.glob(place, "[0-9]*.json") else 1)
 
 
-def _unused(folder: JobFolder) -> bool:
+def _is_unused(folder: JobFolder) -> bool:
     """Returns whether no run has begun to train here, or the run has been silent for longer than a
     lease lasts.
     """
@@ -229,7 +229,7 @@ def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
     if manifest.held_out:
         names[folder.held_out] = HELD_OUT
     durable.link(
-        folder.splits / CURRENT, str(_whole_view(folder, manifest).relative_to(folder.splits))
+        folder.splits / CURRENT, str(_make_view(folder, manifest).relative_to(folder.splits))
     )
     for path, name in names.items():
         path.parent.mkdir(exist_ok=True)
@@ -245,7 +245,7 @@ def _set_links(folder: JobFolder, manifest: DataManifest) -> None:
                 path.parent.rmdir()
 
 
-def _whole_view(folder: JobFolder, manifest: DataManifest) -> Path:
+def _make_view(folder: JobFolder, manifest: DataManifest) -> Path:
     """Returns one folder with all shards: the only index's own, otherwise a folder of links."""
     if manifest.indexes == 1:
         return folder.root.joinpath(*manifest.files()[0].name.split("/")[:3])

@@ -77,15 +77,15 @@ class Deal:
         left.
         """
         rest, self._pending = self._pending, []
-        self._deal(self._hold(self._shuffled(rest), max(0, min(held - self.held, len(rest)))))
+        self._deal(self._hold(self._shuffle(rest), max(0, min(held - self.held, len(rest)))))
 
     def _chunk(self, records: Sequence[bytes]) -> None:
         self._dealt += len(records)
         self._deal(
-            self._hold(self._shuffled(records), int(self._dealt * self._hold_out) - self.held)
+            self._hold(self._shuffle(records), int(self._dealt * self._hold_out) - self.held)
         )
 
-    def _shuffled(self, records: Sequence[bytes]) -> Sequence[bytes]:
+    def _shuffle(self, records: Sequence[bytes]) -> Sequence[bytes]:
         if not self._chance:
             return records
         if len(records) == CHUNK:

@@ -63,14 +63,12 @@ def bring(
     return tuple(brought)
 
 
-def verified(brought: tuple[Input, ...], volume: Path) -> dict[str, Path]:
+def verify_inputs(brought: tuple[Input, ...], volume: Path) -> dict[str, Path]:
     """Returns the file or folder of each input, for a pod that reads it: the listing is that of the
     digest, and every file has its size. The data job has read every byte. Raises BadData.
     """
     try:
-        return {
-            copy.name: _verified(copy, volume / contract.INPUTS, whole=False) for copy in brought
-        }
+        return {copy.name: _verify(copy, volume / contract.INPUTS, whole=False) for copy in brought}
     except FileNotFoundError as error:
         raise BadData(
             f"{error.filename} is not there any more, an input of this job: submit the job again"
@@ -88,9 +86,9 @@ def _bring(
     source, objects = _source(name, address, environ)
     mark = summary(source, objects).etag.rpartition(":")[2]
     record = place / "sources" / f"{mark}.json"
-    if mark and (brought := _known(record, name)) is not None:
+    if mark and (brought := _recorded_copy(record, name)) is not None:
         with contextlib.suppress(FileNotFoundError):  # A person has removed the copy.
-            _verified(brought, place, whole=True)
+            _verify(brought, place, whole=True)
             say(f"{name}: its copy {brought.digest[:12]} is there and verified")
             return brought
     began, draft = time.monotonic(), place / f".{pod}-{name}"
@@ -107,7 +105,7 @@ def _bring(
         except OSError:
             if not (place / digest).is_dir():
                 raise
-            _verified(brought, place, whole=True)
+            _verify(brought, place, whole=True)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     if mark:
@@ -121,7 +119,7 @@ def _bring(
     return brought
 
 
-def _known(record: Path, name: str) -> Input | None:
+def _recorded_copy(record: Path, name: str) -> Input | None:
     """Returns the copy that was once made of this very source."""
     try:
         document = json.loads(record.read_text())
@@ -174,7 +172,7 @@ def _path(address: str, objects: list[Object], listing: list[dict[str, str | int
     return f"{FILES}/{listing[0]['name']}"
 
 
-def _verified(brought: Input, place: Path, *, whole: bool) -> Path:
+def _verify(brought: Input, place: Path, *, whole: bool) -> Path:
     """Returns the copy's path; `whole`: after reading every byte. Raises BadData; FileNotFoundError
     if there is no copy.
     """

@@ -41,7 +41,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     """Runs the data job. Returns the exit code; if it is not 0, prints one sentence on stderr
     first.
     """
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _end_process)
     try:
         archive.enter(environ, _say)
         split(SplitSettings.from_environment(environ), environ)
@@ -86,12 +86,12 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
         )
     brought = inputs.bring(settings.inputs, folder.root.parent, settings.pod, environ, _say)
     if not settings.source:
-        return _without_data(settings, brought)
+        return _describe_no_data(settings, brought)
     source = registry.open_source(settings.source, environ)
     objects = source.objects()
     if isinstance(source, LocalSource):
         refuse_own(folder, map(source.path, objects), settings.source)
-    intended = replace(_wanted(settings, source, objects), inputs=brought)
+    intended = replace(_plan(settings, source, objects), inputs=brought)
     if settings.shared is not None:
         return _share(settings, settings.shared, source, objects, intended)
     retry(lambda: commit.sweep(folder, settings.run), _say)
@@ -171,7 +171,7 @@ def _share(
     return content
 
 
-def _without_data(settings: SplitSettings, brought: tuple[Input, ...]) -> DataManifest:
+def _describe_no_data(settings: SplitSettings, brought: tuple[Input, ...]) -> DataManifest:
     """Says that the shards are empty: the program makes or fetches its own data."""
     manifest = DataManifest(
         source=data_manifest.Source("", 0, "none"),
@@ -223,7 +223,7 @@ def _anew(settings: SplitSettings) -> SplitSettings:
     return replace(settings, pods=1, index=0, run=f"{settings.run}.{os.urandom(4).hex()}")
 
 
-def _wanted(settings: SplitSettings, source: Source, objects: Sequence[Object]) -> DataManifest:
+def _plan(settings: SplitSettings, source: Source, objects: Sequence[Object]) -> DataManifest:
     """Returns the manifest that the split is to have, without its files."""
     form = settings.format
     if form not in FORMATS:
@@ -311,6 +311,6 @@ def _say(text: str) -> None:
     print(f"split: {text}", flush=True)
 
 
-def _terminated(number: int, frame: FrameType | None) -> None:
+def _end_process(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Failure(ExitCode.TERMINATED, "told to stop; the next run begins this slice anew")

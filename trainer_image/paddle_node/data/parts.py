@@ -10,7 +10,7 @@ from pathlib import Path
 
 import xxhash
 
-from paddle_node.retry import naming
+from paddle_node.retry import name_path
 from paddle_node.volume import data_manifest, durable
 from paddle_node.volume.data_manifest import DataFile
 
@@ -51,7 +51,7 @@ class PartFile:
         self.bytes += len(content)
         self._records += records
         left = memoryview(content)
-        with naming(self._path):
+        with name_path(self._path):
             while len(left) > 0:
                 left = left[os.write(self._file, left) :]
         if self.bytes - self._handed_on >= BEHIND:
@@ -63,7 +63,7 @@ class PartFile:
 
     def done(self) -> DataFile:
         try:
-            with naming(self._path):
+            with name_path(self._path):
                 os.fsync(self._file)
         finally:
             os.close(self._file)

@@ -47,7 +47,7 @@ def batches(
     for piece in pieces:
         if piece.end is not None:
             with source.open(piece.thing, max(piece.begin - 1, 0)) as stream:
-                lines = _between(stream, piece.begin, piece.end, piece.thing.name)
+                lines = _records_between(stream, piece.begin, piece.end, piece.thing.name)
                 yield from _behind_first(lines) if header and not piece.begin else lines
             continue
         for name, content in unpack.members(source, piece.thing, format):
@@ -103,7 +103,7 @@ def _lines(
         yield io.BytesIO(block if block.endswith(b"\n") else block + b"\n").readlines()
 
 
-def _between(stream: BinaryIO, begin: int, end: int, name: str) -> Iterator[list[bytes]]:
+def _records_between(stream: BinaryIO, begin: int, end: int, name: str) -> Iterator[list[bytes]]:
     at = max(begin - 1, 0)
     while begin and (passed := stream.readline(BLOCK)):
         # The line that holds the byte before this piece belongs to the previous piece.
@@ -117,7 +117,7 @@ def _read(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[list[by
     """Yields lists of records. Raises `BadData` for anything that the reader raises, including
     sys.exit().
     """
-    records = _checked(reader, stream, name)
+    records = _check(reader, stream, name)
     batch: list[bytes] = []
     size = 0
     while True:
@@ -139,7 +139,7 @@ def _read(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[list[by
     yield batch
 
 
-def _checked(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[bytes]:
+def _check(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[bytes]:
     for record in reader(stream, name):
         if not isinstance(record, bytes):
             raise TypeError(f"it yielded a {type(record).__name__}, records are bytes")

@@ -52,7 +52,7 @@ class Tries:
         self._what = what
         self.count = 0
 
-    def failed(self, error: Interrupted) -> None:
+    def wait_after(self, error: Interrupted) -> None:
         """Waits before the next try. Raises `Failure` after the last one."""
         self.count += 1
         if self.count >= TRIES:
@@ -67,7 +67,7 @@ class Tries:
             try:
                 return work()
             except Interrupted as error:
-                self.failed(error)
+                self.wait_after(error)
 
 
 class Resumed(io.RawIOBase):
@@ -155,7 +155,7 @@ class Resumed(io.RawIOBase):
                         ExitCode.SOURCE_UNREACHABLE,
                         f"{self._what} cannot be resumed without ranges and an ETag: {error}",
                     ) from None
-                self._tries.failed(error)
+                self._tries.wait_after(error)
         return b""
 
     def _asked(self) -> Answer:

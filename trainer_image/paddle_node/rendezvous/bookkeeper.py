@@ -11,7 +11,7 @@ from paddle_node.rendezvous import effects as ask
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.attempts import Record
-from paddle_node.retry import disk_full, passing, retry
+from paddle_node.retry import disk_full, may_pass, retry
 from paddle_node.runtimes import Progress, Resumption
 from paddle_node.volume.attempts import POD, Outcome
 from paddle_node.volume.passes import Identity
@@ -20,7 +20,7 @@ PATIENCE = 10
 """Minutes for which a volume may refuse the next attempt before the job fails."""
 
 
-def lasting(outcome: Outcome) -> bool:
+def is_lasting(outcome: Outcome) -> bool:
     """Whether `outcome` is the run's end also for pods that the Job starts later."""
     return outcome.code == ExitCode.DONE or outcome.code in FAIL_JOB
 
@@ -82,7 +82,7 @@ class Bookkeeper:
                 ExitCode.VOLUME_FULL
                 if disk_full(error)
                 else ExitCode.ATTEMPTS_EXHAUSTED
-                if passing(error)
+                if may_pass(error)
                 else 1
             )
             # What refused it may be any folder of the job.
@@ -101,7 +101,7 @@ class Bookkeeper:
         identity = Identity(self._record.last.data, self._record.last.program)
         try:
             missing = retry(
-                lambda: self._progress.finished(identity, self._resumption, stopped), self._say
+                lambda: self._progress.find_missing(identity, self._resumption, stopped), self._say
             )
         except Failure as failure:
             return on.JobOver(Outcome(failure.code, failure.sentence))
@@ -116,7 +116,7 @@ class Bookkeeper:
             self._end(ending)
         if (goodput := self._record.goodput).seconds:
             self._say(goodput.line())
-        if lasting(outcome):
+        if is_lasting(outcome):
             try:
                 self._record.finish(outcome)
             except OSError as error:
@@ -139,7 +139,7 @@ class Bookkeeper:
                     ending,
                     progress,
                     self.trainers_join,
-                    retry(self._progress.saved, self._say) if progress else 0.0,
+                    retry(self._progress.save_time, self._say) if progress else 0.0,
                     metrics=bool(self._node.command.metrics),
                 )
         except OSError as error:

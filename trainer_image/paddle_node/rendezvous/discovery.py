@@ -48,7 +48,7 @@ class Discovery:
         """Equal on all pods that agree on which pod has which rank."""
         return "index"
 
-    def moved(self) -> bool:
+    def has_moved(self) -> bool:
         """Whether membership changed since the last `identify`, so that ranks must be reassigned;
         an index never changes.
         """

@@ -71,6 +71,6 @@ def attempt_key(secret: str, attempt: int) -> str:
     return hmac.new(secret.encode(), f"attempt {attempt}".encode(), hashlib.sha256).hexdigest()
 
 
-def _equal(given: str, expected: str) -> bool:
+def _equal(text: str, expected: str) -> bool:
     # Strings must be ASCII.
-    return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
+    return hmac.compare_digest(text.encode(errors="replace"), expected.encode())

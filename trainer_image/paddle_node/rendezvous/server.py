@@ -198,7 +198,9 @@ class Server:
             await asyncio.sleep(min(self._node.stall / LOOKS, max(LOOK, SHARE * took)))
             began = time.monotonic()
             try:
-                if rendezvous.state is State.TRAINING and await background.call(progress.changed):
+                if rendezvous.state is State.TRAINING and await background.call(
+                    progress.has_progressed
+                ):
                     self._handle(on.Progressed())
             except OSError:
                 pass  # What needs the volume says so.
@@ -226,7 +228,7 @@ class Server:
                 pass
             except lease.TakenOver as failure:
                 self._lease = None
-                if failure.same_run and self._discovery.moved():
+                if failure.same_run and self._discovery.has_moved():
                     return  # Ranks were reassigned, and another pod heard of it first.
                 raise
             except OSError as error:

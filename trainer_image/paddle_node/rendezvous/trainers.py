@@ -33,7 +33,9 @@ class Trainer:
     steps: int = 0
     spent: Mapping[str, float] = field(default_factory=dict)
     """Its seconds in this attempt, by category."""
-    looks: deque[tuple[float, int, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    observations: deque[tuple[float, int, float]] = field(
+        default_factory=lambda: deque(maxlen=WINDOW)
+    )
     """For each look: its time, and the trainer's steps and own seconds up to then."""
 
 
@@ -147,17 +149,17 @@ class Trainers:
         """
         paces = {}
         for rank, session in self.sessions.items():
-            session.looks.append(
+            session.observations.append(
                 (
                     now,
                     session.steps,
                     session.spent.get("data", 0.0) + session.spent.get("training", 0.0),
                 )
             )
-            (began, steps, busy), (ended, *last) = session.looks[0], session.looks[-1]
-            if len(session.looks) == WINDOW and last[0] > steps:
+            (began, steps, busy), (ended, *last) = session.observations[0], session.observations[-1]
+            if len(session.observations) == WINDOW and last[0] > steps:
                 paces[rank] = (last[1] - busy) / (last[0] - steps)
-            elif len(session.looks) == WINDOW and steps and session.waits_in is None:
+            elif len(session.observations) == WINDOW and steps and session.waits_in is None:
                 paces[rank] = ended - began
         usual = median_low(paces.values()) if len(paces) > 1 else 0.0
         return {

@@ -52,7 +52,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     """Builds, and returns the exit code; if it is not 0, its last line on stderr is one
     sentence.
     """
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _end_process)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         build(environ, _say)
@@ -74,7 +74,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     return code
 
 
-def _terminated(number: int, frame: FrameType | None) -> None:
+def _end_process(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 

@@ -104,15 +104,15 @@ class Progress(Protocol):
     def name_progress(self, attempt: int, resumption: Resumption) -> str:
         """Names what an ended attempt completed beyond what it resumed from; empty: no progress."""
 
-    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+    def find_missing(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         """After every trainer exited with 0, perhaps told to stop (`stopped`): returns what is
         missing; None: the job is done. May raise `Failure`.
         """
 
-    def saved(self) -> float:
+    def save_time(self) -> float:
         """Returns the time of the last save, in seconds since 1970; 0: never."""
 
-    def changed(self) -> bool:
+    def has_progressed(self) -> bool:
         """Returns whether there has been progress since the previous call. May raise `Failure`."""
 
     def publish(self) -> None:

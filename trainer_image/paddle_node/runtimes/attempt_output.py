@@ -99,7 +99,7 @@ class AttemptOutput:
                 # What older ones still hold came too late, from processes of ended attempts.
                 facts, continued = began if earlier == self._of_run(earlier) else {}, True
                 break
-        for name in self._published():
+        for name in self._list_published():
             continued = True
             _remove(root / OUTPUT / name)  # Only a person can have put one of that name there.
             _move(self._folder.output / name, root / OUTPUT / name)
@@ -208,7 +208,7 @@ class AttemptOutput:
         """Returns the folder of the same attempt, were it one of this run."""
         return self._folder.attempt(self._node.run_id, passes.attempt_number(attempt.name))
 
-    def _published(self) -> list[str]:
+    def _list_published(self) -> list[str]:
         """Returns the names in `output/` itself that programs or people have put there."""
         here = self._folder.output
         return [
@@ -241,7 +241,7 @@ class AttemptOutput:
         if mark != _text(identity_facts):
             data, _, program = mark.partition(" ")
             place = self._aside({"data": data, "program": program}) / OUTPUT
-            for name in self._published():
+            for name in self._list_published():
                 _merge(self._folder.output / name, place / name)
 
     def _aside(self, whose: Mapping[str, str]) -> Path:

@@ -118,18 +118,18 @@ class FileProgress:
         best = tuple(facts.get("best", ()))
         names, series = self._series(best, facts)
         if series.certain:
-            for name in _by_number(names, series):
+            for name in _sort_by_number(names, series):
                 if series.numbers[name] <= best:
                     break
-                if self._changed(name) is not None:
+                if self._change_time(name) is not None:
                     return name
         contents = facts.get("contents", ())
         return next((name for name, content in self._plain(series) if content not in contents), "")
 
-    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+    def find_missing(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         self._refuse_own_folder()
         if self._model and not any(
-            self._changed(name) is not None for name in self._names(self._model)
+            self._change_time(name) is not None for name in self._names(self._model)
         ):
             return f"{self._model}, the command's final model, was not written"
         if not self._success:
@@ -149,12 +149,12 @@ class FileProgress:
             )
         return None
 
-    def saved(self) -> float:
+    def save_time(self) -> float:
         # What no later attempt can resume from is lost, whatever progress it was.
         newest = self._newest(self._resume)
         return next((changed for _, changed in newest), 0) / 1e9
 
-    def changed(self) -> bool:
+    def has_progressed(self) -> bool:
         self._refuse_own_folder()
         self._output.show()
         before, self._known = self._known, self._state()
@@ -167,7 +167,9 @@ class FileProgress:
         """Returns what is known of progress as an attempt begins, for the next ones to compare."""
         best = tuple(earlier.get("best", ()))
         names, series = self._series(best, earlier)
-        whole = (name for name in _by_number(names, series) if self._changed(name) is not None)
+        whole = (
+            name for name in _sort_by_number(names, series) if self._change_time(name) is not None
+        )
         if (newest := next(whole, None)) is not None:
             best = max(best, series.numbers[newest])
         contents = [*earlier.get("contents", ()), *(content for _, content in self._plain(series))]
@@ -192,7 +194,9 @@ class FileProgress:
         digests.
         """
         names = [name for name, number in series.numbers.items() if not (series.certain and number)]
-        states = [(changed, name) for name in names if (changed := self._changed(name)) is not None]
+        states = [
+            (changed, name) for name in names if (changed := self._change_time(name)) is not None
+        ]
         for _, name in sorted(states, reverse=True)[:PLAIN]:
             yield name, _content(self._root / name)
 
@@ -214,17 +218,17 @@ class FileProgress:
         plain = [
             (changed, name)
             for name in names
-            if not series.numbers[name] and (changed := self._changed(name)) is not None
+            if not series.numbers[name] and (changed := self._change_time(name)) is not None
         ]
         plain.sort()
-        for name in _by_number(names, series):
-            if (changed := self._changed(name)) is not None:
+        for name in _sort_by_number(names, series):
+            if (changed := self._change_time(name)) is not None:
                 while plain and plain[-1][0] > changed:
                     yield plain[-1][1], plain.pop()[0]
                 yield name, changed
         yield from ((name, changed) for changed, name in reversed(plain))
 
-    def _changed(self, name: str) -> int | None:
+    def _change_time(self, name: str) -> int | None:
         """Returns when a match was last changed; None: it is empty, gone, or leads out of the
         output.
         """
@@ -309,8 +313,8 @@ class FileProgress:
 
     def _tell_flags(self) -> None:
         servers = self._node.runtime == "fleet-ps"
-        if given := command_line.read(self._node.command.words, servers).overridden(servers):
-            self._say(f"{', '.join(given)} in the command: the job's own settings win")
+        if overridden := command_line.read(self._node.command.words, servers).overridden(servers):
+            self._say(f"{', '.join(overridden)} in the command: the job's own settings win")
 
     def _warn_of_samplers(self) -> None:
         manifest = data_manifest.read(self._folder.data_manifest)
@@ -328,7 +332,7 @@ class FileProgress:
                 return
 
 
-def _by_number(names: list[str], series: Series) -> list[str]:
+def _sort_by_number(names: list[str], series: Series) -> list[str]:
     """Returns the names that have a number, the highest first."""
     numbered = [name for name in names if series.numbers[name]]
     return sorted(numbered, key=lambda name: (series.numbers[name], name), reverse=True)

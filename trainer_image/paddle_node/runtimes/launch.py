@@ -209,9 +209,9 @@ def _cluster(
 
 
 def _look_for(program: str, node: NodeEnvironment, path: str | None) -> None:
-    found = node.program / program if "/" in program else shutil.which(program, path=path)
+    program_path = node.program / program if "/" in program else shutil.which(program, path=path)
     try:
-        there = found is not None and Path(found).is_file()
+        there = program_path is not None and Path(program_path).is_file()
     except PermissionError:
         raise SettingError(
             f"{Variable.COMMAND} begins with {program!r}, which user {os.geteuid()}, as whom the "

@@ -22,7 +22,7 @@ _IMPORT = re.compile(
 
 def of_command(words: Sequence[str], folder: Path) -> Iterator[tuple[Path, str]]:
     """Yields each Python file below `folder` that runs, and its text, the command's own first."""
-    waiting, read = list(_named(" ".join(words), folder)), set[Path]()
+    waiting, read = list(_find_named(" ".join(words), folder)), set[Path]()
     while waiting and len(read) < MOST:
         file = waiting.pop(0)
         if file in read or not file.is_relative_to(folder):
@@ -33,12 +33,12 @@ def of_command(words: Sequence[str], folder: Path) -> Iterator[tuple[Path, str]]
             text = file.read_text(errors="replace")
         if file.suffix == ".py":
             yield file, text
-            waiting += _imported(text, file, folder)
+            waiting += _find_imported(text, file, folder)
         else:
-            waiting += _named(text, folder)
+            waiting += _find_named(text, folder)
 
 
-def _named(text: str, folder: Path) -> Iterator[Path]:
+def _find_named(text: str, folder: Path) -> Iterator[Path]:
     """Yields the files that a command line or a shell script names."""
     for script in _SCRIPT.findall(text):
         if (folder / script).is_file():
@@ -47,7 +47,7 @@ def _named(text: str, folder: Path) -> Iterator[Path]:
         yield from _module(folder, f"{module}.__main__")
 
 
-def _imported(text: str, file: Path, folder: Path) -> Iterator[Path]:
+def _find_imported(text: str, file: Path, folder: Path) -> Iterator[Path]:
     for dots, module, names, modules in _IMPORT.findall(_COMMENT.sub("", text)):
         if modules:
             for name in modules.split(","):

@@ -28,7 +28,7 @@ class Series:
     @classmethod
     def of(cls, names: Iterable[str]) -> "Series":
         names = list(names)
-        explained = {name: _explained(name) for name in names}
+        explained = {name: _parse(name) for name in names}
         if any(explained.values()):
             return cls(explained, certain=True)
         numbers = {
@@ -38,11 +38,11 @@ class Series:
         return cls(numbers, len({number for number in numbers.values() if number}) > 1)
 
 
-def _explained(name: str) -> Number:
-    found: list[int] = []
+def _parse(name: str) -> Number:
+    numbers: list[int] = []
     for part in name.split("/"):
         if alone := _ALONE.fullmatch(part):
-            found.append(int(alone[1]))
+            numbers.append(int(alone[1]))
         for match in _EXPLAINED.finditer(part):
-            found += map(int, re.findall(r"\d+", match[1]))
-    return tuple(found)
+            numbers += map(int, re.findall(r"\d+", match[1]))
+    return tuple(numbers)

@@ -48,7 +48,7 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
         if run is not None
         else retry(lambda: data_manifest.digest(node.folder.data_manifest), report)
     )
-    folder = retry(lambda: _of_digest(node.folder, data), report)
+    folder = retry(lambda: _find_manifest(node.folder, data), report)
     # A further try keeps what an earlier one copied.
     place = retry(
         lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk),
@@ -94,7 +94,7 @@ def inputs_of(folder: JobFolder) -> dict[str, Path]:
         return {}
     from paddle_node.data import inputs  # Imports the checksum library.
 
-    return inputs.verified(manifest.inputs, folder.root.parent)
+    return inputs.verify_inputs(manifest.inputs, folder.root.parent)
 
 
 def _work_in(program: Path, node: NodeEnvironment) -> Path:
@@ -120,7 +120,7 @@ def _work_in(program: Path, node: NodeEnvironment) -> Path:
     return folder
 
 
-def _of_digest(folder: JobFolder, digest: str) -> JobFolder:
+def _find_manifest(folder: JobFolder, digest: str) -> JobFolder:
     """Returns the job's folder with the manifest that has this digest."""
     manifest = data_manifest.find(folder, digest)
     if manifest is None and digest:
@@ -163,7 +163,7 @@ def _wait_for_data(
 ) -> None:
     deadline = time.monotonic() + node.peer_deadline
     reported = False
-    while not retry(lambda: _there(node), report) and time.monotonic() < deadline:
+    while not retry(lambda: _is_there(node), report) and time.monotonic() < deadline:
         if not reported:
             reported = True
             report(f"waiting for {node.folder.data_manifest}, which the data job writes last")
@@ -171,7 +171,7 @@ def _wait_for_data(
             # The data would come for nothing without an environment.
             unpacked.result()
         time.sleep(POLL)
-    if node.data_job and not retry(lambda: _there(node), report):
+    if node.data_job and not retry(lambda: _is_there(node), report):
         other = retry(lambda: data_manifest.whole(node.folder.data_manifest), report)
         there = (
             f"the one there is of data job {other.job or 'unknown'}"
@@ -186,7 +186,7 @@ def _wait_for_data(
         )
 
 
-def _there(node: NodeEnvironment) -> bool:
+def _is_there(node: NodeEnvironment) -> bool:
     """Returns whether the named data job's manifest is there; if none is named, any manifest or a
     shard put there by hand.
     """

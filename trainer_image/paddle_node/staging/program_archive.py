@@ -40,7 +40,7 @@ def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
         try:
             with tarfile.open(fileobj=stream, mode="r:") as tar:
                 # Links come last, and no member lies below a link: nothing is written through one.
-                members = sorted(_checked(tar, archive), key=tarfile.TarInfo.issym)
+                members = sorted(_check_members(tar, archive), key=tarfile.TarInfo.issym)
                 tar.extraction_filter = lambda member, path: (
                     member
                 )  # `_checked` checks them, on Pythons without filters too.
@@ -55,7 +55,7 @@ def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
     return place
 
 
-def _checked(tar: tarfile.TarFile, archive: Path) -> list[tarfile.TarInfo]:
+def _check_members(tar: tarfile.TarFile, archive: Path) -> list[tarfile.TarInfo]:
     members = tar.getmembers()
     links = {Path(member.name) for member in members if member.issym()}
     for member in members:

@@ -17,7 +17,7 @@ import xxhash
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import BadData, Failure
-from paddle_node.retry import disk_full, naming
+from paddle_node.retry import disk_full, name_path
 from paddle_node.staging import local_disk
 from paddle_node.staging.local_disk import LocalDisk
 from paddle_node.volume import data_manifest, durable, passes
@@ -52,10 +52,10 @@ def stage(
     """
     stated = data_manifest.read(folder.data_manifest)
     if stated is not None and stated.shared:
-        return _shared(folder, stated)
+        return _find_shared(folder, stated)
     path = folder.shard(trainer_id)
     if stated is None:
-        path = _by_hand(folder, trainer_id, report)
+        path = _find_prepared(folder, trainer_id, report)
         files: Files = {name: (path / name, None) for name in sorted(_names(path))}
     else:
         if len(stated.shards) != trainers:
@@ -70,7 +70,9 @@ def stage(
         _refuse_extra(files)
     if local is not None:
         copy = JobFolder(local.folder).shard(trainer_id)
-        if _wanted(local, path, copy, files, report) and _copied(local, path, copy, files, report):
+        if _should_copy(local, path, copy, files, report) and _copy_missing(
+            local, path, copy, files, report
+        ):
             return copy
         # A trainer reads any copy that it finds.
         shutil.rmtree(copy, ignore_errors=True)
@@ -79,7 +81,7 @@ def stage(
     return path
 
 
-def _shared(folder: JobFolder, manifest: DataManifest) -> Path:
+def _find_shared(folder: JobFolder, manifest: DataManifest) -> Path:
     """Returns the copy that all jobs of the source share. Checks only names and sizes: the data job
     has read every byte.
     """
@@ -107,7 +109,7 @@ def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -
         raise BadData(
             f"{shown} has a checksum by {algorithm!r}: this image knows {data_manifest.CHECKSUM}"
         )
-    with _reading(path):
+    with _name_unreadable(path):
         size = durable.stat(path).st_size
         if size != file.bytes:
             raise BadData(
@@ -119,7 +121,7 @@ def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -
             )
 
 
-def _wanted(
+def _should_copy(
     local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]
 ) -> bool:
     """Returns whether to copy. Reports the reason if it had to find out."""
@@ -155,7 +157,7 @@ def _wanted(
     return False
 
 
-def _copied(
+def _copy_missing(
     local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]
 ) -> bool:
     """Copies the files that are missing. Returns False if the disk is too small for a copy that
@@ -190,7 +192,7 @@ def _copied(
     return True
 
 
-def _by_hand(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:
+def _find_prepared(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:
     if (link := folder.shard(trainer_id)).is_symlink() and "splits" in link.readlink().parts:
         # A data job set this link after writing its manifest, which is gone.
         raise BadData(
@@ -237,7 +239,7 @@ def _copy(source: Path, target: Path, file: DataFile | None) -> bool:
         f".{os.getpid()}.{xxhash.xxh3_64(os.fsencode(target.name)).hexdigest()}.tmp"
     )
     try:
-        with temporary.open("wb") as copy, _reading(source), source.open("rb") as stream:
+        with temporary.open("wb") as copy, _name_unreadable(source), source.open("rb") as stream:
             shutil.copyfileobj(stream, copy, BLOCK)
         verify_file(temporary, file, source)
         temporary.replace(target)
@@ -258,9 +260,9 @@ def _same(source: Path, target: Path, file: DataFile | None) -> bool:
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _name_unreadable(path: Path) -> Iterator[None]:
     try:
-        with naming(path):
+        with name_path(path):
             yield
     except FileNotFoundError:
         raise BadData(

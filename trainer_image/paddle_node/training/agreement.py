@@ -20,7 +20,7 @@ LOOK = 0.01
 """Seconds between a pserver's looks into its pod's scratch folder."""
 
 
-def agreed(
+def agree_on(
     name: str,
     node: NodeEnvironment,
     attempt: int,

@@ -47,7 +47,7 @@ class Matches:
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = {
-            name: command_line.compiled(pattern) for name, pattern in patterns.items()
+            name: command_line.compile_pattern(pattern) for name, pattern in patterns.items()
         }
         self._texts = dict(patterns)
         self.lines = 0
@@ -89,7 +89,7 @@ class Matches:
         if not self._patterns:
             alike = [line for name in KINDS for line in self._alike[name]]
             alike = list(dict.fromkeys(alike))[:SHOWN]
-            return [f"metrics is not set; these lines look like steps: {_quoted(alike)}"] * bool(
+            return [f"metrics is not set; these lines look like steps: {_quote(alike)}"] * bool(
                 alike
             )
         sentences = []
@@ -98,7 +98,7 @@ class Matches:
             if not self.matched[name]:
                 alike = self._alike[name]
                 sentence += (
-                    f"; these look like {name}: {_quoted(alike)}"
+                    f"; these look like {name}: {_quote(alike)}"
                     if alike
                     else f"; none has {name} and a number"
                 )
@@ -108,7 +108,7 @@ class Matches:
         return sentences
 
 
-def _quoted(lines: list[str]) -> str:
+def _quote(lines: list[str]) -> str:
     return " | ".join(lines)
 
 

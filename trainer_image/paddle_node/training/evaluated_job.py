@@ -10,7 +10,7 @@ from paddle_node.environment import ProgramEnvironment
 from paddle_node.failure import BadData, Finished
 from paddle_node.training import shard
 from paddle_node.training.backends.network import Model
-from paddle_node.training.job import Job, Parse, Sampler, naming
+from paddle_node.training.job import Job, Parse, Sampler, name_sample
 from paddle_node.training.shard import Parser, Reader
 from paddle_node.volume import passes
 
@@ -36,7 +36,7 @@ class EvaluatedJob(Job):
 
     def _use(self, backend: Any, sample: Sampler, batch: int) -> NoReturn:
         parser = Parser(self.parse)
-        with naming(sample):
+        with name_sample(sample):
             evaluation = backend.evaluate(self._pass, map(sample, parser.values(self._held_out)))
         parser.check(self._held_out.name)
         if not evaluation:

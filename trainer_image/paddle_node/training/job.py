@@ -137,7 +137,7 @@ def static_mode(runtime: str, seed: int) -> None:
 
 
 @contextlib.contextmanager
-def naming(sample: Sampler) -> Iterator[None]:
+def name_sample(sample: Sampler) -> Iterator[None]:
     """Adds the place of the function to the error for a value that an input cannot take."""
     try:
         yield

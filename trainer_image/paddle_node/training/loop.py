@@ -186,7 +186,7 @@ class Training:
         self._steps = 0
         steps = sum(report["steps"] for report in everyone)
         self._unsaved += steps
-        self._backend.settled(steps)
+        self._backend.finish_steps(steps)
         positions = tuple(Position(**report["position"]) for report in everyone)
         stop = any(report["stop"] for report in everyone)
         if not stop and all(report["through"] for report in everyone):
@@ -196,7 +196,7 @@ class Training:
         if self._first and self._unsaved:
             sealed = self._saver.save_checkpoint(number, positions, self._batch, needed=stop)
             self._unsaved = 0 if sealed else self._unsaved
-        self._saved_behind(number, position.read, self._saver.wait(sealed))
+        self._finish_save(number, position.read, self._saver.wait(sealed))
         if stop:
             print(
                 f"told to stop: pass {number} is kept after {position.read} records of this shard",
@@ -211,9 +211,9 @@ class Training:
         if self._first:
             self._saver.save_pass(number, positions)
             self._unsaved = 0
-        self._saved_behind(number, positions[self._session.trainer_id].read, self._saver.wait())
+        self._finish_save(number, positions[self._session.trainer_id].read, self._saver.wait())
 
-    def _saved_behind(self, number: int, read: int, sealed: bool) -> None:
+    def _finish_save(self, number: int, read: int, sealed: bool) -> None:
         self._saved = time.monotonic()
         self._reports.spent.lap(SAVING)
         if sealed:
@@ -225,7 +225,7 @@ class Training:
         this trainer's part.
         """
         done, rank = passes.record(directory), self._session.trainer_id
-        recorded = pass_metrics.recorded(self._node.folder.metrics(rank))
+        recorded = pass_metrics.read_recorded(self._node.folder.metrics(rank))
         number, attempt, positions = done["pass"], done["attempt"], done["trainers"]
         if (number, attempt) not in recorded and rank < len(positions):
             position = Position(**positions[rank])

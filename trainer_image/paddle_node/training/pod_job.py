@@ -9,10 +9,10 @@ from paddle_node.contract import ExitCode
 from paddle_node.environment import ProgramEnvironment
 from paddle_node.failure import BadData, leave
 from paddle_node.training import shard
-from paddle_node.training.agreement import agreed
+from paddle_node.training.agreement import agree_on
 from paddle_node.training.backends.backend import Backend
 from paddle_node.training.backends.network import Model, checked
-from paddle_node.training.job import Job, Parse, Sampler, naming
+from paddle_node.training.job import Job, Parse, Sampler, name_sample
 from paddle_node.training.loop import Samples, Training
 from paddle_node.training.saver import Saver
 from paddle_node.training.shard import Parser, Reader
@@ -50,8 +50,8 @@ class PodJob(Job):
             self.agreed[name] = kept.read_text()
             return json.loads(self.agreed[name])
         session = self.session if self._role == "TRAINER" else None
-        value = agreed(
-            name, self.node, self.attempt, session, lambda: count(self._checked()), merge
+        value = agree_on(
+            name, self.node, self.attempt, session, lambda: count(self._read_checked()), merge
         )
         self.agreed[name] = json.dumps(value)
         return value
@@ -60,7 +60,7 @@ class PodJob(Job):
         staged = JobFolder(self.node.local_disk.folder) if self.node.local_disk else None
         return shard.of_trainer(self.folder, self.trainer_id, self._reader, staged)
 
-    def _checked(self) -> Iterator[Any]:
+    def _read_checked(self) -> Iterator[Any]:
         """Yields what this trainer's records say. Raises `Failure` after the last if the shard does
         not match the manifest.
         """
@@ -91,6 +91,6 @@ class PodJob(Job):
             )
         saver = Saver(self.node, self.session, backend, self.agreed, self.start.folder)
         samples = Samples(self._shard(), self.parse, sample, batch)
-        with naming(sample):
+        with name_sample(sample):
             Training(self.node, self.session, backend, samples, saver).run(self.start)
         leave(ExitCode.DONE)

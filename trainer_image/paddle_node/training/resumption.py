@@ -92,7 +92,7 @@ class RecordedPasses:
                 return f"{words} {number}"
         return ""
 
-    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+    def find_missing(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         good = (
             pass_.number
             for pass_ in passes.newest_first(self._folder)
@@ -102,14 +102,14 @@ class RecordedPasses:
         )
         return missing_pass(next(good, None), self._node.passes - 1)
 
-    def saved(self) -> float:
+    def save_time(self) -> float:
         kinds = (passes.PASS, passes.INTERRUPTED)
         newest = (next(iter(passes.newest_first(self._folder, kind)), None) for kind in kinds)
         return max(
             ((pass_.folder / passes.DONE).stat().st_mtime for pass_ in newest if pass_), default=0.0
         )
 
-    def changed(self) -> bool:
+    def has_progressed(self) -> bool:
         return False  # The trainers report their steps themselves.
 
     def publish(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from paddle_node.coordination import Session
 from paddle_node.environment import NodeEnvironment
 from paddle_node.failure import Failure
-from paddle_node.retry import naming
+from paddle_node.retry import name_path
 from paddle_node.staging.program_copy import copy_files
 from paddle_node.training.backends.backend import Backend
 from paddle_node.volume import durable, passes
@@ -154,7 +154,7 @@ class Saver:
         people.
         """
         try:
-            with naming(directory):
+            with name_path(directory):
                 directory.mkdir(parents=True)
                 fill(directory)
                 if program:

@@ -120,7 +120,7 @@ class Shard:
         records = (
             iter(self)
             if self.expected is not None and self.expected < WINDOW
-            else self._scattered(randomness)
+            else self._scatter(randomness)
         )
         window = list(islice(records, WINDOW))
         if len(window) < WINDOW:
@@ -129,7 +129,7 @@ class Shard:
             yield window
             window = list(islice(records, WINDOW))
 
-    def _scattered(self, randomness: random.Random) -> Iterator[Record]:
+    def _scatter(self, randomness: random.Random) -> Iterator[Record]:
         """Yields the records stretch by stretch, in random order; a program's own reader reads
         whole files.
         """
@@ -242,9 +242,9 @@ def of_trainer(
     )
     expected = sum(file.records for file in listed) if stated is not None else None
     if staged is not None and (copy := staged.shard(trainer)).is_dir():
-        return _of_folder(copy, expected, reader)
+        return _read_folder(copy, expected, reader)
     if stated is None:
-        return _of_folder(place, None, reader)
+        return _read_folder(place, None, reader)
     return Shard(str(place), [folder.root / file.name for file in listed], expected, reader)
 
 
@@ -252,13 +252,13 @@ def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
     """Returns what the split held out from training."""
     stated = data_manifest.read(folder.data_manifest)
     if stated is None:
-        return _of_folder(folder.held_out, None, reader)
+        return _read_folder(folder.held_out, None, reader)
     return Shard(
         str(folder.held_out), [folder.root / file.name for file in stated.held_out], None, reader
     )
 
 
-def _of_folder(place: Path, expected: int | None, reader: Reader) -> Shard:
+def _read_folder(place: Path, expected: int | None, reader: Reader) -> Shard:
     if not place.is_dir():
         raise BadData(f"{place} is missing: run the data-split job of this job first")
     # Files whose names begin with a dot are half-written or the file system's own.

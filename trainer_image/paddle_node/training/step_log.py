@@ -116,7 +116,7 @@ class StepLog:
             pass_metrics.append(self._file, line, sync=False)
             self._lines += 1
             if self._lines > MOST:
-                kept = thinned(self._file.read_bytes().splitlines(keepends=True))
+                kept = thin(self._file.read_bytes().splitlines(keepends=True))
                 durable.write(self._file, b"".join(kept))
                 self._lines = len(kept)
         except OSError as error:
@@ -129,7 +129,7 @@ class StepLog:
             self._refused, self._written = True, moment + AGAIN
 
 
-def thinned(lines: Sequence[bytes]) -> list[bytes]:
+def thin(lines: Sequence[bytes]) -> list[bytes]:
     """Returns every second line and each line that begins or ends an attempt, without truncated
     lines.
     """
@@ -183,10 +183,10 @@ class LineMetrics:
     def __init__(self, log: StepLog, patterns: Mapping[str, str]) -> None:
         self.log = log
         self._patterns = {
-            name: command_line.compiled(pattern) for name, pattern in patterns.items()
+            name: command_line.compile_pattern(pattern) for name, pattern in patterns.items()
         }
         self._in_many = [
-            command_line.compiled(f"(?m){pattern}")
+            command_line.compile_pattern(f"(?m){pattern}")
             for name, pattern in patterns.items()
             if name not in (WORLD_SIZE, STEP)
         ]

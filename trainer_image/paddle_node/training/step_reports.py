@@ -65,13 +65,13 @@ class StepReports:
         if position.trained and time.monotonic() - self._printed >= PRINT:
             self._printed = time.monotonic()
             far = {"step": step, "shard": self._records}
-            print(pass_metrics.formatted({**self._facts(number, position), **far}), flush=True)
+            print(pass_metrics.format_line({**self._facts(number, position), **far}), flush=True)
 
     def record_pass(self, number: int, position: Position, attempt: int, trainers: int) -> None:
         """Records a complete pass on the volume, and prints it."""
         metrics = {**self._facts(number, position), "attempt": attempt, "trainers": trainers}
         pass_metrics.append(self._node.folder.metrics(self._session.trainer_id), metrics)
-        print(pass_metrics.formatted(metrics), flush=True)
+        print(pass_metrics.format_line(metrics), flush=True)
 
     def _facts(self, number: int, position: Position) -> dict[str, Any]:
         return {

@@ -26,7 +26,7 @@ from paddle_node.environment import read_settings, setting
 from paddle_node.failure import BadData, Failure, Finished, SettingError
 from paddle_node.training.backends.backend import Sample
 from paddle_node.training.backends.network import Feeder, Model, checked, local
-from paddle_node.training.job import Job, Parse, Sampler, naming
+from paddle_node.training.job import Job, Parse, Sampler, name_sample
 from paddle_node.training.shard import Parser, Reader, Record
 
 RECORDS = 100
@@ -96,18 +96,18 @@ class TriedJob(Job):
     def _use(self, backend: Any, sample: Sampler, batch: int) -> NoReturn:
         values = self._values()
         used = f"{len(values)} of the first {len(self._records)} records are used"
-        print(f"{self._source}: {used}, the first as {_shown(values[0])}")
+        print(f"{self._source}: {used}, the first as {_show(values[0])}")
         samples = [sample(value) for value in values]
         wants: dict[str, str] = {}
         if isinstance(backend, LocalSteps):
-            with naming(sample):
+            with name_sample(sample):
                 backend.feeder.check(samples)
             wants = {input_.name: input_.wants for input_ in backend.feeder.inputs}
         elif isinstance(samples[0], Mapping):
             wants = {name: type(value).__name__ for name, value in samples[0].items()}
         for name, kind in wants.items():
             print(
-                f"{name} ({kind}): {', '.join(_shown(sample[name]) for sample in samples[:3])}, ..."
+                f"{name} ({kind}): {', '.join(_show(sample[name]) for sample in samples[:3])}, ..."
             )
         if isinstance(backend, LocalSteps) and (answer := backend.number):
             mean = np.mean([np.abs(sample[answer]) for sample in samples])
@@ -174,8 +174,7 @@ def _first(settings: TrialSettings) -> list[Path]:
                 member for thing in objects for member in unpack.members(source, thing, form)
             )
             return [
-                _written(Path(name).name, [stream.read()])
-                for name, stream in islice(members, FILES)
+                _write(Path(name).name, [stream.read()]) for name, stream in islice(members, FILES)
             ]
         pieces = map(Piece, objects)
         batches = records.batches(source, pieces, form, reader, bool(settings.header))
@@ -183,21 +182,21 @@ def _first(settings: TrialSettings) -> list[Path]:
         name = Path(objects[0].name).name
         for doubt in doubts.of_lines(lines, name) if reader is None else ():
             print(f"warning: {doubt}")
-        return [_written(name, lines)]
+        return [_write(name, lines)]
     except Failure as failure:
         if "://" not in source.uri or reader is not None:
             raise
         raise Failure(ExitCode.SOURCE_UNREACHABLE, failure.sentence) from None
 
 
-def _written(name: str, content: Iterable[bytes]) -> Path:
+def _write(name: str, content: Iterable[bytes]) -> Path:
     file = Path("records", Path(name).name)
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"".join(content))
     return file
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     shape, kind = getattr(value, "shape", ()), getattr(value, "dtype", "")
     text = f"{kind}{list(shape)}" if shape else repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -101,14 +101,14 @@ class OldPasses:
             else f"pass {newest}"
         )
 
-    def finished(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
+    def find_missing(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         return missing_pass(self._newest(), self._passes - 1)
 
-    def saved(self) -> float:
+    def save_time(self) -> float:
         newest = self._newest()
         return 0.0 if newest is None else self._folder.done(newest).stat().st_mtime
 
-    def changed(self) -> bool:
+    def has_progressed(self) -> bool:
         newest, self._known = self._known, self._newest()
         return newest != self._known
 

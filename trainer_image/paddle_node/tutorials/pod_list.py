@@ -133,7 +133,7 @@ class PodList(Discovery):
 
     @property
     def run_id(self) -> str:
-        return self._node.run_id or next((pod.owner for pod in self._own_run() or ()), "")
+        return self._node.run_id or next((pod.owner for pod in self._pods_of_run() or ()), "")
 
     async def server_address(self) -> str:
         return self._order[0].address
@@ -151,7 +151,7 @@ class PodList(Discovery):
             "\n".join(f"{pod.name} {pod.address}" for pod in self._order).encode()
         ).hexdigest()[:16]
 
-    def moved(self) -> bool:
+    def has_moved(self) -> bool:
         """Whether exactly N pods run and they are not those of the last `identify`."""
         self._wanted.set()
         present = self._present()
@@ -161,7 +161,7 @@ class PodList(Discovery):
         """Sends no requests until the next question: training has begun."""
         self._wanted.clear()
 
-    def _own_run(self) -> list[Pod] | None:
+    def _pods_of_run(self) -> list[Pod] | None:
         """Returns the pods of this pod's run: an earlier Job of the same name may still have some.
         None: this pod is missing.
         """
@@ -174,12 +174,12 @@ class PodList(Discovery):
         return None if me is None else [pod for pod in pods.values() if pod.owner == me.owner]
 
     def _present(self) -> list[Pod] | None:
-        running = [pod for pod in self._own_run() or () if pod.runs]
+        running = [pod for pod in self._pods_of_run() or () if pod.runs]
         return in_order(running) if len(running) == self._node.trainers else None
 
     def _missing(self) -> str:
         """Says as one clause why the run's pods are not complete."""
-        node, run = self._node, self._own_run()
+        node, run = self._node, self._pods_of_run()
         if self._problem:
             return f"the API server gives no list of pods: {self._problem}"
         selector = f"job-name={node.job_object} in namespace {node.namespace}"

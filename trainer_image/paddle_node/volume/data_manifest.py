@@ -14,7 +14,7 @@ from typing import Self
 from paddle_node import typed
 from paddle_node.contract import SPLIT_MANIFEST
 from paddle_node.failure import BadData
-from paddle_node.retry import naming
+from paddle_node.retry import name_path
 from paddle_node.volume import durable
 from paddle_node.volume.job_folder import JobFolder
 
@@ -199,7 +199,7 @@ def read(path: Path) -> DataManifest | None:
     """
     try:
         durable.look(path.parent)
-        with naming(path):
+        with name_path(path):
             text = path.read_text()
     except FileNotFoundError:
         return None

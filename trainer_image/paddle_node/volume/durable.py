@@ -19,7 +19,7 @@ from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
 
-from paddle_node.retry import naming
+from paddle_node.retry import name_path
 
 
 class Writer(contextlib.AbstractContextManager["Writer"]):
@@ -142,7 +142,7 @@ def entries(folder: Path) -> list[os.DirEntry[str]]:
     with the folder's path, if it cannot be listed.
     """
     try:
-        with naming(folder), os.scandir(folder) as listing:
+        with name_path(folder), os.scandir(folder) as listing:
             return sorted(listing, key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return []

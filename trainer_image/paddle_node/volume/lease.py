@@ -22,7 +22,7 @@ from typing import Any
 
 from paddle_node.contract import ExitCode
 from paddle_node.failure import Failure
-from paddle_node.retry import disk_full, passing
+from paddle_node.retry import disk_full, may_pass
 from paddle_node.volume import durable
 
 BEATS = 9
@@ -208,7 +208,7 @@ def acquire(
             if durable.create(lease.path, lease.record(beats=0)):
                 return lease  # Else another run was faster.
     except OSError as error:
-        if passing(error):
+        if may_pass(error):
             raise
         code = ExitCode.VOLUME_FULL if disk_full(error) else ExitCode.BAD_SETTING
         raise Failure(code, f"{folder} takes no file: {error.strerror or error}") from None

@@ -18,13 +18,13 @@ _LINE = re.compile(
 )
 
 
-def formatted(facts: Mapping[str, Any]) -> str:
+def format_line(facts: Mapping[str, Any]) -> str:
     """Returns facts of a pass as a trainer prints them: `pass=0 attempt=1 ...`."""
     return " ".join(f"{name}={value}" for name, value in facts.items())
 
 
-def parsed(line: str) -> dict[str, float]:
-    """Returns the facts in a log line that `formatted` made; empty for any other line."""
+def parse_line(line: str) -> dict[str, float]:
+    """Returns the facts in a log line that `format_line` made; empty for any other line."""
     match = _LINE.fullmatch(line)
     return (
         {
@@ -50,7 +50,7 @@ def append(file: Path, metrics: Mapping[str, Any], sync: bool = True) -> None:
             stream.sync()
 
 
-def recorded(file: Path) -> set[tuple[int, int]]:
+def read_recorded(file: Path) -> set[tuple[int, int]]:
     """Returns the number and the attempt of each pass that has a line."""
     passes: set[tuple[int, int]] = set()
     for line in file.read_bytes().splitlines() if file.is_file() else ():

@@ -252,7 +252,7 @@ def seal(
         raise Failure(1, f"{directory} was not saved: it holds no files")
     record = {**facts, "files": describe(directory, names)}
     if not durable.create(
-        directory / DONE, json.dumps(record | {"checksum": _own_checksum(record)}) + "\n"
+        directory / DONE, json.dumps(record | {"checksum": _checksum(record)}) + "\n"
     ):
         raise given_up
 
@@ -356,14 +356,14 @@ def parsed(text: bytes) -> dict[str, Any]:
     """
     try:
         document = json.loads(text) if text else {}
-        if text and document["checksum"] != _own_checksum(document):
+        if text and document["checksum"] != _checksum(document):
             raise ValueError
         return dict(document)
     except (LookupError, TypeError, RecursionError):
         raise ValueError from None
 
 
-def _own_checksum(record: Mapping[str, Any]) -> str:
+def _checksum(record: Mapping[str, Any]) -> str:
     import xxhash
 
     rest = {name: value for name, value in record.items() if name != "checksum"}

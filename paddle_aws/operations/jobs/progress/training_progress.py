@@ -70,7 +70,7 @@ class TrainingProgress:
     @classmethod
     def parse(cls, line: str, reported: str = "") -> Self | None:
         """Parses a line of trainer 0's log; None if the line does not report progress."""
-        facts = pass_metrics.parsed(line)
+        facts = pass_metrics.parse_line(line)
         if not facts.keys() >= {
             "pass",
             "passes",

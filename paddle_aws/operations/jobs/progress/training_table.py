@@ -28,7 +28,7 @@ class TrainingTable:
         """Takes a line of a pod's log; writes one row per pass, and one line per message of the
         first pod's agent.
         """
-        facts = pass_metrics.parsed(line)
+        facts = pass_metrics.parse_line(line)
         if rank == 0 and (progress := TrainingProgress.parse(line)) is not None:
             self._now(str(progress))
         begun = bool(self.passes.complete)

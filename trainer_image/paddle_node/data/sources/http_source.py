@@ -165,10 +165,12 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         ) -> socket.socket:
             if proxied:
                 with contextlib.suppress(OSError):  # Perhaps only the proxy can resolve the name.
-                    self._checked(requested.netloc, requested.hostname or "", requested.port or 80)
+                    self._check_addresses(
+                        requested.netloc, requested.hostname or "", requested.port or 80
+                    )
                 return socket.create_connection(address, timeout)
             failed = OSError("the name has no address")
-            for place in self._checked(requested.netloc, *address):
+            for place in self._check_addresses(requested.netloc, *address):
                 try:
                     return socket.create_connection((place, address[1]), timeout)
                 except OSError as error:
@@ -182,7 +184,7 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 
         return super().do_open(connection, req, **options)
 
-    def _checked(self, netloc: str, host: str, port: int) -> list[str]:
+    def _check_addresses(self, netloc: str, host: str, port: int) -> list[str]:
         """Returns the host's addresses. Raises `SettingError` if one of them is link-local, or
         loopback after a redirect.
         """

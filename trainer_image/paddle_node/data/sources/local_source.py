@@ -26,7 +26,7 @@ class LocalSource(Source):
 
     def objects(self) -> list[Object]:
         try:
-            objects = self._found()
+            objects = self._find_files()
         except PermissionError as error:
             raise SettingError(
                 f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not look "
@@ -57,7 +57,7 @@ class LocalSource(Source):
     def path(self, thing: Object) -> Path:
         return self._base / thing.address
 
-    def _found(self) -> list[Path]:
+    def _find_files(self) -> list[Path]:
         if self._path.is_file():
             self._base = self._path.parent
             return [self._path]

@@ -59,7 +59,7 @@ class S3Source(Source):
 
     def objects(self) -> list[Object]:
         try:
-            objects = self._single() or self._listed()
+            objects = self._single() or self._list_objects()
         except ERRORS as error:
             self._explain(error)
         if not objects:
@@ -109,7 +109,7 @@ class S3Source(Source):
         entries = [entry for entry in answer.get("Contents", []) if entry["Key"] == self._key]
         return [_object(entry, self._key.rpartition("/")[2]) for entry in entries]
 
-    def _listed(self) -> list[Object]:
+    def _list_objects(self) -> list[Object]:
         prefix, star, _ = self._key.partition("*")
         if not star:
             prefix = prefix.rstrip("/") + "/" if prefix.rstrip("/") else ""

@@ -171,7 +171,7 @@ def _name(header: tarfile.TarInfo, facts: Mapping[str, bytes]) -> str:
     contradicts = len(short) <= SHORT_NAME and not any(text.startswith(short) for text in shown)
     if contradicts or (name.endswith("/") and not header.isdir()):
         raise tarfile.ReadError(f"a long name is not that of its header, {header.name!r}")
-    if _left_out(name) != _left_out(header.name):
+    if _is_left_out(name) != _is_left_out(header.name):
         # Only a name with a checksum may leave a file out.
         raise tarfile.ReadError(
             f"a name longer than {SHORT_NAME} bytes has no checksum, and behind those, something "
@@ -180,5 +180,5 @@ def _name(header: tarfile.TarInfo, facts: Mapping[str, bytes]) -> str:
     return name
 
 
-def _left_out(name: str) -> bool:
+def _is_left_out(name: str) -> bool:
     return hidden("/".join(part for part in name.split("/") if part != "."))

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NoReturn, cast
 from paddle_node.data.sources import tar
 from paddle_node.data.sources.source import BUFFER, Object, Source, hidden, inside
 from paddle_node.failure import BadData, Failure
-from paddle_node.retry import naming
+from paddle_node.retry import name_path
 
 BLOCK = 1 << 20
 _ZIP_END, _ZIP64_END = 22, 76
@@ -214,7 +214,7 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
     """
     if not raw.seekable():
         with tempfile.TemporaryFile() as copy:
-            with naming(Path(tempfile.gettempdir())):
+            with name_path(Path(tempfile.gettempdir())):
                 shutil.copyfileobj(raw, copy, BLOCK)
             yield from _zip(cast(BinaryIO, copy), name)
         return

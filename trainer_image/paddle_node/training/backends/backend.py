@@ -50,7 +50,7 @@ class Backend(Protocol):
         """Returns when everything that this trainer learned has arrived where `save` finds it."""
         return
 
-    def settled(self, steps: int) -> None:
+    def finish_steps(self, steps: int) -> None:
         """Called after every trainer's `settle`, with the steps that all trainers made since the
         previous call.
         """

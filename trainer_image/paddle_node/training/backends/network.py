@@ -199,7 +199,7 @@ class Feeder:
         for sample in samples:
             if not isinstance(sample, Mapping):
                 raise BadSample(
-                    f"sample() returns {_shown(sample)}: a dict of {{input: value}} is needed"
+                    f"sample() returns {_show(sample)}: a dict of {{input: value}} is needed"
                 )
             for input_ in self.inputs:
                 if input_.name not in sample:
@@ -209,7 +209,7 @@ class Feeder:
                     )
                 if not input_.takes(sample[input_.name]):
                     raise BadSample(
-                        f"`{input_.name}` got {_shown(sample[input_.name])}: {input_.wants}"
+                        f"`{input_.name}` got {_show(sample[input_.name])}: {input_.wants}"
                     )
 
     def _values(self, which: Input, values: Sequence[Any]) -> Any:
@@ -225,6 +225,6 @@ class Feeder:
         return tensor
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 40 else f'{text[:40]}...'}"

@@ -151,7 +151,7 @@ class ParameterServers(Backend):
     def settle(self) -> None:
         self._handle._worker.client_flush()
 
-    def settled(self, steps: int) -> None:
+    def finish_steps(self, steps: int) -> None:
         self.steps += steps
 
     def save(self, directory: Path) -> None:
