@@ -234,7 +234,7 @@ class Rehearsal:
             here = replace(host, image=replace(host.image, environment=variables))
             failed = "the environment could not be built"
             result = self._run(job, here, addresses, PodScreen(self.screen), failed)
-            (log,) = result.ended[-1].logs.values()
+            log = result.ended[-1].logs[job.template.containers[0].name]
             phase.result = last_lines(log, 1).removeprefix("environment: ")
 
     def _split(self, job: Job, host: Host, addresses: AddressBlock) -> dict[str, Any]:

@@ -139,7 +139,6 @@ def test_a_program_gets_its_own_versions_and_the_agent_keeps_its(project: Projec
             ["formers", "numpy==2.4.0"],
             "program.requirements do not fit together: program.requirements needs numpy==2.4.0 and",
         ),
-        (["absent"], "program.requirements has absent: pip finds no such package"),
     ],
     ids=lambda row: " ".join(row) if isinstance(row, list) else "",
 )

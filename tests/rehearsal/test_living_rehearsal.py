@@ -22,6 +22,8 @@ import yaml
 from paddle_node.volume.job_folder import JobFolder
 
 import paddle_aws
+from paddle_aws.settings.file import place
+from tests.image.test_program_packages import wheel
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +47,18 @@ class Terminal:
             **settings,
         }
         self.train_for(epochs)
+
+    def require(self, requirements: list[str], modules: str, **settings: str) -> None:
+        """Makes the program import what it requires."""
+        self.settings["program"] = {
+            "folder": "./program",
+            "requirements": requirements,
+            **settings,
+        }
+        text = (PROJECT / "examples/launch/train.py").read_text()
+        text = text.replace("import argparse\n", f"import argparse\nimport {modules}\n")
+        (self.folder / "program/train.py").write_text(text)
+        self.job_file.write_text(yaml.safe_dump(self.settings))
 
     def train_for(self, epochs: int) -> None:
         """Writes the job file."""
@@ -96,8 +110,16 @@ def terminal(tmp_path: Path) -> Terminal:
 
 
 def test_a_second_terminal_sees_and_ends_it_and_a_kept_volume_trains_on(
-    terminal: Terminal,
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Archives begin empty, the environments of Paddle are this machine's.
+    environments = place("environments").parent
+    environments.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cache = place("environments").parent
+    cache.parent.mkdir(parents=True)
+    cache.symlink_to(environments)
+    terminal.require(["einops", "pyarrow"], "einops, pyarrow")
     shown = terminal.folder / "shown"
     with shown.open("w") as stdout:
         rehearsal = terminal.start("rehearse", "--no-try", stdout=stdout)
@@ -119,6 +141,7 @@ def test_a_second_terminal_sees_and_ends_it_and_a_kept_volume_trains_on(
     rehearsal.wait()
     output = shown.read_text()
     assert rehearsal.returncode == 1 and "was cancelled: volume, logs and record stay" in output
+    assert "Paddle 3.3 with 2 requirements of the program" in output
     sentences = " ".join(output.split())
     assert "attempt 1 ends: trainer 0.1 ended with 137 (SIGKILL)" in sentences
     assert "attempt 2: all 2 pods are here, training starts from output/epoch-" in sentences
@@ -129,19 +152,25 @@ def test_a_second_terminal_sees_and_ends_it_and_a_kept_volume_trains_on(
     assert "launch failed: it was cancelled" in terminal.run("status")
     assert "nothing to end" in terminal.run("cancel")
 
-    # More epochs on what the cancelled one left; then other data, which begins anew.
+    # More epochs on what the cancelled one left; then other data, which begins anew, and packages
+    # of the volume.
     newest = max(int(file.stem[-3:]) for file in terminal.volume.output.glob("epoch-*.pdparams"))
     terminal.train_for(newest + 3)
     output = " ".join(terminal.run("rehearse", "--no-try", "--volume", "keep").split())
     assert f"training starts from output/epoch-{newest:03d}.pdparams" in output
+    assert re.search(r"it is there already: einops==[\d.]+, pyarrow==[\d.]+", output)
     log = next(terminal.folder.glob(".rehearsal/logs/launch-*-0-*.trainer.log")).read_text()
     epochs = re.findall(r"epoch (\d+): 1600 records", log)
     assert [int(epoch) for epoch in epochs] == [newest + 1, newest + 2]
     rows = (terminal.folder / "a.csv").read_text().splitlines(keepends=True)
     (terminal.folder / "a.csv").write_text("".join(rows[: len(rows) // 2]))
+    wheels = terminal.folder / ".rehearsal/volume/wheels"
+    wheels.mkdir()
+    wheel(wheels, "tiny", "1.0")
+    terminal.require(["tiny"], "tiny", wheels="/home/jobpath/wheels")
     terminal.train_for(2)
     output = " ".join(terminal.run("rehearse", "--no-try", "--volume", "keep").split())
-    assert "training starts from the beginning" in output
+    assert "training starts from the beginning" in output and "MB: tiny==1.0" in output
     log = next(terminal.folder.glob(".rehearsal/logs/launch-*-0-*.trainer.log")).read_text()
     assert "epoch 1: 800 records" in log
 
