@@ -28,6 +28,8 @@ times the longest silence of a calm run more.
 """
 _SHORTEST_STALL, _STALLS = 20.0, 3.0
 """The same for a pod that counts as stalled, so that a hanging rank ends its attempt before."""
+_LONGEST_REASON = 400
+"""Characters."""
 _SHRINKING = 10
 """Runs that looking for the fewest faults may take."""
 Item = TypeVar("Item")
@@ -176,7 +178,7 @@ class Storm:
                 trace.last = {**trace.last, **results.measured}
             except Failed as error:
                 sentence, *_, end = f"{error}\n{error}".splitlines()
-                trace.reason = f"{sentence.partition('; the end of ')[0]}: {end}"
+                trace.reason = f"{sentence.partition('; the end of ')[0]}: {end}"[:_LONGEST_REASON]
                 if not trace.events:
                     raise
             file.write("\n".join(["", *trace.lines, ""]))

@@ -25,7 +25,7 @@ from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
 from paddle_aws.storm.faults import FREEZES, SERVERS, VOLUME, Fault
 from paddle_aws.storm.trace import Event, Inflicted, Trace
 
-ATTEMPTS = 50
+ATTEMPTS = 20
 """Attempts without progress after which a storm's job ends, in place of `limits.attempts`: a storm
 has more faults between two checkpoints than a cluster.
 """
@@ -34,6 +34,8 @@ _WORKER = re.compile(rb"attempt (\d+): (trainer|pserver) (\d+)(?:\.(\d+))? is pr
 _TOLD = re2.compile(r"paddle_node: step (\d+) (\{.*\})$")
 """A step of a program on our API (paddle_node.training.step_log)."""
 _NUMBER = re.compile(r"(?:\"?([A-Za-z_]\w*)\"?\s*[:=]?\s*)?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\b")
+_GLOG = re.compile(r"[IWEF]\d{4} ")
+"""How lines of Paddle about itself begin."""
 _SLOW = 2.0
 """Seconds that an operation on a slow volume takes."""
 _PATIENCE = 10.0
@@ -94,7 +96,8 @@ class StormSupervisor(Supervisor):
         """The attempt that wrote each file below output/."""
         self._appended: set[Path] = set()
         self._scratch: dict[str, int] = {}
-        self._told: dict[int, str] = {}
+        self._told: dict[int, dict[str, float]] = {}
+        """By rank: the numbers in the last line with any, or the job's metrics in such lines."""
         self._expected: int | None = None
         """The last step of a calm run."""
         self.cancel: Path | None = None
@@ -167,7 +170,7 @@ class StormSupervisor(Supervisor):
         self.trace.seconds = time.monotonic() - self._began
         lowest = min(self._told, default=None)
         if lowest is not None:
-            self.trace.last = numbers(self._told[lowest])
+            self.trace.last = self._told[lowest]
         self.trace.outputs = len(
             [path for path in self._saved if path.exists() or path.is_symlink()]
         ) or len(self._saved)
@@ -282,8 +285,12 @@ class StormSupervisor(Supervisor):
             step, metrics = found
             event = Event("step", self._now(), rank.attempt, rank.rank, step, metrics)
             self._add(event)
-        elif numbers(line) and not line.startswith(("I0", "I1", "W0", "W1", "E0", "E1")):
-            self._told[rank.rank] = line
+            return
+        metrics = self._read_metrics(line)
+        if self._patterns:
+            self._told.setdefault(rank.rank, {}).update(metrics)
+        elif (values := numbers(line)) and not _GLOG.match(line):
+            self._told[rank.rank] = values
 
     def _step_in(self, call: Call) -> int | None:
         """Returns the newest step that a text tells, which is about to be printed."""
@@ -305,12 +312,15 @@ class StormSupervisor(Supervisor):
             if set(parts) == {"epoch", "iteration", "iterations"}
             else int(float(match[1]))
         )
+        return step, self._read_metrics(line)
+
+    def _read_metrics(self, line: str) -> dict[str, float]:
         metrics = {}
         for name, pattern in self._patterns.items():
             with suppress(TypeError, ValueError):
                 if value := pattern.search(line[:2000]):
                     metrics[name] = float(value[1])
-        return step, metrics
+        return metrics
 
     # Whose a process is.
 

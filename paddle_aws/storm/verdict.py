@@ -169,7 +169,7 @@ def _of_the_end(trace: Trace, calm: Calm) -> list[Finding]:
             f"{max(expected)}"
         )
         findings.append(_finding("unfinished", words, trace, trace.seconds))
-    elif calm.last and not trace.last:
+    elif any(calm.last) and not trace.last:
         words = "the job succeeded, but did not tell its result"
         findings.append(_finding("unfinished", words, trace, trace.seconds))
     return findings
