@@ -38,7 +38,7 @@ def main() -> None:
             done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
             minutes = (time.monotonic() - began) / 60
             storms += 1
-            sound = planted[name]["planted"] == "sound"
+            sound = planted[name]["fault"] == "sound"
             if (done.returncode == 0) != sound:
                 (alarms if sound else missed).append(name)
             found = done.stderr.strip()
