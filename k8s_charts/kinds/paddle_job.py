@@ -7,6 +7,7 @@ to `command`.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from cdk8s import Chart
@@ -128,39 +129,9 @@ class PaddleJobChart(pod.PodChart):
             "metadata": metadata,
         }
 
-        def template(role: names.Role) -> pod.Object:
-            container = {
-                "name": "paddle",
-                "command": [literal(word) for word in job.command or ()],
-                "args": [literal(argument) for argument in job.arguments],
-                "env": pod.environment(_environment(job)),
-                "envFrom": pod.environment_from(job),
-                # A foreign image starts where its own WORKDIR says.
-                "workingDir": contract.HOME if job.image is None else None,
-            }
-            spec = {
-                "serviceAccountName": names.TRAINER_ACCOUNT,
-                # A PaddleJob has no time limit of its own.
-                "activeDeadlineSeconds": int(job.limits.hours * 3600),
-                # Only the workers name Volcano: the operator takes the job's scheduler from them.
-                "schedulerName": "volcano"
-                if job.gang.kind == "volcano" and role == "worker"
-                else None,
-            }
-            # For human readers: the programs in the pods know nothing of a data job.
-            note = {"paddle-aws/data-job": data_job} if data_job else None
-            return pod.template(
-                job,
-                role,
-                outputs=outputs,
-                image=image,
-                container=container,
-                spec=spec,
-                program=program,
-                annotations=note,
-                customize=self.customize_pod,
-            )
-
+        template = partial(
+            self._template, job, outputs=outputs, image=image, program=program, data_job=data_job
+        )
         settings = job.operator
         spec = {
             "cleanPodPolicy": settings.clean_pod_policy,
@@ -173,6 +144,47 @@ class PaddleJobChart(pod.PodChart):
         yaml_documents.add(
             self,
             {**kind, "spec": {field: value for field, value in spec.items() if value is not None}},
+        )
+
+    def _template(
+        self,
+        job: TrainingJob,
+        role: names.Role,
+        *,
+        outputs: ClusterOutputs,
+        image: str,
+        program: str | None,
+        data_job: str | None,
+    ) -> pod.Object:
+        container = {
+            "name": "paddle",
+            "command": [literal(word) for word in job.command or ()],
+            "args": [literal(argument) for argument in job.arguments],
+            "env": pod.environment(_environment(job)),
+            "envFrom": pod.environment_from(job),
+            # A foreign image starts where its own WORKDIR says.
+            "workingDir": contract.HOME if job.image is None else None,
+        }
+        # Only the workers name Volcano: the operator takes the job's scheduler from them.
+        volcano = job.gang.kind == "volcano" and role == "worker"
+        spec = {
+            "serviceAccountName": names.TRAINER_ACCOUNT,
+            # A PaddleJob has no time limit of its own.
+            "activeDeadlineSeconds": int(job.limits.hours * 3600),
+            "schedulerName": "volcano" if volcano else None,
+        }
+        # For human readers: the programs in the pods know nothing of a data job.
+        note = {"paddle-aws/data-job": data_job} if data_job else None
+        return pod.template(
+            job,
+            role,
+            outputs=outputs,
+            image=image,
+            container=container,
+            spec=spec,
+            program=program,
+            annotations=note,
+            customize=self.customize_pod,
         )
 
 

@@ -168,25 +168,30 @@ def run_program(
                 "this"
             ) from None
     errors = done.stderr.strip()
-    last = errors.rpartition("\n")[2]
-    if done.returncode == ExitCode.SOURCE_UNREACHABLE:
-        raise Unreachable(f"data.source cannot be read from here: {last}; name a file with --data")
-    if done.returncode < 0:
-        where = re.search(rf'File "{scratch}/program/([^"]+)", line (\d+)', errors)
-        line = f" in {where[1]}:{where[2]}" if where else ""
-        raise BadInput(
-            f"Paddle crashed (signal {-done.returncode}){line}: is an id not below its "
-            "embedding's number of rows?"
-        )
-    if done.returncode:
-        raise BadInput(
-            last
-            if done.returncode == ExitCode.BAD_SETTING
-            else f"the program ended with {done.returncode}: {errors}"
-        )
+    _check_end(done.returncode, errors, scratch / "program")
     if errors and not quiet:
         say(errors)
     return done.stdout or ""
+
+
+def _check_end(code: int, errors: str, program: Path) -> None:
+    """Checks how a trial of the files in `program` ended. Raises BadInput, or Unreachable if the
+    source is.
+    """
+    last = errors.rpartition("\n")[2]
+    if code == ExitCode.SOURCE_UNREACHABLE:
+        raise Unreachable(f"data.source cannot be read from here: {last}; name a file with --data")
+    if code < 0:
+        where = re.search(rf'File "{program}/([^"]+)", line (\d+)', errors)
+        line = f" in {where[1]}:{where[2]}" if where else ""
+        raise BadInput(
+            f"Paddle crashed (signal {-code}){line}: is an id not below its embedding's number of "
+            "rows?"
+        )
+    if code == ExitCode.BAD_SETTING:
+        raise BadInput(last)
+    if code:
+        raise BadInput(f"the program ended with {code}: {errors}")
 
 
 def run_command(

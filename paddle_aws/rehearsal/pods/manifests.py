@@ -310,19 +310,17 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
         without_effect=tuple(without_effect),
         paddle_jobs=tuple(_read(PaddleJob, document) for document in by_kind.get("PaddleJob", [])),
     )
-    templates = [(job.template, f"Job {job.name}") for job in manifests.jobs]
-    templates += [
-        (role.template, f"PaddleJob {job.name}")
-        for job in manifests.paddle_jobs
-        for role in job.roles.values()
-    ]
-    for template, where in templates:
-        if template.token and where.startswith("PaddleJob"):
-            there = f"{where}: automountServiceAccountToken is true"
-            raise BadInput(f"{there}: there is no API server here for the pods of a PaddleJob")
+    templates = [job.template for job in manifests.jobs]
+    templates += [role.template for job in manifests.paddle_jobs for role in job.roles.values()]
+    for job in manifests.paddle_jobs:
+        if any(role.template.token for role in job.roles.values()):
+            raise BadInput(
+                f"PaddleJob {job.name}: automountServiceAccountToken is true: there is no API "
+                "server here for the pods of a PaddleJob"
+            )
     names = {
         volume.claim
-        for template, _ in templates
+        for template in templates
         for volume in template.volumes.values()
         if volume.claim
     }

@@ -43,20 +43,13 @@ def write(
     """Writes and returns the files of each folder. With `several` objects, an archive's name
     precedes its members' names.
     """
-    seed, shards, hold_out = settings.own_seed, settings.shards, settings.hold_out
     form = "shared" if settings.shared else "files"
-    chance = random.Random(f"{seed}/files") if seed is not None else None
-    names = Names()
+    names, deal = Names(), _Deal(settings)
     files: dict[str, deque[Future[DataFile]]] = {
-        name: deque() for name in (*map(str, range(shards)), HELD_OUT)
+        name: deque() for name in (*map(str, range(settings.shards)), HELD_OUT)
     }
-    order: list[int] = []
     waiting: deque[Future[DataFile]] = deque()
-    taken = held = written = 0
-    # Holds out one of every `stride` records, at random or the middle one; the first time the
-    # second, as there may be no more.
-    stride = 1 / max(hold_out, 1e-18) if hold_out else 0.0
-    place = 1
+    written = 0
     with ThreadPoolExecutor(4, thread_name_prefix="sync") as pool:
         for piece in pieces:
             for name, content in unpack.members(source, piece.thing, form):
@@ -68,19 +61,7 @@ def write(
                     name = f"{folder}/{name}"
                 name = inside(name, piece.thing.name)  # The name of an S3 object may be any text.
                 names.add(name)
-                if stride and taken >= place:
-                    held += 1
-                    place = _place(held, stride, chance)
-                    folder = HELD_OUT
-                else:
-                    if not order:
-                        order = [
-                            (settings.first + shard) % shards for shard in reversed(range(shards))
-                        ]
-                        if chance:
-                            chance.shuffle(order)
-                    folder = str(order.pop())
-                taken += 1
+                folder = deal.next_folder()
                 parts = (
                     name.split("/")
                     if len(os.fsencode(name)) <= LONGEST_PATH
@@ -102,6 +83,34 @@ def write(
     return {
         folder: [file.result() for file in file_results] for folder, file_results in files.items()
     }
+
+
+class _Deal:
+    """Deals files to the shards in rounds, and holds out one of every so many."""
+
+    def __init__(self, settings: SplitSettings) -> None:
+        seed, hold_out = settings.own_seed, settings.hold_out
+        self._first, self._shards = settings.first, settings.shards
+        self._chance = random.Random(f"{seed}/files") if seed is not None else None
+        self._order: list[int] = []
+        self._taken = self._held = 0
+        # At random or the middle one; the first time the second, as there may be no more.
+        self._stride = 1 / max(hold_out, 1e-18) if hold_out else 0.0
+        self._place = 1
+
+    def next_folder(self) -> str:
+        """Returns the folder of the next file."""
+        self._taken += 1
+        if self._stride and self._taken > self._place:
+            self._held += 1
+            self._place = _place(self._held, self._stride, self._chance)
+            return HELD_OUT
+        if not self._order:
+            shards = self._shards
+            self._order = [(self._first + shard) % shards for shard in reversed(range(shards))]
+            if self._chance:
+                self._chance.shuffle(self._order)
+        return str(self._order.pop())
 
 
 class Names:
