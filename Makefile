@@ -47,7 +47,7 @@ rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alon
 test: machine python paddle-python  ## everything: lint, the quick tests, then the slow ones side by side
 	@$(MAKE) -j4 $(QUIETLY) $(ENVIRONMENTS) $(CHECKOV)/.ready lint
 	@$(MAKE) $(QUIETLY) quick
-	@$(PYTEST) -m "slow or container" -n 2 --dist worksteal
+	@$(PYTEST) -m "slow or container" -n 3 --dist worksteal
 
 quick: environments  ## the tests of an edit round: under 15 seconds
 	@$(PYTEST) -q -m "not slow and not container" -n 2 --dist worksteal

@@ -14,11 +14,42 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONGEST = (
+    "rehearsal/test_readme",
+    "rehearsal/test_whole_rehearsal",
+    "rehearsal/test_board",
+    "programs/test_recipes",
+    "operations/test_doctor",
+    "operations/test_upgrade",
+    "image/test_container",
+    "emulator/test_variants",
+    "emulator/test_change_matrix",
+    "fleet/test_launch",
+    "rehearsal/test_living_rehearsal",
+    "aws/test_security_review",
+    "frame/test_wheel",
+)
+"""The files whose tests take half a minute and more, the longest first."""
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest tests, whole rehearsals, first: else one worker ends with such a test while
-    the other has nothing left.
+    """Deals the longest files to the workers, of which each gets a run of neighbours (`worksteal`)
+    and begins with the first: else one ends with such a test while the others have nothing left.
     """
-    items.sort(key=lambda item: "rehearsal" not in item.path.parts)
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        name = f"{item.path.parent.name}/{item.path.stem}"
+        files.setdefault(name, []).append(item)
+    long = [files.pop(name) for name in LONGEST if name in files]
+    short = [item for file in files.values() for item in file]
+    total, items[:] = len(items), []
+    for worker in range(workers):
+        heads = [item for file in long[worker::workers] for item in file]
+        rest = max(0, (total - len(items)) // (workers - worker) - len(heads))
+        items += heads + short[:rest]
+        del short[:rest]
 
 
 @pytest.fixture(scope="session")

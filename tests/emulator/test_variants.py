@@ -91,7 +91,12 @@ class Life:
         return int(line.split()[-1])
 
     def change(self, **change: Any) -> None:
-        """Deploys a change of the settings, which `cdk diff` sees."""
+        """Deploys a change of the settings."""
+        self.settings = merged(self.settings, change)
+        self.deploy()
+
+    def change_as_diff_sees(self, **change: Any) -> None:
+        """Deploys a change of the settings, which `cdk diff` sees before."""
         self.settings = merged(self.settings, change)
         self.write()
         assert self.differing_stacks() > 0
@@ -295,8 +300,7 @@ def test_existing_network_key_bucket_and_file_system(begin: Callable[..., Life])
     ]
     assert {target["AvailabilityZoneName"] for target in targets} == {"us-west-2a", "us-west-2b"}
 
-    assert life.differing_stacks() == 0
-    life.change(nodes={"workers": {"min": 0, "desired": 1, "max": 2}})
+    life.change_as_diff_sees(nodes={"workers": {"min": 0, "desired": 1, "max": 2}})
     assert life.differing_stacks() == 0
     [workers] = node_groups(cloud, life.outputs["ClusterName"]).values()
     assert workers["scalingConfig"]["desiredSize"] == 1
@@ -461,7 +465,7 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
         "cluster": {"volume_gib": 40},
         "owner": "somebody-else",
     }
-    life.change(
+    life.change_as_diff_sees(
         **merged(change, {"cluster": {"distribution": another_release(life, "v1.36.0+k3s0")}})
     )
     assert all("DISTRIBUTION_VERSION='v1.36.0+k3s0'" in told for told in user_data(cloud))

@@ -99,7 +99,7 @@ class Shell:
 
 
 def test_those_for_one_machine(make_clone, tmp_path: Path) -> None:
-    shell = Shell(make_clone("one-machine").folder, tmp_path / "home")
+    shell = Shell(make_clone("one-machine", validate=True).folder, tmp_path / "home")
     (rehearse,) = blocks("Try it", "sh")
     shell.set("passes: 5", "passes: 30")
     (kill,) = re.findall(r"`(pkill [^`]+)`", (ROOT / "README.md").read_text())
@@ -147,7 +147,7 @@ def test_those_for_one_machine(make_clone, tmp_path: Path) -> None:
 
 @pytest.fixture
 def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
-    clone, engine = make_clone("on-aws").folder, tmp_path / "bin" / "docker"
+    clone, engine = make_clone("on-aws", validate=True).folder, tmp_path / "bin" / "docker"
     engine.parent.mkdir()
     engine.write_text(ENGINE.format(python=sys.executable))
     engine.chmod(0o755)
