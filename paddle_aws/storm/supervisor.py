@@ -94,10 +94,16 @@ class StormSupervisor(Supervisor):
         """The file that each thread has opened last to write it."""
         self._saved: dict[Path, int] = {}
         """The attempt that wrote each file below output/."""
+        self._writers: dict[str, int] = {}
+        """The same by the file's path below the attempt's output: where a command resumes, its
+        files are in the new attempt's folder.
+        """
         self._appended: set[Path] = set()
         self._scratch: dict[str, int] = {}
         self._told: dict[int, dict[str, float]] = {}
         """By rank: the numbers in the last line with any, or the job's metrics in such lines."""
+        self._newest: dict[int, tuple[int, int]] = {}
+        """The attempt and the number of the last step that each rank told."""
         self._expected: int | None = None
         """The last step of a calm run."""
         self.cancel: Path | None = None
@@ -225,7 +231,7 @@ class StormSupervisor(Supervisor):
         if path is None or not self._is_output(path):
             return Answer()
         if call.opens and not call.writes:
-            if self._saved.get(path, rank.attempt) < rank.attempt:
+            if self._writers.get(_below(path), rank.attempt) < rank.attempt:
                 self._add(Event("load", self._now(), rank.attempt, rank.rank, path=_below(path)))
                 if fault := self._due("load"):
                     return self._inflict(fault, call)
@@ -233,7 +239,7 @@ class StormSupervisor(Supervisor):
         if call.writes and not call.flags & os.O_APPEND:
             saved = self._answer_saved(call)
             self._saves += 1
-            self._saved[path] = rank.attempt
+            self._saved[path] = self._writers[_below(path)] = rank.attempt
             self._saving[call.thread] = path
             self._add(Event("save", self._now(), rank.attempt, rank.rank, path=_below(path)))
             if fault := self._due("save", self._saves):
@@ -244,7 +250,7 @@ class StormSupervisor(Supervisor):
             return saved
         if call.renames:
             # What lies there then was written by this attempt.
-            self._saved[path] = rank.attempt
+            self._saved[path] = self._writers[_below(path)] = rank.attempt
             self._saving[call.thread] = path
         elif call.writes:
             self._appended.add(path)
@@ -283,6 +289,10 @@ class StormSupervisor(Supervisor):
         found = self._read_step(line, rank.rank)
         if found is not None:
             step, metrics = found
+            newest = rank.attempt, step
+            if not metrics and self._newest.get(rank.rank) == newest:
+                return  # A pass that ends tells its last step once more.
+            self._newest[rank.rank] = newest
             event = Event("step", self._now(), rank.attempt, rank.rank, step, metrics)
             self._add(event)
             return
