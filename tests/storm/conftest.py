@@ -1,0 +1,66 @@
+"""A storm through the user's door: a folder with a job file and a program, and the command."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from paddle_node.volume.job_folder import JobFolder
+
+COMMAND = Path(sys.executable).with_name("paddle-aws")
+
+
+@dataclass(frozen=True)
+class Storm:
+    """What `paddle-aws storm` left."""
+
+    place: Path
+    code: int
+    output: str
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        return json.loads((self.place / ".storm/receipt.json").read_text())
+
+    @property
+    def folder(self) -> JobFolder:
+        """The job's folder on the volume of the last run."""
+        return JobFolder(self.place / ".storm/run/volume/job")
+
+    @property
+    def attempts(self) -> list[dict[str, Any]]:
+        """The attempts of the last run, as its agents recorded them."""
+        return json.loads((self.folder.run_state / "attempts.json").read_text())["attempts"]
+
+
+@pytest.fixture
+def storm(tmp_path: Path) -> Callable[..., Storm]:
+    """`storm(*words, program=…, data=…, **settings)` runs the command on a job of two pods;
+    without a program, on the one that is there already.
+    """
+
+    def run(*words: str, program: str = "", data: str = "one\ntwo\n", **settings: Any) -> Storm:
+        if program:
+            (tmp_path / "train.py").write_text(program)
+            (tmp_path / "sample").write_text(data)
+            job = {
+                "name": "job",
+                "trainers": 2,
+                "paddle": "2.6",
+                "program": {"folder": "."},
+                "data": {"source": "sample"},
+                "resources": {"cpu": "1", "memory": "2Gi"},
+                **settings,
+            }
+            (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+        done = subprocess.run(
+            [COMMAND, "storm", "job.yaml", *words], cwd=tmp_path, capture_output=True, text=True
+        )
+        return Storm(tmp_path, done.returncode, done.stdout + done.stderr)
+
+    return run

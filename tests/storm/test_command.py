@@ -1,0 +1,87 @@
+"""Storms of a command's job, a plain Python program whose every file has an exact content.
+
+More seeds: STORM_SEEDS="4 5 6" pytest tests/storm
+"""
+
+import json
+import os
+import shlex
+
+import pytest
+
+pytestmark = pytest.mark.slow
+STEPS = 20
+PROGRAM = f"""
+import json, os, sys, time
+from pathlib import Path
+attempt, rank = int(os.environ["PADDLE_NODE_ATTEMPT"]), int(os.environ["RANK"])
+output, done, total = Path("output"), 0, 0
+if len(sys.argv) > 1:
+    done, total = json.loads(Path(sys.argv[1]).read_text())
+log = open(output / "log", "a") if rank == 0 else None
+for step in range(done + 1, {STEPS + 1}):
+    total += step
+    time.sleep(0.05)
+    if rank == 0:
+        with open(output / "steps", "a") as steps:
+            steps.write(f"{{step}}\\n")
+        print(attempt, step, file=log, flush=True)
+        (output / "owner").write_text(str(attempt))
+        (output / "draft").write_text(json.dumps([step, total]))
+        (output / "draft").rename(output / f"step-{{step}}")
+        print(f"step {{step}} total {{total}}", flush=True)
+if rank == 0:
+    (output / "result").write_text(str(total))
+"""
+SETTINGS = {
+    "command": "python train.py",
+    "resume": "{newest:output/step-*}",
+    "success": "output/result",
+    "metrics": {"step": r"step (\d+)", "total": r"total (\d+)"},
+}
+FAULTS = (
+    "kill-rank,kill-agent,kill-pod,spot-notice,freeze-rank,freeze-pod,volume-full,volume-failing,"
+    "volume-read-only"
+)
+
+
+@pytest.mark.parametrize("seed", os.environ.get("STORM_SEEDS", "1").split())
+def test_whatever_comes_a_commands_files_end_exactly_as_undisturbed(storm, seed):
+    ended = storm(
+        *("--seed", seed, "--faults", FAULTS, "--runs", "2", "--no-shrink"),
+        program=PROGRAM,
+        **SETTINGS,
+    )
+    assert ended.code == 0, ended.output
+    assert all(run["passed"] for run in ended.receipt["runs"])
+    output = ended.folder.output
+    assert (output / "result").read_text() == str(sum(range(STEPS + 1)))
+    for step in range(1, STEPS + 1):
+        saved = json.loads((output / f"step-{step}").read_text())
+        assert saved == [step, sum(range(step + 1))]
+    lines = [tuple(map(int, line.split())) for line in (output / "log").read_text().splitlines()]
+    assert lines == sorted(lines), ended.output
+    assert (output / "owner").read_text() == str(lines[-1][0])
+    # Between two attempts at most the step that was not saved is repeated.
+    steps = [step for _, step in lines]
+    assert sorted(set(steps)) == list(range(1, STEPS + 1))
+    assert len(steps) <= STEPS + len(ended.attempts)
+
+
+def test_a_program_that_forgets_its_step_is_told_of_and_the_printed_line_shows_it_again(storm):
+    forgetful = PROGRAM.replace("done, total = json", "_, total = json")
+    refused = storm("--faults", "kill-rank/0@stop-9", program=forgetful, **SETTINGS)
+    assert refused.code == 2 and not (refused.place / ".storm").exists()
+    assert "'kill-rank/0@stop-9': stop is no event; start, step, save, saved" in refused.output
+    assert len(refused.output.splitlines()) == 1
+
+    ended = storm("--faults", "kill-rank/0@step-9")
+    assert ended.code == 1, ended.output
+    assert "✗ after kill-rank/0@step-9: total at step 1 is " in ended.output
+    assert " in attempt 2; calm runs have 1\n" in ended.output
+    (line,) = [line for line in ended.output.splitlines() if line.startswith("replay: ")]
+    again = storm(*shlex.split(line)[4:])
+    assert again.code == 1 and line in again.output, again.output
+    finding, *_ = again.receipt["runs"][0]["findings"]
+    assert finding["symptom"] == "other values" and finding["after"] == "kill-rank/0@step-9"
+    assert any("fault: kill-rank/0@step-9" in line for line in finding["lines"])
