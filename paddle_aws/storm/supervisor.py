@@ -423,9 +423,9 @@ class StormSupervisor(Supervisor):
         if rank is None or pod is None or container is None:
             return "no effect: the rank was not there"
         if kind == "damage-checkpoint":
-            what = self._damage()
-            os.kill(rank.pid, signal.SIGKILL)
-            return what
+            if what := self._damage():
+                os.kill(rank.pid, signal.SIGKILL)
+            return what or "no effect: there is no older checkpoint beside the newest"
         if kind in ("kill-rank", "kill-server"):
             os.kill(rank.pid, signal.SIGKILL)
         elif kind == "kill-agent":
@@ -465,9 +465,12 @@ class StormSupervisor(Supervisor):
             for path in self._saved
             if path not in self._appended and path.is_file() and path.stat().st_size
         ]
-        if not written:
-            return "no effect on files: none was written"
-        newest = max(written, key=lambda path: path.stat().st_mtime_ns)
+        newest = max(written, key=lambda path: path.stat().st_mtime_ns, default=None)
+        # Without an older one beside it nobody could have survived this.
+        if newest is None or not any(
+            path != newest and _numberless(path) == _numberless(newest) for path in written
+        ):
+            return ""
         size = newest.stat().st_size
         os.truncate(newest, size // 2)
         return f"{_below(newest)} has {size // 2} of {size} bytes"
@@ -591,6 +594,11 @@ def _launched_rank(pid: int) -> int | None:
         rank = variables.get(b"PADDLE_TRAINER_ID", variables.get(b"RANK"))
         return int(rank) if rank is not None else None
     return None
+
+
+def _numberless(path: Path) -> str:
+    """What checkpoints of a series have in common: the path without its numbers."""
+    return re.sub(r"\d+", "#", _below(path))
 
 
 def _below(path: Path) -> str:
