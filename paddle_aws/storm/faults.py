@@ -26,8 +26,8 @@ KINDS: Mapping[str, str] = {
     "volume-slow": "the next 5 operations of the rank on the volume take 2 seconds each",
     "volume-failing": "the next 3 operations of the rank on the volume: I/O error",
     "volume-read-only": "the next 3 changes of the rank on the volume: read-only file system",
-    "damage-checkpoint": "the newest checkpoint, if an older one lies beside it, loses its second half, and "
-    "the rank is killed",
+    "damage-checkpoint": "the newest checkpoint, if an older one lies beside it, loses its second "
+    "half, and the rank is killed",
     "cut": "the rank's connections to other pods are closed under it",
     "half-open": "the rank's connections to other pods carry nothing more, and stay open",
 }

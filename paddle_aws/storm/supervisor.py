@@ -468,7 +468,8 @@ class StormSupervisor(Supervisor):
         newest = max(written, key=lambda path: path.stat().st_mtime_ns, default=None)
         # Without an older one beside it nobody could have survived this.
         if newest is None or not any(
-            path != newest and _numberless(path) == _numberless(newest) for path in written
+            _below(path) != _below(newest) and _numberless(path) == _numberless(newest)
+            for path in written
         ):
             return ""
         size = newest.stat().st_size
