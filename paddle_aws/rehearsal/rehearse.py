@@ -65,12 +65,14 @@ class Rehearsal:
         say: Callable[[str], None] = lambda text: None,
         data: Path | None = None,
         supervisor: "Supervisor | None" = None,
+        program: Path | None = None,
     ) -> None:
         """Checks the job; `say` gets remarks on it. `data`: what to read in place of the job's
-        source. `supervisor` attends to the pods of the training. Raises BadInput.
+        source. `supervisor` attends to the pods of the training. `program`: the archive of the
+        program's folder, if it is written already. Raises BadInput.
         """
         self.project, self.job, self.job_file, self._account = project, job, job_file, account
-        self._supervisor = supervisor
+        self._supervisor, self._program_archive = supervisor, program
         self._source = self._check(say, data)
         self._variant, self._interpreter = job.image_variant, project / ".venv-image" / "bin"
 
@@ -395,7 +397,10 @@ class Rehearsal:
         if (archive := self.job.program.archive) is not None:
             place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
             place.parent.mkdir(parents=True, exist_ok=True)
-            archive.write(place)
+            if self._program_archive is not None:
+                shutil.copyfile(self._program_archive, place)
+            else:
+                archive.write(place)
 
 
 def _of_agents(job: TrainingJob, host: Host, **ignored: object) -> Training:

@@ -37,6 +37,16 @@ def main() -> None:
         _storm(fit, arguments)
 
 
+def _refuse_foreign(folder: Path) -> None:
+    """Raises BadInput for a folder that no storm made: files in it would be replaced."""
+    remedy = "a storm writes there: move it away, or storm in another folder"
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise BadInput(f"{folder} is not a folder: {remedy}")
+    ours = not folder.is_dir() or (folder / "run").is_dir()
+    if not ours and (strangers := sorted(entry.name for entry in folder.iterdir())):
+        raise BadInput(f"{folder} holds {strangers[0]}, which is no storm's: {remedy}")
+
+
 def _storm(fit: str, arguments: argparse.Namespace) -> None:
     # Imported after the machine's check: these modules need what `make setup` installs.
     from paddle_aws.operations.jobs.job_source import JobSource
@@ -62,11 +72,13 @@ def _storm(fit: str, arguments: argparse.Namespace) -> None:
         flush=True,
     )
     storm = Storm(PROJECT, source, plan, lambda text: print(text, flush=True), FOLDER.absolute())
+    _refuse_foreign(FOLDER)
     try:
         FOLDER.mkdir(exist_ok=True)
         with interruption.catch_signals(), RehearsalFolder(FOLDER.absolute() / "run") as folder:
-            for old in FOLDER.glob("*.txt"):
-                old.unlink()
+            for pattern in ("calm-*.txt", "run-*.txt", "receipt.json", "receipt.html"):
+                for old in FOLDER.glob(pattern):
+                    old.unlink()
             try:
                 storm.run(folder)
             finally:

@@ -1,7 +1,6 @@
 """Breaks another process's TCP connections, without privileges: its sockets are taken as copies."""
 
 import ctypes
-import os
 import socket
 import struct
 from contextlib import suppress
@@ -13,16 +12,13 @@ _ATTACH_FILTER = 26
 """SO_ATTACH_FILTER of socket(7)."""
 
 
-def cut(pid: int, *, half_open: bool) -> int:
-    """Ends a process's connections to other addresses than its own; `half_open`: they stay, but
+def cut(pid: int, process: int, *, half_open: bool) -> int:
+    """Ends the connections of a process, whose file descriptor is `process`, to other addresses
+    than its own; `half_open`: they stay, but
     nothing that the peers send arrives any more, nor do they learn that what they get was got.
     Returns how many.
     """
-    process = os.pidfd_open(pid)
-    try:
-        return sum(_cut(process, number, half_open) for number in _sockets(pid))
-    finally:
-        os.close(process)
+    return sum(_cut(process, number, half_open) for number in _sockets(pid))
 
 
 def _sockets(pid: int) -> list[int]:

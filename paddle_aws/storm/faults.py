@@ -96,6 +96,8 @@ class Fault:
             needs = "a number, such as" if event in COUNTED else "no number:"
             example = f"{event}-1" if event in COUNTED else event
             raise BadInput(f"--faults has {text!r}: the event {event} has {needs} {example}")
+        if event in ("save", "saved") and int(number) == 0:
+            raise BadInput(f"--faults has {text!r}: the first {event} is {event}-1")
         return cls(kind, int(rank), event, int(number or 0))
 
 

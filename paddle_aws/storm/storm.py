@@ -2,6 +2,7 @@
 failing run fail.
 """
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ from paddle_aws.storm.trace import Trace
 from paddle_aws.storm.verdict import Calm, Verdict, judge
 
 FOLDER = Path(".storm")
+CALM = 2
+"""Runs without faults, by default."""
 _SHORTEST_SILENCE, _SILENCES = 60.0, 5.0
 """Seconds without an event after which a run counts as hanging: at least the first, and so many
 times the longest silence of a calm run more.
@@ -51,6 +54,10 @@ class Plan:
     def of(cls, seed: int, faults: str, runs: int | None, calm: int, *, shrink: bool) -> "Plan":
         """Reads the options. Raises BadInput."""
         words = [word.strip() for word in faults.split(",") if word.strip()]
+        if faults and not words:
+            raise BadInput(
+                f"--faults is {faults!r}: a kind, such as kill-rank, or a whole fault is needed"
+            )
         whole = [Fault.parse(word) for word in words if word not in KINDS]
         if whole and len(whole) < len(words):
             kind = next(word for word in words if word in KINDS)
@@ -100,6 +107,11 @@ class Storm:
                 f"controller is {self.job.controller}: a storm restarts pods as `controller: job` "
                 "does, and runs no other"
             )
+        self.program = None
+        if (archive := self.job.program.archive) is not None:
+            # Once, for all runs: nobody's edits, or lines beside the program, make them differ.
+            self.program = self.place / "program.tar"
+            archive.write(self.program)
         for number in range(1, self.plan.calm + 1):
             run = self._one(folder, f"calm-{number}", (), 10 * _SHORTEST_SILENCE)
             if not run.trace.succeeded:
@@ -133,7 +145,8 @@ class Storm:
         """Returns the command that runs a run's faults again."""
         faults = ",".join(map(str, run.shrunk or run.schedule))
         words = ["paddle-aws", "storm", str(self.source.file), *self.source.words()]
-        return " ".join([*words, "--faults", faults])
+        words += ["--calm", str(self.plan.calm)] if self.plan.calm != CALM else []
+        return shlex.join([*words, "--faults", faults])
 
     @property
     def stall(self) -> int:
@@ -168,7 +181,12 @@ class Storm:
         with (self.place / f"{name}.txt").open("w") as file:
             console = Console(file=file, width=100, highlight=False, color_system=None)
             rehearsal = Rehearsal(
-                self.project, self.job, self.source.file, account, supervisor=supervisor
+                self.project,
+                self.job,
+                self.source.file,
+                account,
+                supervisor=supervisor,
+                program=self.program,
             )
             trace = supervisor.trace
             try:

@@ -8,8 +8,9 @@ import re
 import signal
 import time
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import re2
@@ -29,11 +30,16 @@ ATTEMPTS = 20
 """Attempts without progress after which a storm's job ends, in place of `limits.attempts`: a storm
 has more faults between two checkpoints than a cluster.
 """
-_WORKER = re.compile(rb"attempt (\d+): (trainer|pserver) (\d+)(?:\.(\d+))? is process (\d+)")
-"""A line of the agent."""
+_WORKER = re.compile(
+    rb"^\[agent \d+\] attempt (\d+): (trainer|pserver) (\d+)(?:\.(\d+))? is process (\d+)$",
+    re.MULTILINE,
+)
+"""A whole line of the agent, which quotes no program in it."""
 _TOLD = re2.compile(r"paddle_node: step (\d+) (\{.*\})$")
 """A step of a program on our API (paddle_node.training.step_log)."""
-_NUMBER = re.compile(r"(?:\"?([A-Za-z_]\w*)\"?\s*[:=]?\s*)?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\b")
+_NUMBER = re2.compile(r"(?:\"?([A-Za-z_]\w*)\"?\s*[:=]?\s*)?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\b")
+_LONGEST = 2000
+"""Characters of a line that are read."""
 _GLOG = re.compile(r"[IWEF]\d{4} ")
 """How lines of Paddle about itself begin."""
 _SLOW = 2.0
@@ -189,21 +195,21 @@ class StormSupervisor(Supervisor):
 
         def listen(container: RunningContainer, listener: int) -> None:
             self._containers[index] = container
-            self._listeners.append(Listener(listener, self._answer, self._carried_out))
+            answer = partial(self._answer, container)
+            self._listeners.append(Listener(listener, answer, self._carried_out))
 
         return CallFilter(filter_program(), listen)
 
-    def _answer(self, call: Call) -> Answer | Awaitable[Answer | None] | None:
+    def _answer(
+        self, container: RunningContainer, call: Call
+    ) -> Answer | Awaitable[Answer | None] | None:
         if call.prints:
             self._last_alive(call)
-            if (match := _WORKER.search(call.text)) and self._rank(call) is None:
-                self._learn(match)
-                return Answer()
             rank = self._rank(call)
             if rank is None:
-                for line in call.text.decode(errors="replace").splitlines():
-                    if line.startswith("[agent"):
-                        self._say(line)
+                # Only the container's first process is the agent: a program may print anything.
+                if call.process in _children(container.init):
+                    self._read_agent(call.text, container)
                 return Answer()
             step = self._step_in(call)
             if step is not None and (fault := self._due("step", step)):
@@ -312,9 +318,9 @@ class StormSupervisor(Supervisor):
     def _read_step(
         self, line: str, rank: int | None = None
     ) -> tuple[int, Mapping[str, float]] | None:
-        if match := _TOLD.search(line):
+        if match := _TOLD.search(line[:_LONGEST]):
             return int(match[1]), json.loads(match[2])
-        if self._step_pattern is None or not (match := self._step_pattern.search(line[:2000])):
+        if self._step_pattern is None or not (match := self._step_pattern.search(line[:_LONGEST])):
             return None
         parts = match.groupdict()
         step = (
@@ -328,11 +334,19 @@ class StormSupervisor(Supervisor):
         metrics = {}
         for name, pattern in self._patterns.items():
             with suppress(TypeError, ValueError):
-                if value := pattern.search(line[:2000]):
+                if value := pattern.search(line[:_LONGEST]):
                     metrics[name] = float(value[1])
         return metrics
 
     # Whose a process is.
+
+    def _read_agent(self, text: bytes, container: RunningContainer) -> None:
+        for line in text.decode(errors="replace").splitlines():
+            if line.startswith("[agent"):
+                self._say(line)
+        for match in _WORKER.finditer(text):
+            if container.init in _ancestors(int(match[5])):
+                self._learn(match)
 
     def _learn(self, match: re.Match[bytes]) -> None:
         attempt, role, pod, local, pid = match.groups()
@@ -353,16 +367,9 @@ class StormSupervisor(Supervisor):
         pid = call.process
         if pid in self._kin:
             return self._kin[pid]
-        above, chain = pid, list[int]()
-        found = None
-        with suppress(OSError):
-            while above > 1 and len(chain) < 40:
-                if above in self._ranks:
-                    found = self._ranks[above]
-                    break
-                chain.append(above)
-                stat = Path(f"/proc/{above}/stat").read_text()
-                above = int(stat.rpartition(")")[2].split()[1])
+        found = next(
+            (self._ranks[each] for each in (pid, *_ancestors(pid)) if each in self._ranks), None
+        )
         if found is not None and pid != found.pid and (launched := _launched_rank(pid)) is not None:
             found = Rank(pid, found.attempt, launched, found.trains)
         self._kin[pid] = found
@@ -424,21 +431,24 @@ class StormSupervisor(Supervisor):
             return "no effect: the rank was not there"
         if kind == "damage-checkpoint":
             if what := self._damage():
-                os.kill(rank.pid, signal.SIGKILL)
+                _signal([rank.pid], container.init, signal.SIGKILL)
             return what or "no effect: there is no older checkpoint beside the newest"
         if kind in ("kill-rank", "kill-server"):
-            os.kill(rank.pid, signal.SIGKILL)
+            _signal([rank.pid], container.init, signal.SIGKILL)
         elif kind == "kill-agent":
-            os.kill(_children(container.init)[0], signal.SIGKILL)
+            _signal(_children(container.init), container.init, signal.SIGKILL)
         elif kind == "kill-pod":
             self._keep(pod.kill())
         elif kind == "spot-notice":
             self._keep(pod.terminate())
         elif kind in FREEZES:
             top = rank.pid if kind != "freeze-pod" else _children(container.init)[0]
-            self._keep(self._freeze([top, *_descendants(top)], FREEZES[kind]))
+            self._keep(self._freeze([top, *_descendants(top)], container.init, FREEZES[kind]))
         elif kind in ("cut", "half-open"):
-            count = connections.cut(rank.pid, half_open=kind == "half-open")
+            with ExitStack() as stack:
+                ours = _signal([rank.pid], container.init, signal.SIGCONT, stack)
+                half_open = kind == "half-open"
+                count = sum(connections.cut(rank.pid, each, half_open=half_open) for each in ours)
             return f"{count} connections" if count else "no effect: the rank has no connection"
         return f"process {rank.pid}"
 
@@ -448,16 +458,11 @@ class StormSupervisor(Supervisor):
             await asyncio.sleep(0.05)
         return rank
 
-    async def _freeze(self, pids: Sequence[int], seconds: float) -> None:
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-        try:
+    async def _freeze(self, pids: Sequence[int], init: int, seconds: float) -> None:
+        with ExitStack() as stack:
+            for process in _signal(pids, init, signal.SIGSTOP, stack):
+                stack.callback(_send, process, signal.SIGCONT)
             await asyncio.sleep(seconds)
-        finally:
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
 
     def _damage(self) -> str:
         written = [
@@ -541,7 +546,8 @@ class StormSupervisor(Supervisor):
         self.trace.events.append(event)
 
     def _say(self, text: str) -> None:
-        self.trace.lines.append(f"{self._now():7.2f}  {text}")
+        shown = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+        self.trace.lines.append(f"{self._now():7.2f}  {shown}")
 
     def _now(self) -> float:
         return time.monotonic() - self._began
@@ -570,10 +576,44 @@ async def _later() -> Answer:
     return Answer()
 
 
+def _ancestors(pid: int) -> list[int]:
+    """Returns the processes above a process, the nearest first; none of one that has ended."""
+    above: list[int] = []
+    with suppress(OSError):
+        while pid > 1:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            pid = int(stat.rpartition(")")[2].split()[1])
+            above.append(pid)
+    return above
+
+
+def _signal(
+    pids: Sequence[int], init: int, number: signal.Signals, stack: ExitStack | None = None
+) -> list[int]:
+    """Signals processes of the container below `init`, and no others: a number may be another
+    process's by now. With `stack`, returns the processes' file descriptors, which it closes.
+    """
+    processes = []
+    with ExitStack() as own:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                process = os.pidfd_open(pid)
+                (stack or own).callback(os.close, process)
+                if init in _ancestors(pid):
+                    _send(process, number)
+                    processes.append(process)
+    return processes
+
+
+def _send(process: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(process, number)
+
+
 def numbers(line: str) -> dict[str, float]:
     """Returns the numbers in a line by the words before them, or by their places."""
     values: dict[str, float] = {}
-    for place, match in enumerate(_NUMBER.finditer(line)):
+    for place, match in enumerate(_NUMBER.finditer(line[:_LONGEST])):
         name = match[1] or f"number {place + 1}"
         values[name if name not in values else f"{name} {place + 1}"] = float(match[2])
     return values
