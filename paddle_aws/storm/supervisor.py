@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -94,6 +95,8 @@ class StormSupervisor(Supervisor):
         self._inflicting: Fault | None = None
         self._volume_fault: tuple[Fault, int] | None = None
         self._refusals: dict[Fault, int] = {}
+        self._fault_attempt = 0
+        """The attempt that the fault of the volume has met."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._saves = 0
         self._saving: dict[int, Path] = {}
@@ -422,6 +425,7 @@ class StormSupervisor(Supervisor):
         kind = fault.kind
         if kind in VOLUME:
             self._volume_fault = fault, VOLUME[kind]
+            self._fault_attempt = sys.maxsize
             self._refusals[fault] = 0
             return "met 0 operations"
         index = fault.rank // (1 if kind in SERVERS else self._processes)
@@ -492,6 +496,9 @@ class StormSupervisor(Supervisor):
         fault, left = self._volume_fault
         if rank.rank != fault.rank or not rank.trains:
             return None
+        if rank.attempt > self._fault_attempt:
+            self._volume_fault = None  # It ends with the attempt that met it.
+            return None
         changes = call.writes or call.renames or call.removes or not (call.opens or call.syncs)
         answer: Answer | Awaitable[Answer]
         if fault.kind == "volume-full":
@@ -508,6 +515,8 @@ class StormSupervisor(Supervisor):
             answer = Answer(errno.EROFS)
         else:
             answer = _later()
+        if not self._refusals[fault]:
+            self._fault_attempt = rank.attempt
         self._refusals[fault] += 1
         name = "a sync" if path is None else _below(path)
         self._say(f"{fault}: rank {rank.rank} meets it at {name}")

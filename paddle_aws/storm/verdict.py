@@ -163,7 +163,9 @@ def _of_the_end(trace: Trace, calm: Calm) -> list[Finding]:
         return [_finding("failed", f"the job failed: {trace.reason}", trace, trace.seconds)]
     findings = []
     told, expected = [event.step or 0 for event in trace.steps()], calm.steps
-    if expected and max(told, default=0) < max(expected):
+    # A program that stops when it is good enough ends at another step each time.
+    ends = {max(steps, default=0) for steps in calm.told}
+    if expected and len(ends) == 1 and max(told, default=0) < max(expected):
         words = (
             f"the job succeeded, but the last step that it told is {max(told, default=0)} of "
             f"{max(expected)}"
