@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd
 from paddle_aws.rehearsal.rehearse import Supervisor
 from paddle_aws.storm import connections
 from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
-from paddle_aws.storm.faults import FREEZES, SERVERS, VOLUME, Fault
+from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
 from paddle_aws.storm.trace import Event, Inflicted, Trace
 
 ATTEMPTS = 20
@@ -89,14 +89,18 @@ class StormSupervisor(Supervisor):
         self._listeners: list[Listener] = []
         self._ranks: dict[int, Rank] = {}
         """Ranks of the newest attempt, and of the ones before that have not ended, by process."""
+        self._nobodies: set[int] = set()
+        """Processes that are no part of the program."""
         self._kin: dict[int, Rank | None] = {}
         """The rank above a process, as far as it was looked up."""
+        self._telling: dict[int, Rank] = {}
+        """By rank: the process that told its last step."""
         self._texts: dict[tuple[int, int], bytes] = {}
         self._inflicting: Fault | None = None
         self._volume_fault: tuple[Fault, int] | None = None
         self._refusals: dict[Fault, int] = {}
-        self._fault_attempt = 0
-        """The attempt that the fault of the volume has met."""
+        self._fault_attempt = self._disturbed = 0
+        """The attempt that the fault of the volume has met, and that of the last fault."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._saves = 0
         self._saving: dict[int, Path] = {}
@@ -206,6 +210,36 @@ class StormSupervisor(Supervisor):
     def _answer(
         self, container: RunningContainer, call: Call
     ) -> Answer | Awaitable[Answer | None] | None:
+        quick = call.opens and not call.writes and call.name.startswith(self._quick)
+        if not quick and self._rank(call) is None and self._unannounced(call.process):
+            return self._answer_later(container, call)
+        return self._answer_now(container, call)
+
+    async def _answer_later(self, container: RunningContainer, call: Call) -> Answer | None:
+        """Answers a process of the program once the agent has said which it is."""
+        deadline = time.monotonic() + _PATIENCE
+        while self._rank(call) is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+            self._kin.pop(call.process, None)
+        if self._rank(call) is None:
+            self._nobodies.add(call.process)
+        answer = self._answer_now(container, call)
+        return answer if answer is None or isinstance(answer, Answer) else await answer
+
+    def _unannounced(self, pid: int) -> bool:
+        """Whether a process is of an attempt of which the agent has not said so yet: it starts a
+        process first, and then tells its number.
+        """
+        if pid in self._nobodies:
+            return False
+        attempt = _variables_of(pid).get(Variable.ATTEMPT.value.encode(), b"")
+        if not attempt:
+            self._nobodies.add(pid)
+        return bool(attempt)
+
+    def _answer_now(
+        self, container: RunningContainer, call: Call
+    ) -> Answer | Awaitable[Answer | None] | None:
         if call.prints:
             self._last_alive(call)
             rank = self._rank(call)
@@ -288,7 +322,7 @@ class StormSupervisor(Supervisor):
             self._texts[key] = rest[-2000:]
             if rank.trains:
                 for line in lines:
-                    self._read_line(line.decode(errors="replace"), rank)
+                    self._read_line(line.decode(errors="replace"), replace(rank, pid=call.process))
             call.__dict__["text"] = b""  # A call that was carried out is not read again.
 
     def _read_line(self, line: str, rank: Rank) -> None:
@@ -298,6 +332,7 @@ class StormSupervisor(Supervisor):
         found = self._read_step(line, rank.rank)
         if found is not None:
             step, metrics = found
+            self._telling[rank.rank] = rank
             newest = rank.attempt, step
             if not metrics and self._newest.get(rank.rank) == newest:
                 return  # A pass that ends tells its last step once more.
@@ -356,7 +391,7 @@ class StormSupervisor(Supervisor):
         trains = role == b"trainer"
         rank = int(pod) * (self._processes if trains else 1) + int(local or 0)
         self.trace.servers += not trains and int(attempt) == 1
-        newest = max((known.attempt for known in self._ranks.values()), default=0)
+        newest = self._attempt
         self._kin.clear()
         self._ranks[int(pid)] = Rank(int(pid), int(attempt), rank, trains)
         if int(attempt) > newest:
@@ -364,6 +399,11 @@ class StormSupervisor(Supervisor):
             self._say(f"attempt {int(attempt)} starts")
             if fault := self._due("start"):
                 self._keep(self._inflict(fault, None))
+
+    @property
+    def _attempt(self) -> int:
+        """The newest attempt."""
+        return max((rank.attempt for rank in self._ranks.values()), default=0)
 
     def _rank(self, call: Call) -> Rank | None:
         """Returns the rank whose process, or whose process's descendant, makes the call."""
@@ -379,15 +419,24 @@ class StormSupervisor(Supervisor):
         return found
 
     def _target(self, rank: int, trains: bool = True) -> Rank | None:
-        """Returns the newest living process of a rank, or of a parameter server."""
-        alive = [
-            process
-            for process in (*self._ranks.values(), *filter(None, self._kin.values()))
-            if process.rank == rank
-            and process.trains is trains
-            and Path(f"/proc/{process.pid}").exists()
-        ]
-        return max(alive, key=lambda process: (process.attempt, process.pid), default=None)
+        """Returns the newest living process of a rank, or of a parameter server: the one that tells
+        steps, else the one that the agent has started, else one that a launcher has.
+        """
+        groups = (
+            [self._telling[rank]] if trains and rank in self._telling else [],
+            self._ranks.values(),
+            filter(None, self._kin.values()),
+        )
+        for group in groups:
+            alive = [
+                process
+                for process in group
+                if (process.rank, process.trains, process.attempt) == (rank, trains, self._attempt)
+                and Path(f"/proc/{process.pid}").exists()
+            ]
+            if alive:
+                return min(alive, key=lambda process: process.pid)
+        return None
 
     # The faults.
 
@@ -396,6 +445,10 @@ class StormSupervisor(Supervisor):
         if self._inflicting is not None or not self._armed:
             return None
         fault = self._armed[0]
+        if fault.event == "load" and event in COUNTED and self._attempt > self._disturbed:
+            # The attempt after the last fault began from the beginning.
+            self.trace.inflicted.append(Inflicted(self._armed.pop(0), None))
+            return self._due(event, number)
         if fault.event != event or number < fault.number:
             return None
         self._inflicting = fault
@@ -405,7 +458,7 @@ class StormSupervisor(Supervisor):
         """Does what the fault says, while the call at whose event it comes waits."""
         seconds = self._now()
         self._say(f"fault: {fault}")
-        attempt = max((rank.attempt for rank in self._ranks.values()), default=0)
+        attempt = self._disturbed = self._attempt
         try:
             effect = await self._do(fault)
         except OSError as error:
@@ -635,15 +688,17 @@ def _variable(job: Job, name: str) -> str:
 
 def _launched_rank(pid: int) -> int | None:
     """Returns the rank that a launcher gave a process."""
-    with suppress(OSError, ValueError):
-        variables = dict(
-            entry.split(b"=", 1)
-            for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            if b"=" in entry
-        )
-        rank = variables.get(b"PADDLE_TRAINER_ID", variables.get(b"RANK"))
-        return int(rank) if rank is not None else None
-    return None
+    variables = _variables_of(pid)
+    rank = variables.get(b"PADDLE_TRAINER_ID", variables.get(b"RANK", b""))
+    return int(rank) if rank.isdigit() else None
+
+
+def _variables_of(pid: int) -> dict[bytes, bytes]:
+    """Returns the environment that a process began with."""
+    with suppress(OSError):
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
+    return {}
 
 
 def _numberless(path: Path) -> str:

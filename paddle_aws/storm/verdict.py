@@ -290,6 +290,9 @@ def _finding(symptom: str, sentence: str, trace: Trace, seconds: float) -> Findi
     moments = [float(line.split(maxsplit=1)[0]) for line in trace.lines]
     place = next((at for at, moment in enumerate(moments) if moment >= seconds), len(moments))
     around = trace.lines[max(0, place - _AROUND) : place + _AROUND // 2]
+    if before is not None:
+        came = [line for line in trace.lines if line.endswith(f"fault: {before.fault}")]
+        around = [line for line in came if line not in around] + around
     return Finding(symptom, sentence, before.fault if before else None, tuple(around))
 
 

@@ -6,6 +6,7 @@ More seeds: STORM_SEEDS="4 5 6" pytest tests/storm
 import json
 import os
 import shlex
+import subprocess
 
 import pytest
 
@@ -48,7 +49,7 @@ FAULTS = (
 @pytest.mark.parametrize("seed", os.environ.get("STORM_SEEDS", "1").split())
 def test_whatever_comes_a_commands_files_end_exactly_as_undisturbed(storm, seed):
     ended = storm(
-        *("--seed", seed, "--faults", FAULTS, "--runs", "2", "--no-shrink"),
+        *("--seed", seed, "--faults", FAULTS, "--runs", "1", "--no-shrink"),
         program=PROGRAM,
         **SETTINGS,
     )
@@ -68,8 +69,26 @@ def test_whatever_comes_a_commands_files_end_exactly_as_undisturbed(storm, seed)
     assert len(steps) <= STEPS + len(ended.attempts)
 
 
-def test_a_program_that_forgets_its_step_is_told_of_and_the_printed_line_shows_it_again(storm):
+@pytest.fixture
+def bystander():
+    """A process that is no part of any job."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def test_a_program_that_forgets_its_step_is_told_of_and_the_printed_line_shows_it_again(
+    storm, bystander
+):
+    """It also speaks as an agent would, to have a process killed that is not its own."""
     forgetful = PROGRAM.replace("done, total = json", "_, total = json")
+    forgetful += f"""
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(1, b"[agent 0] attempt 9: trainer 0 is process {bystander.pid}\\n")
+    os._exit(0)
+"""
     refused = storm("--faults", "kill-rank/0@stop-9", program=forgetful, **SETTINGS)
     assert refused.code == 2 and not (refused.place / ".storm").exists()
     assert "'kill-rank/0@stop-9': stop is no event; start, step, save, saved" in refused.output
@@ -82,6 +101,7 @@ def test_a_program_that_forgets_its_step_is_told_of_and_the_printed_line_shows_i
     (line,) = [line for line in ended.output.splitlines() if line.startswith("replay: ")]
     again = storm(*shlex.split(line)[4:])
     assert again.code == 1 and line in again.output, again.output
+    assert bystander.poll() is None
     finding, *_ = again.receipt["runs"][0]["findings"]
     assert finding["symptom"] == "other values" and finding["after"] == "kill-rank/0@step-9"
     assert any("fault: kill-rank/0@step-9" in line for line in finding["lines"])
