@@ -464,6 +464,7 @@ def synthesize(spec: ClusterSpec) -> Templates:
         f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     )
     os.environ["CDK_VALIDATION"] = "false"
+    # Imported here: as it loads, jsii starts the Node.js that PATH has by now.
     from aws_cdk import App
 
     from paddle_aws.stacks.build import build

@@ -266,6 +266,7 @@ class TrainingPlatform(Construct):
 
 
 def _watch(platform: Platform) -> Stack:
+    # Imported here: only a platform that is watched pays for loading these services' modules.
     from paddle_aws.stacks.watch import WatchStack
 
     return WatchStack(platform)

@@ -161,7 +161,8 @@ class EfsDriver(Construct):
 
 
 class FsxDriver(Construct):
-    """The aws-fsx-csi-driver add-on, for file systems that exist: it needs no rights in AWS.
+    """The aws-fsx-csi-driver add-on, without AWS permissions: it mounts FSx file systems that exist
+    already, and creates none.
 
     Args:
         version: add-on version; None: EKS's default.

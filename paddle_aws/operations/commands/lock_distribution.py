@@ -63,6 +63,7 @@ def lock_distribution(
     Example: paddle-aws lock distribution --version v1.35.2+k3s1
     """
     with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
+        # Imported here: requests takes a tenth of a second to load.
         from paddle_aws.operations.account.download import content, download, redirection
 
         spec = load_cluster(config)

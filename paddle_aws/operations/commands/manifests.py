@@ -72,6 +72,7 @@ def manifests(
     """
     with cli_errors("interrupted: the same command writes the rest"):
         # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
+        # Imported here: cdk8s takes a second to load.
         from k8s_charts import documents
         from k8s_charts.kinds import data_job
 
@@ -142,6 +143,7 @@ def _read_committed(folder: Path, ref: str) -> dict[str, str]:
 
 
 def _show_difference(job: TrainingJob, deployed: Deployed, out: Path, against: str | None) -> None:
+    # Imported here: cdk8s takes a second to load.
     from k8s_charts import documents
 
     last = documents.read_files(out) if against is None else _read_committed(out, against)

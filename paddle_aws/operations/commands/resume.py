@@ -8,7 +8,7 @@ from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.ending import finish
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.resumption import bring_data, set_passes_aside
+from paddle_aws.operations.jobs.kept_volume import bring_data, set_passes_aside
 from paddle_aws.operations.jobs.run import Run, bring_program, train
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.options import (

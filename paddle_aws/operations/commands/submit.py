@@ -79,6 +79,7 @@ def submit(
 
 
 def _print(submission: Submission) -> None:
+    # Imported here: cdk8s takes a second to load.
     from k8s_charts import yaml_documents
 
     check_data(submission.job, submission.file, say)

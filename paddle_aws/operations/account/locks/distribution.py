@@ -33,6 +33,7 @@ def read_sums(listing: str, url: str, names: tuple[str, ...]) -> dict[str, str]:
 
 def read_images(charts: str) -> tuple[str, dict[str, str]]:
     """Returns the newest chart's address, and the images that its values name."""
+    # Imported here: not every command has jmespath, and requests takes a tenth of a second to load.
     from jmespath import search
 
     from paddle_aws.operations.account.download import content
