@@ -2,19 +2,17 @@
 
 import asyncio
 import errno
-import json
 import os
 import re
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import re2
 from paddle_node.contract import Variable
 
 from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
@@ -25,24 +23,15 @@ from paddle_aws.rehearsal.rehearse import Supervisor
 from paddle_aws.storm import connections
 from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
 from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
+from paddle_aws.storm.lines import GLOG, LineReader, numbers
+from paddle_aws.storm.processes import children, descendants, send_signal, signal_processes
+from paddle_aws.storm.ranks import Rank, Ranks
 from paddle_aws.storm.trace import Event, Inflicted, Trace
 
 ATTEMPTS = 20
 """Attempts without progress after which a storm's job ends, in place of `limits.attempts`: a storm
 has more faults between two checkpoints than a cluster.
 """
-_WORKER = re.compile(
-    rb"^\[agent \d+\] attempt (\d+): (trainer|pserver) (\d+)(?:\.(\d+))? is process (\d+)$",
-    re.MULTILINE,
-)
-"""A whole line of the agent, which quotes no program in it."""
-_TOLD = re2.compile(r"paddle_node: step (\d+) (\{.*\})$")
-"""A step of a program on our API (paddle_node.training.step_log)."""
-_NUMBER = re2.compile(r"(?:\"?([A-Za-z_]\w*)\"?\s*[:=]?\s*)?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\b")
-_LONGEST = 2000
-"""Characters of a line that are read."""
-_GLOG = re.compile(r"[IWEF]\d{4} ")
-"""How lines of Paddle about itself begin."""
 _SLOW = 2.0
 """Seconds that an operation on a slow volume takes."""
 _PATIENCE = 10.0
@@ -50,17 +39,6 @@ _PATIENCE = 10.0
 _SCRATCH = ("/tmp/", "/var/tmp/", "/root/", "/home/")
 _CACHES = re.compile(r"/\.cache/|/__pycache__/|/\.config/|\.pyc|/\.(?:paddle|nv|triton)/|\.lock$")
 """Files that programs keep beside their work."""
-
-
-@dataclass(frozen=True)
-class Rank:
-    """A process of the program."""
-
-    pid: int
-    attempt: int
-    rank: int
-    trains: bool
-    """It is no parameter server."""
 
 
 class StormSupervisor(Supervisor):
@@ -79,22 +57,11 @@ class StormSupervisor(Supervisor):
         """
         self.trace = Trace()
         self._armed, self._silence, self._stall = list(faults), silence, stall
-        self._patterns = {
-            name: re2.compile(pattern) for name, pattern in metrics.items() if name != "world_size"
-        }
-        self._step_pattern = self._patterns.pop("step", None)
+        self._reader = LineReader(metrics)
         self._began = self._last = time.monotonic()
         self._pods: dict[int, Pod] = {}
         self._containers: dict[int, RunningContainer] = {}
         self._listeners: list[Listener] = []
-        self._ranks: dict[int, Rank] = {}
-        """Ranks of the newest attempt, and of the ones before that have not ended, by process."""
-        self._nobodies: set[int] = set()
-        """Processes that are no part of the program."""
-        self._kin: dict[int, Rank | None] = {}
-        """The rank above a process, as far as it was looked up."""
-        self._telling: dict[int, Rank] = {}
-        """By rank: the process that told its last step."""
         self._texts: dict[tuple[int, int], bytes] = {}
         self._inflicting: Fault | None = None
         self._volume_fault: tuple[Fault, int] | None = None
@@ -129,7 +96,7 @@ class StormSupervisor(Supervisor):
     # What the rehearsal asks for.
 
     def prepare(self, job: Job, host: Host) -> tuple[Job, Host]:
-        self._processes = int(_variable(job, Variable.PROCESSES) or 1)
+        self._ranks = Ranks(int(_variable(job, Variable.PROCESSES) or 1))
         self._volume = host.volume.resolve()
         self._pod_folder = host.pods.resolve()
         self._quick = (str(host.interpreter.resolve().parent), "/usr/", "/lib", "/proc/", "/sys/",
@@ -186,6 +153,7 @@ class StormSupervisor(Supervisor):
                 self.trace.inflicted[place] = Inflicted(
                     inflicted.fault, inflicted.seconds, effect, inflicted.attempt
                 )
+        self.trace.servers = self._ranks.servers
         self.trace.seconds = time.monotonic() - self._began
         lowest = min(self._told, default=None)
         if lowest is not None:
@@ -211,41 +179,34 @@ class StormSupervisor(Supervisor):
         self, container: RunningContainer, call: Call
     ) -> Answer | Awaitable[Answer | None] | None:
         quick = call.opens and not call.writes and call.name.startswith(self._quick)
-        if not quick and self._rank(call) is None and self._unannounced(call.process):
+        if (
+            not quick
+            and self._ranks.find(call.process) is None
+            and self._ranks.is_unannounced(call.process)
+        ):
             return self._answer_later(container, call)
         return self._answer_now(container, call)
 
     async def _answer_later(self, container: RunningContainer, call: Call) -> Answer | None:
         """Answers a process of the program once the agent has said which it is."""
         deadline = time.monotonic() + _PATIENCE
-        while self._rank(call) is None and time.monotonic() < deadline:
+        while self._ranks.find(call.process) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
-            self._kin.pop(call.process, None)
-        if self._rank(call) is None:
-            self._nobodies.add(call.process)
+            self._ranks.forget(call.process)
+        if self._ranks.find(call.process) is None:
+            self._ranks.leave_out(call.process)
         answer = self._answer_now(container, call)
         return answer if answer is None or isinstance(answer, Answer) else await answer
-
-    def _unannounced(self, pid: int) -> bool:
-        """Whether a process is of an attempt of which the agent has not said so yet: it starts a
-        process first, and then tells its number.
-        """
-        if pid in self._nobodies:
-            return False
-        attempt = _variables_of(pid).get(Variable.ATTEMPT.value.encode(), b"")
-        if not attempt:
-            self._nobodies.add(pid)
-        return bool(attempt)
 
     def _answer_now(
         self, container: RunningContainer, call: Call
     ) -> Answer | Awaitable[Answer | None] | None:
         if call.prints:
             self._last_alive(call)
-            rank = self._rank(call)
+            rank = self._ranks.find(call.process)
             if rank is None:
                 # Only the container's first process is the agent: a program may print anything.
-                if call.process in _children(container.init):
+                if call.process in children(container.init):
                     self._read_agent(call.text, container)
                 return Answer()
             step = self._step_in(call)
@@ -254,14 +215,14 @@ class StormSupervisor(Supervisor):
                 return self._inflict(fault, call)
             return self._answer_saved(call)
         if call.exits:
-            rank = self._kin.get(call.process, self._rank(call))
+            rank = self._ranks.find(call.process)
             whole = rank is not None and rank.pid == call.process and self._told_all()
             if whole and call.arguments[0] == 0 and (fault := self._due("end")):
                 return self._inflict(fault, call)
             return Answer()
         if call.opens and not call.writes and call.name.startswith(self._quick):
             return Answer()
-        rank = self._rank(call)
+        rank = self._ranks.find(call.process)
         if rank is None:
             return Answer()
         self._alive()
@@ -302,7 +263,7 @@ class StormSupervisor(Supervisor):
     def _answer_saved(self, call: Call) -> Answer | Awaitable[Answer | None]:
         """Notes that the file is written that this thread opened before."""
         path = self._saving.pop(call.thread, None)
-        rank = self._rank(call)
+        rank = self._ranks.find(call.process)
         if path is None or rank is None:
             return Answer()
         self._add(Event("saved", self._now(), rank.attempt, rank.rank, path=_below(path)))
@@ -314,7 +275,7 @@ class StormSupervisor(Supervisor):
         if not call.prints:
             return
         with suppress(OSError):
-            rank = self._rank(call)
+            rank = self._ranks.find(call.process)
             if rank is None:
                 return
             key = call.process, call.arguments[0]
@@ -329,10 +290,10 @@ class StormSupervisor(Supervisor):
         if not line.strip():
             return
         self._say(f"rank {rank.rank}: {line[:300]}")
-        found = self._read_step(line, rank.rank)
+        found = self._reader.read_step(line)
         if found is not None:
             step, metrics = found
-            self._telling[rank.rank] = rank
+            self._ranks.telling[rank.rank] = rank
             newest = rank.attempt, step
             if not metrics and self._newest.get(rank.rank) == newest:
                 return  # A pass that ends tells its last step once more.
@@ -340,103 +301,35 @@ class StormSupervisor(Supervisor):
             event = Event("step", self._now(), rank.attempt, rank.rank, step, metrics)
             self._add(event)
             return
-        metrics = self._read_metrics(line)
-        if self._patterns:
+        metrics = self._reader.read_metrics(line)
+        if self._reader.patterns:
             self._told.setdefault(rank.rank, {}).update(metrics)
-        elif (values := numbers(line)) and not _GLOG.match(line):
+        elif (values := numbers(line)) and not GLOG.match(line):
             self._told[rank.rank] = values
 
     def _step_in(self, call: Call) -> int | None:
         """Returns the newest step that a text tells, which is about to be printed."""
         key = call.process, call.arguments[0]
         text = (self._texts.get(key, b"") + call.text).decode(errors="replace")
-        steps = [found[0] for line in re.split(r"[\r\n]", text) if (found := self._read_step(line))]
+        steps = [
+            found[0]
+            for line in re.split(r"[\r\n]", text)
+            if (found := self._reader.read_step(line))
+        ]
         return steps[-1] if steps else None
-
-    def _read_step(
-        self, line: str, rank: int | None = None
-    ) -> tuple[int, Mapping[str, float]] | None:
-        if match := _TOLD.search(line[:_LONGEST]):
-            return int(match[1]), json.loads(match[2])
-        if self._step_pattern is None or not (match := self._step_pattern.search(line[:_LONGEST])):
-            return None
-        parts = match.groupdict()
-        step = (
-            int((float(parts["epoch"]) - 1) * float(parts["iterations"])) + int(parts["iteration"])
-            if set(parts) == {"epoch", "iteration", "iterations"}
-            else int(float(match[1]))
-        )
-        return step, self._read_metrics(line)
-
-    def _read_metrics(self, line: str) -> dict[str, float]:
-        metrics = {}
-        for name, pattern in self._patterns.items():
-            with suppress(TypeError, ValueError):
-                if value := pattern.search(line[:_LONGEST]):
-                    metrics[name] = float(value[1])
-        return metrics
-
-    # Whose a process is.
 
     def _read_agent(self, text: bytes, container: RunningContainer) -> None:
         for line in text.decode(errors="replace").splitlines():
             if line.startswith("[agent"):
                 self._say(line)
-        for match in _WORKER.finditer(text):
-            if container.init in _ancestors(int(match[5])):
-                self._learn(match)
-
-    def _learn(self, match: re.Match[bytes]) -> None:
-        attempt, role, pod, local, pid = match.groups()
-        trains = role == b"trainer"
-        rank = int(pod) * (self._processes if trains else 1) + int(local or 0)
-        self.trace.servers += not trains and int(attempt) == 1
-        newest = self._attempt
-        self._kin.clear()
-        self._ranks[int(pid)] = Rank(int(pid), int(attempt), rank, trains)
-        if int(attempt) > newest:
-            self._add(Event("start", self._now(), int(attempt), rank))
-            self._say(f"attempt {int(attempt)} starts")
-            if fault := self._due("start"):
-                self._keep(self._inflict(fault, None))
-
-    @property
-    def _attempt(self) -> int:
-        """The newest attempt."""
-        return max((rank.attempt for rank in self._ranks.values()), default=0)
-
-    def _rank(self, call: Call) -> Rank | None:
-        """Returns the rank whose process, or whose process's descendant, makes the call."""
-        pid = call.process
-        if pid in self._kin:
-            return self._kin[pid]
-        found = next(
-            (self._ranks[each] for each in (pid, *_ancestors(pid)) if each in self._ranks), None
-        )
-        if found is not None and pid != found.pid and (launched := _launched_rank(pid)) is not None:
-            found = Rank(pid, found.attempt, launched, found.trains)
-        self._kin[pid] = found
-        return found
-
-    def _target(self, rank: int, trains: bool = True) -> Rank | None:
-        """Returns the newest living process of a rank, or of a parameter server: the one that tells
-        steps, else the one that the agent has started, else one that a launcher has.
-        """
-        groups = (
-            [self._telling[rank]] if trains and rank in self._telling else [],
-            self._ranks.values(),
-            filter(None, self._kin.values()),
-        )
-        for group in groups:
-            alive = [
-                process
-                for process in group
-                if (process.rank, process.trains, process.attempt) == (rank, trains, self._attempt)
-                and Path(f"/proc/{process.pid}").exists()
-            ]
-            if alive:
-                return min(alive, key=lambda process: process.pid)
-        return None
+        newest = self._ranks.attempt
+        for rank in self._ranks.learn(text, container.init):
+            if rank.attempt > newest:
+                newest = rank.attempt
+                self._add(Event("start", self._now(), rank.attempt, rank.rank))
+                self._say(f"attempt {rank.attempt} starts")
+                if fault := self._due("start"):
+                    self._keep(self._inflict(fault, None))
 
     # The faults.
 
@@ -445,7 +338,7 @@ class StormSupervisor(Supervisor):
         if self._inflicting is not None or not self._armed:
             return None
         fault = self._armed[0]
-        if fault.event == "load" and event in COUNTED and self._attempt > self._disturbed:
+        if fault.event == "load" and event in COUNTED and self._ranks.attempt > self._disturbed:
             # The attempt after the last fault began from the beginning.
             self.trace.inflicted.append(Inflicted(self._armed.pop(0), None))
             return self._due(event, number)
@@ -458,7 +351,7 @@ class StormSupervisor(Supervisor):
         """Does what the fault says, while the call at whose event it comes waits."""
         seconds = self._now()
         self._say(f"fault: {fault}")
-        attempt = self._disturbed = self._attempt
+        attempt = self._disturbed = self._ranks.attempt
         try:
             effect = await self._do(fault)
         except OSError as error:
@@ -467,7 +360,7 @@ class StormSupervisor(Supervisor):
         self._say(f"{fault}: {effect}")
         self.trace.inflicted.append(Inflicted(fault, seconds, effect, attempt))
         if fault.kind in VOLUME and call is not None and not call.prints and not call.exits:
-            rank = self._rank(call)
+            rank = self._ranks.find(call.process)
             path = None if call.syncs else call.path
             if rank is not None and (refused := self._answer_of_volume(call, rank, path)):
                 return await refused if not isinstance(refused, Answer) else refused
@@ -481,29 +374,29 @@ class StormSupervisor(Supervisor):
             self._fault_attempt = sys.maxsize
             self._refusals[fault] = 0
             return "met 0 operations"
-        index = fault.rank // (1 if kind in SERVERS else self._processes)
+        index = fault.rank // (1 if kind in SERVERS else self._ranks.processes)
         rank = await self._wait_for(fault.rank, kind not in SERVERS)
         pod, container = self._pods.get(index), self._containers.get(index)
         if rank is None or pod is None or container is None:
             return "no effect: the rank was not there"
         if kind == "damage-checkpoint":
             if what := self._damage():
-                _signal([rank.pid], container.init, signal.SIGKILL)
+                signal_processes([rank.pid], container.init, signal.SIGKILL)
             return what or "no effect: there is no older checkpoint beside the newest"
         if kind in ("kill-rank", "kill-server"):
-            _signal([rank.pid], container.init, signal.SIGKILL)
+            signal_processes([rank.pid], container.init, signal.SIGKILL)
         elif kind == "kill-agent":
-            _signal(_children(container.init), container.init, signal.SIGKILL)
+            signal_processes(children(container.init), container.init, signal.SIGKILL)
         elif kind == "kill-pod":
             self._keep(pod.kill())
         elif kind == "spot-notice":
             self._keep(pod.terminate())
         elif kind in FREEZES:
-            top = rank.pid if kind != "freeze-pod" else _children(container.init)[0]
-            self._keep(self._freeze([top, *_descendants(top)], container.init, FREEZES[kind]))
+            top = rank.pid if kind != "freeze-pod" else children(container.init)[0]
+            self._keep(self._freeze([top, *descendants(top)], container.init, FREEZES[kind]))
         elif kind in ("cut", "half-open"):
             with ExitStack() as stack:
-                ours = _signal([rank.pid], container.init, signal.SIGCONT, stack)
+                ours = signal_processes([rank.pid], container.init, signal.SIGCONT, stack)
                 half_open = kind == "half-open"
                 count = sum(connections.cut(rank.pid, each, half_open=half_open) for each in ours)
             return f"{count} connections" if count else "no effect: the rank has no connection"
@@ -511,14 +404,16 @@ class StormSupervisor(Supervisor):
 
     async def _wait_for(self, number: int, trains: bool) -> Rank | None:
         deadline = time.monotonic() + _PATIENCE
-        while (rank := self._target(number, trains)) is None and time.monotonic() < deadline:
+        while (
+            rank := self._ranks.find_newest(number, trains)
+        ) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
         return rank
 
     async def _freeze(self, pids: Sequence[int], init: int, seconds: float) -> None:
         with ExitStack() as stack:
-            for process in _signal(pids, init, signal.SIGSTOP, stack):
-                stack.callback(_send, process, signal.SIGCONT)
+            for process in signal_processes(pids, init, signal.SIGSTOP, stack):
+                stack.callback(send_signal, process, signal.SIGCONT)
             await asyncio.sleep(seconds)
 
     def _damage(self) -> str:
@@ -621,7 +516,7 @@ class StormSupervisor(Supervisor):
 
     def _last_alive(self, call: Call) -> None:
         """A line of a rank is a sign of life; the agents' own words are not."""
-        if self._rank(call) is not None:
+        if self._ranks.find(call.process) is not None:
             self._alive()
 
     def _keep(self, work: Awaitable[object]) -> None:
@@ -638,67 +533,9 @@ async def _later() -> Answer:
     return Answer()
 
 
-def _ancestors(pid: int) -> list[int]:
-    """Returns the processes above a process, the nearest first; none of one that has ended."""
-    above: list[int] = []
-    with suppress(OSError):
-        while pid > 1:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-            pid = int(stat.rpartition(")")[2].split()[1])
-            above.append(pid)
-    return above
-
-
-def _signal(
-    pids: Sequence[int], init: int, number: signal.Signals, stack: ExitStack | None = None
-) -> list[int]:
-    """Signals processes of the container below `init`, and no others: a number may be another
-    process's by now. With `stack`, returns the processes' file descriptors, which it closes.
-    """
-    processes = []
-    with ExitStack() as own:
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                process = os.pidfd_open(pid)
-                (stack or own).callback(os.close, process)
-                if init in _ancestors(pid):
-                    _send(process, number)
-                    processes.append(process)
-    return processes
-
-
-def _send(process: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        signal.pidfd_send_signal(process, number)
-
-
-def numbers(line: str) -> dict[str, float]:
-    """Returns the numbers in a line by the words before them, or by their places."""
-    values: dict[str, float] = {}
-    for place, match in enumerate(_NUMBER.finditer(line[:_LONGEST])):
-        name = match[1] or f"number {place + 1}"
-        values[name if name not in values else f"{name} {place + 1}"] = float(match[2])
-    return values
-
-
 def _variable(job: Job, name: str) -> str:
     values = {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
     return values.get(name, "")
-
-
-def _launched_rank(pid: int) -> int | None:
-    """Returns the rank that a launcher gave a process."""
-    variables = _variables_of(pid)
-    rank = variables.get(b"PADDLE_TRAINER_ID", variables.get(b"RANK", b""))
-    return int(rank) if rank.isdigit() else None
-
-
-def _variables_of(pid: int) -> dict[bytes, bytes]:
-    """Returns the environment that a process began with."""
-    with suppress(OSError):
-        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        return dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
-    return {}
 
 
 def _numberless(path: Path) -> str:
@@ -714,15 +551,3 @@ def _below(path: Path) -> str:
     elif "output" in parts:
         parts = parts[parts.index("output") + 1 :]
     return "/".join(parts)
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        with suppress(OSError):
-            for child in map(int, (task / "children").read_text().split()):
-                yield child
-                yield from _descendants(child)

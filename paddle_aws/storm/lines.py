@@ -1,0 +1,64 @@
+"""What a line of a program tells: a step, the job's metrics, or any numbers."""
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+
+import re2
+
+_TOLD = re2.compile(r"paddle_node: step (\d+) (\{.*\})$")
+"""A step of a program on our API (paddle_node.training.step_log)."""
+_NUMBER = re2.compile(r"(?:\"?([A-Za-z_]\w*)\"?\s*[:=]?\s*)?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\b")
+_LONGEST = 2000
+"""Characters of a line that are read."""
+GLOG = re.compile(r"[IWEF]\d{4} ")
+"""How lines of Paddle about itself begin."""
+
+
+class LineReader:
+    """Reads lines by a job's patterns; `step` is that of the step's number."""
+
+    def __init__(self, metrics: Mapping[str, str]) -> None:
+        self.patterns = {
+            name: re2.compile(pattern) for name, pattern in metrics.items() if name != "world_size"
+        }
+        self._step_pattern = self.patterns.pop("step", None)
+
+    def read_step(self, line: str) -> tuple[int, Mapping[str, float]] | None:
+        """Returns the step that a line tells, and its metrics; None: it tells none."""
+        with suppress(TypeError, ValueError, OverflowError):  # A program may print anything.
+            return self._read_step(line)
+        return None
+
+    def _read_step(self, line: str) -> tuple[int, Mapping[str, float]] | None:
+        if match := _TOLD.search(line[:_LONGEST]):
+            metrics: dict[str, float] = json.loads(match[2])
+            return int(match[1]), {name: float(value) for name, value in metrics.items()}
+        if self._step_pattern is None or not (match := self._step_pattern.search(line[:_LONGEST])):
+            return None
+        parts = match.groupdict()
+        step = (
+            int((float(parts["epoch"]) - 1) * float(parts["iterations"])) + int(parts["iteration"])
+            if set(parts) == {"epoch", "iteration", "iterations"}
+            else int(float(match[1]))
+        )
+        return step, self.read_metrics(line)
+
+    def read_metrics(self, line: str) -> dict[str, float]:
+        """Returns the job's metrics in a line."""
+        metrics = {}
+        for name, pattern in self.patterns.items():
+            with suppress(TypeError, ValueError):
+                if value := pattern.search(line[:_LONGEST]):
+                    metrics[name] = float(value[1])
+        return metrics
+
+
+def numbers(line: str) -> dict[str, float]:
+    """Returns the numbers in a line by the words before them, or by their places."""
+    values: dict[str, float] = {}
+    for place, match in enumerate(_NUMBER.finditer(line[:_LONGEST])):
+        name = match[1] or f"number {place + 1}"
+        values[name if name not in values else f"{name} {place + 1}"] = float(match[2])
+    return values

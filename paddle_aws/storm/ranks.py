@@ -1,0 +1,117 @@
+"""Whose a process is: the agent says which process it has started for which rank."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddle_node.contract import Variable
+
+from paddle_aws.storm.processes import ancestors, launched_rank, variables_of
+
+_WORKER = re.compile(
+    rb"^\[agent \d+\] attempt (\d+): (trainer|pserver) (\d+)(?:\.(\d+))? is process (\d+)$",
+    re.MULTILINE,
+)
+"""A whole line of the agent, which quotes no program in it."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A process of the program."""
+
+    pid: int
+    attempt: int
+    rank: int
+    trains: bool
+    """It is no parameter server."""
+
+
+class Ranks:
+    """The processes of a run's program."""
+
+    def __init__(self, processes: int) -> None:
+        """`processes`: how many ranks each pod has."""
+        self.processes = processes
+        self.servers = 0
+        """Parameter servers that the first attempt has."""
+        self._ranks: dict[int, Rank] = {}
+        """Ranks of the newest attempt, and of the ones before that have not ended, by process."""
+        self._nobodies: set[int] = set()
+        """Processes that are no part of the program."""
+        self._kin: dict[int, Rank | None] = {}
+        """The rank above a process, as far as it was looked up."""
+        self.telling: dict[int, Rank] = {}
+        """By rank: the process that told its last step."""
+
+    def learn(self, text: bytes, init: int) -> list[Rank]:
+        """Reads what an agent prints. Returns the ranks that it has started below the container's
+        process `init`.
+        """
+        started = []
+        for match in _WORKER.finditer(text):
+            attempt, role, pod, local, pid = match.groups()
+            if init not in ancestors(int(pid)):
+                continue
+            trains = role == b"trainer"
+            number = int(pod) * (self.processes if trains else 1) + int(local or 0)
+            self.servers += not trains and int(attempt) == 1
+            rank = self._ranks[int(pid)] = Rank(int(pid), int(attempt), number, trains)
+            self._kin.clear()
+            started.append(rank)
+        return started
+
+    def forget(self, pid: int) -> None:
+        """Looks a process up anew the next time."""
+        self._kin.pop(pid, None)
+
+    def leave_out(self, pid: int) -> None:
+        """Takes a process for none of the program's from now on."""
+        self._nobodies.add(pid)
+
+    def is_unannounced(self, pid: int) -> bool:
+        """Whether a process is of an attempt of which the agent has not said so yet: it starts a
+        process first, and then tells its number.
+        """
+        if pid in self._nobodies:
+            return False
+        attempt = variables_of(pid).get(Variable.ATTEMPT.value.encode(), b"")
+        if not attempt:
+            self._nobodies.add(pid)
+        return bool(attempt)
+
+    @property
+    def attempt(self) -> int:
+        """The newest attempt."""
+        return max((rank.attempt for rank in self._ranks.values()), default=0)
+
+    def find(self, pid: int) -> Rank | None:
+        """Returns the rank of a process, or of a process above it; None: it is no rank's."""
+        if pid in self._kin:
+            return self._kin[pid]
+        found = next(
+            (self._ranks[each] for each in (pid, *ancestors(pid)) if each in self._ranks), None
+        )
+        if found is not None and pid != found.pid and (launched := launched_rank(pid)) is not None:
+            found = Rank(pid, found.attempt, launched, found.trains)
+        self._kin[pid] = found
+        return found
+
+    def find_newest(self, rank: int, trains: bool = True) -> Rank | None:
+        """Returns the newest living process of a rank, or of a parameter server: the one that tells
+        steps, else the one that the agent has started, else one that a launcher has.
+        """
+        groups = (
+            [self.telling[rank]] if trains and rank in self.telling else [],
+            self._ranks.values(),
+            filter(None, self._kin.values()),
+        )
+        for group in groups:
+            alive = [
+                process
+                for process in group
+                if (process.rank, process.trains, process.attempt) == (rank, trains, self.attempt)
+                and Path(f"/proc/{process.pid}").exists()
+            ]
+            if alive:
+                return min(alive, key=lambda process: process.pid)
+        return None
