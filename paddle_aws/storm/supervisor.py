@@ -32,6 +32,11 @@ ATTEMPTS = 20
 """Attempts without progress after which a storm's job ends, in place of `limits.attempts`: a storm
 has more faults between two checkpoints than a cluster.
 """
+_STALLED = re.compile(
+    r"\[agent \d+\] attempt (\d+) ends: no step, no output and no progress for .*?"
+    r"(?:silent first: (.*))?$"
+)
+"""The agent's line when an attempt hangs."""
 _SLOW = 2.0
 """Seconds that an operation on a slow volume takes."""
 _PATIENCE = 10.0
@@ -322,6 +327,8 @@ class StormSupervisor(Supervisor):
         for line in text.decode(errors="replace").splitlines():
             if line.startswith("[agent"):
                 self._say(line)
+            if match := _STALLED.match(line):
+                self.trace.stalled.setdefault(int(match[1]), (self._now(), match[2]))
         newest = self._ranks.attempt
         for rank in self._ranks.learn(text, container.init):
             if rank.attempt > newest:

@@ -55,6 +55,8 @@ class Trace:
     """
     lines: list[str] = field(default_factory=list)
     """Lines of the pods and of the storm, with seconds, in the order of time."""
+    stalled: dict[int, tuple[float, str | None]] = field(default_factory=dict)
+    """Attempts that hung until they were ended: when that was, and who had been silent first."""
     outside: list[str] = field(default_factory=list)
     """Files that the program wrote outside the volume and read again in a later attempt."""
     elsewhere: list[str] = field(default_factory=list)

@@ -138,6 +138,7 @@ def judge(trace: Trace, calm: Calm) -> Verdict:
     """Compares a run with the calm ones."""
     findings = [
         *_of_the_end(trace, calm),
+        *_of_hangs(trace),
         *_of_steps(trace, calm),
         *_of_values(trace, calm),
         *_of_files(trace, calm),
@@ -175,6 +176,22 @@ def _of_the_end(trace: Trace, calm: Calm) -> list[Finding]:
         words = "the job succeeded, but did not tell its result"
         findings.append(_finding("unfinished", words, trace, trace.seconds))
     return findings
+
+
+def _of_hangs(trace: Trace) -> list[Finding]:
+    """An attempt that hung is one that `limits.stall_seconds` alone ended. After a half-open
+    connection that is what has to happen: nothing tells a program of it.
+    """
+    for attempt, (seconds, silent) in trace.stalled.items():
+        before = _fault_before(trace, seconds)
+        if before is None or before.fault.kind != "half-open":
+            words = (
+                f"attempt {attempt} hung until it was ended as stalled, which takes "
+                "limits.stall_seconds on a cluster"
+            )
+            words += f"; silent first: {silent}" if silent else ""
+            return [_finding("hang", words, trace, seconds)]
+    return []
 
 
 def _of_steps(trace: Trace, calm: Calm) -> list[Finding]:
