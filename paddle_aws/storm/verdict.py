@@ -22,8 +22,11 @@ _QUALITY = re.compile(
     re.IGNORECASE,
 )
 """Names in a program's last line that tell of the model; others may be a speed or a time."""
-_OF_RUN = re.compile(r"attempt|trainers?|pid|time|.*seconds|elapsed|port|date|eta")
-"""Names of what may differ from run to run, even if the calm ones had the same by chance."""
+_OF_RUN = re.compile(
+    r"attempt|trainers?|pid|time|.*seconds|elapsed|port|date|eta|ips|speed|.*_cost|.*per_s(?:ec|econd)?",
+    re.IGNORECASE,
+)
+"""Names of what differs from run to run: speeds, times, numbers of processes."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ class Calm:
         for trace in self.traces:
             for event in trace.steps():
                 for name, value in event.metrics.items():
+                    if _OF_RUN.fullmatch(name):
+                        continue
                     key = event.step or 0, name
                     least, most = ranges.get(key, (value, value))
                     ranges[key] = min(least, value), max(most, value)
