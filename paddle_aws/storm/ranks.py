@@ -37,7 +37,7 @@ class Ranks:
         self._ranks: dict[int, Rank] = {}
         """Ranks of the newest attempt, and of the ones before that have not ended, by process."""
         self._nobodies: set[int] = set()
-        """Processes that are no part of the program."""
+        """Processes that the agent has not claimed in time."""
         self._kin: dict[int, Rank | None] = {}
         """The rank above a process, as far as it was looked up."""
         self.telling: dict[int, Rank] = {}
@@ -72,12 +72,8 @@ class Ranks:
         """Whether a process is of an attempt of which the agent has not said so yet: it starts a
         process first, and then tells its number.
         """
-        if pid in self._nobodies:
-            return False
-        attempt = variables_of(pid).get(Variable.ATTEMPT.value.encode(), b"")
-        if not attempt:
-            self._nobodies.add(pid)
-        return bool(attempt)
+        # Looked up each time: the same process has another environment once it is the program.
+        return pid not in self._nobodies and Variable.ATTEMPT.value.encode() in variables_of(pid)
 
     @property
     def attempt(self) -> int:
