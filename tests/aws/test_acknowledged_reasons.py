@@ -58,7 +58,7 @@ def statements(resources: dict[str, Any]) -> list[dict[str, Any]]:
     for one in found:
         one["Actions"], one["On"] = (
             listed(one["Action"]),
-            [acknowledged._spelled(each) for each in listed(one["Resource"])],
+            [acknowledged._spell(each) for each in listed(one["Resource"])],
         )
         one["Conditions"] = [key for keys in one.get("Condition", {}).values() for key in keys]
         tells = [told(action) for action in one["Actions"]]
@@ -118,7 +118,7 @@ def laid_out(built: Built, scope: IConstruct, findings: tuple[str, ...]) -> dict
             for action in sorted({action for one in named for action in one["Actions"]})
         ],
         "findings": [re.sub(rf"(?<=[/-])({ours})(?=[/-])", "OURS", one) for one in findings],
-        "managed": sorted(acknowledged._spelled(arn).rpartition("/")[2] for arn in roles),
+        "managed": sorted(acknowledged._spell(arn).rpartition("/")[2] for arn in roles),
         "zones": {
             "here": places,
             "unnamed": [zone for zone in places if zone not in spec.network.zones],
