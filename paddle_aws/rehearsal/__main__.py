@@ -5,14 +5,13 @@ cannot be rehearsed, with one sentence; 130 after Ctrl-C.
 """
 
 import argparse
-import os
 import platform
-import sys
 import time
 from pathlib import Path
 
-from paddle_aws.operations.errors import BadInput, Exit, Failed, cli_errors
+from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.jobs.rehearsal_backend import FOLDER
+from paddle_aws.rehearsal import interruption
 
 _MAX_WIDTH = 100
 """Columns: wider lines are harder to read."""
@@ -119,7 +118,6 @@ def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
     from paddle_aws.operations.jobs.job_source import NO_FILE, JobSource
     from paddle_aws.operations.jobs.volume.fetching import model_words
     from paddle_aws.operations.screen import colours
-    from paddle_aws.rehearsal import interruption
     from paddle_aws.rehearsal.account import Account
     from paddle_aws.rehearsal.folder import RehearsalFolder
     from paddle_aws.rehearsal.rehearse import Rehearsal
@@ -176,13 +174,4 @@ def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except SystemExit as exit_:
-        if exit_.code != Exit.INTERRUPTED:
-            raise
-        # If an interrupt passed through a library's exec(), Python kills itself with SIGINT as it
-        # exits, although we caught the interrupt. All is cleaned up by now: exit directly.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(Exit.INTERRUPTED)
+    interruption.run_command(main)

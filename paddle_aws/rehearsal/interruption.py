@@ -7,15 +7,33 @@ already exiting and must exit with its own code.
 """
 
 import asyncio
+import os
 import signal
-from collections.abc import Coroutine, Iterator
+import sys
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
+from paddle_aws.operations.errors import Exit
+
 T = TypeVar("T")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_command(main: Callable[[], None]) -> None:
+    """Runs a command's `main`, whose interruption ends this process with its own exit code."""
+    try:
+        main()
+    except SystemExit as exit_:
+        if exit_.code != Exit.INTERRUPTED:
+            raise
+        # If an interrupt passed through a library's exec(), Python kills itself with SIGINT as it
+        # exits, although we caught the interrupt. All is cleaned up by now: exit directly.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(Exit.INTERRUPTED)
 
 
 @contextmanager

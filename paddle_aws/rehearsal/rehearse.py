@@ -213,7 +213,7 @@ class Rehearsal:
         if not self.job.reports_passes:
             return self._program(host, addresses)
         training = host.manifests.jobs[-1]
-        folder = _job_folder(training, host)
+        folder = job_folder(training, host)
         passes = self._train(training, host, addresses)
         if data_jobs:
             check_records(passes, data)
@@ -244,7 +244,7 @@ class Rehearsal:
         with self.screen.phase("split") as phase:
             watcher = PodScreen(self.screen)
             self._run(job, host, addresses, watcher, "the data could not be split")
-            data: dict[str, Any] = json.loads(_job_folder(job, host).data_manifest.read_text())
+            data: dict[str, Any] = json.loads(job_folder(job, host).data_manifest.read_text())
             counts = " + ".join(f"{_records(shard):,}" for shard in data["shards"])
             held_out = _records(data.get("held_out") or {})
             kept = f", {held_out:,} kept for the metric" if held_out else ""
@@ -262,7 +262,7 @@ class Rehearsal:
 
     def _train(self, job: Job, host: Host, addresses: AddressBlock) -> tuple[Pass, ...]:
         with self.screen.phase("train") as phase:
-            watcher = TrainingScreen(self.screen, _job_folder(job, host))
+            watcher = TrainingScreen(self.screen, job_folder(job, host))
             result = self._run(job, host, addresses, watcher)
             passes = tuple(watcher.table.passes.in_order)
             if not passes:
@@ -372,7 +372,7 @@ class Rehearsal:
                 if self.job.uploads_to_bucket:
                     self._account.upload(file, _input_addresses(data_job)[name])
                 else:
-                    put_input(Folder(_job_folder(data_job, host).root), self.job, name, file)
+                    put_input(Folder(job_folder(data_job, host).root), self.job, name, file)
             phase.result = f"{names} to where `submit` brings them"
 
     def _bring(self, host: Host) -> None:
@@ -384,18 +384,18 @@ class Rehearsal:
             with self.screen.phase("upload") as phase:
                 job, target = _jobs(host, "data")[0], f"the volume: {self.job.uploaded}"
                 if self.job.uploaded is not None:
-                    put_data(Folder(_job_folder(job, host).root), self.job, self._source)
+                    put_data(Folder(job_folder(job, host).root), self.job, self._source)
                 else:
                     address = _variable(job, Variable.DATA_SOURCE)
                     self._account.upload(self._source, address)
                     target = f"s3://<bucket>/{address.split('/', 3)[3]}"
                 phase.result = f"{self._source.name} to {target}"
         if host.manifests.jobs and not self.job.splits:
-            folder = _job_folder(host.manifests.jobs[-1], host)
+            folder = job_folder(host.manifests.jobs[-1], host)
             if remark := prepared_volume.prepare(self.job, folder, self.project):
                 self.screen.remark(remark)
         if (archive := self.job.program.archive) is not None:
-            place = _job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
+            place = job_folder(host.manifests.jobs[-1], host).archive(archive.digest)
             place.parent.mkdir(parents=True, exist_ok=True)
             if self._program_archive is not None:
                 shutil.copyfile(self._program_archive, place)
@@ -406,7 +406,7 @@ class Rehearsal:
 def _of_agents(job: TrainingJob, host: Host, **ignored: object) -> Training:
     """Returns the training of controller job: our agent runs in each pod."""
     training = host.manifests.jobs[-1]
-    folder = _job_folder(training, host)
+    folder = job_folder(training, host)
     several = folder.node(0) / "rank-0.log"
     no_gpu = (
         f"no GPU here: processes that would get one of {job.gpus.count} compute on the CPU, by gloo"
@@ -482,7 +482,7 @@ def _count(number: int, what: str, more: str = "s") -> str:
     return f"{number} {what}{'' if number == 1 else more}"
 
 
-def _job_folder(job: Job, host: Host) -> JobFolder:
+def job_folder(job: Job, host: Host) -> JobFolder:
     """The job's folder on the volume, found by the path that the manifest gives the pods."""
     mounted_at = f"{_variable(job, Variable.JOB_PATH)}/{_variable(job, Variable.JOB_NAME)}"
     for mount in job.template.containers[0].mounts:

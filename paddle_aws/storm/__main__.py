@@ -5,12 +5,11 @@ Exit codes: 0 if every run was as the calm ones; 1 if one was not, or the job fa
 """
 
 import argparse
-import os
-import sys
 import time
 from pathlib import Path
 
 from paddle_aws.operations.errors import BadInput, Exit, Failed, cli_errors
+from paddle_aws.rehearsal import interruption
 from paddle_aws.rehearsal.__main__ import PROJECT, check_machine
 
 _ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
@@ -28,13 +27,13 @@ def main() -> None:
     parser.add_argument("--no-shrink", action="store_true")
     arguments = parser.parse_args()
     with cli_errors("interrupted: no process is left; .storm/ has what was seen until then"):
-        fit = check_machine(PROJECT, local=True)
+        machine = check_machine(PROJECT, local=True)
         if not _ACTIONS.is_file() or "user_notif" not in _ACTIONS.read_text().split():
             raise BadInput(
                 "this machine's kernel cannot hold system calls (seccomp's user_notif): a storm "
                 "needs Linux 5.9 or later"
             )
-        _storm(fit, arguments)
+        _storm(machine, arguments)
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -47,10 +46,9 @@ def _refuse_foreign(folder: Path) -> None:
         raise BadInput(f"{folder} holds {strangers[0]}, which is no storm's: {remedy}")
 
 
-def _storm(fit: str, arguments: argparse.Namespace) -> None:
+def _storm(machine: str, arguments: argparse.Namespace) -> None:
     # Imported after the machine's check: these modules need what `make setup` installs.
     from paddle_aws.operations.jobs.job_source import JobSource
-    from paddle_aws.rehearsal import interruption
     from paddle_aws.rehearsal.folder import RehearsalFolder
     from paddle_aws.storm import receipt
     from paddle_aws.storm.storm import FOLDER, Plan, Storm
@@ -62,15 +60,15 @@ def _storm(fit: str, arguments: argparse.Namespace) -> None:
         arguments.calm,
         shrink=not arguments.no_shrink,
     )
-    source, began = JobSource(arguments.job, tuple(arguments.set)), time.monotonic()
-    job = source.load(fetch=True)
-    kind = (
-        f"{len(plan.schedule)} faults as named" if plan.schedule else f"faults of seed {plan.seed}"
-    )
+    began = time.monotonic()
+    source = JobSource(arguments.job.resolve(), tuple(arguments.set))
+    kind = "the faults that --faults names" if plan.schedule else f"faults of seed {plan.seed}"
     print(
-        f"storm of {job.name} on {fit}: {plan.calm} calm runs, then {plan.runs} with {kind}",
+        f"storm of {arguments.job.name} on {machine}: {plan.calm} calm runs, then {plan.runs} with "
+        f"{kind}",
         flush=True,
     )
+    # Before anything is replaced: a mistake in a setting must not cost the last receipt.
     storm = Storm(PROJECT, source, plan, lambda text: print(text, flush=True), FOLDER.absolute())
     _refuse_foreign(FOLDER)
     try:
@@ -94,12 +92,4 @@ def _storm(fit: str, arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except SystemExit as ended:
-        if ended.code != Exit.INTERRUPTED:
-            raise
-        # As in paddle_aws.rehearsal: Python would kill itself with SIGINT at exit.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(Exit.INTERRUPTED)
+    interruption.run_command(main)

@@ -87,10 +87,10 @@ class Fault:
                 "kill-rank/1@step-7, is needed"
             )
         kind, rank, event, number = match.groups()
-        for found, allowed, what in ((kind, KINDS, "kind"), (event, EVENTS, "event")):
-            if found not in allowed:
+        for word, allowed, what in ((kind, KINDS, "kind"), (event, EVENTS, "event")):
+            if word not in allowed:
                 raise BadInput(
-                    f"--faults has {text!r}: {found} is no {what}; {', '.join(allowed)} are allowed"
+                    f"--faults has {text!r}: {word} is no {what}; {', '.join(allowed)} are allowed"
                 )
         if (event in COUNTED) != (number is not None):
             needs = "a number, such as" if event in COUNTED else "no number:"

@@ -25,11 +25,11 @@ def signal_processes(
     process's by now. With `stack`, returns the processes' file descriptors, which it closes.
     """
     processes = []
-    with ExitStack() as own:
+    with ExitStack() as closing:
         for pid in pids:
             with suppress(ProcessLookupError):
                 process = os.pidfd_open(pid)
-                (stack or own).callback(os.close, process)
+                (stack or closing).callback(os.close, process)
                 if init in ancestors(pid):
                     send_signal(process, number)
                     processes.append(process)

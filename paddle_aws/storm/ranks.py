@@ -84,13 +84,12 @@ class Ranks:
         """Returns the rank of a process, or of a process above it; None: it is no rank's."""
         if pid in self._kin:
             return self._kin[pid]
-        found = next(
-            (self._ranks[each] for each in (pid, *ancestors(pid)) if each in self._ranks), None
-        )
-        if found is not None and pid != found.pid and (launched := launched_rank(pid)) is not None:
-            found = Rank(pid, found.attempt, launched, found.trains)
-        self._kin[pid] = found
-        return found
+        started = (self._ranks.get(above) for above in (pid, *ancestors(pid)))
+        rank = next(filter(None, started), None)
+        if rank is not None and pid != rank.pid and (launched := launched_rank(pid)) is not None:
+            rank = Rank(pid, rank.attempt, launched, rank.trains)
+        self._kin[pid] = rank
+        return rank
 
     def find_newest(self, rank: int, trains: bool = True) -> Rank | None:
         """Returns the newest living process of a rank, or of a parameter server: the one that tells

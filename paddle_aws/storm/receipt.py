@@ -64,15 +64,15 @@ def document(storm: Storm, seconds: float) -> dict[str, Any]:
         },
         **_digests(storm),
         "versions": {
-            "paddle-aws": version("paddle-aws"),
+            "paddle_aws": version("paddle-aws"),
             "paddle": job.chosen_paddle,
             "python": platform.python_version(),
             "kernel": platform.release(),
         },
-        "in place of the job's limits": {"stall_seconds": storm.stall, "attempts": ATTEMPTS},
+        "limits_of_storm": {"stall_seconds": storm.stall, "attempts": ATTEMPTS},
         "calm": {
             "steps": len(calm.steps),
-            "exactly equal": calm.equal,
+            "exactly_equal": calm.equal,
             "spread": {name: spread for name, spread in calm.spreads.items()},
             "result": {name: list(between) for name, between in calm.last.items()},
             "runs": [_run(run, storm) for run in storm.calm_runs],
@@ -99,9 +99,9 @@ def _run(run: Run, storm: Storm) -> dict[str, Any]:
         "reason": trace.reason or None,
         "seconds": round(verdict.seconds, 2),
         "attempts": verdict.attempts,
-        "steps done again": verdict.repeated,
-        "steps left out": list(verdict.lost),
-        "longest silence": round(verdict.longest_silence, 2),
+        "steps_done_again": verdict.repeated,
+        "steps_left_out": list(verdict.lost),
+        "longest_silence": round(verdict.longest_silence, 2),
         "result": dict(trace.last),
         "faults": [
             {
@@ -109,7 +109,7 @@ def _run(run: Run, storm: Storm) -> dict[str, Any]:
                 "seconds": None if inflicted.seconds is None else round(inflicted.seconds, 2),
                 "attempt": inflicted.attempt or None,
                 "effect": inflicted.effect or "its event did not happen",
-                "steps done again": verdict.lost_work.get(str(inflicted.fault), 0),
+                "steps_done_again": verdict.lost_work.get(str(inflicted.fault), 0),
             }
             for inflicted in trace.inflicted
         ],
@@ -122,9 +122,9 @@ def _run(run: Run, storm: Storm) -> dict[str, Any]:
             }
             for finding in verdict.findings
         ],
-        "fewest faults": [str(fault) for fault in run.shrunk],
+        "fewest_faults": [str(fault) for fault in run.shrunk],
         "replay": storm.replay(run) if run.schedule else None,
-        "written outside output": trace.elsewhere[:20],
+        "written_outside_output": trace.elsewhere[:20],
     }
 
 

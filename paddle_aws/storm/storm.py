@@ -4,7 +4,7 @@ failing run fail.
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.local_account import LocalAccount
 from paddle_aws.rehearsal.rehearse import Rehearsal
 from paddle_aws.rehearsal.screen import Screen
+from paddle_aws.rehearsal.summary import shown
 from paddle_aws.storm.faults import KINDS, PER_RUN, Fault, draw
 from paddle_aws.storm.supervisor import StormSupervisor
 from paddle_aws.storm.trace import Trace
@@ -81,43 +82,55 @@ class Run:
     """The fewest faults with which it still fails in the same way; empty: not looked for."""
 
 
-@dataclass
 class Storm:
-    """The runs of a job. `run()` fills it."""
+    """The runs of a job. `run()` makes them."""
 
-    project: Path
-    source: JobSource
-    plan: Plan
-    say: Callable[[str], None]
-    place: Path = FOLDER
-    calm_runs: list[Run] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
-
-    @property
-    def calm(self) -> Calm:
-        return Calm([run.trace for run in self.calm_runs])
-
-    def run(self, folder: RehearsalFolder) -> None:
-        """Makes all runs. Raises BadInput for a job that no storm can run, Failed for a program
-        that fails without any fault.
+    def __init__(
+        self,
+        project: Path,
+        source: JobSource,
+        plan: Plan,
+        say: Callable[[str], None],
+        folder: Path = FOLDER,
+    ) -> None:
+        """Checks the job and the plan; `folder` gets each run's lines. Raises BadInput for a job
+        that no storm can run.
         """
-        self.job = self.source.load(fetch=True)
+        self.project, self.source, self.plan, self.say = project, source, plan, say
+        self.folder = folder
+        self.job = source.load(fetch=True)
         if not self.job.has_agent:
             raise BadInput(
                 f"controller is {self.job.controller}: a storm restarts pods as `controller: job` "
                 "does, and runs no other"
             )
-        self.program = None
+        ranks = self.job.trainers * self.job.chosen_processes
+        for fault in plan.schedule:
+            if fault.rank >= ranks:
+                raise BadInput(f"--faults has {fault}: the job's ranks are 0 to {ranks - 1}")
+        self._program: Path | None = None
+        self._rehearsal(None)
+        self.calm_runs: list[Run] = []
+        self.runs: list[Run] = []
+
+    @property
+    def calm(self) -> Calm:
+        return Calm([run.trace for run in self.calm_runs])
+
+    def run(self, rehearsals: RehearsalFolder) -> None:
+        """Makes all runs in `rehearsals`. Raises Failed for a program that fails without any
+        fault.
+        """
         if (archive := self.job.program.archive) is not None:
             # Once, for all runs: nobody's edits, or lines beside the program, make them differ.
-            self.program = self.place / "program.tar"
-            archive.write(self.program)
+            self._program = self.folder / "program.tar"
+            archive.write(self._program)
         for number in range(1, self.plan.calm + 1):
-            run = self._one(folder, f"calm-{number}", (), 10 * _SHORTEST_SILENCE)
+            run = self._run_once(rehearsals, f"calm-{number}", (), 10 * _SHORTEST_SILENCE)
             if not run.trace.succeeded:
                 raise Failed(
                     f"the job fails without any fault ({run.trace.reason}): mend that first; "
-                    f"{self.place}/{run.name}.txt has the rehearsal"
+                    f"{self.folder}/{run.name}.txt has the rehearsal"
                 )
             self.calm_runs.append(run)
         calm = self.calm
@@ -125,15 +138,16 @@ class Storm:
             run.verdict = judge(run.trace, calm)
             self.say(_calm_line(run, calm))
         self.say(_of_calm(calm))
-        self._check_ranks(calm)
         for number in range(1, self.plan.runs + 1):
-            run = self._one(folder, f"run-{number}", self._schedule(number), self._silence(calm))
+            run = self._run_once(
+                rehearsals, f"run-{number}", self._schedule(number), self._silence(calm)
+            )
             run.verdict = judge(run.trace, calm)
             self.runs.append(run)
             for line in _run_lines(run):
                 self.say(line)
             if run.verdict.findings and self.plan.shrink and len(run.schedule) > 1:
-                self._shrink(folder, run, calm)
+                self._shrink(rehearsals, run, calm)
 
     @property
     def failed(self) -> list[Run]:
@@ -144,7 +158,7 @@ class Storm:
     def replay(self, run: Run) -> str:
         """Returns the command that runs a run's faults again."""
         faults = ",".join(map(str, run.shrunk or run.schedule))
-        words = ["paddle-aws", "storm", str(self.source.file), *self.source.words()]
+        words = ["paddle-aws", "storm", shown(self.source.file), *self.source.words()]
         words += ["--calm", str(self.plan.calm)] if self.plan.calm != CALM else []
         return shlex.join([*words, "--faults", faults])
 
@@ -161,37 +175,39 @@ class Storm:
             return tuple(self.plan.schedule)
         return draw(self.plan.seed, number, self.plan.kinds, self.calm.opportunities, PER_RUN)
 
-    def _check_ranks(self, calm: Calm) -> None:
-        ranks = calm.opportunities.ranks
-        for fault in self.plan.schedule:
-            if fault.rank >= ranks:
-                raise BadInput(f"--faults has {fault}: the job's ranks are 0 to {ranks - 1}")
-
-    def _one(
-        self, folder: RehearsalFolder, name: str, schedule: Sequence[Fault], silence: float
-    ) -> Run:
-        """Makes one run, whose lines go to files."""
-        first = not self.calm_runs and not self.runs
-        stall = None if len(self.calm_runs) < self.plan.calm else self.stall
-        supervisor = StormSupervisor(schedule, self.job.metrics or {}, silence, stall)
-        if self.calm_runs:
-            supervisor.expect(max(self.calm.steps, default=None))
-        supervisor.cancel = folder.path / CANCEL
+    def _rehearsal(self, supervisor: StormSupervisor | None) -> Rehearsal:
         account = LocalAccount(self.job, Path("outputs.json"), Path("image.json"))
-        with (self.place / f"{name}.txt").open("w") as file:
+        return Rehearsal(
+            self.project,
+            self.job,
+            self.source.file,
+            account,
+            supervisor=supervisor,
+            program=self._program,
+        )
+
+    def _run_once(
+        self, rehearsals: RehearsalFolder, name: str, schedule: Sequence[Fault], silence: float
+    ) -> Run:
+        """Makes one run, whose lines go to a file."""
+        calm = len(self.calm_runs) < self.plan.calm
+        supervisor = StormSupervisor(
+            schedule,
+            self.job.metrics or {},
+            processes=self.job.chosen_processes,
+            silence=silence,
+            stall=None if calm else self.stall,
+            last_step=max(self.calm.steps, default=None) if self.calm_runs else None,
+            cancel=rehearsals.path / CANCEL,
+        )
+        trace = supervisor.trace
+        with (self.folder / f"{name}.txt").open("w") as file:
             console = Console(file=file, width=100, highlight=False, color_system=None)
-            rehearsal = Rehearsal(
-                self.project,
-                self.job,
-                self.source.file,
-                account,
-                supervisor=supervisor,
-                program=self.program,
-            )
-            trace = supervisor.trace
             try:
                 with Screen(console) as screen:
-                    results = rehearsal.run(folder, screen, trial_first=first)
+                    results = self._rehearsal(supervisor).run(
+                        rehearsals, screen, trial_first=not self.calm_runs
+                    )
                 trace.succeeded = True
                 trace.last = {**trace.last, **results.measured}
             except Failed as error:
@@ -202,11 +218,11 @@ class Storm:
             file.write("\n".join(["", *trace.lines, ""]))
         return Run(name, tuple(schedule), trace)
 
-    def _shrink(self, folder: RehearsalFolder, run: Run, calm: Calm) -> None:
+    def _shrink(self, rehearsals: RehearsalFolder, run: Run, calm: Calm) -> None:
         """Looks for the fewest faults with which the run fails in the same way."""
         assert run.verdict is not None
         symptoms = {finding.symptom for finding in run.verdict.findings}
-        came = {
+        met = {
             inflicted.fault for inflicted in run.trace.inflicted if inflicted.seconds is not None
         }
         tries = 0
@@ -214,11 +230,13 @@ class Storm:
         def fails(faults: Sequence[Fault]) -> bool:
             nonlocal tries
             tries += 1
-            again = self._one(folder, f"{run.name}-shrink-{tries}", faults, self._silence(calm))
+            again = self._run_once(
+                rehearsals, f"{run.name}-shrink-{tries}", faults, self._silence(calm)
+            )
             verdict = judge(again.trace, calm)
             return any(finding.symptom in symptoms for finding in verdict.findings)
 
-        schedule = [fault for fault in run.schedule if fault in came]
+        schedule = [fault for fault in run.schedule if fault in met]
         run.shrunk = tuple(fewest(schedule, fails, _SHRINKING))
         self.say(
             f"         {len(run.shrunk)} of its faults are enough, found in {tries} runs: "

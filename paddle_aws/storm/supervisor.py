@@ -14,12 +14,13 @@ from functools import partial
 from pathlib import Path
 
 from paddle_node.contract import Variable
+from paddle_node.volume.job_folder import JobFolder
 
 from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
 from paddle_aws.rehearsal.pods.job import GLANCE
 from paddle_aws.rehearsal.pods.manifests import Container, EnvironmentEntry, Job
 from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd
-from paddle_aws.rehearsal.rehearse import Supervisor
+from paddle_aws.rehearsal.rehearse import Supervisor, job_folder
 from paddle_aws.storm import connections
 from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
 from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
@@ -53,16 +54,23 @@ class StormSupervisor(Supervisor):
         self,
         faults: Sequence[Fault],
         metrics: Mapping[str, str],
+        *,
+        processes: int,
         silence: float,
-        stall: int | None = None,
+        stall: int | None,
+        last_step: int | None,
+        cancel: Path,
     ) -> None:
-        """`metrics`: the job's patterns of lines that tell steps; `silence`: seconds without any
-        event after which the run is ended; `stall`: those after which a pod counts as stalled, in
-        place of the job's own `limits.stall_seconds`.
+        """`metrics`: the job's patterns of lines that tell steps; `processes`: ranks of each pod;
+        `silence`: seconds without any event after which the run is ended; `stall`: those after
+        which a pod counts as stalled, in place of the job's own `limits.stall_seconds`;
+        `last_step`: the last that a calm run tells; `cancel`: the file that asks a rehearsal for
+        its end.
         """
         self.trace = Trace()
         self._armed, self._silence, self._stall = list(faults), silence, stall
-        self._reader = LineReader(metrics)
+        self._last_step, self._cancel = last_step, cancel
+        self._reader, self._ranks = LineReader(metrics), Ranks(processes)
         self._began = self._last = time.monotonic()
         self._pods: dict[int, Pod] = {}
         self._containers: dict[int, RunningContainer] = {}
@@ -85,32 +93,26 @@ class StormSupervisor(Supervisor):
         """
         self._appended: set[Path] = set()
         self._scratch: dict[str, int] = {}
-        self._told: dict[int, dict[str, float]] = {}
-        """By rank: the numbers in the last line with any, or the job's metrics in such lines."""
+        self._results: dict[int, dict[str, float]] = {}
+        """By rank: the job's metrics in lines without a step; where it has none, the numbers in the
+        last line with any.
+        """
         self._newest: dict[int, tuple[int, int]] = {}
         """The attempt and the number of the last step that each rank told."""
-        self._expected: int | None = None
-        """The last step of a calm run."""
-        self.cancel: Path | None = None
-        """The file that asks a rehearsal for its end."""
-
-    def expect(self, last_step: int | None) -> None:
-        """Says which step the program tells last."""
-        self._expected = last_step
 
     # What the rehearsal asks for.
 
     def prepare(self, job: Job, host: Host) -> tuple[Job, Host]:
-        self._ranks = Ranks(int(_variable(job, Variable.PROCESSES) or 1))
         self._volume = host.volume.resolve()
+        self._folder = JobFolder(job_folder(job, host).root.resolve())
         self._pod_folder = host.pods.resolve()
         self._quick = (str(host.interpreter.resolve().parent), "/usr/", "/lib", "/proc/", "/sys/",
                        "/etc/", "/dev/")  # fmt: skip
         containers = tuple(map(self._with_variables, job.template.containers))
         template = job.template.model_copy(update={"containers": containers})
         self._began = self._last = time.monotonic()
-        changed = Host(**{**vars(host), "call_filter": self._filter})
-        return job.model_copy(update={"template": template}), changed
+        filtered = replace(host, call_filter=self._filter)
+        return job.model_copy(update={"template": template}), filtered
 
     def _with_variables(self, container: Container) -> Container:
         changed = {Variable.PRINT_STEPS.value: "1"}
@@ -123,30 +125,30 @@ class StormSupervisor(Supervisor):
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
         self._pods[index or 0] = pod
-        self._alive()
+        self._note_life()
         self._say(f"pod {pod.facts.name} starts")
 
     def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
         codes = ", ".join(map(str, end.codes.values()))
         self._say(f"pod {pod.facts.name} ended with {codes}: {verdict}")
-        self._alive()
+        self._note_life()
 
     async def follow(self) -> None:
         """Ends a run in which nothing happens any more."""
         try:
             while True:
                 await asyncio.sleep(GLANCE)
-                if time.monotonic() - self._last > self._silence and self.cancel is not None:
+                if time.monotonic() - self._last > self._silence:
                     self.trace.silent = True
                     self._say(f"nothing has happened for {self._silence:.0f} s: the run is ended")
-                    self.cancel.touch()
+                    self._cancel.touch()
                     return
         finally:
             self._finish()
 
     def _finish(self) -> None:
         """Completes the trace."""
-        self._alive()
+        self._note_life()
         for listener in self._listeners:
             listener.close()
         for task in self._tasks:
@@ -160,18 +162,16 @@ class StormSupervisor(Supervisor):
                 )
         self.trace.servers = self._ranks.servers
         self.trace.seconds = time.monotonic() - self._began
-        lowest = min(self._told, default=None)
+        lowest = min(self._results, default=None)
         if lowest is not None:
-            self.trace.last = self._told[lowest]
-        self.trace.outputs = len(
-            [path for path in self._saved if path.exists() or path.is_symlink()]
-        ) or len(self._saved)
+            self.trace.last = self._results[lowest]
+        self.trace.outputs = len(self._saved)
         self.trace.elsewhere = sorted(self._scratch)
 
     # What happens.
 
     def _filter(self, pod: Pod) -> CallFilter:
-        index = next(number for number, each in self._pods.items() if each is pod)
+        index = next(number for number, started in self._pods.items() if started is pod)
 
         def listen(container: RunningContainer, listener: int) -> None:
             self._containers[index] = container
@@ -207,7 +207,7 @@ class StormSupervisor(Supervisor):
         self, container: RunningContainer, call: Call
     ) -> Answer | Awaitable[Answer | None] | None:
         if call.prints:
-            self._last_alive(call)
+            self._note_line(call)
             rank = self._ranks.find(call.process)
             if rank is None:
                 # Only the container's first process is the agent: a program may print anything.
@@ -221,7 +221,7 @@ class StormSupervisor(Supervisor):
             return self._answer_saved(call)
         if call.exits:
             rank = self._ranks.find(call.process)
-            whole = rank is not None and rank.pid == call.process and self._told_all()
+            whole = rank is not None and rank.pid == call.process and self._has_told_all_steps()
             if whole and call.arguments[0] == 0 and (fault := self._due("end")):
                 return self._inflict(fault, call)
             return Answer()
@@ -230,7 +230,7 @@ class StormSupervisor(Supervisor):
         rank = self._ranks.find(call.process)
         if rank is None:
             return Answer()
-        self._alive()
+        self._note_life()
         path = call.path if not call.syncs else None
         if path is not None and not path.is_relative_to(self._volume):
             self._note_outside(call, path, rank)
@@ -240,26 +240,27 @@ class StormSupervisor(Supervisor):
         if path is None or not self._is_output(path):
             return Answer()
         if call.opens and not call.writes:
-            if self._writers.get(_below(path), rank.attempt) < rank.attempt:
-                self._add(Event("load", self._now(), rank.attempt, rank.rank, path=_below(path)))
+            if self._writers.get(self._below(path), rank.attempt) < rank.attempt:
+                self._add(
+                    Event("load", self._now(), rank.attempt, rank.rank, path=self._below(path))
+                )
                 if fault := self._due("load"):
                     return self._inflict(fault, call)
             return Answer()
         if call.writes and not call.flags & os.O_APPEND:
             saved = self._answer_saved(call)
             self._saves += 1
-            self._saved[path] = self._writers[_below(path)] = rank.attempt
+            self._saved[path] = self._writers[self._below(path)] = rank.attempt
             self._saving[call.thread] = path
-            self._add(Event("save", self._now(), rank.attempt, rank.rank, path=_below(path)))
+            self._add(Event("save", self._now(), rank.attempt, rank.rank, path=self._below(path)))
             if fault := self._due("save", self._saves):
                 # As if it had been opened, and nothing been written yet.
-                if call.flags & os.O_TRUNC or not path.exists():
-                    path.write_bytes(b"")
+                _create(path, call.flags)
                 return self._inflict(fault, call)
             return saved
         if call.renames:
             # What lies there then was written by this attempt.
-            self._saved[path] = self._writers[_below(path)] = rank.attempt
+            self._saved[path] = self._writers[self._below(path)] = rank.attempt
             self._saving[call.thread] = path
         elif call.writes:
             self._appended.add(path)
@@ -271,7 +272,7 @@ class StormSupervisor(Supervisor):
         rank = self._ranks.find(call.process)
         if path is None or rank is None:
             return Answer()
-        self._add(Event("saved", self._now(), rank.attempt, rank.rank, path=_below(path)))
+        self._add(Event("saved", self._now(), rank.attempt, rank.rank, path=self._below(path)))
         if fault := self._due("saved", sum(event.kind == "saved" for event in self.trace.events)):
             return self._inflict(fault, call)
         return Answer()
@@ -295,9 +296,9 @@ class StormSupervisor(Supervisor):
         if not line.strip():
             return
         self._say(f"rank {rank.rank}: {line[:300]}")
-        found = self._reader.read_step(line)
-        if found is not None:
-            step, metrics = found
+        told_step = self._reader.read_step(line)
+        if told_step is not None:
+            step, metrics = told_step
             self._ranks.telling[rank.rank] = rank
             newest = rank.attempt, step
             if not metrics and self._newest.get(rank.rank) == newest:
@@ -308,20 +309,16 @@ class StormSupervisor(Supervisor):
             return
         metrics = self._reader.read_metrics(line)
         if self._reader.patterns:
-            self._told.setdefault(rank.rank, {}).update(metrics)
+            self._results.setdefault(rank.rank, {}).update(metrics)
         elif (values := numbers(line)) and not GLOG.match(line):
-            self._told[rank.rank] = values
+            self._results[rank.rank] = values
 
     def _step_in(self, call: Call) -> int | None:
         """Returns the newest step that a text tells, which is about to be printed."""
         key = call.process, call.arguments[0]
         text = (self._texts.get(key, b"") + call.text).decode(errors="replace")
-        steps = [
-            found[0]
-            for line in re.split(r"[\r\n]", text)
-            if (found := self._reader.read_step(line))
-        ]
-        return steps[-1] if steps else None
+        steps = [self._reader.read_step(line) for line in re.split(r"[\r\n]", text)]
+        return next((step[0] for step in reversed(steps) if step is not None), None)
 
     def _read_agent(self, text: bytes, container: RunningContainer) -> None:
         for line in text.decode(errors="replace").splitlines():
@@ -432,13 +429,14 @@ class StormSupervisor(Supervisor):
         newest = max(written, key=lambda path: path.stat().st_mtime_ns, default=None)
         # Without an older one beside it nobody could have survived this.
         if newest is None or not any(
-            _below(path) != _below(newest) and _numberless(path) == _numberless(newest)
+            self._below(path) != self._below(newest)
+            and self._numberless(path) == self._numberless(newest)
             for path in written
         ):
             return ""
         size = newest.stat().st_size
         os.truncate(newest, size // 2)
-        return f"{_below(newest)} has {size // 2} of {size} bytes"
+        return f"{self._below(newest)} has {size // 2} of {size} bytes"
 
     def _answer_of_volume(
         self, call: Call, rank: Rank, path: Path | None
@@ -459,8 +457,7 @@ class StormSupervisor(Supervisor):
         if fault.kind == "volume-full":
             if not (call.opens and call.writes) or path is None:
                 return None
-            created = os.open(path, (call.flags | os.O_WRONLY) & ~os.O_RDWR | os.O_CLOEXEC, 0o644)
-            os.close(created)
+            _create(path, call.flags)
             answer = Answer(file=os.open("/dev/full", os.O_RDWR))
         elif fault.kind == "volume-failing":
             answer = Answer(errno.EIO)
@@ -473,7 +470,7 @@ class StormSupervisor(Supervisor):
         if not self._refusals[fault]:
             self._fault_attempt = rank.attempt
         self._refusals[fault] += 1
-        name = "a sync" if path is None else _below(path)
+        name = "a sync" if path is None else self._below(path)
         self._say(f"{fault}: rank {rank.rank} meets it at {name}")
         self._volume_fault = (fault, left - 1) if left > 1 else None
         return answer
@@ -498,13 +495,29 @@ class StormSupervisor(Supervisor):
             self.trace.outside.append(name)
 
     def _is_output(self, path: Path) -> bool:
-        return "output" in path.parts and not re.fullmatch(
+        """Whether the program keeps the file: logs and reports of its steps are the agents'."""
+        return path.is_relative_to(self._folder.output) and not re.fullmatch(
             r"(train|server|rank-\d+)\.log|(metrics|steps)\S*\.jsonl|log", path.name
         )
 
-    def _told_all(self) -> bool:
+    def _below(self, path: Path) -> str:
+        """The path below the output or, of an attempt's folder, below that: the next attempt has
+        the same files in its own.
+        """
+        if path.is_relative_to(self._folder.attempts):
+            return "/".join(path.relative_to(self._folder.attempts).parts[1:])
+        for folder in (self._folder.output, self._folder.root):
+            if path.is_relative_to(folder):
+                return str(path.relative_to(folder))
+        return str(path)
+
+    def _numberless(self, path: Path) -> str:
+        """What checkpoints of a series have in common: the path without its numbers."""
+        return re.sub(r"\d+", "#", self._below(path))
+
+    def _has_told_all_steps(self) -> bool:
         steps = [event.step or 0 for event in self.trace.events if event.kind == "step"]
-        return self._expected is None or max(steps, default=0) >= self._expected
+        return self._last_step is None or max(steps, default=0) >= self._last_step
 
     def _add(self, event: Event) -> None:
         self.trace.events.append(event)
@@ -516,15 +529,15 @@ class StormSupervisor(Supervisor):
     def _now(self) -> float:
         return time.monotonic() - self._began
 
-    def _alive(self) -> None:
+    def _note_life(self) -> None:
         now = time.monotonic()
         self.trace.longest_silence = max(self.trace.longest_silence, now - self._last)
         self._last = now
 
-    def _last_alive(self, call: Call) -> None:
+    def _note_line(self, call: Call) -> None:
         """A line of a rank is a sign of life; the agents' own words are not."""
         if self._ranks.find(call.process) is not None:
-            self._alive()
+            self._note_life()
 
     def _keep(self, work: Awaitable[object]) -> None:
         async def run() -> None:
@@ -535,26 +548,13 @@ class StormSupervisor(Supervisor):
         task.add_done_callback(self._tasks.discard)
 
 
+def _create(path: Path, flags: int) -> None:
+    """Does what an open for writing does to a file before anything is written. Raises OSError."""
+    # Without waiting: a program may have made a pipe of it.
+    kept = flags & (os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_NOFOLLOW)
+    os.close(os.open(path, kept | os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0o644))
+
+
 async def _later() -> Answer:
     await asyncio.sleep(_SLOW)
     return Answer()
-
-
-def _variable(job: Job, name: str) -> str:
-    values = {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
-    return values.get(name, "")
-
-
-def _numberless(path: Path) -> str:
-    """What checkpoints of a series have in common: the path without its numbers."""
-    return re.sub(r"\d+", "#", _below(path))
-
-
-def _below(path: Path) -> str:
-    """The path below an attempt's output, for people."""
-    parts = path.parts
-    if "attempts" in parts:
-        parts = parts[parts.index("attempts") + 2 :]
-    elif "output" in parts:
-        parts = parts[parts.index("output") + 1 :]
-    return "/".join(parts)

@@ -1,9 +1,8 @@
-"""Fault upon fault, drawn from a seed, on pods that find each other by a list of pods: whatever
-coincides, the job ends exactly as if nothing had happened.
+"""Fault upon fault, drawn from a seed: whatever coincides, the job ends exactly as if nothing had
+happened.
 
-`paddle-aws storm` runs no such controller: the test plays it, and restarts each pod that did not
-end with 0 under the same index. Its sums are exact, which real parameter servers' never are. Pods
-of an indexed Job: tests/storm. More seeds: STORM_SEEDS="4 5 6" pytest tests/node/test_pod_chaos.py
+The test also plays the Job's controller: it restarts each pod that did not end with 0 under the
+same index. More seeds: STORM_SEEDS="4 5 6" pytest tests/node/test_pod_chaos.py
 """
 
 import contextlib
@@ -24,7 +23,8 @@ FAULTS = ["trainer", "pserver", "pod", "pod", "terminate", "freeze", "agents"]
 @pytest.mark.parametrize(
     "seed", [int(seed) for seed in os.environ.get("STORM_SEEDS", "1 2").split()]
 )
-def test_many_faults(job, api, seed):
+@pytest.mark.parametrize("discovery", ["index", "pod-list"])
+def test_many_faults(job, api, seed, discovery):
     draw, over = random.Random(seed), threading.Event()
     pods = job(
         stand_in={"passes": 8, "steps": 6, "save_seconds": 0.1},
@@ -32,8 +32,9 @@ def test_many_faults(job, api, seed):
         PEER_DEADLINE="60",
         GRACE="2",
     )
-    pods.api = api
-    pods.command = (IMAGE_PYTHON, pods.command[1])  # It has its own version of urllib3.
+    if discovery == "pod-list":
+        pods.api = api
+        pods.command = (IMAGE_PYTHON, pods.command[1])  # It has its own version of urllib3.
 
     def control() -> None:
         while not over.is_set():

@@ -102,6 +102,8 @@ if os.fork() == 0:
     again = storm(*shlex.split(line)[4:])
     assert again.code == 1 and line in again.output, again.output
     assert bystander.poll() is None
+    mistaken = storm("--set", "trainers=two")
+    assert mistaken.code == 2 and "trainers must be a whole number (found two)" in mistaken.output
     finding, *_ = again.receipt["runs"][0]["findings"]
     assert finding["symptom"] == "other values" and finding["after"] == "kill-rank/0@step-9"
     assert any("fault: kill-rank/0@step-9" in line for line in finding["lines"])
