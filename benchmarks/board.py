@@ -1,11 +1,11 @@
-"""How long the board of 1,000 ranks and 1,000,000 steps takes to open, and what telling of steps
+"""How long the board of 1,000 ranks and 1,000,000 steps takes to open, and what logging its steps
 costs a training.
 
     python benchmarks/board.py [--ranks N]
 
 Each rank's file is as full as it gets. A browser (Chromium) opens the page once the folder lies
 there, and an empty page for comparison; seconds of the whole browser process, the fastest of three.
-Steps: microseconds of processor time that one takes to be told, beside those of a step of the quick
+Steps: microseconds of processor time that logging one takes, beside those of a step of the quick
 start (32 records).
 """
 
@@ -123,10 +123,10 @@ def main() -> None:
             spent.lap("data")
             spent.lap("training")
             log.add({"loss": 0.5}, step, **{"pass": 0, "records": step, "spent": spent.rounded()})
-        told = (time.process_time() - began) / count
+        step_seconds = (time.process_time() - began) / count
         print(
-            f"a step is told in {1e6 * told:.1f} us of processor time: {told / 0.010:.2%} of one "
-            "of 10 ms"
+            f"a step is logged in {1e6 * step_seconds:.1f} us of processor time: "
+            f"{step_seconds / 0.010:.2%} of one of 10 ms"
         )
 
 

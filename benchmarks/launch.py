@@ -69,15 +69,15 @@ def main() -> None:
         ratios = []
         for number in range(options.rounds):
             sides = {"supervised": supervised, "bare": bare}
-            found = {}
+            seconds = {}
             for name in sorted(sides, reverse=number % 2 == 1):
                 round_place = place / f"{name}-{number}"
                 if name == "supervised":
                     round_place.mkdir()
-                found[name] = sides[name](round_place, arguments)
-            ratios.append(found["supervised"] / found["bare"])
+                seconds[name] = sides[name](round_place, arguments)
+            ratios.append(seconds["supervised"] / seconds["bare"])
             print(
-                {name: round(value, 2) for name, value in found.items()},
+                {name: round(value, 2) for name, value in seconds.items()},
                 f"ratio {ratios[-1]:.3f}",
                 flush=True,
             )

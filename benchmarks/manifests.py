@@ -92,12 +92,12 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.case is not None:
         with tempfile.TemporaryDirectory() as folder:
-            found = (
+            result = (
                 nothing(Path(folder))
                 if arguments.case == "0"
                 else manifests(int(arguments.case), Path(folder))
             )
-        print(json.dumps(found))
+        print(json.dumps(result))
         return 0
     results: dict[int, list[dict[str, Any]]] = {case: [] for case in (0, *SIZES)}
     # Round by round, so that other load on the machine affects all cases alike.

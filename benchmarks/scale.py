@@ -394,18 +394,12 @@ def pod_list(pods: int) -> dict:
         api.lay_account(Path(place))
         clients = [list_client(api, number, pods, place) for number in range(sampled)]
         time.sleep(1.5 + sampled * size / 20e6)
-        began = time.monotonic()
         put(api, pods - 1, "Running")
-        found = []
 
-        async def ask() -> None:
-            async def one(client) -> None:
-                await client.identify()
-                found.append(time.monotonic() - began)
+        async def identify_all() -> None:
+            await asyncio.gather(*(client.identify() for client in clients))
 
-            await asyncio.gather(*(one(client) for client in clients))
-
-        asyncio.run(ask())
+        asyncio.run(identify_all())
         for client in clients:
             client.rest()
     requests = len(api.requests)

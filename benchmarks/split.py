@@ -138,19 +138,19 @@ def main(megabytes: int = 1000, rounds: int = 5, folder: str = "") -> None:
             "ours, shuffled": ours(SHUFFLE_SEED="1"),
             "the default: both": ours(SHUFFLE_SEED="1", HOLD_OUT="0.1"),
         }
-        found: dict[str, list[tuple[float, float, int]]] = {tool: [] for tool in tools}
+        measurements: dict[str, list[tuple[float, float, int]]] = {tool: [] for tool in tools}
         for _ in range(rounds):
             for tool, run in tools.items():
                 out.mkdir()
                 subprocess.run(["sync"], check=True)
                 warm(source)
-                found[tool].append(run())
+                measurements[tool].append(run())
                 shutil.rmtree(out)
         subprocess.run(["sync"], check=True)
 
         medians = {
             tool: [statistics.median(column) for column in zip(*runs, strict=True)]
-            for tool, runs in found.items()
+            for tool, runs in measurements.items()
         }
         base, durable = medians["GNU split -n l/3"][0], medians["GNU split, then sync"][0]
         print(
@@ -162,7 +162,7 @@ def main(megabytes: int = 1000, rounds: int = 5, folder: str = "") -> None:
             f"{'peak MB':>9}{'rate / split':>14}{'rate / split+sync':>19}"
         )
         for tool, (seconds, processor, _) in medians.items():
-            peak = max(run[2] for run in found[tool])
+            peak = max(run[2] for run in measurements[tool])
             ratios = f"{base / seconds:14.2f}{durable / seconds:19.2f}"
             print(
                 f"{tool:24}{seconds:9.2f}{processor:11.2f}{size / 1e6 / seconds:8.0f}"

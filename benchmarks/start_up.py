@@ -34,13 +34,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    found = [run() for _ in range(options.runs)]
+    runs = [run() for _ in range(options.runs)]
     print(
         f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores, median of {options.runs}; "
         "seconds after the last pod's start"
     )
-    for mark in found[0]:
-        print(f"  {mark:<55} {statistics.median(each[mark] for each in found):6.2f}")
+    for mark in runs[0]:
+        print(f"  {mark:<55} {statistics.median(marks[mark] for marks in runs):6.2f}")
 
 
 def run() -> dict[str, float]:
@@ -62,7 +62,7 @@ def run() -> dict[str, float]:
             json.loads(pods.folder.steps(index, index).read_text().splitlines()[0])
             for index in range(3)
         ]
-        return marks | {"first batch": max(each["time"] for each in first) - clock}
+        return marks | {"first batch": max(step["time"] for step in first) - clock}
 
 
 def listens(address: str, port: int) -> bool:

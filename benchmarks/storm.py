@@ -41,16 +41,16 @@ def main() -> None:
             sound = planted[name]["fault"] == "sound"
             if (done.returncode == 0) != sound:
                 (alarms if sound else missed).append(name)
-            found = done.stderr.strip()
+            outcome = done.stderr.strip()
             receipt = place / ".storm/receipt.json"
             if receipt.is_file():
                 document = json.loads(receipt.read_text())
                 runs = document["calm"]["runs"] + document["runs"]
-                sentences = [each["sentence"] for run in runs for each in run["findings"]]
-                found = sentences[0] if sentences else "as calm"
+                sentences = [finding["sentence"] for run in runs for finding in run["findings"]]
+                outcome = sentences[0] if sentences else "as calm"
             print(
                 f"{name}: {planted[name]['planted']}: exit {done.returncode}, {minutes:.1f} min: "
-                f"{found[:160]}",
+                f"{outcome[:160]}",
                 flush=True,
             )
     print(f"{storms} programs; missed: {missed or 'none'}; false alarms: {alarms or 'none'}")

@@ -76,8 +76,8 @@ def compared(repeat: int, validation: bool, templates: str) -> dict[str, tuple[f
         for name, code in APPS.items():
             runs[name].append(fresh(code, validation, templates))
     return {
-        name: (_median(c for c, _ in each), _median(p for _, p in each))
-        for name, each in runs.items()
+        name: (_median(c for c, _ in measurements), _median(p for _, p in measurements))
+        for name, measurements in runs.items()
     }
 
 

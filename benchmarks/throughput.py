@@ -87,11 +87,11 @@ def bare(place, options, shards, vocabulary):
     finally:
         for process in processes:
             process.kill()
-    found = [
+    trainers = [
         [json.loads(line) for line in log.read_text().splitlines() if line.startswith('{"pass"')]
         for log in logs
     ]
-    return Speed.of([trainer for trainer in found if trainer])
+    return Speed.of([trainer for trainer in trainers if trainer])
 
 
 @dataclass
@@ -106,11 +106,11 @@ class Speed:
     @classmethod
     def of(cls, trainers):
         counted = [trainer[1:] for trainer in trainers]
-        records = sum(each["records"] for trainer in counted for each in trainer)
+        records = sum(row["records"] for trainer in counted for row in trainer)
         seconds = statistics.median(
-            max(each["seconds"] for each in trained) for trained in zip(*counted, strict=True)
+            max(row["seconds"] for row in trained) for trained in zip(*counted, strict=True)
         )
-        processor = sum(each["cpu_seconds"] for trainer in counted for each in trainer)
+        processor = sum(row["cpu_seconds"] for trainer in counted for row in trainer)
         return cls(records / len(counted[0]) / seconds, records / processor)
 
 

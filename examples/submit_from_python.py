@@ -14,6 +14,9 @@ try:
 except paddle_aws.TimedOut:
     run.cancel()
     raise
-for one in run.results():
-    print(f"pass {one.number}: loss {one.loss:.4f}, {one.records:,} records in {one.seconds:.0f} s")
+for result in run.results():
+    print(
+        f"pass {result.number}: loss {result.loss:.4f}, {result.records:,} records in "
+        f"{result.seconds:.0f} s"
+    )
 print(f"the model is in {run.model(sys.argv[2])}")

@@ -32,9 +32,9 @@ TRAINER, TRAINERS = (
     int(os.environ["PADDLE_TRAINERS_NUM"]),
 )
 
-known = json.loads(VOCABULARY.read_text())
-words = {word: number for number, word in enumerate(known["words"], start=1)}
-labels = {label: number for number, label in enumerate(known["labels"])}
+vocabulary = json.loads(VOCABULARY.read_text())
+words = {word: number for number, word in enumerate(vocabulary["words"], start=1)}
+labels = {label: number for number, label in enumerate(vocabulary["labels"])}
 
 
 def barrier(name):

@@ -47,11 +47,11 @@ class Classifier(paddle.nn.Layer):
 
 
 def forward(layer, samples):
-    longest = max(len(each["text"]) for each in samples)
+    longest = max(len(record["text"]) for record in samples)
     text = np.zeros((len(samples), longest), dtype="int64")
-    for row, each in enumerate(samples):
-        text[row, : len(each["text"])] = each["text"]
-    answer = paddle.to_tensor([each["label"] for each in samples])
+    for row, record in enumerate(samples):
+        text[row, : len(record["text"])] = record["text"]
+    answer = paddle.to_tensor([record["label"] for record in samples])
     scores = layer(paddle.to_tensor(text))
     return fleet.Model(
         paddle.nn.functional.cross_entropy(scores, answer), scores, answer, list(labels)
@@ -59,7 +59,7 @@ def forward(layer, samples):
 
 
 job = fleet.start(parse)
-known = job.agree("vocabulary", count, merge)
-labels = {label: number for number, label in enumerate(known["labels"])}
-words = {word: number for number, word in enumerate(known["words"], start=1)}
+vocabulary = job.agree("vocabulary", count, merge)
+labels = {label: number for number, label in enumerate(vocabulary["labels"])}
+words = {word: number for number, word in enumerate(vocabulary["words"], start=1)}
 job.run_collective(Classifier, forward, sample, learning_rate=0.02, batch=32)

@@ -85,7 +85,7 @@ def main() -> None:
         if dist.get_world_size() > 1:
             dist.all_reduce(times)
         if rank == 0:
-            found = {
+            entry = {
                 "epoch": epoch,
                 "records": int(times.sum()),
                 "least": int(times.min()),
@@ -94,7 +94,7 @@ def main() -> None:
             with (arguments.output / "epochs.jsonl").open("a") as log:
                 log.write(
                     json.dumps(
-                        found
+                        entry
                         | {"ranks": dist.get_world_size(), "loss": round(float(np.mean(losses)), 5)}
                     )
                     + "\n"
@@ -102,7 +102,7 @@ def main() -> None:
             save(optimizer.state_dict(), arguments.output / f"epoch-{epoch:03d}.pdopt")
             save(layers.state_dict(), arguments.output / f"epoch-{epoch:03d}.pdparams")
             print(
-                f"epoch {epoch}: {found['records']} records, loss {np.mean(losses):.4f}", flush=True
+                f"epoch {epoch}: {entry['records']} records, loss {np.mean(losses):.4f}", flush=True
             )
     if rank == 0:
         layers.eval()

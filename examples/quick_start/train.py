@@ -57,7 +57,7 @@ def network():
 
 
 job = fleet.start(parse)
-known = job.agree("vocabulary", count, merge)
-labels = {label: number for number, label in enumerate(known["labels"])}
-words = {word: number for number, word in enumerate(known["words"], start=1)}
+vocabulary = job.agree("vocabulary", count, merge)
+labels = {label: number for number, label in enumerate(vocabulary["labels"])}
+words = {word: number for number, word in enumerate(vocabulary["words"], start=1)}
 job.run(network, sample, learning_rate=0.01, batch=32)

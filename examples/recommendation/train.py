@@ -42,23 +42,23 @@ def sample(rated):
     # Row 0 is for users and movies not seen in training: a held-out rating may have a larger user
     # or movie id.
     return {
-        "user": [user if user <= known["users"] else 0],
-        "movie": [movie if movie <= known["movies"] else 0],
+        "user": [user if user <= summary["users"] else 0],
+        "movie": [movie if movie <= summary["movies"] else 0],
         "rating": rating,
     }
 
 
 def network():
     user, movie, rating = fleet.ids("user"), fleet.ids("movie"), fleet.number("rating")
-    who = fleet.pooled(fleet.embedding("users", user, rows=known["users"] + 1, width=WIDTH))
-    what = fleet.pooled(fleet.embedding("movies", movie, rows=known["movies"] + 1, width=WIDTH))
+    who = fleet.pooled(fleet.embedding("users", user, rows=summary["users"] + 1, width=WIDTH))
+    what = fleet.pooled(fleet.embedding("movies", movie, rows=summary["movies"] + 1, width=WIDTH))
     tendency = paddle.static.nn.fc(paddle.concat([who, what], axis=1), 1)
     fit = paddle.sum(who * what, axis=1, keepdim=True)
-    guess = tendency + fit + known["mean"]
+    guess = tendency + fit + summary["mean"]
     loss = paddle.mean(paddle.nn.functional.square_error_cost(guess, rating))
     return fleet.Model(loss, prediction=guess, answer=rating)
 
 
 job = fleet.start(parse)
-known = job.agree("ratings", count, merge)
+summary = job.agree("ratings", count, merge)
 job.run(network, sample, learning_rate=0.005, batch=64)

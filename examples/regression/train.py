@@ -31,19 +31,19 @@ def merge(shards):
 def sample(flat):
     district, rooms, area, price = flat
     # Row 0 is for districts not seen in training. Numbers around 1 are learned fastest.
-    district = district if district <= known["districts"] else 0
+    district = district if district <= summary["districts"] else 0
     return {
         "district": [district],
         "rooms": rooms / 4,
         "area": area / 100,
-        "price": price / known["price"],
+        "price": price / summary["price"],
     }
 
 
 def network():
     rooms, area, price = fleet.number("rooms"), fleet.number("area"), fleet.number("price")
     districts = fleet.embedding(
-        "districts", fleet.ids("district"), rows=known["districts"] + 1, width=8
+        "districts", fleet.ids("district"), rows=summary["districts"] + 1, width=8
     )
     inputs = paddle.concat([fleet.pooled(districts), rooms, area], axis=1)
     guess = paddle.static.nn.fc(paddle.static.nn.fc(inputs, 16, activation="relu"), 1)
@@ -52,5 +52,5 @@ def network():
 
 
 job = fleet.start(parse)
-known = job.agree("flats", count, merge)
+summary = job.agree("flats", count, merge)
 job.run(network, sample, learning_rate=0.01, batch=32)

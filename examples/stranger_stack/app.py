@@ -68,9 +68,9 @@ class SequencingStack(Stack):
 
 def app() -> App:
     """Returns their app."""
-    found = App()
-    SequencingStack(found, "sequencing", env=Environment(region="eu-central-1"))
-    return found
+    strangers_app = App()
+    SequencingStack(strangers_app, "sequencing", env=Environment(region="eu-central-1"))
+    return strangers_app
 
 
 if __name__ == "__main__":

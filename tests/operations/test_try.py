@@ -85,7 +85,7 @@ def test_a_header_is_a_warning_and_no_record_once_the_job_says_so(mine, run: Run
 
 
 def test_an_unscaled_answer_is_a_warning(mine, run: Run, capfd) -> None:
-    mine("regression", 'price / known["price"]', "price")
+    mine("regression", 'price / summary["price"]', "price")
     assert run("try").code == 0
     said = capfd.readouterr().out
     assert said.count("warning: price is about 45,450: let sample() divide it by its mean") == 1

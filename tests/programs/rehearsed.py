@@ -29,7 +29,7 @@ class Rehearsal:
         )
 
     @property
-    def said(self) -> str:
+    def messages(self) -> str:
         return " ".join(self._log.read_text().split())
 
     @property
@@ -41,9 +41,9 @@ class Rehearsal:
         while time.monotonic() < deadline:
             if match := next(self.output.glob(pattern), None):
                 return match
-            assert self.process.poll() is None, self.said
+            assert self.process.poll() is None, self.messages
             time.sleep(0.01)
-        raise AssertionError(f"no {pattern} in {seconds} s: {self.said}")
+        raise AssertionError(f"no {pattern} in {seconds} s: {self.messages}")
 
     def wait_for_line(self, text: str, seconds: float = 600) -> None:
         """Waits until rank 0 has printed a line with the text."""
@@ -51,9 +51,9 @@ class Rehearsal:
         while time.monotonic() < deadline:
             if log.exists() and text in log.read_text(errors="replace"):
                 return
-            assert self.process.poll() is None, self.said
+            assert self.process.poll() is None, self.messages
             time.sleep(0.01)
-        raise AssertionError(f"no line with {text!r} in {seconds} s: {self.said}")
+        raise AssertionError(f"no line with {text!r} in {seconds} s: {self.messages}")
 
     def kill_rank(self, rank: int) -> None:
         """Kills the process of that rank that this rehearsal started."""
@@ -78,6 +78,6 @@ class Rehearsal:
 
     def attempts(self) -> list[str]:
         """Waits for the end. Returns what rank 0 printed in each attempt."""
-        assert self.process.wait(300) == 0, self.said
+        assert self.process.wait(300) == 0, self.messages
         log = (self.output / "node_0" / "train.log").read_text(errors="replace")
         return re.split(r"(?m)^---- .* ----$", log)[1:]

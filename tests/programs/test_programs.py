@@ -75,11 +75,11 @@ class ForeignJob(TrainingJob):
             assert done.returncode == 0, done.stdout[-5000:] + done.stderr
 
     def environment(self, index: int, **more: str) -> dict[str, str]:
-        own = {
+        variables = {
             "HOME": str(self.home),
             "PADDLE_NODE_PROGRAM_ARCHIVE": self.job.program.archive.digest,
         }
-        return super().environment(index, **more) | training_job.settings(self.job) | own
+        return super().environment(index, **more) | training_job.settings(self.job) | variables
 
 
 @pytest.fixture(params=PROGRAMS)
@@ -89,11 +89,11 @@ def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Fo
     clone = Path(CLONES) / expected["clone"]
     if not clone.is_dir():
         pytest.skip(f"{clone} is not there")
-    found = subprocess.run(
+    commit = subprocess.run(
         ["git", "-C", clone, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    if found != expected["commit"]:
-        print(f"{clone} is at {found}: {expected['commit']} was tried")
+    if commit != expected["commit"]:
+        print(f"{clone} is at {commit}: {expected['commit']} was tried")
     settings = yaml.safe_load((HERE / request.param / "job.yaml").read_text())
     with ForeignJob(tmp_path, Job.parse(settings, Path(CLONES))) as job:
         yield job, expected
@@ -114,11 +114,11 @@ def test_it_trains_to_its_end_also_where_a_trainer_is_killed(
         job.wait_until(lambda: any(job.folder.root.glob(glob)), 600)
         os.kill(job.child(1, "trainer"), signal.SIGKILL)
     assert job.codes() == [0, 0], job.logs()
-    said = job.log(0)
-    starts = re.findall(r"training starts (.*)", said)
+    log = job.log(0)
+    starts = re.findall(r"training starts (.*)", log)
     assert (
-        len(starts) == 1 + killed and ("ends: trainer 1 ended with 137 (SIGKILL)" in said) == killed
-    ), said
+        len(starts) == 1 + killed and ("ends: trainer 1 ended with 137 (SIGKILL)" in log) == killed
+    ), log
     assert not killed or expected["resumes"] in starts[1], starts
     values = re.findall(expected["metric"], job.folder.train_log(0).read_text(errors="replace"))
     assert values, job.logs()

@@ -46,9 +46,9 @@ def test_a_killed_run_repeats_its_steps_loss_and_rate_from_the_second_checkpoint
     first, second = map(steps_of, run.attempts())
     begins = min(second)
     assert begins in range(21, steps, 10) and list(second) == list(range(begins, steps + 1)), (
-        run.said
+        run.messages
     )
-    assert "recipe paddleformers (PaddleFormers 1.2.0): the command has" in run.said
+    assert "recipe paddleformers (PaddleFormers 1.2.0): the command has" in run.messages
     repeated = first.keys() & second.keys()
     assert {step: first[step] for step in repeated} == {step: second[step] for step in repeated}
     assert float(second[steps][0]) < float(first[1][0]) and list(run.output.glob("model-*"))
@@ -59,7 +59,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[str
     run = llama(tmp_path_factory.mktemp("undisturbed") / "job")
     (steps,) = map(steps_of, run.attempts())
     assert list(steps) == list(range(1, 61))
-    assert "recipe paddleformers (PaddleFormers 1.2.0): the command has" in run.said
+    assert "recipe paddleformers (PaddleFormers 1.2.0): the command has" in run.messages
     assert float(steps[60][0]) < float(steps[1][0]) - 0.5
     assert list(run.output.glob("model-*.safetensors"))
     return steps
@@ -81,8 +81,8 @@ def test_paddleformers_resumes_at_the_undisturbed_runs_step_loss_and_rate(
         os.truncate(optimizer, optimizer.stat().st_size // 2)
     first, second = map(steps_of, run.attempts())
     resumed = int(newest.name[11:]) - (10 if truncated else 0)
-    assert resumed >= 10 and list(second) == list(range(resumed + 1, 61)), run.said
+    assert resumed >= 10 and list(second) == list(range(resumed + 1, 61)), run.messages
     assert second == {step: undisturbed[step] for step in second}
     assert set(first) < set(undisturbed)
     set_aside = run.output / "not-whole" / "attempt-2" / newest.name
-    assert set_aside.is_dir() == truncated, run.said
+    assert set_aside.is_dir() == truncated, run.messages

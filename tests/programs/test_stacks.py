@@ -59,7 +59,7 @@ def result(name: str, run: Rehearsal) -> tuple[list[list[str]], str]:
     attempts = run.attempts()
     model = (run.output / STACKS[name]["model"]).read_bytes()
     lines = [re.findall(STACKS[name]["line"], attempt) for attempt in attempts]
-    return [list(dict.fromkeys(each)) for each in lines], hashlib.sha256(model).hexdigest()
+    return [list(dict.fromkeys(losses)) for losses in lines], hashlib.sha256(model).hexdigest()
 
 
 @pytest.fixture(scope="module", params=STACKS)
@@ -70,7 +70,7 @@ def undisturbed(
     name = request.param
     run = start(name, tmp_path_factory.mktemp(name) / "job")
     (lines,), model = result(name, run)
-    assert "recipe " in run.said and "✓ try" in run.said, run.said
+    assert "recipe " in run.messages and "✓ try" in run.messages, run.messages
     return name, lines, model
 
 
@@ -86,10 +86,10 @@ def test_it_resumes_at_the_undisturbed_runs_step_loss_and_rate_and_ends_with_its
     for pattern in stack["cut"] if truncated else ():
         run.cut(pattern)
     (first, second), same_model = result(name, run)
-    assert ("is passed over" in run.said) >= truncated, run.said
+    assert ("is passed over" in run.messages) >= truncated, run.messages
     begin = len(lines) - len(second)
-    assert begin % stack["lines"] == 0 and begin >= (2 - truncated) * stack["lines"], run.said
-    assert second == lines[begin:] and first == lines[: len(first)], run.said
+    assert begin % stack["lines"] == 0 and begin >= (2 - truncated) * stack["lines"], run.messages
+    assert second == lines[begin:] and first == lines[: len(first)], run.messages
     assert same_model == model
 
 

@@ -2,7 +2,7 @@
 does the rest.
 
     job = fleet.start(parse)
-    known = job.agree("vocabulary", count, merge)
+    vocabulary = job.agree("vocabulary", count, merge)
     job.run(network, sample, learning_rate=0.01, batch=64)
 
 The same program serves as pserver, as trainer or as evaluator, as its environment says. A pass

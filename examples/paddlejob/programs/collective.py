@@ -61,10 +61,10 @@ def main() -> None:
         losses.append(float(loss))
     if RANK == 0:
         features, answers = rows(1, 1000)
-        found = network(paddle.to_tensor(features)).numpy().argmax(axis=1)
+        guesses = network(paddle.to_tensor(features)).numpy().argmax(axis=1)
         share = float(answers.mean())
         result = {
-            "accuracy": round(float((found == answers).mean()), 3),
+            "accuracy": round(float((guesses == answers).mean()), 3),
             "baseline": round(max(share, 1 - share), 3),
             "first_loss": losses[0],
             "last_loss": losses[-1],

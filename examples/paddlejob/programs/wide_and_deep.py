@@ -31,9 +31,9 @@ def rows(seed: int, count: int) -> tuple[np.ndarray, list[np.ndarray], np.ndarra
     """
     rule = np.random.default_rng(7)
     weights, tastes = rule.normal(size=WIDE), rule.normal(size=(SLOTS, IDS))
-    made = np.random.default_rng(seed)
-    dense = made.normal(size=(count, WIDE)).astype("float32")
-    ids = [made.integers(0, IDS, size=count) for _ in range(SLOTS)]
+    generator = np.random.default_rng(seed)
+    dense = generator.normal(size=(count, WIDE)).astype("float32")
+    ids = [generator.integers(0, IDS, size=count) for _ in range(SLOTS)]
     score = dense @ weights + sum(tastes[slot][ids[slot]] for slot in range(SLOTS))
     return dense, ids, (score > 0).astype("float32").reshape(-1, 1)
 
@@ -112,8 +112,8 @@ def train(
     if rank == 0:
         pull()
         dense, ids, clicks = rows(1, 1000)
-        found = executor.run(program, feed=feed(dense, ids, clicks), fetch_list=[predicted])[0]
-        accuracy = float(((found > 0.5) == (clicks > 0.5)).mean())
+        guesses = executor.run(program, feed=feed(dense, ids, clicks), fetch_list=[predicted])[0]
+        accuracy = float(((guesses > 0.5) == (clicks > 0.5)).mean())
         share = float(clicks.mean())
         result = {
             "accuracy": round(accuracy, 3),
