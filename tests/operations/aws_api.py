@@ -47,10 +47,10 @@ class AwsApi:
             answer = self.answers.get((model.service_name, operation))
             self.requests.append((operation, given))
             try:
-                found = answer(given) if answer is not None else None
-                if found is None and upstream:
+                output = answer(given) if answer is not None else None
+                if output is None and upstream:
                     return real(client, operation, given)
-                if found is None:
+                if output is None:
                     raise Refused("InvalidAction", "no test answers it")
             except Refused as refused:
                 code, message = (*refused.args, "")[:2]
@@ -58,12 +58,12 @@ class AwsApi:
                     {"Error": {"Code": code, "Message": message}}, operation
                 ) from None
             shapes = model.operation_model(operation)
-            for shape, value in ((shapes.input_shape, given), (shapes.output_shape, found)):
+            for shape, value in ((shapes.input_shape, given), (shapes.output_shape, output)):
                 if shape is None:  # An operation that answers nothing.
                     continue
                 report = ParamValidator().validate(value, shape)
                 self.wrong += [f"{operation}: {report.generate_report()}"] * report.has_errors()
-            return found
+            return output
 
         monkeypatch.setattr(BaseClient, "_make_api_call", call)
         monkeypatch.setattr("botocore.session.create_loader", LOADER)
@@ -85,4 +85,4 @@ class AwsApi:
 
     def asked(self, operation: str) -> list[Parameters]:
         """The parameters of each request for an operation."""
-        return [given for found, given in self.requests if found == operation]
+        return [given for name, given in self.requests if name == operation]

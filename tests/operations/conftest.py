@@ -112,9 +112,9 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
         environment = {"COLUMNS": str(columns)} if columns else {}
         before = len(api.requests) if api else 0
         calls.clear()
-        found = CliRunner().invoke(app, list(arguments), env=environment, catch_exceptions=False)
+        result = CliRunner().invoke(app, list(arguments), env=environment, catch_exceptions=False)
         rights.check(arguments, calls, api.requests[before:] if api else [])
-        return Done(found.exit_code, found.stdout, found.stderr)
+        return Done(result.exit_code, result.stdout, result.stderr)
 
     return command
 
@@ -125,18 +125,18 @@ def trained(api: JobController, folder: Path) -> JobFolder:
     the two has reported.
     """
     api.volume = folder / "volume"
-    made = JobFolder(api.volume / "words")
+    job = JobFolder(api.volume / "words")
     for number in range(3):
         save_pass(
-            made,
+            job,
             number,
             {"000/part-0": bytes([number]) * 100_000, "program/train.py": b"print('hello')\n"},
         )
-    half = made.attempt("run", 1) / "pass-00003"
+    half = job.attempt("run", 1) / "pass-00003"
     half.mkdir()
     (half / "half").write_text("x")
     for trainer in range(2):
-        made.node(trainer).mkdir(parents=True)
+        job.node(trainer).mkdir(parents=True)
         lines = [
             {
                 "pass": n,
@@ -150,9 +150,9 @@ def trained(api: JobController, folder: Path) -> JobFolder:
             for n in range(4 - trainer)
         ]
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        made.metrics(trainer).write_text(text + '{"pass": 3, "attem')
-        made.train_log(trainer).write_text("".join(f"line {n} of {trainer}\n" for n in range(3)))
-    return made
+        job.metrics(trainer).write_text(text + '{"pass": 3, "attem')
+        job.train_log(trainer).write_text("".join(f"line {n} of {trainer}\n" for n in range(3)))
+    return job
 
 
 @pytest.fixture

@@ -139,8 +139,8 @@ class JobController(KubernetesApi):
             self.end(pod, code, message)
         condition = {"type": "Complete", "status": "True", "lastTransitionTime": now()}
         if code:
-            told = f"Container trainer failed with exit code {code}"
-            condition |= {"type": "Failed", "reason": "PodFailurePolicy", "message": told}
+            failure = f"Container trainer failed with exit code {code}"
+            condition |= {"type": "Failed", "reason": "PodFailurePolicy", "message": failure}
         counted = "failed" if code else "succeeded"
         self.put(job | {"status": {"conditions": [condition], counted: len(pods)}})
 
@@ -158,7 +158,7 @@ def ended_status(pod: Object, code: int, message: str = "") -> Object:
         "state": {"terminated": terminated | {"startedAt": now(), "finishedAt": now()}},
     }
     containers = [
-        {"name": one["name"], "image": "i", "imageID": "i", **ended}
-        for one in pod["spec"]["containers"]
+        {"name": container["name"], "image": "i", "imageID": "i", **ended}
+        for container in pod["spec"]["containers"]
     ]
     return {"phase": "Failed" if code else "Succeeded", "containerStatuses": containers}

@@ -149,10 +149,10 @@ class KubernetesApi(Server):
     def put(self, document: Object) -> Object:
         """Creates or changes an object as a controller would, including its status."""
         path = self.path(document)
-        known = self.objects.get(path, {"metadata": {}})["metadata"]
+        metadata = self.objects.get(path, {"metadata": {}})["metadata"]
         given = {
-            "uid": known.get("uid") or str(uuid.uuid4()),
-            "creationTimestamp": known.get("creationTimestamp") or now(),
+            "uid": metadata.get("uid") or str(uuid.uuid4()),
+            "creationTimestamp": metadata.get("creationTimestamp") or now(),
         }
         self.objects[path] = merged({"metadata": given}, document)
         return self.objects[path]
@@ -230,8 +230,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(unquote(parts.path).rstrip("/"))
         except Refusal as refusal:
             code, reason, message = refusal.args
-            told = {"status": "Failure", "reason": reason, "message": message, "code": code}
-            self._json({"kind": "Status", "apiVersion": "v1", "metadata": {}, **told}, code)
+            status = {"status": "Failure", "reason": reason, "message": message, "code": code}
+            self._json({"kind": "Status", "apiVersion": "v1", "metadata": {}, **status}, code)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
@@ -268,18 +268,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body[: self.cut])
         self.wfile.flush()
 
-    def _answer(self, path: str) -> None:
+    def _discover(self, path: str) -> Object | None:
+        """Returns what kinds the server serves; None: the path asks for something else."""
         kinds = self.api.kinds
         if path == "/api":
-            return self._json({"kind": "APIVersions", "versions": ["v1"]})
+            return {"kind": "APIVersions", "versions": ["v1"]}
         if path == "/version":
-            return self._json({"gitVersion": "v1.35.0"})
+            return {"gitVersion": "v1.35.0"}
         if path == "/apis":
             groups = []
             for group, version in (base.split("/")[2:] for base in kinds if base != "/api/v1"):
                 served = {"groupVersion": f"{group}/{version}", "version": version}
                 groups.append({"name": group, "versions": [served], "preferredVersion": served})
-            return self._json({"kind": "APIGroupList", "groups": groups})
+            return {"kind": "APIGroupList", "groups": groups}
         if path in kinds:
             verbs = ["delete", "get", "list", "patch"]
             listed = [
@@ -291,23 +292,26 @@ class _Handler(BaseHTTPRequestHandler):
                 }
                 for kind in kinds[path].split()
             ]
-            return self._json(
-                {
-                    "kind": "APIResourceList",
-                    "groupVersion": path.split("/", 2)[2],
-                    "resources": listed,
-                }
-            )
+            return {
+                "kind": "APIResourceList",
+                "groupVersion": path.split("/", 2)[2],
+                "resources": listed,
+            }
+        return None
+
+    def _answer(self, path: str) -> None:
+        if discovery := self._discover(path):
+            return self._json(discovery)
         if of_pod := OF_POD.fullmatch(path):
-            pod = self._known(of_pod["pod"])
+            pod = self._find(of_pod["pod"])
             return self._log(pod) if of_pod["what"] == "log" else self._proxy(pod, of_pod["path"])
         below = BELOW.fullmatch(path)
         kind = (
             next(
                 (
-                    one
-                    for one in kinds.get(below["base"], "").split()
-                    if plural(one) == below["plural"]
+                    name
+                    for name in self.api.kinds.get(below["base"], "").split()
+                    if plural(name) == below["plural"]
                 ),
                 "",
             )
@@ -323,15 +327,15 @@ class _Handler(BaseHTTPRequestHandler):
         ):
             return self._json(self.api.apply(path, json.loads(self.body)))
         if self.command == "PATCH" and "merge-patch" in self.headers["Content-Type"]:
-            self.api.objects[path] = merged(self._known(path), json.loads(self.body))
+            self.api.objects[path] = merged(self._find(path), json.loads(self.body))
             return self._json(self.api.objects[path])
         if self.command == "DELETE":
-            self.api.remove(self._known(path))
+            self.api.remove(self._find(path))
             return self._json({"kind": "Status", "apiVersion": "v1", "status": "Success"})
         if self.command != "GET":
             raise Refusal(415, "UnsupportedMediaType", f"{self.command} is not supported")
         if below["name"]:
-            return self._json(self._known(path))
+            return self._json(self._find(path))
         items = [
             {
                 field: value
@@ -349,7 +353,7 @@ class _Handler(BaseHTTPRequestHandler):
         }
         return self._json({"kind": f"{kind}List", **listed, "items": items})
 
-    def _known(self, path: str) -> Object:
+    def _find(self, path: str) -> Object:
         if path not in self.api.objects:
             kinds, name = path.split("/")[-2:]
             raise Refusal(404, "NotFound", f'{kinds} "{name}" not found')

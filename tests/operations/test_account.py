@@ -32,7 +32,7 @@ def bucket(aws: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The deployed bucket's client. Uploads are remembered in the test's own folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     client = aws.client("s3")
-    if BUCKET not in [found["Name"] for found in client.list_buckets()["Buckets"]]:
+    if BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
         client.create_bucket(
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": aws.region}
         )
@@ -47,7 +47,7 @@ def test_a_folder_goes_below_a_prefix(run: Run, bucket: Any, folder: Path) -> No
     done = run("upload", "corpus", "--to", f"s3://{BUCKET}/mine/")
     assert done.out == f"s3://{BUCKET}/mine/corpus/\n"
     keys = [
-        found["Key"] for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="mine/")["Contents"]
+        item["Key"] for item in bucket.list_objects_v2(Bucket=BUCKET, Prefix="mine/")["Contents"]
     ]
     assert keys == ["mine/corpus/deep/two.tsv", "mine/corpus/one#1.tsv"]
 
@@ -92,8 +92,7 @@ def test_a_pass_goes_to_the_bucket_without_ssh(
     assert done.code == 0 and "3 of 3 files sent" in done.err
     assert not [path for _, path in api.requests if "/read?" in path and "part-0" in path]
     keys = {
-        found["Key"]
-        for found in bucket.list_objects_v2(Bucket=BUCKET, Prefix="models/")["Contents"]
+        item["Key"] for item in bucket.list_objects_v2(Bucket=BUCKET, Prefix="models/")["Contents"]
     }
     assert keys == {
         f"models/pass-00002/{name}" for name in ("000/part-0", "program/train.py", "done")
@@ -178,21 +177,21 @@ def test_the_entry_of_a_cluster_that_is_there_is_merged(
     for _ in range(2):
         done = run("kubeconfig", "--file", str(cluster), "--alias", "mine")
         assert done.code == 0, done.err
-    found = yaml.safe_load(cluster.read_text())
+    kubeconfig = yaml.safe_load(cluster.read_text())
     arn = "arn:aws:eks:us-west-2:000000000000:cluster/paddle"
-    assert [entry["name"] for entry in found["clusters"]] == ["other", arn]
-    assert found["current-context"] == "mine"
+    assert [entry["name"] for entry in kubeconfig["clusters"]] == ["other", arn]
+    assert kubeconfig["current-context"] == "mine"
     mark = {"name": "paddle-aws", "extension": {"provider": "aws"}}
     context = {"cluster": arn, "user": arn, "extensions": [mark]}
-    assert found["contexts"] == [{"name": "mine", "context": context}]
-    assert "certificate-authority-data" in found["clusters"][1]["cluster"]
-    assert found["users"][0]["user"]["exec"]["args"][2:6] == [
+    assert kubeconfig["contexts"] == [{"name": "mine", "context": context}]
+    assert "certificate-authority-data" in kubeconfig["clusters"][1]["cluster"]
+    assert kubeconfig["users"][0]["user"]["exec"]["args"][2:6] == [
         "eks",
         "get-token",
         "--cluster-name",
         "paddle",
     ]
-    assert "test" not in json.dumps(found["users"])
+    assert "test" not in json.dumps(kubeconfig["users"])
     assert oct(cluster.stat().st_mode)[-3:] == "600"
     if shutil.which("kubectl"):
         command = ["kubectl", "config", "current-context", "--kubeconfig", str(cluster)]
@@ -204,7 +203,7 @@ def test_the_entry_of_a_cluster_that_is_there_is_merged(
     assert done.code == 2 and done.err.startswith(
         "cluster nobody does not exist in us-west-2: deploy it, or correct"
     )
-    assert yaml.safe_load(cluster.read_text()) == found
+    assert yaml.safe_load(cluster.read_text()) == kubeconfig
 
 
 def test_an_image_that_a_job_names_is_tagged_for_good(

@@ -140,7 +140,7 @@ def address(api: JobController, job: JobFolder, folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "paddle_aws.operations.main", "board", "--no-browser"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as board:
         assert board.stderr is not None
-        yield next(found[0] for line in board.stderr if (found := re.search(r"http://\S+", line)))
+        yield next(match[0] for line in board.stderr if (match := re.search(r"http://\S+", line)))
         board.send_signal(signal.SIGINT)
         assert board.stderr.read().strip().endswith("the board is closed")
     assert board.returncode == 130
@@ -193,8 +193,8 @@ def test_status_and_results_say_where_the_time_goes_and_who_is_slow(
     run: Run, api: JobController, job: JobFolder, folder: Path
 ) -> None:
     measured(job)
-    found = json.loads(run("results", "--json").out)["goodput"]
-    assert found == {
+    goodput = json.loads(run("results", "--json").out)["goodput"]
+    assert goodput == {
         "share": 0.7,
         "seconds": {"waiting": 10, "starting": 20, "training": 140, "lost": 30},
         "usd": None,

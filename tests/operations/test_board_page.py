@@ -19,8 +19,10 @@ MARKS = (
 def colours(scheme: str) -> dict[str, str]:
     light, dark = STYLE.split("@media (prefers-color-scheme: dark)")
     pattern = r"--([a-z0-9-]+): (#[0-9a-f]{6})"
-    found = dict(re.findall(pattern, light.partition("}")[0]))
-    return found if scheme == "light" else found | dict(re.findall(pattern, dark.partition("}")[0]))
+    colours = dict(re.findall(pattern, light.partition("}")[0]))
+    if scheme == "dark":
+        colours |= dict(re.findall(pattern, dark.partition("}")[0]))
+    return colours
 
 
 def luminance(colour: str) -> float:

@@ -13,12 +13,12 @@ ACCOUNT = "000000000000"
 @pytest.fixture
 def cdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file to which a `cdk` on PATH writes its arguments."""
-    said, program = tmp_path / "said", tmp_path / "bin" / "cdk"
+    arguments, program = tmp_path / "arguments", tmp_path / "bin" / "cdk"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$@" > {said}\n')
+    program.write_text(f'#!/bin/sh\necho "$@" > {arguments}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    return said
+    return arguments
 
 
 def test_pipelines_of_other_accounts_may_deploy(

@@ -47,14 +47,14 @@ class PriceFiles(FileServer):
                 "us-west-2": {"regionCode": "us-west-2", "currentVersionUrl": f"{where}.json"}
             }
         }
-        found = io.StringIO()
-        csv.writer(found, quoting=csv.QUOTE_ALL).writerows([("FormatVersion", "v1.0")] * 5)
-        columns = dict.fromkeys(name for one in (ROW, *rows) for name in one)
-        table = csv.DictWriter(found, [*columns], restval="", quoting=csv.QUOTE_ALL)
+        text = io.StringIO()
+        csv.writer(text, quoting=csv.QUOTE_ALL).writerows([("FormatVersion", "v1.0")] * 5)
+        columns = dict.fromkeys(name for row in (ROW, *rows) for name in row)
+        table = csv.DictWriter(text, [*columns], restval="", quoting=csv.QUOTE_ALL)
         table.writeheader()
-        table.writerows(ROW | one for one in rows)
+        table.writerows(ROW | row for row in rows)
         self.files[f"{TOP}/{service}/current/region_index.json"] = json.dumps(index).encode()
-        self.files[f"{where}.csv"] = found.getvalue().encode()
+        self.files[f"{where}.csv"] = text.getvalue().encode()
 
 
 @pytest.fixture
@@ -81,9 +81,9 @@ def read(run: Run, files: PriceFiles, config: str = CONFIG) -> dict[str, str]:
     """Runs `lock prices`. Returns the prices in the lock."""
     done = run("lock", "prices", config, "--files", files.url)
     assert done.code == 0, done.err
-    found = json.loads(Path("locks/prices.json").read_text())
-    assert list(found)[:3] == ["read", "source", "region"]
-    return {name: price["usd"] for name, price in found["prices"].items()}
+    lock = json.loads(Path("locks/prices.json").read_text())
+    assert list(lock)[:3] == ["read", "source", "region"]
+    return {name: price["usd"] for name, price in lock["prices"].items()}
 
 
 @pytest.mark.parametrize("usage", DATA["clear"])
@@ -170,14 +170,14 @@ def test_without_prices_there_is_no_sum(run: Run, lock: Path, case: dict[str, An
 
 
 def test_sums_are_of_what_is_known(run: Run, lock: Path) -> None:
-    found = json.loads(run("cost", CONFIG, "--hours", "10", "--lock", str(lock), "--json").out)
-    by_name = {row["price"]: row for row in found["items"]}
+    cost = json.loads(run("cost", CONFIG, "--hours", "10", "--lock", str(lock), "--json").out)
+    by_name = {row["price"]: row for row in cost["items"]}
     assert by_name["eks-cluster-hour"]["month_usd"] == pytest.approx(365)
     assert by_name["m5.large-hour"]["run_usd"] == pytest.approx(3 * 0.25 * 10)
     assert by_name["kms-key-month"]["run_usd"] == pytest.approx(0.1)
-    assert by_name["nat-gateway-hour"]["month_usd"] is None and "NAT gateway" in found["unknown"]
-    assert found["month_usd"] == pytest.approx(365 + (3 * 0.25 + 0.01) * 730 + 7.3 + 158 * 0.1)
-    assert found["read"] == "2026-01-02"
+    assert by_name["nat-gateway-hour"]["month_usd"] is None and "NAT gateway" in cost["unknown"]
+    assert cost["month_usd"] == pytest.approx(365 + (3 * 0.25 + 0.01) * 730 + 7.3 + 158 * 0.1)
+    assert cost["read"] == "2026-01-02"
     narrow = run("cost", CONFIG, "--lock", str(lock), columns=60).out.splitlines()
     assert max(len(line) for line in narrow if not line.startswith("in all")) <= 60
     wide = run("cost", CONFIG, "--lock", str(lock))
@@ -193,15 +193,15 @@ def test_each_kind_of_cluster_costs_what_it_is_made_of(
     if "settings" in case:
         config = tmp_path / "cluster.yaml"
         config.write_text(yaml.safe_dump(case["settings"]))
-    found = json.loads(
+    items = json.loads(
         run("cost", str(config), "--hours", "10", "--lock", str(lock), "--json").out
     )["items"]
     for row in case["items"]:
-        assert [one for one in found if row.items() <= one.items()], row
+        assert [item for item in items if row.items() <= item.items()], row
     assert not [
-        one["what"]
-        for one in found
-        if any(word in one["what"] for word in case.get("nothing of", ()))
+        item["what"]
+        for item in items
+        if any(word in item["what"] for word in case.get("nothing of", ()))
     ]
 
 

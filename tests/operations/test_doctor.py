@@ -26,6 +26,7 @@ VARIANTS = PROJECT / "tests" / "aws" / "variants"
 CONFIG = PROJECT / "cluster.yaml"
 OWN = VARIANTS / "self-managed-cluster.yaml"
 USER = "arn:aws:iam::000000000000:user/me"
+BY_HAND = "aws logs delete-log-group --log-group-name /aws/eks/paddle/cluster --region us-west-2"
 NOBODY = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
 TABLES = yaml.safe_load(
     Path(__file__)
@@ -40,12 +41,12 @@ CASES = TABLES["cases"]
 # Tests of what no emulator answers: quotas, instance types, simulated policies, budgets.
 
 
-def said(run: Run, *arguments: str | Path) -> dict[str, list[dict[str, str]]]:
+def read_findings(run: Run, *arguments: str | Path) -> dict[str, list[dict[str, str]]]:
     """Maps each check to its findings, as {state: text}."""
-    found: dict[str, list[dict[str, str]]] = {}
-    for one in json.loads(run("doctor", *map(str, arguments), "--json").out):
-        found.setdefault(one["check"], []).append({one["state"]: one["text"]})
-    return found
+    findings: dict[str, list[dict[str, str]]] = {}
+    for finding in json.loads(run("doctor", *map(str, arguments), "--json").out):
+        findings.setdefault(finding["check"], []).append({finding["state"]: finding["text"]})
+    return findings
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -67,12 +68,12 @@ def test_what_a_check_says(
         monkeypatch.setenv("AWS_DATA_PATH", str(folder / "models"))
     for operation, answer in case["answers"].items():
         (aws_api.refuse if isinstance(answer, str) else aws_api.answer)(*operation.split(), answer)
-    found = said(run, config, *case.get("options", "").split())
-    assert {check: found.get(check, []) for check in case["says"]} == case["says"]
+    findings = read_findings(run, config, *case.get("options", "").split())
+    assert {check: findings.get(check, []) for check in case["says"]} == case["says"]
     # Nothing else is ever changed.
-    wanted = [{"CostAllocationTagsStatus": [{"TagKey": "cluster", "Status": "Active"}]}]
+    activations = [{"CostAllocationTagsStatus": [{"TagKey": "cluster", "Status": "Active"}]}]
     changes = "ce UpdateCostAllocationTagsStatus" in case["answers"]
-    assert aws_api.asked("UpdateCostAllocationTagsStatus") == (wanted if changes else [])
+    assert aws_api.asked("UpdateCostAllocationTagsStatus") == (activations if changes else [])
     deletes = "logs DeleteLogGroup" in case["answers"]
     group = {"logGroupName": "/aws/eks/paddle/cluster"}
     assert aws_api.asked("DeleteLogGroup") == ([group] if deletes else [])
@@ -110,10 +111,10 @@ def test_the_driver_of_the_nodes_fits_the_cuda_of_the_image(
                 "status": {"capacity": capacity},
             }
         )
-    [found] = said(run, folder / "cluster.yaml")["GPU driver"]
-    ((state, text),) = found.items()
-    ((wanted, words),) = says.items()
-    assert state == wanted and words in text
+    [finding] = read_findings(run, folder / "cluster.yaml")["GPU driver"]
+    ((state, text),) = finding.items()
+    ((expected_state, words),) = says.items()
+    assert state == expected_state and words in text
 
 
 @pytest.mark.parametrize("destroy", [(), ("--destroy",)], ids=["deploy", "destroy"])
@@ -167,13 +168,15 @@ def simulated(api: AwsApi, *refused: str, apart: bool = False) -> None:
         assert asked["PolicySourceArn"] == USER
         results = []
         for action in asked["ActionNames"]:
-            each = [decided(action, arn) for arn in asked["ResourceArns"]]
+            decisions = [decided(action, arn) for arn in asked["ResourceArns"]]
             whole = {
                 "EvalResourceName": "*",
                 "EvalDecision": "allowed",
-                "ResourceSpecificResults": each,
+                "ResourceSpecificResults": decisions,
             }
-            results += [{"EvalActionName": action} | one for one in ([whole] if apart else each)]
+            results += [
+                {"EvalActionName": action} | result for result in ([whole] if apart else decisions)
+            ]
         return {"EvaluationResults": results}
 
     api.answer("iam", "SimulatePrincipalPolicy", answer)
@@ -182,12 +185,12 @@ def simulated(api: AwsApi, *refused: str, apart: bool = False) -> None:
 def test_what_the_caller_may_not_is_named(run: Run, aws_api: AwsApi) -> None:
     simulated(aws_api)
     allowed = f"{USER} may take cdk's roles and deploy, and reach the cluster afterwards"
-    assert said(run, CONFIG)["permissions"] == [{"ok": allowed}]
+    assert read_findings(run, CONFIG)["permissions"] == [{"ok": allowed}]
     advice = "take the operator's role, or join its group (docs/people.md)"
     simulated(aws_api, "file-publishing", "secretsmanager:GetSecretValue", apart=True)
     role = "arn:aws:iam::000000000000:role/cdk-tutorial-file-publishing-role-000000000000-us-west-2"
     secret = "arn:aws:secretsmanager:us-west-2:000000000000:secret:tutorial/kubeconfig/operator-*"
-    assert said(run, OWN)["permissions"] == [
+    assert read_findings(run, OWN)["permissions"] == [
         {
             "problem": f"{USER} may not sts:AssumeRole on {role}, needed to deploy with cdk's "
             f"roles: {advice}"
@@ -198,7 +201,7 @@ def test_what_the_caller_may_not_is_named(run: Run, aws_api: AwsApi) -> None:
         },
     ]
     simulated(aws_api, "sts:AssumeRole")
-    assert "deploy-role" in said(run, OWN)["permissions"][0]["problem"]
+    assert "deploy-role" in read_findings(run, OWN)["permissions"][0]["problem"]
 
 
 # Tests of an emulated account before, between and after deploy and destroy.
@@ -206,18 +209,18 @@ def test_what_the_caller_may_not_is_named(run: Run, aws_api: AwsApi) -> None:
 
 def states(run: Run, config: Path) -> dict[str, set[str]]:
     return {
-        check: {state for one in found for state in one}
-        for check, found in said(run, config).items()
+        check: {state for finding in findings for state in finding}
+        for check, findings in read_findings(run, config).items()
     }
 
 
 def test_an_empty_account(run: Run, aws: Cloud) -> None:
-    found = states(run, CONFIG)
-    assert found["credentials"] == found["zones"] == found["stacks"] == {"ok"}
-    assert found["bootstrap"] == {"problem"}
+    checks = states(run, CONFIG)
+    assert checks["credentials"] == checks["zones"] == checks["stacks"] == {"ok"}
+    assert checks["bootstrap"] == {"problem"}
     # What this account does not answer stays unchecked, and the rest is checked all the same.
-    assert found["instance types"] == {"warning"}
-    assert found["existing parts"] == {"ok"}
+    assert checks["instance types"] == {"warning"}
+    assert checks["existing parts"] == {"ok"}
     done = run("doctor", str(CONFIG))
     assert done.code == 1 and "run `paddle-aws bootstrap" in done.out
     assert "not checked: AWS refused DescribeInstanceTypeOfferings" in done.out
@@ -276,28 +279,40 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    found = states(run, CONFIG)
+    checks = states(run, CONFIG)
     for check in ("bootstrap", "stacks", "cluster", "add-ons", "node groups", "mount targets"):
-        assert found[check] == {"ok"}, check
-    assert found["kubectl"] == {"ok", "warning"} and found["stack policy"] == {"warning"}
+        assert checks[check] == {"ok"}, check
+    assert checks["kubectl"] == {"ok", "warning"} and checks["stack policy"] == {"warning"}
     monkeypatch.chdir(PROJECT)
     assert run("protect", str(CONFIG)).code == 0
     assert states(run, CONFIG)["stack policy"] == {"ok"}
+    check_diff(run, deployed, tmp_path / "cluster.yaml")
+    outputs = {
+        out["OutputKey"]: out["OutputValue"]
+        for stack in deployed.client("cloudformation").describe_stacks()["Stacks"]
+        for out in stack.get("Outputs", ())
+    }
+    check_doctor_before_a_destroy(run, deployed, outputs["VpcId"])
+    check_leftovers_of_a_deployed_cluster(run, outputs)
+    check_leftovers_of_a_half_destroyed_cluster(run, deployed, outputs, monkeypatch)
+    check_leftovers_of_a_destroyed_cluster(run, deployed, outputs["KeyArn"])
+
+
+def check_diff(run: Run, deployed: Cloud, other: Path) -> None:
+    """`diff` names what a deploy of `other`, changed settings, would lose."""
     done = run("diff", str(CONFIG))
     assert (done.code, done.err) == (0, "nothing is replaced or removed\n")
-    other = tmp_path / "cluster.yaml"
     ids = "{id: fs-0123456789abcdef0, security_group: sg-0123456789abcdef0}"
     other.write_text(CONFIG.read_text() + f"\nfile_system: {{posix_id: 2000, existing: {ids}}}\n")
     done = run("diff", str(other), "--json")
     assert done.code == 1 and "the deploy would lose what the last column names" in done.err
-    told = {
-        (one["type"].rpartition(":")[2], one["change"])
-        for one in json.loads(done.out)
-        if one["what"]
+    losses = [change for change in json.loads(done.out) if change["what"]]
+    assert {(loss["type"].rpartition(":")[2], loss["change"]) for loss in losses} == {
+        ("FileSystem", "removed"),
+        ("AccessPoint", "replaced"),
     }
-    assert told == {("FileSystem", "removed"), ("AccessPoint", "replaced")}
-    deleted = [one["what"] for one in json.loads(done.out) if one["type"].endswith(":FileSystem")]
-    assert "set `retain: true` and deploy first" in deleted[0]
+    [lost] = [loss["what"] for loss in losses if loss["type"].endswith(":FileSystem")]
+    assert "set `retain: true` and deploy first" in lost
     other.write_text(CONFIG.read_text() + "\nfile_system: {kind: lustre}\n")
     done = run("diff", str(other))
     assert done.code == 1 and (
@@ -309,7 +324,7 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     less = "\nimages: {keep: 10}\nbucket: {keep_old_versions_days: 7}\n"
     other.write_text(CONFIG.read_text() + less)
     done = run("diff", str(other), "--json")
-    sooner = sorted(one["what"] for one in json.loads(done.out))
+    sooner = sorted(change["what"] for change in json.loads(done.out))
     assert done.code == 1 and sooner == [
         "images that no submitted job names, beyond the newest 10 (today 50) are deleted within "
         "a day",
@@ -329,18 +344,16 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     assert done.code == 0 and "cluster paddle is deployed in us-west-2: it stays" in done.err
     for stack in ("paddle-storage", "paddle-nodes"):
         sets = deployed.client("cloudformation").list_change_sets(StackName=stack)["Summaries"]
-        assert "AVAILABLE" not in {each["ExecutionStatus"] for each in sets}
+        assert "AVAILABLE" not in {change_set["ExecutionStatus"] for change_set in sets}
 
+
+def check_doctor_before_a_destroy(run: Run, deployed: Cloud, vpc_id: str) -> None:
+    """`doctor --destroy` names a security group that no stack would delete."""
     assert run("doctor", "--destroy", str(CONFIG)).code == 0
-    outputs = {
-        out["OutputKey"]: out["OutputValue"]
-        for stack in deployed.client("cloudformation").describe_stacks()["Stacks"]
-        for out in stack.get("Outputs", ())
-    }
     ec2 = deployed.client("ec2")
-    foreign = ec2.create_security_group(
-        GroupName="by-hand", Description="d", VpcId=outputs["VpcId"]
-    )["GroupId"]
+    foreign = ec2.create_security_group(GroupName="by-hand", Description="d", VpcId=vpc_id)[
+        "GroupId"
+    ]
     done = run("doctor", "--destroy", str(CONFIG))
     assert done.code == 1
     assert (
@@ -349,9 +362,16 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     )
     ec2.delete_security_group(GroupId=foreign)
 
+
+def read_leftovers(done: Done) -> dict[str, dict[str, str]]:
+    """Returns the parts that `leftovers --json` printed, by their ids."""
+    return {part["id"]: part for part in json.loads(done.out)["left"]}
+
+
+def check_leftovers_of_a_deployed_cluster(run: Run, outputs: dict[str, str]) -> None:
     done = run("leftovers", str(CONFIG), "--json")
     assert done.code == 0 and "`cdk destroy --all` removes it, and nothing else is left" in done.err
-    left = {one["id"]: one for one in json.loads(done.out)["left"]}
+    left = read_leftovers(done)
     parts = {
         "cluster paddle",
         "stack paddle-storage",
@@ -359,27 +379,27 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
         "repository paddle/trainer",
     }
     assert parts | {outputs["BucketName"]} <= left.keys()
-    assert {one["expected"] for one in left.values()} == {"deployed"}
-    assert {one["command"].rpartition("-")[0] for one in left.values()} == {"cdk destroy paddle"}
+    assert {part["expected"] for part in left.values()} == {"deployed"}
+    assert {part["command"].rpartition("-")[0] for part in left.values()} == {"cdk destroy paddle"}
 
-    # A half-destroyed cluster, with a part that no stack owns and a stack that could not be
-    # deleted.
+
+def check_leftovers_of_a_half_destroyed_cluster(
+    run: Run, deployed: Cloud, outputs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a part that no stack owns, and a stack that could not be deleted."""
     deployed.cdk("destroy", "paddle-cluster", "--force", config=CONFIG)
     deployed.client("logs").create_log_group(logGroupName="/aws/eks/paddle/cluster")
-    by_hand = (
-        "aws logs delete-log-group --log-group-name /aws/eks/paddle/cluster --region us-west-2"
-    )
     done = run("leftovers", str(CONFIG), "--json")
     assert (
         done.code == 1
         and done.err == "cluster paddle has left 1 in us-west-2: remove what is listed above\n"
     )
-    left = {one["id"]: one for one in json.loads(done.out)["left"]}
+    left = read_leftovers(done)
     assert (
         "cluster paddle" not in left
         and left[f"file-system {outputs['FileSystemId']}"]["expected"] == "deployed"
     )
-    assert [one["command"] for one in left.values() if not one["expected"]] == [by_hand]
+    assert [part["command"] for part in left.values() if not part["expected"]] == [BY_HAND]
     ended = {
         "paddle-network": "DELETE_FAILED",
         "paddle-access": "UPDATE_COMPLETE",
@@ -406,8 +426,10 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     )
     deployed.client("logs").delete_log_group(logGroupName="/aws/eks/paddle/cluster")
 
-    # A file system that an update had replaced is no stack's, and its key stays with it.
-    efs, key = deployed.client("efs"), outputs["KeyArn"]
+
+def check_leftovers_of_a_destroyed_cluster(run: Run, deployed: Cloud, key: str) -> None:
+    """A file system that an update had replaced is no stack's, and its key stays with it."""
+    efs = deployed.client("efs")
     kept = efs.create_file_system(CreationToken="kept", Encrypted=True, KmsKeyId=key)[
         "FileSystemId"
     ]
@@ -423,4 +445,4 @@ def test_a_cluster_from_its_deploy_to_its_destroy(
     assert done.code == 0, done.out + done.err
     deployed.client("logs").create_log_group(logGroupName="/aws/eks/paddle/cluster")
     done = run("leftovers", str(CONFIG))
-    assert done.code == 1 and by_hand in done.out
+    assert done.code == 1 and BY_HAND in done.out

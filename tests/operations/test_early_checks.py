@@ -67,16 +67,16 @@ def test_the_documents_host_path_is_taken_where_nodes_mount_it(
         assert done.err.count("\n") == 1 and not (folder / "dist").exists()
         return
     [volume] = [
-        one
+        document
         for file in (folder / "dist").iterdir()
-        for one in yaml.safe_load_all(file.read_text())
-        if one["kind"] == "PersistentVolume"
+        for document in yaml.safe_load_all(file.read_text())
+        if document["kind"] == "PersistentVolume"
     ]
-    nodes = volume["spec"].get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
-    wanted = {"/home/admin/efs": ["home.admin.efs"], "/home/admin": ["home.admin"]}.get(
+    terms = volume["spec"].get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
+    values = {"/home/admin/efs": ["home.admin.efs"], "/home/admin": ["home.admin"]}.get(
         mounts or ""
     )
-    assert [one["matchExpressions"][0]["values"] for one in nodes] == ([wanted] if wanted else [])
+    assert [term["matchExpressions"][0]["values"] for term in terms] == ([values] if values else [])
 
 
 def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(

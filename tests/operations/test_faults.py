@@ -123,7 +123,7 @@ def test_ranks_have_colours_on_a_terminal_that_has_them(job: JobFolder) -> None:
 
 def on_a_terminal(*command: str, **environment: str) -> str:
     """Runs a command on a terminal. Returns what it writes there."""
-    known = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
@@ -132,7 +132,7 @@ def on_a_terminal(*command: str, **environment: str) -> str:
     terminal = ["script", "--quiet", "--return", "--command", program, os.devnull]
     done = subprocess.run(
         terminal,
-        env=known | {"TERM": "xterm"} | environment,
+        env=variables | {"TERM": "xterm"} | environment,
         capture_output=True,
         text=True,
         check=True,

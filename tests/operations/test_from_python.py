@@ -60,10 +60,10 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
         with pytest.raises(paddle_aws.Unreachable, match=r"^there is no kubeconfig /nowhere"):
             paddle_aws.find("words")
     api.scripts["trainer"] = Script(code=None)
-    said: list[str] = []
-    running = paddle_aws.submit(say=said.append)
+    messages: list[str] = []
+    running = paddle_aws.submit(say=messages.append)
     assert running.status().phase == "running"
-    assert any("the data is split" in line for line in said)
+    assert any("the data is split" in line for line in messages)
     with pytest.raises(paddle_aws.TimedOut, match="keeps running"):
         running.wait(timeout=0)
     with pytest.raises(paddle_aws.BadInput, match="runs already"):
@@ -73,7 +73,7 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
     with pytest.raises(paddle_aws.JobFailed, match="trainer 1 was killed"):
         paddle_aws.submit().wait()
     # A job that no longer runs keeps what it has learned; a damaged model is none.
-    assert [one.records for one in paddle_aws.find("words").results()] == [200] * 3
+    assert [result.records for result in paddle_aws.find("words").results()] == [200] * 3
     (save_model(trained, {"model.pdmodel": b"network"}) / "model.pdmodel").write_bytes(b"changed")
     with pytest.raises(paddle_aws.Failed):
         paddle_aws.find().model("results")

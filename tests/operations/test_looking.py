@@ -60,16 +60,20 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(
         "paddlejobs",
         "pods",
     ]
-    found = json.loads(run("status", "--json").out)
-    assert (found["lost_pods"], found["progress"]["step"], found["progress"]["seconds_left"]) == (
+    status = json.loads(run("status", "--json").out)
+    assert (
+        status["lost_pods"],
+        status["progress"]["step"],
+        status["progress"]["seconds_left"],
+    ) == (
         1,
         40,
         72.0,
     )
-    assert (found["job"], found["namespace"], found["state"]) == ("words", "paddle", "running")
-    assert found["data"]["state"] == "done" and found["training"]["wanted"] == 3
+    assert (status["job"], status["namespace"], status["state"]) == ("words", "paddle", "running")
+    assert status["data"]["state"] == "done" and status["training"]["wanted"] == 3
     trainers = [
-        (pod["rank"], pod["state"]) for pod in found["pods"] if pod["component"] == "trainer"
+        (pod["rank"], pod["state"]) for pod in status["pods"] if pod["component"] == "trainer"
     ]
     assert trainers == [(0, "running"), (1, "running"), (2, "running")]
     # A pass that is through, and a pod that was killed and restarted in place.
@@ -108,8 +112,8 @@ def test_which_jobs_are_there(run: Run, api: JobController, folder: Path) -> Non
     rows = [line.split()[:3] for line in run("list").out.splitlines()]
     assert rows[0] == ["JOB", "STATE", "PODS"]
     assert sorted(rows[1:]) == [["other", "running", "0/3"], ["words", "done", "3/3"]]
-    found = {job["job"]: job["state"] for job in json.loads(run("list", "-A", "--json").out)}
-    assert found == {"other": "running", "words": "done"}
+    states = {job["job"]: job["state"] for job in json.loads(run("list", "-A", "--json").out)}
+    assert states == {"other": "running", "words": "done"}
 
 
 # logs.
@@ -127,15 +131,15 @@ def test_logs_of_all_ranks_in_order_of_time(
     ):
         api.say(pod, line)
     begun = [f"trainer {rank} | trainer {rank} begins" for rank in range(3)]
-    said = ["trainer 1 | one", "trainer 0 | two", "trainer 2 | three", "trainer 0 | four"]
-    assert run("logs").out.splitlines() == begun + said
+    lines = ["trainer 1 | one", "trainer 0 | two", "trainer 2 | three", "trainer 0 | four"]
+    assert run("logs").out.splitlines() == begun + lines
     assert run("logs", "--rank", "1-2", "--tail", "1").out.splitlines() == [
         "trainer 1 | one",
         "trainer 2 | three",
     ]
     assert run("logs", "--of", "data").out == "data 0 | hello\n"
-    found = [json.loads(line) for line in run("logs", "--rank", "2", "--json").out.splitlines()]
-    assert [(line["pod"], line["rank"], line["text"]) for line in found][-1] == (
+    entries = [json.loads(line) for line in run("logs", "--rank", "2", "--json").out.splitlines()]
+    assert [(line["pod"], line["rank"], line["text"]) for line in entries][-1] == (
         "trainer 2",
         2,
         "three",
@@ -257,7 +261,7 @@ def test_wait_says_what_happens_and_how_it_ended(
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "said"),
+    ("command", "code", "sentence"),
     [
         ("wait", 1, "job words was deleted while it was waited for"),
         ("logs --follow", 0, ""),
@@ -271,7 +275,7 @@ def test_a_job_that_is_deleted_or_cancelled_is_not_followed(
     training: dict[str, Any],
     command: str,
     code: int,
-    said: str,
+    sentence: str,
     gone: str,
 ) -> None:
     def delete() -> None:
@@ -282,7 +286,7 @@ def test_a_job_that_is_deleted_or_cancelled_is_not_followed(
         api.remove(training)
     api.faults = [Fault("follow" if "follow" in command else "/jobs", skip=2, then=delete)]
     done = run(*command.split())
-    assert done.code == code and said in done.err and ("deleted" in done.err) == bool(said)
+    assert done.code == code and sentence in done.err and ("deleted" in done.err) == bool(sentence)
 
 
 # Credentials.

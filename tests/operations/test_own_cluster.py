@@ -40,10 +40,10 @@ KUBECONFIG = kubeconfig("https://203.0.113.9:6443", USER, **{"certificate-author
 @pytest.fixture
 def secrets(aws_api: AwsApi) -> dict[str, str | Refused]:
     """Maps each secret's name to its text or to AWS's refusal. Other secrets may not be read."""
-    found: dict[str, str | Refused] = {OPERATORS: KUBECONFIG}
+    values: dict[str, str | Refused] = {OPERATORS: KUBECONFIG}
 
     def answer(asked: Parameters) -> dict[str, Any]:
-        text = found.get(
+        text = values.get(
             asked["SecretId"],
             Refused("AccessDeniedException", "x may not secretsmanager:GetSecretValue"),
         )
@@ -52,7 +52,7 @@ def secrets(aws_api: AwsApi) -> dict[str, str | Refused]:
         return {"Name": asked["SecretId"], "SecretString": text}
 
     aws_api.answer("secretsmanager", "GetSecretValue", answer)
-    return found
+    return values
 
 
 def test_each_team_has_a_kubeconfig_that_is_merged_and_never_shown(
@@ -176,8 +176,8 @@ def test_a_tunnel_leads_where_its_document_leads(
         "leads through this tunnel (127.0.0.1:6444); Ctrl-C closes it\nthe tunnel is closed\n"
         in done.err
     )
-    [found] = aws_api.asked("DescribeInstances")
-    assert found["Filters"][0] == {"Name": "tag:paddle-aws/tunnel", "Values": ["tutorial-tunnel"]}
+    [request] = aws_api.asked("DescribeInstances")
+    assert request["Filters"][0] == {"Name": "tag:paddle-aws/tunnel", "Values": ["tutorial-tunnel"]}
     [asked] = aws_api.asked("StartSession")
     assert asked["Target"] == "i-0tunnel" and asked["DocumentName"] == "tutorial-tunnel"
     assert asked["Parameters"] == {"localPortNumber": ["6444"]}
@@ -302,44 +302,44 @@ def test_what_a_destroyed_one_may_leave(run: Run, aws_api: AwsApi) -> None:
         .read_text()
         .replace("${here}", "us-west-2:000000000000")
     )
-    known = yaml.safe_load(text)
+    table = yaml.safe_load(text)
 
     def left(
         answers: dict[str, Any], tags: list[dict[str, str]]
     ) -> tuple[list[dict[str, str]], dict[str, list[str]]]:
         for operation, answer in answers.items():
             aws_api.answer(*operation.split(), answer)
-        mappings = [{"ResourceARN": one, "Tags": tags} for one in known["tagged"]]
+        mappings = [{"ResourceARN": arn, "Tags": tags} for arn in table["tagged"]]
         tagged = {"PaginationToken": "", "ResourceTagMappingList": mappings}
         aws_api.answer("resourcegroupstaggingapi", "GetResources", tagged)
         done = run("leftovers", str(CONFIG), "--json")
         assert done.code == 1
         return json.loads(done.out)["left"], json.loads(done.out)["not_asked"]
 
-    found, unasked = left(known["gone"], [])
+    parts, unasked = left(table["gone"], [])
     assert {
-        one["id"]: one["command"].removesuffix(" --region us-west-2") for one in found
-    } == known["commands"]
+        part["id"]: part["command"].removesuffix(" --region us-west-2") for part in parts
+    } == table["commands"]
     assert all(
-        one["command"].endswith(" --region us-west-2") for one in found if one["service"] != "s3"
+        part["command"].endswith(" --region us-west-2") for part in parts if part["service"] != "s3"
     )
     # What was not answered here is listed as not asked, never taken for empty; EKS is not asked at
     # all.
-    names = [name for each in unasked.values() for name in each]
+    names = [name for group in unasked.values() for name in group]
     assert "log groups" in names and "clusters" not in names
 
-    own = [resource(id) for id in known["owned"]] + [resource("vpc-1", "DELETE_SKIPPED")]
-    aws_api.answer("cloudformation", "ListStackResources", {"StackResourceSummaries": own})
-    found, _ = left(
-        known["live"], [{"Key": "aws:cloudformation:stack-name", "Value": "tutorial-nodes"}]
+    summaries = [resource(id) for id in table["owned"]] + [resource("vpc-1", "DELETE_SKIPPED")]
+    aws_api.answer("cloudformation", "ListStackResources", {"StackResourceSummaries": summaries})
+    parts, _ = left(
+        table["live"], [{"Key": "aws:cloudformation:stack-name", "Value": "tutorial-nodes"}]
     )
     deployed = {
-        one["id"]
-        for one in found
-        if one["expected"] == "deployed" and one["command"] == "cdk destroy tutorial-nodes"
+        part["id"]
+        for part in parts
+        if part["expected"] == "deployed" and part["command"] == "cdk destroy tutorial-nodes"
     }
-    assert set(known["deployed"]) <= deployed
-    assert set(known["nobodys"]) <= {one["id"] for one in found} - deployed
+    assert set(table["deployed"]) <= deployed
+    assert set(table["nobodys"]) <= {part["id"] for part in parts} - deployed
 
 
 def resource(id: str, state: str = "CREATE_COMPLETE") -> dict[str, Any]:

@@ -13,11 +13,11 @@ import yaml
 from paddle_aws.operations.jobs.watch.pod_state import culprit, pod_state, pod_states, refusal
 
 OF_TEST = ("phase", "words", "not", "events")
-SAID = yaml.safe_load(Path(__file__).with_name("pod_words.yaml").read_text())
+TABLES = yaml.safe_load(Path(__file__).with_name("pod_words.yaml").read_text())
 WAITING = [
-    (what, said, words)
+    (what, cause, words)
     for what in ("unscheduled", "made", "image", "mount")
-    for said, words in SAID[what].items()
+    for cause, words in TABLES[what].items()
 ]
 
 OF_AWS = re.compile(
@@ -39,12 +39,12 @@ def pod(
     }
 
 
-@pytest.mark.parametrize(("what", "said", "words"), WAITING)
-def test_why_it_waits(what: str, said: str, words: str) -> None:
-    reason, _, message = said.partition(": ")
+@pytest.mark.parametrize(("what", "cause", "words"), WAITING)
+def test_why_it_waits(what: str, cause: str, words: str) -> None:
+    reason, _, message = cause.partition(": ")
     unscheduled = {
         "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": cause}
         ]
     }
     status: dict[str, Any] = {
@@ -61,25 +61,25 @@ def test_why_it_waits(what: str, said: str, words: str) -> None:
         "made": "FailedScheduling" if reason.startswith("Failed") else "Nominated",
     }
     since = {"creationTimestamp": (datetime.now(UTC) - timedelta(seconds=120)).isoformat()}
-    known = [{"reason": events[what], "message": said}] if what in events else []
+    pod_events = [{"reason": events[what], "message": cause}] if what in events else []
     waiting = pod({"phase": "Pending", **status}, metadata=since)
-    found, elsewhere = (pod_state(waiting, known, aws=aws) for aws in (True, False))
-    assert found.phase == elsewhere.phase == "waiting" and words in found.reason
+    in_aws, elsewhere = (pod_state(waiting, pod_events, aws=aws) for aws in (True, False))
+    assert in_aws.phase == elsewhere.phase == "waiting" and words in in_aws.reason
     assert elsewhere.reason and not OF_AWS.search(elsewhere.reason)
 
 
-@pytest.mark.parametrize(("message", "said"), SAID["refused"].items())
-def test_why_pods_are_not_even_made(message: str, said: str) -> None:
-    assert refusal(f'Error creating: pods "x-" is forbidden: {message}') == said
+@pytest.mark.parametrize(("message", "reason"), TABLES["refused"].items())
+def test_why_pods_are_not_even_made(message: str, reason: str) -> None:
+    assert refusal(f'Error creating: pods "x-" is forbidden: {message}') == reason
 
 
-@pytest.mark.parametrize("row", SAID["others"], ids=lambda row: row["words"])
+@pytest.mark.parametrize("row", TABLES["others"], ids=lambda row: row["words"])
 def test_any_other_pod(row: dict[str, Any]) -> None:
-    made = {name: value for name, value in row.items() if name not in OF_TEST}
-    found = pod_state(pod(**made), row.get("events", ()), aws=True)
-    assert found.phase == row["phase"] and row["words"] in found.reason
-    assert row.get("not", "\n") not in found.reason
-    assert found.rank == (1 if found.component == "worker" else None)
+    fields = {name: value for name, value in row.items() if name not in OF_TEST}
+    state = pod_state(pod(**fields), row.get("events", ()), aws=True)
+    assert state.phase == row["phase"] and row["words"] in state.reason
+    assert row.get("not", "\n") not in state.reason
+    assert state.rank == (1 if state.component == "worker" else None)
 
 
 def test_pods_of_a_pod_list_are_ranked_by_address_once_all_have_one() -> None:
@@ -88,8 +88,8 @@ def test_pods_of_a_pod_list_are_ranked_by_address_once_all_have_one() -> None:
         pod({"phase": "Running", "podIP": ip}, metadata={"name": ip}, spec=spec)
         for ip in ("10.0.0.10", "10.0.0.9")
     ]
-    assert [(one.rank, one.name) for one in pod_states(pods)] == [(0, "10.0.0.9"), (1, "10.0.0.10")]
-    assert [one.rank for one in pod_states(pods[:1])] == [None]
+    assert [(s.rank, s.name) for s in pod_states(pods)] == [(0, "10.0.0.9"), (1, "10.0.0.10")]
+    assert [s.rank for s in pod_states(pods[:1])] == [None]
 
 
 def test_the_pod_whose_program_failed_tells_of_a_jobs_end() -> None:
@@ -97,7 +97,7 @@ def test_the_pod_whose_program_failed_tells_of_a_jobs_end() -> None:
     the cursor.
     """
     pods = []
-    for row in SAID["ended"]:
+    for row in TABLES["ended"]:
         ended = {"exitCode": row["code"], "message": row["message"]}
         status = {
             "phase": "Failed",
@@ -105,25 +105,26 @@ def test_the_pod_whose_program_failed_tells_of_a_jobs_end() -> None:
             "conditions": row.get("conditions"),
         }
         pods.append(pod(status, "worker", row["rank"], spec={"nodeName": f"node-{row['rank']}"}))
-    found, rest = culprit(pod_states(pods)), culprit(pod_states(pods[1:]))
+    worker, rest = culprit(pod_states(pods)), culprit(pod_states(pods[1:]))
     assert (
-        found
-        and found.failure
+        worker
+        and worker.failure
         == "worker 2 on node-2: code 1: [31mtrainer 2 ended with 1: RuntimeError: boom "
         "(train.py:12)"
     )
     assert (
         rest
         and rest.failure
-        == f"worker 0 on node-0: code 70 (attempts exhausted): {SAID['ended'][1]['message']}"
+        == f"worker 0 on node-0: code 70 (attempts exhausted): {TABLES['ended'][1]['message']}"
     )
     assert culprit(pod_states([pod({"phase": "Running"})])) is None
     # A pod that ran out of memory ends the others: they only tell of it.
     killed = {"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     starved = pod({"phase": "Failed", "containerStatuses": [killed]}, rank=7)
-    found = culprit(pod_states([starved, *pods]))
+    worker = culprit(pod_states([starved, *pods]))
     assert (
-        found and found.failure == "trainer on n: out of memory: raise resources.memory in job.yaml"
+        worker
+        and worker.failure == "trainer on n: out of memory: raise resources.memory in job.yaml"
     )
 
 

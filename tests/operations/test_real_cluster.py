@@ -47,10 +47,10 @@ NOWHERE = {"paddle-aws/test": "nowhere"}
 def soon(true: Callable[[], Any], seconds: float = 60) -> Any:
     """Waits until `true` returns something true. Returns that."""
     deadline = time.monotonic() + seconds
-    while not (found := true()) and time.monotonic() < deadline:
+    while not (result := true()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert found
-    return found
+    assert result
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +68,12 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     accounts.
     """
     name = f"paddle-test-{secrets.token_hex(3)}"
-    made = [
+    documents = [
         d
         for d in golden(PROJECT / "tests/charts/golden/job.yaml")
         if d["kind"] in ("Namespace", "ServiceAccount")
     ]
-    for document in made:
+    for document in documents:
         cluster.apply(moved(document, name))
     yield name
     cluster.delete(f"/api/v1/namespaces/{name}")
@@ -114,16 +114,16 @@ def paddle_job_kind(cluster: Cluster) -> Iterator[None]:
 
 def moved(document: Object, namespace: str) -> Object:
     """Returns a copy of the document in the tests' own namespace."""
-    found = copy.deepcopy(document)
-    if found["kind"] == "Namespace":
-        found["metadata"]["name"] = namespace
-    elif "namespace" in found["metadata"]:
-        found["metadata"]["namespace"] = namespace
-    if "claimRef" in (found.get("spec") or {}):
-        found["spec"]["claimRef"]["namespace"] = namespace
-    for subject in found.get("subjects", ()):
+    clone = copy.deepcopy(document)
+    if clone["kind"] == "Namespace":
+        clone["metadata"]["name"] = namespace
+    elif "namespace" in clone["metadata"]:
+        clone["metadata"]["namespace"] = namespace
+    if "claimRef" in (clone.get("spec") or {}):
+        clone["spec"]["claimRef"]["namespace"] = namespace
+    for subject in clone.get("subjects", ()):
         subject["namespace"] = namespace
-    return found
+    return clone
 
 
 def dry_run(cluster: Cluster, document: Object) -> Object:
@@ -175,7 +175,7 @@ def test_the_server_takes_every_manifest_and_lets_every_pod_in(
     assert unknown <= FOREIGN
     labels = [d["metadata"].get("labels", {}) for d in golden(file) if d["kind"] == "Namespace"]
     # Pods on the host's network need a privileged namespace.
-    if {one.get("pod-security.kubernetes.io/enforce") for one in labels} <= {None, "restricted"}:
+    if {d.get("pod-security.kubernetes.io/enforce") for d in labels} <= {None, "restricted"}:
         for pod in (pod for document in golden(file) for pod in pods(document)):
             dry_run(cluster, moved(pod, namespace))
 
@@ -224,29 +224,29 @@ def submission(*options: str) -> subprocess.Popen[str]:
 
 
 def state(run: Run) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run("status", "--json").out)
-    return found
+    status: dict[str, Any] = json.loads(run("status", "--json").out)
+    return status
 
 
 def test_a_job_from_its_submission_to_its_end(
     run: Run, cluster: Cluster, namespace: str, words: Path
 ) -> None:
-    def reached(wanted: str, component: str = "") -> dict[str, Any]:
+    def reached(expected: str, component: str = "") -> dict[str, Any]:
         """Ends the component's pods with 0. Returns the job's status once it has the wanted state
         and a reason.
         """
         if component:
             end(cluster, namespace, component, 0)
-        found = state(run)
-        return found if found["state"] == wanted and found["reason"] else {}
+        status = state(run)
+        return status if status["state"] == expected and status["reason"] else {}
 
     submitting = submission("--wait")
     # The data job comes first; the status says in words what holds its pod.
     soon(lambda: run("status").code == 0)
     held = soon(lambda: reached("splitting"))
     assert held["training"] is None and "no node" in held["reason"]
-    found = soon(lambda: reached("waiting", "data"))
-    assert (found["data"]["state"], found["training"]["wanted"]) == ("done", 2)
+    status = soon(lambda: reached("waiting", "data"))
+    assert (status["data"]["state"], status["training"]["wanted"]) == ("done", 2)
     assert [job["state"] for job in json.loads(run("list", "-n", namespace, "--json").out)] == [
         "waiting"
     ]
@@ -266,7 +266,7 @@ def test_a_job_from_its_submission_to_its_end(
     ]
     for path in (*paths, f"{networking}/namespaces/{namespace}/networkpolicies"):
         soon(
-            lambda path=path: not cluster.items(path, f"app.kubernetes.io/instance={found['job']}")
+            lambda path=path: not cluster.items(path, f"app.kubernetes.io/instance={status['job']}")
         )
 
 
@@ -291,8 +291,8 @@ def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]
         handle=HANDLE,
         attributes="!has(object.spec.csi.volumeAttributes)",
     )
-    made = json.loads(json.dumps(documents).replace("paddle-deployers", group))
-    for document in made:
+    manifests = json.loads(json.dumps(documents).replace("paddle-deployers", group))
+    for document in manifests:
         cluster.apply(document)
     command = [
         "kubectl",
@@ -310,7 +310,7 @@ def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]
     yield tmp_path / "deployer"
     proxy.terminate()
     proxy.wait(10)
-    for document in reversed(made):
+    for document in reversed(manifests):
         if document["kind"] != "Namespace":
             cluster.delete(cluster.path(document))
 

@@ -46,7 +46,7 @@ def test_it_is_applied_once_and_again(run: Run, api: JobController) -> None:
     for _ in range(2):
         done = run("setup", GPU)
         assert done.code == 0, done.err
-        assert {one["metadata"]["name"] for one in api.all("daemonsets")} == {
+        assert {daemon_set["metadata"]["name"] for daemon_set in api.all("daemonsets")} == {
             "dcgm-exporter",
             "efa-device-plugin",
             "nvidia-device-plugin",

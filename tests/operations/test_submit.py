@@ -138,10 +138,10 @@ def test_a_followed_training_is_the_table_of_its_passes(
     api.scripts["trainer"] = Script(lines=PASSES)
     done = run("submit", "--follow")
     assert done.code == 0 and "is done: 3 of 3 pods" in done.err.splitlines()[-2]
-    said, header, row = sorted(
+    agent_line, header, row = sorted(
         done.out.splitlines(), key=lambda line: not line.startswith("[agent 0]")
     )
-    assert said == PASSES[1].replace("RANK", "0")
+    assert agent_line == PASSES[1].replace("RANK", "0")
     assert header.split("  ")[0].strip() == "pass"
     assert row.split() == ["0", "0.7100", "0.7000", "0.7100", "0.7200", "300", "2.5"]
 
@@ -204,15 +204,15 @@ def interrupted_once_it_says(words: str, *command: str) -> str:
     with subprocess.Popen(
         [sys.executable, "-m", "paddle_aws.operations.main", *command], text=True, **pipes
     ) as process:
-        found = ""
-        while words not in found:
+        output = ""
+        while words not in output:
             line = process.stderr.readline()
-            assert line, found
-            found += line
+            assert line, output
+            output += line
         process.send_signal(signal.SIGINT)
-        found += process.stderr.read()
+        output += process.stderr.read()
     assert process.returncode == 130
-    return found
+    return output
 
 
 def test_what_is_proposed_works_from_anywhere(run: Run, api: JobController, folder: Path) -> None:
@@ -236,8 +236,8 @@ def test_an_earlier_runs_pods_are_not_the_newest_ones(
 ) -> None:
     api.scripts["trainer"] = Script(code=70, lines=("old",), message="lost")
     assert run("submit", "--wait").code == 1
-    for one in api.objects.values():
-        one["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
+    for document in api.objects.values():
+        document["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
     edit(folder, "passes: 7\n")
     api.scripts["trainer"] = Script(lines=("new",))
     for command in (("submit", "--follow", "--verbose"), ("logs",), ("logs", "--follow")):
@@ -300,11 +300,11 @@ def test_on_a_bare_cluster_the_operator_comes_first_and_its_kind_is_waited_for(
     assert kinds(api).index("customresourcedefinitions") < kinds(api).index("paddlejobs")
     assert "job words is done: 2 of 2 pods succeeded" in done.err
     assert json.loads(run("list", "-A", "--json").out)[0]["state"] == "done"
-    (made,) = api.all("paddlejobs")
-    made["status"] = {}
+    (paddle_job,) = api.all("paddlejobs")
+    paddle_job["status"] = {}
     unseen = "the PaddleJob operator has not taken it up"
     assert unseen not in run("status").out
-    made["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
+    paddle_job["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
     assert unseen in run("status").out
     assert run("delete", "words", "--force").code == 0 and api.all("paddlejobs") == []
 
@@ -439,7 +439,7 @@ def test_a_local_input_is_on_the_volume_before_the_data_job_of_a_command_without
     assert (own_volume / "sources/inputs/chars/words.tsv").read_bytes() == RECORDS
     (job,) = api.of("data")
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    variables = {each["name"]: each.get("value") for each in container["env"]}
+    variables = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert "DATA_SOURCE" not in variables and json.loads(variables["PADDLE_NODE_INPUTS"]) == {
         "chars": place,
         "base": "job:earlier/epoch_9.*",
@@ -512,8 +512,8 @@ def test_pods_that_do_not_start_or_are_not_even_made_say_why(
         done.code == 0
         and "training waits: its pods are more than the namespace's quota q allows" in done.err
     )
-    found = json.loads(run("status", "--json").out)
-    assert found["state"] == "waiting" and found["training"]["reason"].startswith(
+    status = json.loads(run("status", "--json").out)
+    assert status["state"] == "waiting" and status["training"]["reason"].startswith(
         "its pods are more than"
     )
     assert "wait for other jobs, or raise namespace_limits" in run("status").out

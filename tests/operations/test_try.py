@@ -35,7 +35,7 @@ def mine(folder: Path):
     for it.
     """
 
-    def made(example: str, old: str = "", new: str = "", **job: object) -> None:
+    def make(example: str, old: str = "", new: str = "", **job: object) -> None:
         shutil.copytree(PROJECT / "examples" / example, folder / "mine")
         train = folder / "mine" / "train.py"
         text = train.read_text()
@@ -53,7 +53,7 @@ def mine(folder: Path):
             subprocess.run([sys.executable, maker, folder / "sample", "--lines", "500"], check=True)
         (folder / "job.yaml").write_text(yaml.safe_dump(JOB | job))
 
-    return made
+    return make
 
 
 @pytest.mark.parametrize(("example", "job", "inputs"), CASES["examples"])
@@ -62,12 +62,12 @@ def test_what_each_input_gets_and_a_loss_that_falls(
 ) -> None:
     mine(example, **job)
     done = run("try")
-    said = capfd.readouterr().out
+    out = capfd.readouterr().out
     assert done.code == 0, done.err
-    assert "100 of the first 100 records are used, the first as " in said and all(
-        each in said for each in inputs
+    assert "100 of the first 100 records are used, the first as " in out and all(
+        sentence in out for sentence in inputs
     )
-    first, last = re.search(r"loss ([\d.]+) -> ([\d.]+) in \d+ passes", said).groups()
+    first, last = re.search(r"loss ([\d.]+) -> ([\d.]+) in \d+ passes", out).groups()
     assert float(last) < float(first)
 
 
@@ -76,10 +76,8 @@ def test_a_header_is_a_warning_and_no_record_once_the_job_says_so(mine, run: Run
     text = Path("sample").read_text()
     Path("sample").write_text(f"label\ttext\n{text}")
     assert run("try").code == 0
-    said = capfd.readouterr().out
-    assert (
-        "warning: line 1 of sample looks like a header, which a program reads as a record" in said
-    )
+    out = capfd.readouterr().out
+    assert "warning: line 1 of sample looks like a header, which a program reads as a record" in out
     assert run("try", "--set", "data.header=true").code == 0
     assert "warning" not in capfd.readouterr().out
 
@@ -87,8 +85,8 @@ def test_a_header_is_a_warning_and_no_record_once_the_job_says_so(mine, run: Run
 def test_an_unscaled_answer_is_a_warning(mine, run: Run, capfd) -> None:
     mine("regression", 'price / summary["price"]', "price")
     assert run("try").code == 0
-    said = capfd.readouterr().out
-    assert said.count("warning: price is about 45,450: let sample() divide it by its mean") == 1
+    out = capfd.readouterr().out
+    assert out.count("warning: price is about 45,450: let sample() divide it by its mean") == 1
 
 
 @pytest.mark.parametrize("fault", CASES["faults"], ids=lambda fault: fault["new"])
@@ -164,10 +162,10 @@ def test_what_a_command_finds_by_itself_is_named_and_not_refused(
     """`try` refused PaddleClas and PaddleOCR, whose scripts set their own path."""
     lay(folder, PACKAGES, command="python train.py", paddle="2.6")
     assert run("try").code == 0
-    said = capfd.readouterr().out
-    assert "train.py:3: inside was not checked: it is lib/inside.py of the program's folder" in said
-    assert "train.py:3: deep was not checked: it is src/deep/ of the program's folder" in said
-    assert "train.py:4: pack was not checked: pyproject.toml names it, which installs" in said
+    out = capfd.readouterr().out
+    assert "train.py:3: inside was not checked: it is lib/inside.py of the program's folder" in out
+    assert "train.py:3: deep was not checked: it is src/deep/ of the program's folder" in out
+    assert "train.py:4: pack was not checked: pyproject.toml names it, which installs" in out
     lay(
         folder,
         {"train.py": "import inside\n"},
@@ -201,22 +199,20 @@ def test_a_command_runs_for_a_few_steps_and_its_patterns_are_counted(
     done = run("try", "--run", "--data", "nowhere.tsv")
     assert (done.code, done.err) == (2, "--data is nowhere.tsv: there is no such file or folder\n")
     done = run("try", "--run", "--data", "data", "--steps", "3")
-    said = capfd.readouterr().out
+    out = capfd.readouterr().out
     assert done.code == 0, done.err
-    assert "reads ['a.txt'] abc" in said and "stopped: 3 steps were seen" in said
-    assert "metrics.step: step (\\d+) matched 3 of 4 lines" in said
+    assert "reads ['a.txt'] abc" in out and "stopped: 3 steps were seen" in out
+    assert "metrics.step: step (\\d+) matched 3 of 4 lines" in out
     assert (
         "metrics.loss: loss: ([0-9.]+) matched 0 of 4 lines; these look like loss: step 0 loss="
-        in said
+        in out
     )
-    assert "matched 3 of 4 lines, and took 1.000 of 1.000e+00: ([-+0-9.e]+) takes the whole" in said
-    assert "metrics.lr: lr ([0-9.]+) matched 0 of 4 lines; none has lr and a number" in said
+    assert "matched 3 of 4 lines, and took 1.000 of 1.000e+00: ([-+0-9.e]+) takes the whole" in out
+    assert "metrics.lr: lr ([0-9.]+) matched 0 of 4 lines; none has lr and a number" in out
     lay(folder, {"train.py": PRINTS}, command=command, inputs=inputs, paddle="2.6")
     assert run("try", "--run", "--data", "data", "--time-limit", "1").code == 0
-    said = capfd.readouterr().out
-    assert (
-        "the 1 s are over" in said and "metrics is not set; these lines look like steps: " in said
-    )
+    out = capfd.readouterr().out
+    assert "the 1 s are over" in out and "metrics is not set; these lines look like steps: " in out
     lay(
         folder,
         {"train.py": PRINTS},
@@ -244,8 +240,8 @@ def test_inputs_are_laid_as_the_data_job_lays_them(run: Run, folder: Path, capfd
     shutil.make_archive("in", "zip", "in")
     lay(folder, {"x": "y"}, command=command, inputs={"x": "in.zip"}, **settings)
     done = run("try", "--run", "--steps", "1")
-    said = capfd.readouterr().out
-    assert done.code == 0 and "weights\nloss=1\n" in said, done.err
+    out = capfd.readouterr().out
+    assert done.code == 0 and "weights\nloss=1\n" in out, done.err
     for given, sentence in [
         ("in.tar", "inputs.x: in.tar holds link, a link: pack it with tar --dereference"),
         ("gone", "inputs.x is gone: there is no file gone; give a file (a folder as a .tar)"),

@@ -59,12 +59,12 @@ class AddOnAnswers:
 
     def _recommended(self, asked: Parameters) -> dict[str, Any]:
         assert all(name.endswith("/recommended/release_version") for name in asked["Names"])
-        known = [
+        names = [
             name for name in asked["Names"] if "/1.36/amazon-linux-2023/x86_64/nvidia/" not in name
         ]
         return {
             "Parameters": [
-                {"Name": name, "Value": release(name.split("/")[5], self.day)} for name in known
+                {"Name": name, "Value": release(name.split("/")[5], self.day)} for name in names
             ]
         }
 
@@ -151,10 +151,12 @@ def cloud(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield started
 
 
-def found(run: Run, config: Path) -> list[tuple[str, str]]:
+def read_versions(run: Run, config: Path) -> list[tuple[str, str]]:
     """What `doctor` says about versions: state and text."""
-    told = json.loads(run("doctor", str(config), "--json").out)
-    return [(one["state"], one["text"]) for one in told if one["check"] in VERSIONS]
+    findings = json.loads(run("doctor", str(config), "--json").out)
+    return [
+        (finding["state"], finding["text"]) for finding in findings if finding["check"] in VERSIONS
+    ]
 
 
 def order_of(cloud: Cloud) -> list[str]:
@@ -179,7 +181,7 @@ def order_of(cloud: Cloud) -> list[str]:
             ):
                 name = event["PhysicalResourceId"].rpartition("|")[2]
                 seen.append((event["Timestamp"], name if kind == "Addon" else kind))
-    return [name for _, name in sorted(seen, key=lambda one: one[0])]
+    return [name for _, name in sorted(seen, key=lambda update: update[0])]
 
 
 @pytest.mark.slow
@@ -196,7 +198,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     config.write_text(settings("1.34"))
     assert run("lock", "add-ons", str(config), "--out", str(locks)).code == 0
     cloud.deploy(config, outputs)
-    assert {state for state, _ in found(run, config)} == {"ok"}
+    assert {state for state, _ in read_versions(run, config)} == {"ok"}
 
     # A step that skips a version, or goes back, ends before anything is prepared; a bare `cdk
     # deploy` meets EKS's own refusal.
@@ -207,7 +209,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     )
     done = run("diff", str(config))
     assert (done.code, " ".join(done.err.split())) == (2, f"{sentence} 1.35 first")
-    assert ("problem", f"{sentence} 1.35 first") in found(run, config)
+    assert ("problem", f"{sentence} 1.35 first") in read_versions(run, config)
     with pytest.raises(
         CloudError, match=r"Unsupported Kubernetes minor version update from 1\.34 to 1\.36"
     ):
@@ -219,7 +221,9 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
         "the control plane runs Kubernetes 1.34 and cluster.version is 1.35: run `paddle-aws "
         "lock add-ons` and `cdk deploy"
     )
-    assert [text for state, text in found(run, config) if state != "ok"] == [f"{behind} --all`"]
+    assert [text for state, text in read_versions(run, config) if state != "ok"] == [
+        f"{behind} --all`"
+    ]
     assert run("diff", str(config)).code == 0
     cloud.deploy(config, outputs)
     order = order_of(cloud)
@@ -232,7 +236,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
         "eks-node-monitoring-agent",
         "metrics-server",
     }
-    assert {state for state, _ in found(run, config)} == {"ok"}
+    assert {state for state, _ in read_versions(run, config)} == {"ok"}
     [name] = eks.list_nodegroups(clusterName="paddle")["nodegroups"]
     group = eks.describe_nodegroup(clusterName="paddle", nodegroupName=name)["nodegroup"]
     assert (group["version"], group["releaseVersion"]) == ("1.35", release("1.35"))
@@ -242,7 +246,7 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     aws_says.day = 9
     aws_says.newest["coredns"] = 12
     advice = "run `paddle-aws lock add-ons` and `cdk deploy --all`"
-    assert [text for state, text in found(run, config) if state != "ok"] == [
+    assert [text for state, text in read_versions(run, config) if state != "ok"] == [
         "coredns is v1.35.1-eksbuild.1, AWS's default for this Kubernetes version is "
         f"v1.35.12-eksbuild.1: {advice}",
         f"{name} is {release('1.35')}, AWS's default for this Kubernetes version is "
@@ -267,4 +271,4 @@ def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
         str(outputs),
         config=config,
     )
-    assert {state for state, _ in found(run, config)} == {"ok"}
+    assert {state for state, _ in read_versions(run, config)} == {"ok"}

@@ -52,14 +52,14 @@ def test_results_as_a_table(run: Run, api: JobController, job: JobFolder) -> Non
         ["3", "incomplete", "1", "byte"],
     ]
     assert max(map(len, done.out.splitlines())) <= 70
-    found = json.loads(run("results", "--json").out)
-    assert [(row["pass"], row["complete"]) for row in found["passes"]] == [
+    results = json.loads(run("results", "--json").out)
+    assert [(row["pass"], row["complete"]) for row in results["passes"]] == [
         (0, True),
         (1, True),
         (2, True),
         (3, False),
     ]
-    assert [t["loss"] for t in found["passes"][2]["trainers"]] == [1.0, 1.0]
+    assert [t["loss"] for t in results["passes"][2]["trainers"]] == [1.0, 1.0]
 
     # A pass counts once all of its own trainers have reported it: pass 0 had three, the run after
     # it has two.
@@ -82,12 +82,12 @@ def test_results_as_a_table(run: Run, api: JobController, job: JobFolder) -> Non
 
 def test_why_the_last_run_failed_outlives_its_pods(run: Run, job: JobFolder) -> None:
     """Also, a record that nobody can read hides nothing else."""
-    told = {
+    history = {
         "attempts": [{"number": 1, "run": "r1", "started": 1e9}],
         "outcomes": {"r1": {"code": 70, "sentence": "trainer 2 ended with 1: boom\x1b"}},
     }
     job.run_state.mkdir(parents=True, exist_ok=True)
-    for record in (json.dumps(told), "[]", '{"attempts": [], "outcomes": {}}'):
+    for record in (json.dumps(history), "[]", '{"attempts": [], "outcomes": {}}'):
         (job.run_state / "attempts.json").write_text(record)
         failure = "trainer 2 ended with 1: boom" if "boom" in record else ""
         done = run("results")
@@ -222,8 +222,8 @@ def test_evaluate_is_a_short_job_that_removes_itself(
     run: Run, api: JobController, job: JobFolder
 ) -> None:
     api.scripts["reader"] = Script(lines=("a warning of Paddle's", json.dumps(TABLES["measured"])))
-    made: list[dict[str, Any]] = []
-    api.created = lambda document: (made.append(document), api.control(document))
+    created: list[dict[str, Any]] = []
+    api.created = lambda document: (created.append(document), api.control(document))
     done = run("evaluate")
     assert done.code == 0, done.err
     assert (
@@ -232,7 +232,7 @@ def test_evaluate_is_a_short_job_that_removes_itself(
         "0.400\n"
     )
     assert json.loads(run("evaluate", "--json").out) == TABLES["measured"]
-    document = next(document for document in made if document["kind"] == "Job")
+    document = next(document for document in created if document["kind"] == "Job")
     kubernetes_validate.validate(document, "1.35", strict=True)
     pod = document["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -254,8 +254,8 @@ def test_an_evaluation_or_a_helper_pod_that_fails_says_why(
     api.scripts["reader"] = Script(lines=(), code=65, message="held-out has no records")
     done = run("evaluate")
     assert done.code == 1 and "held-out has no records" in done.err
-    for one in job.output.glob("attempts/*/pass-*/done"):
-        one.unlink()
+    for marker in job.output.glob("attempts/*/pass-*/done"):
+        marker.unlink()
     done = run("evaluate")
     assert done.code == 2 and "job words has no complete pass" in done.err
     monkeypatch.setattr(volume_access, "READY", 0.5)
@@ -332,7 +332,7 @@ def test_resume_from_an_earlier_pass_shows_the_new_runs_lines_alone(
     assert sorted(done.out.splitlines()) == [
         f"trainer {rank} | trainer {rank} goes on" for rank in range(3)
     ]
-    assert [one.number for one in passes.newest_first(job)] == [1, 0]
+    assert [saved_pass.number for saved_pass in passes.newest_first(job)] == [1, 0]
     assert (job.attempt("run", 1) / "pass-00002.set-aside-1" / "done").exists()
     assert before[0]["metadata"]["uid"] != api.of("trainer")[0]["metadata"]["uid"]
     assert run("resume", "--from", "2").code == 2
@@ -351,9 +351,9 @@ def test_resume_splits_only_where_the_shards_are_not_its_own(
     """
     (ours,) = api.of("data")
     (trainer,) = api.of("trainer", "pods")[0]["spec"]["containers"]
-    own = next(v["value"] for v in trainer["env"] if v["name"] == "PADDLE_NODE_DATA_JOB")
+    digest = next(v["value"] for v in trainer["env"] if v["name"] == "PADDLE_NODE_DATA_JOB")
     if manifest != "none":
-        text = json.dumps({"version": 1, "job": own if manifest == "its own" else "0ther"})
+        text = json.dumps({"version": 1, "job": digest if manifest == "its own" else "0ther"})
         job.data_manifest.write_text("{" if manifest == "damaged" else text)
     for document in api.all("jobs") if jobs == "none" else ():
         api.remove(document)
@@ -361,7 +361,7 @@ def test_resume_splits_only_where_the_shards_are_not_its_own(
         other = {"name": "words-data-0ther"} | {
             key: ours["metadata"][key] for key in ("namespace", "labels")
         }
-        api.put(json.loads(json.dumps(ours | {"metadata": other}).replace(own, "0ther")))
+        api.put(json.loads(json.dumps(ours | {"metadata": other}).replace(digest, "0ther")))
     done = run("resume", "--wait")
     assert (
         done.code == 0 and ("the data is split" if split else "it is not split again") in done.err
@@ -375,8 +375,8 @@ def test_resume_splits_only_where_the_shards_are_not_its_own(
 
 def written(api: JobController) -> list[str]:
     """What was sent to the volume, in order: names and offsets."""
-    found = [parse_qs(urlsplit(path).query) for method, path in api.requests if method == "PUT"]
-    return [f"{query['path'][0]} {query['offset'][0]}" for query in found]
+    queries = [parse_qs(urlsplit(path).query) for method, path in api.requests if method == "PUT"]
+    return [f"{query['path'][0]} {query['offset'][0]}" for query in queries]
 
 
 def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
@@ -402,7 +402,7 @@ def test_an_upload_to_the_volume_is_taken_up_where_it_was_interrupted(
     done = run("upload", "my_program", "--volume")
     assert done.code == 0 and "2 of 2 files sent" in done.err
     assert all(fault.times == 0 for fault in api.faults)
-    assert [one for one in written(api) if "large" in one] == [
+    assert [write for write in written(api) if "large" in write] == [
         f"my_program/large {offset}" for offset in (2000, 3000, 3000, 4000)
     ]
     assert (there / "large").read_bytes() == large and not (there / ".large.part").exists()
@@ -473,7 +473,7 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
         (job.root / name).symlink_to(target)
     with volume_access.mount_volume(Cluster(), "words", "paddle", write=False) as volume:
         assert not [
-            one["name"] for one in volume.files("") if not one["name"].startswith("output/")
+            file["name"] for file in volume.files("") if not file["name"].startswith("output/")
         ]
         assert volume.read("output/pass-00002/000/part-0", 0, 1) == b"\2"
         for path in ("../secret", "/etc/passwd", "../../volume/secret", "out/volume/secret"):
@@ -490,8 +490,10 @@ def test_the_inspection_pod_is_harmless_and_sees_the_jobs_own_folder_alone() -> 
     """It does not see what the data job reads outside of that folder, because that source may be
     gone by then.
     """
-    made = documents(TrainingJob.parse(TABLES["inspected"]), ClusterOutputs.placeholder(), "image")
-    for job in (document for document in made if document["kind"] == "Job"):
+    manifests = documents(
+        TrainingJob.parse(TABLES["inspected"]), ClusterOutputs.placeholder(), "image"
+    )
+    for job in (document for document in manifests if document["kind"] == "Job"):
         pod = volume_access.inspection_pod(
             job["spec"]["template"], "words", "helper", "token", write=False
         )
@@ -499,13 +501,13 @@ def test_the_inspection_pod_is_harmless_and_sees_the_jobs_own_folder_alone() -> 
         spec = pod["spec"]
         (maker,), (container,) = spec["initContainers"], spec["containers"]
         assert maker["args"] == ["team/words"] and maker["resources"] == container["resources"]
-        own = {
+        mount = {
             "name": "job",
             "mountPath": "/home/jobpath/words",
             "subPath": "team/words",
             "readOnly": True,
         }
-        assert container["volumeMounts"] == [own] and container["args"][0] == own["mountPath"]
+        assert container["volumeMounts"] == [mount] and container["args"][0] == mount["mountPath"]
         assert [volume["name"] for volume in spec["volumes"]] == ["job"]
         assert (
             container["securityContext"]["allowPrivilegeEscalation"]
