@@ -46,16 +46,22 @@ def by_type(resources: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Returns what queries search: by type, each resource's properties together with the attributes
     beside them.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
-    for id, one in resources.items():
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for id, resource in resources.items():
         beside = {
             "Id": id,
-            "Deletion": one.get("DeletionPolicy"),
-            "Update": one.get("UpdatePolicy"),
+            "Deletion": resource.get("DeletionPolicy"),
+            "Update": resource.get("UpdatePolicy"),
         }
-        whole = {**beside, "DependsOn": one.get("DependsOn", []), **one.get("Properties", {})}
-        found.setdefault(one["Type"].removeprefix("AWS::").replace("::", ""), []).append(whole)
-    return found
+        whole = {
+            **beside,
+            "DependsOn": resource.get("DependsOn", []),
+            **resource.get("Properties", {}),
+        }
+        grouped.setdefault(resource["Type"].removeprefix("AWS::").replace("::", ""), []).append(
+            whole
+        )
+    return grouped
 
 
 class Built:
@@ -95,7 +101,7 @@ class Built:
                 "${AWS::Region}", self.spec.region
             )
         if isinstance(value, list):
-            return [self.resolved(stack, one) for one in value]
+            return [self.resolved(stack, item) for item in value]
         match value:
             case {"Fn::Join": [between, parts]}:
                 return str(between).join(self.resolved(stack, parts))
@@ -105,14 +111,14 @@ class Built:
                 other = export.partition(":")[0].removeprefix(f"{self.spec.name}-")
                 exports = self.templates[other]["Outputs"].values()
                 return next(
-                    self.resolved(other, one["Value"])
-                    for one in exports
-                    if one.get("Export", {}).get("Name") == export
+                    self.resolved(other, output["Value"])
+                    for output in exports
+                    if output.get("Export", {}).get("Name") == export
                 )
             case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
                 pass
             case _:
-                return {key: self.resolved(stack, one) for key, one in value.items()}
+                return {key: self.resolved(stack, item) for key, item in value.items()}
         pseudo = {
             "AWS::Partition": "aws",
             "AWS::AccountId": self.account,
@@ -123,9 +129,9 @@ class Built:
             return pseudo[name]
         resource = self.templates[stack]["Resources"][name]
         properties = resource.get("Properties", {})
-        own = (
+        physical_id = (
             properties.get("Name")
             or properties.get("LogGroupName")
             or f"{self.spec.name}-{stack}-{name}"
         )
-        return self.names[resource["Type"]].format(own)
+        return self.names[resource["Type"]].format(physical_id)

@@ -50,15 +50,15 @@ def variant() -> Callable[[str], Built]:
 @pytest.fixture(scope="session")
 def types() -> set[str]:
     """The AWS types of all resources that the variants create."""
-    found = {
-        one["Type"]
+    kinds = {
+        resource["Type"]
         for name in FILES
-        for each in _variant(name).templates.values()
-        for one in each.get("Resources", {}).values()
+        for template in _variant(name).templates.values()
+        for resource in template.get("Resources", {}).values()
     }
     return {
         kind
-        for kind in found
+        for kind in kinds
         if not kind.startswith(("Custom::", "AWS::CloudFormation::", "AWS::CDK::"))
     }
 

@@ -32,7 +32,7 @@ able = {
         if "cluster" in facts["PlacementGroupInfo"]["SupportedStrategies"]
     },
 }
-found = {
+document = {
     setting: {
         family: [name.partition(".")[2] for name in names if name in can]
         for family, names in families.items()
@@ -62,13 +62,14 @@ gpus = {
         gpu["Manufacturer"] == "NVIDIA" for gpu in types[name].get("GpuInfo", {}).get("Gpus", ())
     )
 }
-found["sizes"] = {
+document["sizes"] = {
     family: [name.partition(".")[2] for name in names] for family, names in families.items()
 }
-found |= {"efa_cards": cards, "disks": sorted(disks), "gpus": gpus}
+document |= {"efa_cards": cards, "disks": sorted(disks), "gpus": gpus}
 version = Path(sys.argv[1]).name.split("-")[1]
 print(
     json.dumps(
-        {"source": f"EC2's DescribeInstanceTypes, as moto {version} carries it", **found}, indent=1
+        {"source": f"EC2's DescribeInstanceTypes, as moto {version} carries it", **document},
+        indent=1,
     )
 )

@@ -89,16 +89,16 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Returns a set that collects the IAM actions of all calls that boto3 makes from now on."""
     from botocore.client import BaseClient
 
-    made: set[str] = set()
+    actions: set[str] = set()
     real = BaseClient._make_api_call
 
     def call(client: Any, operation: str, arguments: Any) -> Any:
         name = f"{client.meta.service_model.signing_name}:{operation}"
-        made.add(IAM.get(name, name))
+        actions.add(IAM.get(name, name))
         return real(client, operation, arguments)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    return made
+    return actions
 
 
 PATH = re.compile(
@@ -126,20 +126,20 @@ def check(
     name = row(["paddle-aws", *arguments])
     if not name:
         return
-    known = {
+    actions = {
         call["ask"][0] for part in COMMANDS[name]["calls"] for call in TABLE["calls"].get(part, ())
     }
-    unknown = set(calls) - known - FREE - DONE_WITHOUT
+    unknown = set(calls) - actions - FREE - DONE_WITHOUT
     assert not unknown, f"{name} calls {unknown}, which tests/aws/commands.yaml has not"
     for team in set(COMMANDS[name]["teams"]) - {"o"}:
         for method, address in requests:
-            found = PATH.match(address.partition("?")[0])
-            if found is None or {"-A", "--all-namespaces"} & set(arguments):
+            match = PATH.match(address.partition("?")[0])
+            if match is None or {"-A", "--all-namespaces"} & set(arguments):
                 continue
             resource = (
-                found["kind"]
-                + (f"/{found['part']}" if found["part"] else "")
-                + (f".{found['api']}" if found["api"] else "")
+                match["kind"]
+                + (f"/{match['part']}" if match["part"] else "")
+                + (f".{match['api']}" if match["api"] else "")
             )
             verb = VERBS.get(
                 method, "update" if method == "PUT" else "create" if method == "POST" else "get"

@@ -22,15 +22,15 @@ from paddle_aws.stacks.cluster_spec import ClusterSpec
 from tests.aws.built import CONTEXT
 from tests.aws.conftest import FILES
 
-made: list[tuple[str, str, str]] = []
+acknowledgements: list[tuple[str, str, str]] = []
 
 
-def recorded(scope: IConstruct, rules: list[Any]) -> None:
-    made.extend((scope.node.path, rule.id, rule.reason) for rule in rules)
+def record_rules(scope: IConstruct, rules: list[Any]) -> None:
+    acknowledgements.extend((scope.node.path, rule.id, rule.reason) for rule in rules)
 
 
 def review(file: Path) -> dict[str, Any]:
-    made.clear()
+    acknowledgements.clear()
     with tempfile.TemporaryDirectory() as out:
         app = App(context=CONTEXT, analytics_reporting=False, outdir=out)
         Validations.of(app).add_plugins(
@@ -53,9 +53,9 @@ def review(file: Path) -> dict[str, Any]:
             findings += [
                 (construct["constructPath"], rule) for construct in violation["violatingConstructs"]
             ]
-    return {"findings": findings, "acknowledged": list(made)}
+    return {"findings": findings, "acknowledged": list(acknowledgements)}
 
 
 if __name__ == "__main__":
-    acknowledged.record = recorded
+    acknowledged.record = record_rules
     Path(sys.argv[1]).write_text(json.dumps({name: review(file) for name, file in FILES.items()}))

@@ -70,6 +70,6 @@ def decisions(
     )
     assert run.returncode == 0, run.stderr
     answers: list[str] = json.loads(run.stdout)
-    for one, said in zip(simulations, answers, strict=True):
-        assert "error" not in said, f"{one['request']}: {said}"
+    for simulation, answer in zip(simulations, answers, strict=True):
+        assert "error" not in answer, f"{simulation['request']}: {answer}"
     return answers

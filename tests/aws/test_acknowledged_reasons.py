@@ -34,13 +34,13 @@ SESSION = re.compile("ssm:UpdateInstanceInformation|ssmmessages:(Create|Open)(Co
 
 
 @functools.cache
-def told(action: str) -> dict[str, Any]:
+def describe_action(action: str) -> dict[str, Any]:
     """Returns AWS's facts about an action."""
     service, name = action.lower().split(":")
-    known = {} if "*" in name else json.loads((ACTIONS / f"{service}.json").read_text())[name]
+    facts = {} if "*" in name else json.loads((ACTIONS / f"{service}.json").read_text())[name]
     reads, on = (
-        known.get("accessLevel") in ("List", "Read"),
-        bool(known.get("resourceTypes", [True])),
+        facts.get("accessLevel") in ("List", "Read"),
+        bool(facts.get("resourceTypes", [True])),
     )
     return {
         "Name": action,
@@ -51,22 +51,24 @@ def told(action: str) -> dict[str, Any]:
 
 
 def statements(resources: dict[str, Any]) -> list[dict[str, Any]]:
-    found = []
+    policy_statements = []
     for resource in resources.values():
         for name in ("PolicyDocument", "KeyPolicy"):
-            found += resource.get("Properties", {}).get(name, {}).get("Statement", [])
-    for one in found:
-        one["Actions"], one["On"] = (
-            listed(one["Action"]),
-            [acknowledged._spell(each) for each in listed(one["Resource"])],
+            policy_statements += resource.get("Properties", {}).get(name, {}).get("Statement", [])
+    for statement in policy_statements:
+        statement["Actions"], statement["On"] = (
+            listed(statement["Action"]),
+            [acknowledged._spell(arn) for arn in listed(statement["Resource"])],
         )
-        one["Conditions"] = [key for keys in one.get("Condition", {}).values() for key in keys]
-        tells = [told(action) for action in one["Actions"]]
-        one |= {
-            "Reads": all(each["Reads"] for each in tells),
-            "OnResource": any(each["OnResource"] for each in tells),
+        statement["Conditions"] = [
+            key for keys in statement.get("Condition", {}).values() for key in keys
+        ]
+        facts = [describe_action(action) for action in statement["Actions"]]
+        statement |= {
+            "Reads": all(fact["Reads"] for fact in facts),
+            "OnResource": any(fact["OnResource"] for fact in facts),
         }
-    return found
+    return policy_statements
 
 
 def laid_out(built: Built, scope: IConstruct, findings: tuple[str, ...]) -> dict[str, Any]:
@@ -76,48 +78,54 @@ def laid_out(built: Built, scope: IConstruct, findings: tuple[str, ...]) -> dict
         json.dumps(built.templates[stack.stack_name.removeprefix(f"{spec.name}-")])
     )
     ids = [
-        str(stack.resolve(one.logical_id))
-        for one in scope.node.find_all()
-        if isinstance(one, CfnResource)
+        str(stack.resolve(construct.logical_id))
+        for construct in scope.node.find_all()
+        if isinstance(construct, CfnResource)
     ]
-    own = {id: template["Resources"][id] for id in ids}
-    said = statements(own)
+    resources = {id: template["Resources"][id] for id in ids}
+    policy_statements = statements(resources)
     about = {
         match[1] for finding in findings if (match := re.match(r".*\[Resource::(.*)\]$", finding))
     }
-    named = [one for one in said if about & set(one["On"])]
+    named = [statement for statement in policy_statements if about & set(statement["On"])]
     assert named or not about, f"no statement is on {about}"
-    places = [zone for one in own.values() for key in ("AvailabilityZone", "AvailabilityZones")
-              for zone in listed(one.get("Properties", {}).get(key, []))]  # fmt: skip
+    places = [
+        zone
+        for resource in resources.values()
+        for key in ("AvailabilityZone", "AvailabilityZones")
+        for zone in listed(resource.get("Properties", {}).get(key, []))
+    ]
     ours = "|".join((spec.name, spec.qualifier, spec.cluster_name))
     roles = [
         arn
-        for one in own.values()
-        for arn in one.get("Properties", {}).get("ManagedPolicyArns", [])
+        for resource in resources.values()
+        for arn in resource.get("Properties", {}).get("ManagedPolicyArns", [])
     ]
     writes = [
-        one["Resource"]
-        for one in statements(template["Resources"])
-        if "secretsmanager:PutSecretValue" in one["Actions"]
+        statement["Resource"]
+        for statement in statements(template["Resources"])
+        if "secretsmanager:PutSecretValue" in statement["Actions"]
     ]
     return {
-        "own": by_type(own),
+        "own": by_type(resources),
         "beside": by_type(template["Resources"]),
         "app": by_type(
             {
-                id: one
-                for each in built.templates.values()
-                for id, one in each.get("Resources", {}).items()
+                id: resource
+                for other in built.templates.values()
+                for id, resource in other.get("Resources", {}).items()
             }
         ),
         "outputs": template.get("Outputs", {}),
-        "said": said,
+        "said": policy_statements,
         "named": named,
         "actions": [
-            told(action)
-            for action in sorted({action for one in named for action in one["Actions"]})
+            describe_action(action)
+            for action in sorted({action for statement in named for action in statement["Actions"]})
         ],
-        "findings": [re.sub(rf"(?<=[/-])({ours})(?=[/-])", "OURS", one) for one in findings],
+        "findings": [
+            re.sub(rf"(?<=[/-])({ours})(?=[/-])", "OURS", finding) for finding in findings
+        ],
         "managed": sorted(acknowledged._spell(arn).rpartition("/")[2] for arn in roles),
         "zones": {
             "here": places,
@@ -128,22 +136,22 @@ def laid_out(built: Built, scope: IConstruct, findings: tuple[str, ...]) -> dict
 
 
 def test_every_reason_is_a_fact_in_every_variant() -> None:
-    made: list[tuple[IConstruct, str, tuple[str, ...]]] = []
+    acknowledgements: list[tuple[IConstruct, str, tuple[str, ...]]] = []
     real = acknowledged.acknowledge
 
-    def noted(scope: IConstruct, reason: str, *findings: str) -> None:
-        made.append((scope, reason, findings))
+    def record(scope: IConstruct, reason: str, *findings: str) -> None:
+        acknowledgements.append((scope, reason, findings))
         real(scope, reason, *findings)
 
     given, untrue = set(), []
     with pytest.MonkeyPatch.context() as patch:
         for module in list(sys.modules.values()):
             if getattr(module, "acknowledge", None) is real:
-                patch.setattr(module, "acknowledge", noted)
+                patch.setattr(module, "acknowledge", record)
         for name, file in FILES.items():
-            made.clear()
+            acknowledgements.clear()
             built = Built(ClusterSpec.load(file))
-            for scope, reason, findings in made:
+            for scope, reason, findings in acknowledgements:
                 given.add(reason)
                 if reason in FACTS and not jmespath.search(
                     FACTS[reason], laid_out(built, scope, findings)

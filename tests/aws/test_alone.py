@@ -62,12 +62,12 @@ NOT_ALONE = {
 NO_SINGLE_RESOURCE = {"AutoModeNodes", "ClusterFirewall", "ClusterSecrets", "ServiceEndpoints"}
 WITHOUT_DEFAULT_CHILD = set[str]()
 CONSTRUCTS: dict[str, type[Construct]] = {
-    name: each
+    name: attribute
     for module in pkgutil.walk_packages(constructs_lib.__path__, "constructs_lib.")
-    for name, each in vars(importlib.import_module(module.name)).items()
-    if inspect.isclass(each)
-    and issubclass(each, Construct)
-    and each.__module__ == module.name
+    for name, attribute in vars(importlib.import_module(module.name)).items()
+    if inspect.isclass(attribute)
+    and issubclass(attribute, Construct)
+    and attribute.__module__ == module.name
     and name not in NOT_ALONE
     and not name.startswith("_")
 }
@@ -90,18 +90,20 @@ class Theirs:
         if not self.imports:
             return ec2.Vpc(self.stack, "Vpc", max_azs=2)
         ids = [f"subnet-0123456789abcdef{number}" for number in (0, 1)]
-        known = {
+        attributes = {
             "vpc_id": "vpc-0123456789abcdef0",
             "vpc_cidr_block": "10.9.0.0/16",
             "private_subnet_ids": ids,
         }
-        return ec2.Vpc.from_vpc_attributes(self.stack, "Vpc", availability_zones=ZONES, **known)
+        return ec2.Vpc.from_vpc_attributes(
+            self.stack, "Vpc", availability_zones=ZONES, **attributes
+        )
 
     @functools.cached_property
     def cluster(self) -> eks.ICluster:
         if not self.imports:
             return TrainingCluster(self.stack, "Cluster", vpc=self.vpc, cluster_name="theirs")
-        known = {
+        attributes = {
             "cluster_certificate_authority_data": "QUJD",
             "cluster_security_group_id": "sg-0123456789abcdef0",
         }
@@ -111,7 +113,7 @@ class Theirs:
             cluster_name="theirs",
             cluster_endpoint="https://theirs.example",
             vpc=self.vpc,
-            **known,
+            **attributes,
         )
 
     @functools.cached_property
@@ -165,12 +167,12 @@ def make(kind: str, theirs: Theirs, id: str) -> None:
         group = ec2.SecurityGroup.from_security_group_id(
             theirs.stack, f"{id}Group", "sg-0123456789abcdef1"
         )
-        known = {
+        attributes = {
             "file_system_id": "fs-0123456789abcdef0",
             "missing_mount_targets": theirs.vpc.select_subnets().subnets,
         }
         SharedFileSystem.from_file_system_attributes(
-            theirs.stack, id, vpc=theirs.vpc, security_group=group, **known
+            theirs.stack, id, vpc=theirs.vpc, security_group=group, **attributes
         )
         return
     taken = dict(inspect.signature(CONSTRUCTS[kind].__init__).parameters)
@@ -185,11 +187,11 @@ def make(kind: str, theirs: Theirs, id: str) -> None:
         given["encryption_key"] = GIVEN["encryption_key"](theirs, id)
     if "cluster" in given and ".k3s." in CONSTRUCTS[kind].__module__:
         given["cluster"] = theirs.self_managed
-    made = CONSTRUCTS[kind](theirs.stack, id, **given)
-    if kind not in NO_SINGLE_RESOURCE and not isinstance(made.node.default_child, CfnResource):
+    construct = CONSTRUCTS[kind](theirs.stack, id, **given)
+    if kind not in NO_SINGLE_RESOURCE and not isinstance(construct.node.default_child, CfnResource):
         WITHOUT_DEFAULT_CHILD.add(kind)
-    if isinstance(made, PodIdentity):
-        s3.Bucket(theirs.stack, f"{id}Bucket", encryption_key=theirs.key).grant_read(made)
+    if isinstance(construct, PodIdentity):
+        s3.Bucket(theirs.stack, f"{id}Bucket", encryption_key=theirs.key).grant_read(construct)
 
 
 @pytest.fixture(scope="module")
@@ -206,8 +208,8 @@ def templates() -> dict[str, dict[str, Any]]:
             make(kind, once, "Other")
             make(kind, Theirs(stage, case), "Thing")
     assembly = app.synth()
-    found = {stack.stack_name: stack.template for stack in assembly.stacks}
-    return found | {
+    by_name = {stack.stack_name: stack.template for stack in assembly.stacks}
+    return by_name | {
         stack.stack_name: stack.template
         for stack in assembly.get_nested_assembly("assembly-Production").stacks
     }
@@ -233,7 +235,7 @@ def test_no_region_and_no_partition_is_wired_in(templates: dict[str, dict[str, A
     for name, template in templates.items():
         theirs = (*ZONES, "arn:aws:iam::111122223333:role/")
         text = functools.reduce(
-            lambda text, each: text.replace(each, ""), theirs, json.dumps(template)
+            lambda text, part: text.replace(part, ""), theirs, json.dumps(template)
         )
         assert not re.search(r"arn:aws|\b(us|eu)-[a-z]+-\d", text), name
 
@@ -260,7 +262,7 @@ def test_the_promised_names_are_as_they_were(templates: dict[str, dict[str, Any]
     """
     table = PAGE[PAGE.index("## Constructs, by name") : PAGE.index("## How a break")]
     promised = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| `constructs.*$", table, re.M)))
-    found = {
+    names = {
         kind: {
             "module": CONSTRUCTS[kind].__module__,
             "props": " ".join(_props(CONSTRUCTS[kind])),
@@ -273,8 +275,8 @@ def test_the_promised_names_are_as_they_were(templates: dict[str, dict[str, Any]
         for kind in sorted(promised)
     }
     if os.environ.get("UPDATE_SNAPSHOTS"):
-        SNAPSHOT.write_text(yaml.safe_dump(found, width=100))
-    assert yaml.safe_load(SNAPSHOT.read_text()) == found
+        SNAPSHOT.write_text(yaml.safe_dump(names, width=100))
+    assert yaml.safe_load(SNAPSHOT.read_text()) == names
     for module, name in re.findall(r"`((?:constructs_lib|paddle_aws)[\w.]+)\.([A-Z]\w+)`", table):
         assert inspect.isclass(getattr(importlib.import_module(module), name)), name
     homes = {"StorageStack": StorageStack, "ClusterStack": ClusterStack, "PodChart": PodChart}
@@ -308,9 +310,9 @@ def test_their_own_key_is_opened_to_who_must_use_it(templates: dict[str, dict[st
             if r["Type"] == "AWS::KMS::Key" and n.startswith("Key")
         ]
         named = {
-            each["Sid"]
+            statement["Sid"]
             for key in keys
-            for each in key["Properties"]["KeyPolicy"]["Statement"]
-            if "Sid" in each
+            for statement in key["Properties"]["KeyPolicy"]["Statement"]
+            if "Sid" in statement
         }
         assert named == {statement for statement, kinds in OPENED.items() if kind in kinds}, kind

@@ -49,5 +49,5 @@ def test_a_synth_needs_no_account_and_neither_does_what_is_no_cdk(
         asked = cdk_command.missing_credentials({"CDK_CLI_VERSION": "2"})
         assert (asked == NO_CREDENTIALS) == needed, words
         assert cdk_command.missing_credentials({}) is None
-        known = {"CDK_CLI_VERSION": "2", "CDK_DEFAULT_ACCOUNT": "000000000000"}
-        assert cdk_command.missing_credentials(known) is None
+        environment = {"CDK_CLI_VERSION": "2", "CDK_DEFAULT_ACCOUNT": "000000000000"}
+        assert cdk_command.missing_credentials(environment) is None

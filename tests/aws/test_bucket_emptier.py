@@ -33,7 +33,7 @@ def test_the_bucket_it_was_made_for_is_emptied_or_a_sentence_says_why_not(
     """After a replacement the properties name the new bucket, which must not be touched. Without an
     answer the stack hangs.
     """
-    account, told = Mock(), []
+    account, responses = Mock(), []
     account.exceptions.NoSuchBucket, account.exceptions.ClientError = KeyError, ClientError
     account.get_bucket_tagging.return_value = {"TagSet": [GOES]}
     account.describe_stacks.return_value = {"Stacks": [{"StackStatus": "DELETE_IN_PROGRESS"}]}
@@ -46,7 +46,9 @@ def test_the_bucket_it_was_made_for_is_emptied_or_a_sentence_says_why_not(
         botocore.session, "get_session", lambda: Mock(create_client=lambda service: account)
     )
     monkeypatch.setattr(
-        urllib.request, "urlopen", lambda request, timeout: told.append(request) or io.BytesIO()
+        urllib.request,
+        "urlopen",
+        lambda request, timeout: responses.append(request) or io.BytesIO(),
     )
     context = Mock(
         invoked_function_arn="arn:aws:lambda", get_remaining_time_in_millis=lambda: milliseconds
@@ -66,16 +68,16 @@ def test_the_bucket_it_was_made_for_is_emptied_or_a_sentence_says_why_not(
         answer["Reason"] = (
             f"bucket old-name was not emptied ({reason}): delete the stack again to go on"
         )
-    assert json.loads(told[0].data) == answer
+    assert json.loads(responses[0].data) == answer
     _, _, first, *calls = account.method_calls
     assert json.loads(first.kwargs["Policy"])["Statement"][0]["Effect"] == "Deny", (
         "no new object while the old ones go"
     )
     assert {call.kwargs["Bucket"] for call in (first, *calls)} == {"old-name"}
     deleted = [
-        one["VersionId"]
+        version["VersionId"]
         for call in account.delete_objects.mock_calls
-        for one in call.kwargs["Delete"]["Objects"]
+        for version in call.kwargs["Delete"]["Objects"]
     ]
     assert deleted == ([] if milliseconds == 1 else ["1", "2"])
 
@@ -89,7 +91,7 @@ def test_a_bucket_that_stays_keeps_its_objects(
     """Also where synth could not see what becomes of the bucket, and where somebody took its
     tags.
     """
-    account, told = Mock(), []
+    account, responses = Mock(), []
     account.exceptions.NoSuchBucket, account.exceptions.ClientError = KeyError, ClientError
     account.describe_stacks.return_value = {"Stacks": [{"StackStatus": "DELETE_IN_PROGRESS"}]}
     account.get_bucket_tagging.return_value = {"TagSet": tags}
@@ -101,7 +103,9 @@ def test_a_bucket_that_stays_keeps_its_objects(
         botocore.session, "get_session", lambda: Mock(create_client=lambda service: account)
     )
     monkeypatch.setattr(
-        urllib.request, "urlopen", lambda request, timeout: told.append(request) or io.BytesIO()
+        urllib.request,
+        "urlopen",
+        lambda request, timeout: responses.append(request) or io.BytesIO(),
     )
     event = {
         "RequestType": "Delete",
@@ -110,5 +114,5 @@ def test_a_bucket_that_stays_keeps_its_objects(
     }
     context = Mock(invoked_function_arn="arn:aws:lambda")
     handler({**KNOWN, **event, "ResourceProperties": {"BucketName": "theirs"}}, context)
-    assert json.loads(told[0].data)["Status"] == "SUCCESS"
+    assert json.loads(responses[0].data)["Status"] == "SUCCESS"
     assert not account.put_bucket_policy.called and not account.delete_objects.called

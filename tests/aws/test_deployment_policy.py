@@ -47,10 +47,10 @@ class Restricted(Built):
     def policy(self) -> list[dict[str, Any]]:
         """The deployer's statements."""
         return [
-            one
+            statement
             for name, document in self.files.items()
             if "-deploy-" in name
-            for one in document["Statement"]
+            for statement in document["Statement"]
         ]
 
 
@@ -60,7 +60,7 @@ def restricted(name: str) -> Restricted:
 
 
 @pytest.fixture(params=[name for name in FILES if name != "auto"])
-def each(request: pytest.FixtureRequest) -> Restricted:
+def deployment(request: pytest.FixtureRequest) -> Restricted:
     return restricted(request.param)
 
 
@@ -88,8 +88,10 @@ def from_aws(reviewed: dict[str, Any], types: set[str]) -> dict[str, Any]:
             }
             handlers[kind][operation] = " ".join(sorted(calls - unused))
         last = kind.rpartition(":")[2]
-        known = (f"{last}Name", "GroupName", "KeyName", "AliasName", "Name")
-        names.update((kind, one) for one in reversed(known) if one in schema.get("properties", {}))
+        name_keys = (f"{last}Name", "GroupName", "KeyName", "AliasName", "Name")
+        names.update(
+            (kind, key) for key in reversed(name_keys) if key in schema.get("properties", {})
+        )
     actions: dict[str, str] = {}
     arns: dict[str, str] = {}
     for action in sorted(
@@ -97,16 +99,16 @@ def from_aws(reviewed: dict[str, Any], types: set[str]) -> dict[str, Any]:
     ):
         service, _, name = action.partition(":")
         resources = reference[service]["Actions"].get(name.lower(), {}).get("Resources", [])
-        on = [one for one in resources if one in reviewed["kinds"][service].split()]
+        on = [resource for resource in resources if resource in reviewed["kinds"][service].split()]
         assert on or not resources, (
             f"{action} is called on {resources}: add the one of them that is ours to reviewed.kinds"
         )
         actions[action] = " ".join(on).lower()
         arns |= {
-            f"{service}:{one.lower()}": reference[service]["Resources"][one.lower()]["ARNFormats"][
-                0
-            ]
-            for one in on
+            f"{service}:{resource.lower()}": reference[service]["Resources"][resource.lower()][
+                "ARNFormats"
+            ][0]
+            for resource in on
         }
     arns = {kind: form.removesuffix(".*") for kind, form in sorted(arns.items())}
     return {
@@ -120,25 +122,27 @@ def from_aws(reviewed: dict[str, Any], types: set[str]) -> dict[str, Any]:
 
 def test_the_actions_are_those_of_aws_for_the_templates_of_all_variants(types: set[str]) -> None:
     ours = types | {"Custom::EmptyBucket", "Custom::UnusedKey"}
-    found = json.dumps(from_aws(json.loads(ACTIONS.read_text())["reviewed"], ours), indent=1) + "\n"
+    text = json.dumps(from_aws(json.loads(ACTIONS.read_text())["reviewed"], ours), indent=1) + "\n"
     if os.environ.get("UPDATE_GOLDEN"):
-        ACTIONS.write_text(found)
-    assert ACTIONS.read_text() == found, (
+        ACTIONS.write_text(text)
+    assert ACTIONS.read_text() == text, (
         f"UPDATE_GOLDEN=1 pytest {Path(__file__).name} rewrites {ACTIONS}"
     )
 
 
-def test_each_file_fits_into_a_managed_policy(each: Restricted) -> None:
+def test_each_file_fits_into_a_managed_policy(deployment: Restricted) -> None:
     # A role can hold ten.
-    assert 1 <= sum("-deploy-" in name for name in each.files) <= 4
-    assert all(size(document) <= LIMIT for document in each.files.values())
+    assert 1 <= sum("-deploy-" in name for name in deployment.files) <= 4
+    assert all(size(document) <= LIMIT for document in deployment.files.values())
 
 
-def test_a_star_says_all_of_one_thing_only_where_there_is_no_other_way(each: Restricted) -> None:
+def test_a_star_says_all_of_one_thing_only_where_there_is_no_other_way(
+    deployment: Restricted,
+) -> None:
     """In an action: only for what an Auto Scaling group looks up. As a resource: only for lookups
     and for what has no ARN yet.
     """
-    for statement in each.policy:
+    for statement in deployment.policy:
         if statement["Effect"] == "Deny":
             continue
         assert not any(
@@ -146,7 +150,7 @@ def test_a_star_says_all_of_one_thing_only_where_there_is_no_other_way(each: Res
         ), statement["Sid"]
         if "*" in statement["Resource"]:
             assert statement["Sid"] in ("Look", "MakeOurs", "WhatHasNoArn")
-    look = next(statement for statement in each.policy if statement["Sid"] == "Look")
+    look = next(statement for statement in deployment.policy if statement["Sid"] == "Look")
     assert all(re.fullmatch(WRITTEN["conditions"][0][0], action) for action in look["Action"])
 
 
@@ -179,9 +183,9 @@ def test_names_are_those_of_the_stacks_or_of_the_templates() -> None:
 
 def test_a_long_name_is_met_as_cloudformation_shortens_it() -> None:
     settings = {"name": "a-cluster-with-a-long-name", "deployer": "restricted", "retain": False}
-    found = Restricted(ClusterSpec.model_validate(settings)).policy
+    policy = Restricted(ClusterSpec.model_validate(settings)).policy
     assert "arn:aws:iam::*:role/a-cluster-with-a-long-na*" in {
-        arn for statement in found for arn in statement["Resource"]
+        arn for statement in policy for arn in statement["Resource"]
     }
 
 
@@ -215,12 +219,12 @@ def answers(
         )
         for action, on, given in asked
     ]
-    found: dict[str, list[str]] = {}
-    for one, said in zip(
+    by_decision: dict[str, list[str]] = {}
+    for request, decision in zip(
         asked, decisions(allowed, requests, key_policy=OPEN_KEY, **more), strict=True
     ):
-        found.setdefault(said, []).append(str(one))
-    return found
+        by_decision.setdefault(decision, []).append(str(request))
+    return by_decision
 
 
 def test_no_way_leads_to_more() -> None:
@@ -237,26 +241,28 @@ def test_no_way_leads_to_more() -> None:
 def test_a_role_with_any_policy_stays_within_its_boundary() -> None:
     """The two-step detour: a role that anybody may assume, with a policy that allows everything."""
     limit = restricted("shipped").files["paddle-us-west-2-boundary"]["Statement"]
-    assert set(found := answers(ASKED["beyond"], EVERYTHING, boundary=limit)) == {
+    assert set(by_decision := answers(ASKED["beyond"], EVERYTHING, boundary=limit)) == {
         REFUSED,
         DENIED,
-    }, found
-    assert list(found := answers(ASKED["within"], EVERYTHING, boundary=limit)) == [ALLOWED], found
+    }, by_decision
+    assert list(by_decision := answers(ASKED["within"], EVERYTHING, boundary=limit)) == [ALLOWED], (
+        by_decision
+    )
 
 
-def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
+def test_a_boundary_allows_what_the_roles_are_given(deployment: Restricted) -> None:
     """The boundary allows each action of each role's own policies on the resource that the policy
     names.
     """
-    limit = each.files[f"{each.spec.policy_prefix}-boundary"]["Statement"]
+    limit = deployment.files[f"{deployment.spec.policy_prefix}-boundary"]["Statement"]
     asked = [
-        (action, each.resolved(stack, on))
-        for stack in each.templates
-        for policy in each.resources("AWS::IAM::ManagedPolicy", stack)
-        for one in policy["PolicyDocument"]["Statement"]
-        for action in listed(one["Action"])
-        for on in listed(one["Resource"])
-        if one["Effect"] == "Allow"
+        (action, deployment.resolved(stack, on))
+        for stack in deployment.templates
+        for policy in deployment.resources("AWS::IAM::ManagedPolicy", stack)
+        for statement in policy["PolicyDocument"]["Statement"]
+        for action in listed(statement["Action"])
+        for on in listed(statement["Resource"])
+        if statement["Effect"] == "Allow"
     ]
     assert len(asked) > 20
     owned = {action for action, on in asked if on.split(":")[2:3] == [action.partition(":")[0]]}
@@ -264,15 +270,15 @@ def test_a_boundary_allows_what_the_roles_are_given(each: Restricted) -> None:
         # The resource is for another action of the same statement.
         others = action in owned and on != "*" and on.split(":")[2] != action.partition(":")[0]
         assert others or any(
-            one["Effect"] == "Allow"
-            and any(fnmatchcase(action, pattern) for pattern in one["Action"])
-            and any(fnmatchcase(on, pattern) for pattern in one["Resource"])
-            for one in limit
+            statement["Effect"] == "Allow"
+            and any(fnmatchcase(action, pattern) for pattern in statement["Action"])
+            and any(fnmatchcase(on, pattern) for pattern in statement["Resource"])
+            for statement in limit
         ), (action, on)
     for kind in ("AWS::IAM::Role", "AWS::IAM::User"):
-        for role in each.resources(kind):
+        for role in deployment.resources(kind):
             assert json.dumps(role["PermissionsBoundary"]).endswith(
-                f':policy/deployment/{each.spec.policy_prefix}-boundary"]]}}'
+                f':policy/deployment/{deployment.spec.policy_prefix}-boundary"]]}}'
             )
 
 
@@ -291,31 +297,37 @@ def test_the_bootstrap_changes_no_stack_of_others(part: str, role: str, decision
     """
     limit = restricted("shipped").files["paddle-us-west-2-bootstrap"]["Statement"]
     principal = IAM + f"role/cdk-paddle-{role}-role-000000000000-us-west-2"
-    assert list(found := answers(ASKED[part], EVERYTHING, principal, boundary=limit)) == [
+    assert list(by_decision := answers(ASKED[part], EVERYTHING, principal, boundary=limit)) == [
         decision
-    ], found
+    ], by_decision
 
 
-def test_a_group_lets_its_members_take_their_role_and_holds_nothing_else(each: Restricted) -> None:
+def test_a_group_lets_its_members_take_their_role_and_holds_nothing_else(
+    deployment: Restricted,
+) -> None:
     """A boundary does not limit a group, so the policies that a group holds are out of a
     deployment's reach.
     """
-    name = each.spec.name
+    name = deployment.spec.name
     for team in ("Operator", "Trainer", "Reader"):
-        held = each.files[f"{each.spec.policy_prefix}-{team.lower()}"]["Statement"]
+        held = deployment.files[f"{deployment.spec.policy_prefix}-{team.lower()}"]["Statement"]
         roles = {
-            one: IAM + f"role/{name}-access-People{one}RoleCD19D991-x"
-            for one in ("Operator", "Trainer", "Reader")
+            member: IAM + f"role/{name}-access-People{member}RoleCD19D991-x"
+            for member in ("Operator", "Trainer", "Reader")
         }
-        found = answers([("sts:AssumeRole", role, {}) for role in roles.values()], held)
-        assert found[ALLOWED] == [str(("sts:AssumeRole", roles[team], {}))]
+        by_decision = answers([("sts:AssumeRole", role, {}) for role in roles.values()], held)
+        assert by_decision[ALLOWED] == [str(("sts:AssumeRole", roles[team], {}))]
         [group] = [
-            one for key, one in each.whole("AWS::IAM::Group", "access").items() if team in key
+            group
+            for key, group in deployment.whole("AWS::IAM::Group", "access").items()
+            if team in key
         ]
-        assert f":policy/deployment/{each.spec.policy_prefix}-{team.lower()}" in json.dumps(
+        assert f":policy/deployment/{deployment.spec.policy_prefix}-{team.lower()}" in json.dumps(
             group["Properties"]["ManagedPolicyArns"]
         )
-    assert not any(one.get("Groups") for one in each.resources("AWS::IAM::ManagedPolicy"))
+    assert not any(
+        policy.get("Groups") for policy in deployment.resources("AWS::IAM::ManagedPolicy")
+    )
 
 
 @pytest.mark.parametrize(

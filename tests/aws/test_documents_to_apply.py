@@ -63,8 +63,8 @@ def test_a_plugin_runs_on_the_nodes_that_need_it(name: str, label: str) -> None:
     pod = plugin["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {label: "true"}
     assert any(
-        one.get("key", GPU_TAINT) == GPU_TAINT and one["operator"] == "Exists"
-        for one in pod["tolerations"]
+        toleration.get("key", GPU_TAINT) == GPU_TAINT and toleration["operator"] == "Exists"
+        for toleration in pod["tolerations"]
     )
     assert re.search(r":v?\d+\.", pod["containers"][0]["image"])
 
@@ -106,12 +106,12 @@ def test_deployers_are_the_group_of_the_access_entries_and_a_self_managed_cluste
     "golden", ["job", "volcano-spot-prepared", "kubernetes-on-aws", "wide-and-deep"]
 )
 def test_whatever_submit_applies_may_be_applied(golden: str) -> None:
-    found = yaml.safe_load_all(
+    documents = yaml.safe_load_all(
         (PROJECT / "tests" / "charts" / "golden" / f"{golden}.yaml").read_text()
     )
     applied = {
         (document["apiVersion"], document["kind"])
-        for document in found
+        for document in documents
         if document["kind"] not in ADMINISTRATORS
     }
     assert applied
@@ -153,12 +153,14 @@ def test_the_frame_and_the_nodes_stay_closed() -> None:
     }
     # The namespace is equally narrow from each creator, also from a self-managed cluster before
     # anybody applies anything.
-    [namespace], [made] = _of(DOCUMENTS, "Namespace"), _of(PEOPLE, "Namespace")
+    [namespace], [peoples_namespace] = _of(DOCUMENTS, "Namespace"), _of(PEOPLE, "Namespace")
     ours, *_ = yaml_documents.template(
         "namespace.yaml", namespace="x", trainer="x", data="x", level="restricted"
     )
     assert (
-        namespace["metadata"]["labels"] == made["metadata"]["labels"] == ours["metadata"]["labels"]
+        namespace["metadata"]["labels"]
+        == peoples_namespace["metadata"]["labels"]
+        == ours["metadata"]["labels"]
     )
     volumes, frame, doors = _of(DOCUMENTS, "ValidatingAdmissionPolicy")
     expressions = " ".join(rule["expression"] for rule in volumes["spec"]["validations"])

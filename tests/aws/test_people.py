@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 
 
 def _policies(cluster: Built) -> dict[str, Statements]:
-    found: dict[str, Statements] = {"operator": [], "trainer": [], "reader": []}
-    for stack, team in itertools.product(("access", "cluster"), found):
+    by_team: dict[str, Statements] = {"operator": [], "trainer": [], "reader": []}
+    for stack, team in itertools.product(("access", "cluster"), by_team):
         for name, policy in cluster.whole("AWS::IAM::ManagedPolicy", stack).items():
             if f"{team.title()}Policy" in name:
                 properties = policy["Properties"]
@@ -31,8 +31,8 @@ def _policies(cluster: Built) -> dict[str, Statements]:
                 )
                 document = cluster.resolved(stack, properties["PolicyDocument"])
                 assert len(json.dumps(document, separators=(",", ":"))) < 6144
-                found[team] += document["Statement"]
-    return found
+                by_team[team] += document["Statement"]
+    return by_team
 
 
 @pytest.fixture(params=["shipped", "own_private"])
@@ -41,27 +41,27 @@ def cluster(request: pytest.FixtureRequest, variant: Any) -> Any:
 
 
 def _bucket(cluster: Built) -> str:
-    [found] = [id for id in cluster.whole("AWS::S3::Bucket") if "Logs" not in id]
-    return str(cluster.resolved("storage", {"Ref": found})).rpartition(":")[2]
+    [logical_id] = [id for id in cluster.whole("AWS::S3::Bucket") if "Logs" not in id]
+    return str(cluster.resolved("storage", {"Ref": logical_id})).rpartition(":")[2]
 
 
 def _requests(cluster: Built, team: str, calls: list[dict[str, Any]]) -> list[Request]:
     kind, name = cluster.spec.cluster.kind, cluster.spec.name
-    known = {
+    values = {
         "name": name,
         "team": team,
         "bucket": _bucket(cluster),
         "qualifier": name,
         "key": NAMES["AWS::KMS::Key"],
     }
-    found = []
+    requests = []
     for action, resource, *context in (
         call["ask"] for call in calls if call.get("only", kind) == kind
     ):
-        keys = {key: value.format(**known) for given in context for key, value in given.items()}
-        on = TABLE["resources"].get(resource, resource).format(**known)
-        found.append(Request(action, on, {"aws:userid": "AROAEXAMPLE:me", **keys}))
-    return found
+        keys = {key: value.format(**values) for given in context for key, value in given.items()}
+        on = TABLE["resources"].get(resource, resource).format(**values)
+        requests.append(Request(action, on, {"aws:userid": "AROAEXAMPLE:me", **keys}))
+    return requests
 
 
 @pytest.mark.parametrize("team", TEAMS.values())
@@ -71,16 +71,18 @@ def test_each_team_may_run_its_commands_and_no_other(cluster: Built, team: str) 
         command: _requests(
             cluster,
             team,
-            [call for part in known["calls"] for call in TABLE["calls"].get(part, ())],
+            [call for part in entry["calls"] for call in TABLE["calls"].get(part, ())],
         )
-        for command, known in COMMANDS.items()
-        if known.get("only", kind) == kind
+        for command, entry in COMMANDS.items()
+        if entry.get("only", kind) == kind
     }
     [key] = cluster.resources("AWS::KMS::Key")
     of_key = cluster.resolved("access", key["KeyPolicy"]["Statement"])
     answers = iter(
         decisions(
-            statements, [one for requests in asked.values() for one in requests], key_policy=of_key
+            statements,
+            [request for requests in asked.values() for request in requests],
+            key_policy=of_key,
         )
     )
     for command, requests in asked.items():
@@ -97,21 +99,21 @@ def test_each_team_may_run_its_commands_and_no_other(cluster: Built, team: str) 
 def test_the_cluster_agrees(team: str) -> None:
     """Operators are not tested: they administer the cluster."""
     rights = cluster_rights(team)
-    for command, known in COMMANDS.items():
-        if "kubernetes" in known:
-            verb, resource = known["kubernetes"].split()
-            assert ((resource, verb) in rights) == (team[0] in known["teams"]), command
+    for command, entry in COMMANDS.items():
+        if "kubernetes" in entry:
+            verb, resource = entry["kubernetes"].split()
+            assert ((resource, verb) in rights) == (team[0] in entry["teams"]), command
 
 
 def test_docs_people_has_this_table() -> None:
     lines = (PROJECT / "docs" / "people.md").read_text().splitlines()
-    told = {}
+    documented_teams = {}
     for names, *marks in (
         line.split("|")[1:-1] for line in lines if line.startswith("| `") and line.count("|") == 5
     ):
         teams = "".join(team for team, mark in zip(TEAMS, marks, strict=True) if mark.strip())
-        told |= dict.fromkeys(re.findall(r"`([^`]+)`", names), teams)
-    assert told == {name: known["teams"] for name, known in COMMANDS.items()}
+        documented_teams |= dict.fromkeys(re.findall(r"`([^`]+)`", names), teams)
+    assert documented_teams == {name: entry["teams"] for name, entry in COMMANDS.items()}
 
 
 def test_every_command_of_the_pages_is_in_the_table() -> None:
@@ -123,12 +125,12 @@ def test_every_command_of_the_pages_is_in_the_table() -> None:
         for part in line.lstrip("$ ").split("#")[0].split("&&")
     ]
     cli = get_command(app)
-    known = [
+    names = [
         f"paddle-aws {name}"
-        for name, one in cli.commands.items()
-        if not one.hidden and name != "lock"
+        for name, click_command in cli.commands.items()
+        if not click_command.hidden and name != "lock"
     ]  # type: ignore[attr-defined]
-    for command in [*filter(None, lines), *known]:
+    for command in [*filter(None, lines), *names]:
         if command.split()[0] in ("paddle-aws", "cdk", "make"):
             assert row(command.split()).split()[:2] == command.split()[:2] or command.startswith(
                 "make"
@@ -162,7 +164,11 @@ def test_a_named_operator_alone_lifts_the_protection() -> None:
 
 
 def test_a_reader_changes_nothing(cluster: Built) -> None:
-    actions = {action for one in _policies(cluster)["reader"] for action in listed(one["Action"])}
+    actions = {
+        action
+        for statement in _policies(cluster)["reader"]
+        for action in listed(statement["Action"])
+    }
     sessions = {
         "ssm:StartSession",
         "ssm:ResumeSession",
@@ -175,9 +181,9 @@ def test_a_reader_changes_nothing(cluster: Built) -> None:
 
 def test_stars_stand_for_what_has_no_resource_of_its_own(cluster: Built) -> None:
     stars = {
-        one["Sid"]
+        statement["Sid"]
         for statements in _policies(cluster).values()
-        for one in statements
-        if one["Resource"] == "*"
+        for statement in statements
+        if statement["Resource"] == "*"
     }
     assert stars - {"LogAnswers"} == {"Look", "BudgetTag", "ImageLogin", "FindTunnel"}

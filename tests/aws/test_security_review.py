@@ -27,8 +27,8 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     out = tmp_path_factory.mktemp("review") / "reviews.json"
     command = [sys.executable, "-m", "tests.aws.security_review", out]
     subprocess.run(command, check=True, cwd=PROJECT, env={**os.environ, "CDK_VALIDATION": "true"})
-    found: dict[str, dict[str, Any]] = json.loads(out.read_text())
-    return found
+    by_variant: dict[str, dict[str, Any]] = json.loads(out.read_text())
+    return by_variant
 
 
 def _covers(acknowledged: list[str], finding: list[str]) -> bool:
@@ -43,11 +43,16 @@ def test_every_finding_is_explained_and_no_explanation_left_over(
     for variant, review in reviews.items():
         findings, explained = review["findings"], review["acknowledged"]
         bare = [
-            one
-            for one in findings
-            if tuple(one) not in ON_PURPOSE and not any(_covers(each, one) for each in explained)
+            finding
+            for finding in findings
+            if tuple(finding) not in ON_PURPOSE
+            and not any(_covers(explanation, finding) for explanation in explained)
         ]
-        idle = [each[:2] for each in explained if not any(_covers(each, one) for one in findings)]
+        idle = [
+            explanation[:2]
+            for explanation in explained
+            if not any(_covers(explanation, finding) for finding in findings)
+        ]
         assert (bare, idle) == ([], []), variant
 
 
@@ -64,10 +69,10 @@ def _written(variant: Any, folder: Path, tool: str) -> Places:
         for stack, template in variant(name).templates.items():
             file, bare = f"{name}-{stack}.json", json.loads(json.dumps(template))
             for place, holder in (("", bare), *bare.get("Resources", {}).items()):
-                said = holder.get("Metadata", {}).pop(tool, {})
+                metadata = holder.get("Metadata", {}).pop(tool, {})
                 rules = [
-                    *said.get("config", {}).get("ignore_checks", []),
-                    *(skip["id"] for skip in said.get("skip", [])),
+                    *metadata.get("config", {}).get("ignore_checks", []),
+                    *(skip["id"] for skip in metadata.get("skip", [])),
                 ]
                 explained |= {(file, place, rule) for rule in rules}
             for kind, document in (("as-is", template), ("bare", bare)):
@@ -77,9 +82,9 @@ def _written(variant: Any, folder: Path, tool: str) -> Places:
     return explained
 
 
-def _compare(found: Iterable[tuple[Path, str, str]], explained: Places) -> None:
+def _compare(findings: Iterable[tuple[Path, str, str]], explained: Places) -> None:
     by_kind: dict[str, Places] = {"as-is": set(), "bare": set()}
-    for file, place, rule in found:
+    for file, place, rule in findings:
         by_kind[file.parent.name].add((file.name, place, rule))
     assert by_kind["as-is"] == set(), (
         "explain it next to its construct (constructs_lib/acknowledged.py), or mend it"
@@ -96,8 +101,8 @@ def test_cfn_lint_finds_what_is_explained_and_nothing_else(variant: Any, tmp_pat
         *map(str, tmp_path.glob("*/*.json")),
     ]
     findings = [
-        (Path(one["Filename"]), one["Location"]["Path"], one["Rule"]["Id"])
-        for one in json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+        (Path(finding["Filename"]), finding["Location"]["Path"], finding["Rule"]["Id"])
+        for finding in json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
     ]
     _compare(
         ((file, path[1] if path[0] == "Resources" else "", rule) for file, path, rule in findings),
@@ -130,8 +135,8 @@ def test_checkov_finds_what_is_explained_and_nothing_else(variant: Any, tmp_path
     failed = report["results"]["failed_checks"]
     _compare(
         (
-            (Path(one["file_path"]), one["resource"].rpartition(".")[2], one["check_id"])
-            for one in failed
+            (Path(check["file_path"]), check["resource"].rpartition(".")[2], check["check_id"])
+            for check in failed
         ),
         explained,
     )

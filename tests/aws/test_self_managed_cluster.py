@@ -14,12 +14,12 @@ from paddle_aws.stacks.k3s_cluster import release
 
 
 @pytest.fixture(scope="module")
-def own(variant: Any) -> Any:
+def self_managed(variant: Any) -> Any:
     return variant("self-managed-cluster")
 
 
-def test_files_of_any_size_are_neither_hashed_nor_copied_at_synth(own: Any) -> None:
-    folder = Path(own.assembly.directory)
+def test_files_of_any_size_are_neither_hashed_nor_copied_at_synth(self_managed: Any) -> None:
+    folder = Path(self_managed.assembly.directory)
     assert [path.name for path in folder.iterdir() if path.name.startswith("asset.")] == []
     manifest = json.loads((folder / "tutorial-cluster.assets.json").read_text())
     paths = [Path(file["source"]["path"]) for file in manifest["files"].values()]
@@ -41,9 +41,9 @@ def test_files_of_any_size_are_neither_hashed_nor_copied_at_synth(own: Any) -> N
     ],
 )
 def test_without_its_lock_one_sentence_names_the_command(
-    own: Any, settings: dict[str, Any], sentence: str
+    self_managed: Any, settings: dict[str, Any], sentence: str
 ) -> None:
-    cluster = own.spec.cluster.model_dump(include={"kind", "distribution"})
+    cluster = self_managed.spec.cluster.model_dump(include={"kind", "distribution"})
     with pytest.raises(SettingError, match=sentence):
         release(ClusterSpec.model_validate({"retain": False, "cluster": {**cluster, **settings}}))
     fitting = ClusterSpec.model_validate(
@@ -52,8 +52,8 @@ def test_without_its_lock_one_sentence_names_the_command(
     assert release(fitting).version == "v1.35.0+k3s0"
 
 
-def test_more_labels_than_a_machines_user_data_holds(own: Any) -> None:
-    cluster = own.spec.cluster.model_dump(include={"kind", "distribution"}) | {
+def test_more_labels_than_a_machines_user_data_holds(self_managed: Any) -> None:
+    cluster = self_managed.spec.cluster.model_dump(include={"kind", "distribution"}) | {
         "elastic_ip": True,
         "administrators": [],
     }

@@ -34,7 +34,7 @@ def test_a_stack_leans_on_longer_lives_and_on_all_whose_values_it_imports(
 
 
 def test_everything_carries_the_four_tags(each_variant: Any) -> None:
-    wanted = {"project", "cluster", "owner", "KubernetesCluster"}
+    required_tags = {"project", "cluster", "owner", "KubernetesCluster"}
     for template in each_variant.templates.values():
         for name, resource in template.get("Resources", {}).items():
             # The CDK's own marker in a cluster's stack is a bare resource that no tag reaches.
@@ -43,14 +43,14 @@ def test_everything_carries_the_four_tags(each_variant: Any) -> None:
             text = json.dumps(
                 {k: v for k, v in resource.get("Properties", {}).items() if "Tag" in k}
             )
-            found = {tag for tag in wanted if f'"{tag}"' in text}
+            tags = {tag for tag in required_tags if f'"{tag}"' in text}
             # Only one of a node's security groups, EKS's own, may carry the cluster's tag: load
             # balancers choose by it.
             group = (
                 resource["Type"] == "AWS::EC2::SecurityGroup"
                 and not each_variant.spec.cluster.self_managed
             )
-            assert found == wanted - ({"KubernetesCluster"} if group else set()), (
+            assert tags == required_tags - ({"KubernetesCluster"} if group else set()), (
                 resource["Type"],
                 name,
             )
@@ -65,14 +65,14 @@ def test_one_line_says_what_a_destroy_keeps_and_loses(settings: dict[str, Any], 
 
 
 def test_adding_a_group_touches_nothing_else() -> None:
-    one = built(nodes={"workers": {}})
-    two = built(nodes={"workers": {}, "more": {}})
+    before = built(nodes={"workers": {}})
+    after = built(nodes={"workers": {}, "more": {}})
     for stack in ("access", "network", "storage", "cluster"):
-        assert one.templates[stack] == two.templates[stack]
-    shared = set(one.templates["nodes"]["Resources"])
-    assert shared < set(two.templates["nodes"]["Resources"])
-    groups = two.whole("AWS::EKS::Nodegroup")
-    for name, group in one.whole("AWS::EKS::Nodegroup").items():
+        assert before.templates[stack] == after.templates[stack]
+    shared = set(before.templates["nodes"]["Resources"])
+    assert shared < set(after.templates["nodes"]["Resources"])
+    groups = after.whole("AWS::EKS::Nodegroup")
+    for name, group in before.whole("AWS::EKS::Nodegroup").items():
         assert groups[name] == group
 
 
@@ -92,9 +92,11 @@ SOMEWHERE = {"AWS::Budgets::Budget", "AWS::FSx::FileSystem"}
 @pytest.mark.slow
 def test_every_type_exists_in_every_region(types: set[str]) -> None:
     """Budgets are an exception, and FSx in New Zealand: `doctor` names it."""
-    known = [
+    types_by_region = [
         set(json.loads(file.read_text()))
         for file in (CFNLINT / "schemas" / "providers").glob("*.json")
         if re.fullmatch(r"(us-gov|af|ap|ca|cn|eu|il|me|mx|sa|us)-[a-z]+-\d", file.stem)
     ]
-    assert len(known) > 30 and all(types - there <= SOMEWHERE for there in known)
+    assert len(types_by_region) > 30 and all(
+        types - there <= SOMEWHERE for there in types_by_region
+    )

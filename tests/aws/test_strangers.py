@@ -71,9 +71,11 @@ def test_nodes_start_when_their_volume_can_be_mounted_and_cdks_own_beside_them(
         kind: template.find_resources(f"AWS::{kind}")
         for kind in ("EKS::Nodegroup", "AutoScaling::AutoScalingGroup")
     }
-    found = {name: group for made in groups.values() for name, group in made.items()}
-    assert len(found) == 3
-    for name, group in found.items():
+    node_groups = {
+        name: group for resources in groups.values() for name, group in resources.items()
+    }
+    assert len(node_groups) == 3
+    for name, group in node_groups.items():
         assert name.startswith("TheirNodes") or targets <= set(group["DependsOn"])
     template.has_resource_properties(
         "AWS::EKS::Cluster", {"ResourcesVpcConfig": {"EndpointPublicAccess": False}}
@@ -107,12 +109,12 @@ def test_snapshots_are_sealed_with_the_key_of_their_bucket(
         "AWS::EC2::NetworkInterface", {"PrivateIpAddress": Match.absent()}
     )
     policies = template.find_resources("AWS::IAM::ManagedPolicy").values()
-    found = [
+    statements = [
         statement
         for policy in policies
         for statement in policy["Properties"]["PolicyDocument"]["Statement"]
     ]
-    assert {statement["Action"] for statement in found if statement["Resource"] == arn} == {
+    assert {statement["Action"] for statement in statements if statement["Resource"] == arn} == {
         "kms:GenerateDataKey",
         "kms:Decrypt",
     }
@@ -397,7 +399,7 @@ def test_what_we_do_not_decide_goes_through_to_the_cdk(stranger: tuple[Stack, ec
         extra_user_data="sysctl -w vm.max_map_count=262144",
     )
     cluster.add_addon("coredns").node.add_dependency(workers.resource)
-    own = SelfManagedNodes(
+    self_managed = SelfManagedNodes(
         stack,
         "Own",
         cluster=cluster,
@@ -418,7 +420,7 @@ def test_what_we_do_not_decide_goes_through_to_the_cdk(stranger: tuple[Stack, ec
             data.metric_percent_io_limit(),
             bucket.metric_size_bytes(),
             cluster.metric_node_count(),
-            own.metric_in_service(),
+            self_managed.metric_in_service(),
         ]
     ):
         metric.create_alarm(stack, f"Alarm{number}", threshold=1, evaluation_periods=1)

@@ -28,21 +28,23 @@ CASES = [
 
 def laid_out(assembly: Any, prefix: str) -> dict[str, Any]:
     """Returns the resources by stack and type, with those of all stacks under `all`."""
-    found: dict[str, Any] = {"all": {}, "outputs": {}, "after": {}}
+    by_stack: dict[str, Any] = {"all": {}, "outputs": {}, "after": {}}
     for stack in assembly.stacks:
         part = stack.stack_name.removeprefix(prefix)
-        found["after"][part] = [
-            one.id for one in stack.dependencies if not one.id.endswith("assets")
+        by_stack["after"][part] = [
+            other.id for other in stack.dependencies if not other.id.endswith("assets")
         ]
-        if made := by_type(stack.template.get("Resources", {})):
-            found[part] = made
-        for kind, resources in made.items():
-            found["all"].setdefault(kind, []).extend(resources)
-        outputs = {name: one["Value"] for name, one in stack.template.get("Outputs", {}).items()}
-        found["outputs"][part] = {
+        if by_kind := by_type(stack.template.get("Resources", {})):
+            by_stack[part] = by_kind
+        for kind, resources in by_kind.items():
+            by_stack["all"].setdefault(kind, []).extend(resources)
+        outputs = {
+            name: output["Value"] for name, output in stack.template.get("Outputs", {}).items()
+        }
+        by_stack["outputs"][part] = {
             name: value for name, value in outputs.items() if not name.startswith("Exports")
         }
-    return found
+    return by_stack
 
 
 @pytest.mark.parametrize(("name", "ask", "answer"), CASES)
@@ -68,10 +70,13 @@ def test_the_cost_of_a_tunnel_is_that_of_its_machine() -> None:
 
 
 def test_plain_nfs_is_said_in_the_synth(variant: Any) -> None:
-    said = (
+    metadata = (
         Path(variant("self-managed").assembly.directory) / "self-storage.metadata.json"
     ).read_text()
-    assert "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear" in said
+    assert (
+        "require_tls is false: plain NFS is taken, and data crosses the VPC in the clear"
+        in metadata
+    )
 
 
 @pytest.mark.parametrize(
