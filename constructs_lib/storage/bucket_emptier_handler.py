@@ -55,12 +55,14 @@ def empty(bucket: str, context: Any) -> None:
         refuse_writes(s3, bucket, context.invoked_function_arn.split(":")[1])
         while True:
             page = s3.list_object_versions(Bucket=bucket, MaxKeys=1000)
-            found = page.get("Versions", []) + page.get("DeleteMarkers", [])
-            if not found:
+            versions = page.get("Versions", []) + page.get("DeleteMarkers", [])
+            if not versions:
                 return
             if context.get_remaining_time_in_millis() < 20000:
                 raise TimeoutError("it holds more objects than 15 minutes can delete")
-            objects = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
+            objects = [
+                {"Key": version["Key"], "VersionId": version["VersionId"]} for version in versions
+            ]
             left = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True}).get(
                 "Errors"
             )

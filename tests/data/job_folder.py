@@ -96,7 +96,7 @@ class Job:
         """
         return self.start(source, shards, ENTRY, **more).ended(ends)
 
-    def trainer(self, **more: object) -> pod_environment.NodeEnvironment:
+    def trainer(self, **more: object) -> pod_environment.PodEnvironment:
         """The environment of trainer 1 of 3 on this folder; the program is the folder `words`."""
         (self.folder.root / "words").mkdir(parents=True, exist_ok=True)
         settings = {

@@ -9,14 +9,14 @@ import pytest
 import yaml
 from node_pods import GOOD
 from paddle_node import environment, runtimes
-from paddle_node.environment import Attempt, NodeEnvironment
+from paddle_node.environment import Attempt, PodEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.runtimes.file_progress import FileProgress
 
 ADDRESSES = [f"192.168.129.{66 + i}" for i in range(3)]
 
 
-def node(*arguments: str, **more: str) -> NodeEnvironment:
+def node(*arguments: str, **more: str) -> PodEnvironment:
     told = {
         "JOB_NAME": "paddle-cluster-job",
         "TRAIN_CONFIG_DIR": "recommendation",

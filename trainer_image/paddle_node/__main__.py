@@ -38,19 +38,19 @@ def main(
     """Runs the pod and returns its exit code."""
     last_words = contract.path(contract.TERMINATION_LOG, environ)
     try:
-        node = environment.parse(environ, sys.argv[1:] if arguments is None else arguments)
-        runtime = runtime_by_name(node.runtime)
+        pod = environment.parse(environ, sys.argv[1:] if arguments is None else arguments)
+        runtime = runtime_by_name(pod.runtime)
         with contextlib.suppress(OSError):
-            node.home.mkdir(parents=True, exist_ok=True)
+            pod.home.mkdir(parents=True, exist_ok=True)
         _count_start(
-            node.home,
+            pod.home,
             contract.path(contract.SHARED_MEMORY, environ) if last_words.exists() else None,
         )
         limits.raise_open_files()
-        discovery_ = discovery.by_name(node.discovery, node, partial(output.of_agent, node))
+        discovery_ = discovery.by_name(pod.discovery, pod, partial(output.of_agent, pod))
         return asyncio.run(
             Agent(
-                node,
+                pod,
                 runtime,
                 discovery_,
                 lambda ready: prepare(ready, partial(output.of_agent, ready)),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from paddle_node.contract import ExitCode
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.retry import REMIND, retry
 
@@ -95,7 +95,7 @@ async def call(function: Callable[[], T]) -> T:
 
 async def ask(
     question: Callable[[], T],
-    node: NodeEnvironment,
+    pod: PodEnvironment,
     say: Callable[[str], None],
     allowed: float = 0.0,
 ) -> T:
@@ -103,7 +103,7 @@ async def ask(
     `NoAnswer` if it hangs.
     """
     began = time.monotonic()
-    waited, pause, deadline = 0.0, allowed + REMIND, allowed + node.peer_deadline
+    waited, pause, deadline = 0.0, allowed + REMIND, allowed + pod.peer_deadline
     answer = asyncio.ensure_future(call(lambda: retry(question, say)))
     try:
         while True:
@@ -111,7 +111,7 @@ async def ask(
             if answer.done():
                 return answer.result()
             waited, pause = time.monotonic() - began, REMIND
-            sentence = f"{node.folder.run_state} has not answered for {waited:.0f} s"
+            sentence = f"{pod.folder.run_state} has not answered for {waited:.0f} s"
             if waited >= deadline:
                 raise NoAnswer(
                     ExitCode.CANNOT_END, f"{sentence}: nothing can be read or recorded there"

@@ -205,7 +205,7 @@ class UserCommand:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeEnvironment:
+class PodEnvironment:
     """A pod's settings: `Variable` says what each is. `index` is None in pod-list mode until
     discovery knows it.
     """
@@ -324,21 +324,19 @@ class ProgramEnvironment(WorkerEnvironment):
     launched_rank: str = setting(Reader.text, Variable.LAUNCHED_RANK, "")
 
 
-def parse(
-    environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()
-) -> NodeEnvironment:
+def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()) -> PodEnvironment:
     """Reads the container's environment. Raises `SettingError` for the first setting that is
     missing or wrong.
     """
     read = Reader(environ)
-    settings = read_settings(NodeEnvironment, read)
+    settings = read_settings(PodEnvironment, read)
     root = (
         contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), environ)
         / settings["job_name"]
     )
     worker = WorkerEnvironment.read(environ)
     folder = JobFolder(root, root / worker.manifest if worker.manifest else None)
-    node = NodeEnvironment(
+    pod = PodEnvironment(
         **settings,
         folder=folder,
         program=folder.program(settings["train_config_dir"]),
@@ -354,15 +352,15 @@ def parse(
         environ=dict(environ),
         identity=Identity(worker.data_digest, worker.program_digest),
     )
-    _check(node)
-    return node
+    _check(pod)
+    return pod
 
 
-def _check(node: NodeEnvironment) -> None:
+def _check(pod: PodEnvironment) -> None:
     """Checks the settings that no method of `Reader` can check alone."""
-    folder = str(node.folder.root)
-    last = max(node.ports[-1], node.port + contract.MASTER_PORTS + 1 if node.command.words else 0)
-    by_index = node.index is not None
+    folder = str(pod.folder.root)
+    last = max(pod.ports[-1], pod.port + contract.MASTER_PORTS + 1 if pod.command.words else 0)
+    by_index = pod.index is not None
     _refuse(
         contract.NOT_IN_PATHS.intersection(folder),
         f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save "
@@ -370,44 +368,44 @@ def _check(node: NodeEnvironment) -> None:
         "there",
     )
     _refuse(
-        contract.NOT_IN_PATHS.union("/").intersection(node.run_id),
-        f"{Variable.RUN_ID} is {node.run_id!r}: a part of folders' names is needed, such as the "
+        contract.NOT_IN_PATHS.union("/").intersection(pod.run_id),
+        f"{Variable.RUN_ID} is {pod.run_id!r}: a part of folders' names is needed, such as the "
         "Job's UID",
     )
     _refuse(
-        by_index and node.trainer_id >= node.trainers,
-        f"{Variable.COMPLETION_INDEX} is {node.index}: with {Variable.TRAINERS}={node.trainers} "
-        f"it must be 0 to {node.trainers - 1}; parallelism, completions and the number of "
+        by_index and pod.trainer_id >= pod.trainers,
+        f"{Variable.COMPLETION_INDEX} is {pod.index}: with {Variable.TRAINERS}={pod.trainers} "
+        f"it must be 0 to {pod.trainers - 1}; parallelism, completions and the number of "
         "trainers are one number",
     )
     missing = (
-        f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {node.job_name} "
+        f"{Variable.RUN_ID} is missing: the Job's UID, which tells one run of {pod.job_name} "
         "from another"
     )
-    _refuse(by_index and not node.run_id, missing)
+    _refuse(by_index and not pod.run_id, missing)
     _refuse(
-        by_index and node.trainers > 1 and not node.service,
-        f"{Variable.SERVICE} is missing: the headless Service by which {node.trainers} trainers "
+        by_index and pod.trainers > 1 and not pod.service,
+        f"{Variable.SERVICE} is missing: the headless Service by which {pod.trainers} trainers "
         "find each other",
     )
     highest = (
-        f"{Variable.PORT} is {node.port}: the pserver's last port would be {last}, and 65535 is "
+        f"{Variable.PORT} is {pod.port}: the pserver's last port would be {last}, and 65535 is "
         "the highest"
     )
     _refuse(last > 65535, highest)
-    for name, pattern in node.command.metrics.items():
+    for name, pattern in pod.command.metrics.items():
         _refuse(
             fault := command_line.pattern_fault(pattern),
             f"{Variable.METRICS} has {name}: {pattern[:80]!r}: {fault}",
         )
     taken = (
-        f"{Variable.CONTROL_PORT} is {node.control_port}: the pserver listens on {node.port} to "
+        f"{Variable.CONTROL_PORT} is {pod.control_port}: the pserver listens on {pod.port} to "
         f"{last}; choose another port"
     )
-    _refuse(node.port <= node.control_port <= last, taken)
+    _refuse(pod.port <= pod.control_port <= last, taken)
     _refuse(
-        node.port <= node.metrics_port <= last or node.metrics_port == node.control_port,
-        f"{Variable.METRICS_PORT} is {node.metrics_port}: the pserver or the agent listens there; "
+        pod.port <= pod.metrics_port <= last or pod.metrics_port == pod.control_port,
+        f"{Variable.METRICS_PORT} is {pod.metrics_port}: the pserver or the agent listens there; "
         "choose another port",
     )
 

@@ -21,7 +21,7 @@ from paddle_node.agent.client import Client
 from paddle_node.agent.worker_group import State, WorkerGroup
 from paddle_node.background import Tasks
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.environment import Attempt, NodeEnvironment, WorkerEnvironment, endpoint, variables
+from paddle_node.environment import Attempt, PodEnvironment, WorkerEnvironment, endpoint, variables
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import Record
@@ -53,12 +53,12 @@ class Agent:
 
     def __init__(
         self,
-        node: NodeEnvironment,
+        pod: PodEnvironment,
         runtime: Runtime,
         discovery: Discovery,
-        stage: Callable[[NodeEnvironment], NodeEnvironment],
+        stage: Callable[[PodEnvironment], PodEnvironment],
     ) -> None:
-        self._node = node
+        self._pod = pod
         self._runtime = runtime
         self._discovery = discovery
         self._stage = stage
@@ -71,7 +71,7 @@ class Agent:
         self._server: Server | None = None
         self._client: Client | None = None
         self._prepares_for: int | None = None
-        self._prepared = node
+        self._prepared = pod
         """The pod's settings, with the data and the program that it has read."""
         self._ready = False
         self._unread: Failure | None = None
@@ -86,15 +86,15 @@ class Agent:
         background.threads.reserve()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._terminate)
-        self._group = WorkerGroup(self._runtime, self._node, self._tasks, self._tell)
+        self._group = WorkerGroup(self._runtime, self._pod, self._tasks, self._tell)
         self._tasks.spawn(self._write_status())
-        if port := self._node.metrics_port:
+        if port := self._pod.metrics_port:
             served = exporter.Exporter(self._observe, self._say)
-            self._tasks.spawn(served.serve(self._node.pod_ip, port))
+            self._tasks.spawn(served.serve(self._pod.pod_ip, port))
         self._tasks.spawn(self._look_for_outcome())
         # The standby starts first: its imports take longer than everything else before training,
         # and need no rank.
-        self._group.stand_by(self._node)
+        self._group.stand_by(self._pod)
         self._look_at_node()
         try:
             await self._live()
@@ -110,16 +110,16 @@ class Agent:
 
     async def _live(self) -> NoReturn:
         while True:
-            node = self._node = await self._discovery.identify()
-            await self._end_with(node.run_id)
+            pod = self._pod = await self._discovery.identify()
+            await self._end_with(pod.run_id)
             self._secret = await background.ask(
-                partial(run_secret.read, node.folder, node.run_id), node, self._say
+                partial(run_secret.read, pod.folder, pod.run_id), pod, self._say
             )
-            if node.trainer_id == 0:
-                self._server = Server(node, self._discovery, self._tasks, self._say)
+            if pod.trainer_id == 0:
+                self._server = Server(pod, self._discovery, self._tasks, self._say)
                 await self._server.serve(self._runtime, self._incarnation, self._secret)
-            if self._prepares_for != node.trainer_id:
-                self._prepares_for, self._ready, self._unread = node.trainer_id, False, None
+            if self._prepares_for != pod.trainer_id:
+                self._prepares_for, self._ready, self._unread = pod.trainer_id, False, None
                 self._tasks.spawn(self._prepare())
             while (client := await self._connect()) is not None:
                 self._client = client
@@ -147,24 +147,24 @@ class Agent:
 
     async def _end_with(self, run_id: str) -> None:
         """Ends this pod with the outcome of run `run_id`, if that run has ended."""
-        node = self._node
-        record = await background.ask(lambda: Record(node.folder, run_id), node, self._say)
+        pod = self._pod
+        record = await background.ask(lambda: Record(pod.folder, run_id), pod, self._say)
         if (outcome := record.outcome) is not None:
-            if node.index == 0 and record.last.run == run_id:
+            if pod.index == 0 and record.last.run == run_id:
                 # The pod that recorded the outcome may have died before it published the results.
-                progress = self._runtime.progress(node, self._say)
-                await background.ask(lambda: publish(record, progress, self._say), node, self._say)
+                progress = self._runtime.progress(pod, self._say)
+                await background.ask(lambda: publish(record, progress, self._say), pod, self._say)
             raise Failure(outcome.code, outcome.sentence)
 
     async def _prepare(self, pause: float = 0.0) -> None:
         await asyncio.sleep(pause)
-        node = self._node
+        pod = self._pod
         prepared = unread = None
         try:
-            prepared = await background.call(lambda: self._stage(node))
+            prepared = await background.call(lambda: self._stage(pod))
         except Failure as failure:
             unread = failure
-        if node.index == self._node.index:
+        if pod.index == self._pod.index:
             self._prepared, self._unread, self._ready = (
                 prepared or self._prepared,
                 unread,
@@ -175,7 +175,7 @@ class Agent:
             self._tell()
 
     def _look_at_node(self) -> None:
-        self._fit = not (self._node.command.gpus or self._node.command.efa)
+        self._fit = not (self._pod.command.gpus or self._pod.command.efa)
         if not self._fit:
             self._tasks.spawn(self._check_node())
 
@@ -183,9 +183,9 @@ class Agent:
         """Raises `Failure` if the node is unfit, which ends only this pod: the other pods wait for
         its replacement.
         """
-        why = await self._group.check(node_check.process(self._node))
+        why = await self._group.check(node_check.process(self._pod))
         if why:
-            where = self._node.kubernetes_node or f"the one of {self._node.pod_name}"
+            where = self._pod.kubernetes_node or f"the one of {self._pod.pod_name}"
             raise Failure(
                 ExitCode.NODE_UNFIT,
                 f"node {where} is not fit: {why}; `kubectl cordon` keeps the next pod from it",
@@ -200,18 +200,18 @@ class Agent:
         """Connects to the run's rendezvous server; None when ranks must be reassigned. Raises
         `Failure` at the deadline.
         """
-        node, name = self._node, self._discovery.name_of
+        pod, name = self._pod, self._discovery.name_of
         began = self._alone_since
         reminded = time.monotonic()
         pause, longest = RETRY
         hello = m.Hello(
-            rank=node.trainer_id,
-            world_size=node.trainers,
+            rank=pod.trainer_id,
+            world_size=pod.trainers,
             incarnation=self._incarnation,
             membership=self._discovery.membership,
-            name=name(node.trainer_id),
-            node=node.kubernetes_node,
-            address=node.pod_ip,
+            name=name(pod.trainer_id),
+            node=pod.kubernetes_node,
+            address=pod.pod_ip,
         )
         # Checked even if the server answers: it may have a newer membership, and refuse this pod's
         # older one.
@@ -219,17 +219,17 @@ class Agent:
             try:
                 address = await self._discovery.server_address()
                 return await Client.open(
-                    address, node.control_port, self._secret, hello, lambda: self._group.beat
+                    address, pod.control_port, self._secret, hello, lambda: self._group.beat
                 )
             except OSError as error:
                 why = str(error.strerror or error)
             now = time.monotonic()
-            if now - began > node.peer_deadline:
+            if now - began > pod.peer_deadline:
                 raise Failure(
                     ExitCode.PEERS_MISSING,
-                    f"1 of {node.trainers} pods is missing: {name(0)}, which the others wait "
+                    f"1 of {pod.trainers} pods is missing: {name(0)}, which the others wait "
                     f"for, after {now - began:.0f} s ({Variable.PEER_DEADLINE} is "
-                    f"{node.peer_deadline:g}): {why}",
+                    f"{pod.peer_deadline:g}): {why}",
                 )
             if now - reminded > REMIND:
                 reminded = now
@@ -284,7 +284,7 @@ class Agent:
                     await self._group.finish()
                 # If this pod's own trainer crashed, the pod ends with that trainer's code.
                 raise Failure(
-                    crashed[1] if crashed and crashed[0] == self._node.trainer_id else code,
+                    crashed[1] if crashed and crashed[0] == self._pod.trainer_id else code,
                     sentence,
                 )
 
@@ -313,22 +313,22 @@ class Agent:
         self._client.send(message)
 
     def _start(self, attempt: Attempt, addresses: list[str]) -> None:
-        node, manifest = self._prepared, self._prepared.folder.manifest
+        pod, manifest = self._prepared, self._prepared.folder.manifest
         worker = WorkerEnvironment(
-            server=endpoint(addresses[0], node.control_port),
+            server=endpoint(addresses[0], pod.control_port),
             session_key=attempt_key(self._secret, attempt.number),
             attempt=attempt.number,
             resumed=attempt.resume,
-            manifest="" if manifest is None else str(manifest.relative_to(node.folder.root)),
-            data_digest=node.identity.data,
-            program_digest=node.identity.program,
-            trainer_id=node.trainer_id,
-            trainers=node.trainers,
-            run_id=node.run_id,
+            manifest="" if manifest is None else str(manifest.relative_to(pod.folder.root)),
+            data_digest=pod.identity.data,
+            program_digest=pod.identity.program,
+            trainer_id=pod.trainer_id,
+            trainers=pod.trainers,
+            run_id=pod.run_id,
         )
-        additions, processes = variables(worker), self._runtime.processes(node, addresses, attempt)
+        additions, processes = variables(worker), self._runtime.processes(pod, addresses, attempt)
         self._group.start(
-            node,
+            pod,
             attempt.number,
             [replace(process, environ={**process.environ, **additions}) for process in processes],
             addresses,
@@ -341,7 +341,7 @@ class Agent:
         await self._group.end()
         if self._terminated:
             raise asyncio.CancelledError
-        self._group.stand_by(self._node)
+        self._group.stand_by(self._pod)
         self._look_at_node()
 
     # Events from outside.
@@ -353,7 +353,7 @@ class Agent:
         if self._group.state is State.WAITING:
             self._leave("told to stop while nothing ran")
             return
-        grace = self._node.grace
+        grace = self._pod.grace
         self._say(f"told to stop: the trainers may save, for at most {grace:g} s")
         self._group.stop()
         asyncio.get_running_loop().call_later(
@@ -376,24 +376,24 @@ class Agent:
             seen = self._client.status if running and self._client else m.Status("", "", 0.0)
             try:
                 health.write(
-                    self._node.home, seen.state or self._group.state.value, seen.where, seen.held
+                    self._pod.home, seen.state or self._group.state.value, seen.where, seen.held
                 )
             except OSError as error:
                 if not unwritable:
                     unwritable = True
                     self._say(
-                        f"{self._node.home} takes no status for the health probe: "
+                        f"{self._pod.home} takes no status for the health probe: "
                         f"{error.strerror or error}"
                     )
             await asyncio.sleep(m.BEAT)
 
     def _observe(self) -> exporter.Pod:
         """Returns what the exporter serves besides the step logs."""
-        node, group = self._node, self._group
+        pod, group = self._pod, self._group
         seconds, slow = self._server.numbers if self._server is not None else ({}, {})
         return exporter.Pod(
-            node.job_name,
-            node.folder.node(node.trainer_id),
+            pod.job_name,
+            pod.folder.node(pod.trainer_id),
             group.attempt,
             group.state is not State.WAITING,
             seconds,
@@ -401,4 +401,4 @@ class Agent:
         )
 
     def _say(self, text: str) -> None:
-        output.of_agent(self._node, text)
+        output.of_agent(self._pod, text)

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from paddle_node import contract
 from paddle_node.contract import ExitCode
-from paddle_node.environment import NodeEnvironment, Reader, UserCommand, read_settings
+from paddle_node.environment import PodEnvironment, Reader, UserCommand, read_settings
 from paddle_node.runtimes import Process, python_program
 
 ADAPTERS = "/dev/infiniband"
@@ -25,12 +25,10 @@ SECONDS = 300.0
 NUMBERS = 1 << 20
 
 
-def process(node: NodeEnvironment) -> Process:
+def process(pod: PodEnvironment) -> Process:
     """Returns the process that the agent starts for the check."""
     words = (sys.executable, "-m", "paddle_node.agent.node_check")
-    return Process(
-        "check", words, python_program.environ(node), contract.path(os.devnull), node.home
-    )
+    return Process("check", words, python_program.environ(pod), contract.path(os.devnull), pod.home)
 
 
 def main() -> None:

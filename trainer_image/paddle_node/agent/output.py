@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.training.step_log import LineMetrics
 from paddle_node.volume import durable
 
@@ -72,9 +72,9 @@ def say(prefix: str, *lines: str) -> None:
     _output.write("".join(f"[{prefix}] {line}\n" for line in lines).encode(errors="replace"))
 
 
-def of_agent(node: NodeEnvironment, text: str) -> None:
+def of_agent(pod: PodEnvironment, text: str) -> None:
     """Writes `text` as one line of that pod's agent."""
-    say(f"agent {'?' if node.index is None else node.index}", one_line(text))
+    say(f"agent {'?' if pod.index is None else pod.index}", one_line(text))
 
 
 def one_line(text: str) -> str:

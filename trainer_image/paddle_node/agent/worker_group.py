@@ -19,7 +19,7 @@ from paddle_node.agent.output import of_agent
 from paddle_node.agent.workers import Worker, Workers
 from paddle_node.background import Tasks
 from paddle_node.contract import FAIL_JOB, ExitCode
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages as m
 from paddle_node.runtimes import Process, Runtime
@@ -63,13 +63,13 @@ class WorkerGroup:
     """
 
     def __init__(
-        self, runtime: Runtime, node: NodeEnvironment, tasks: Tasks, tell: Callable[..., None]
+        self, runtime: Runtime, pod: PodEnvironment, tasks: Tasks, tell: Callable[..., None]
     ) -> None:
         self._runtime = runtime
-        self._node = node
+        self._pod = pod
         self._tasks = tasks
         self._tell = tell
-        self._memory = limits.Memory(node.environ)
+        self._memory = limits.Memory(pod.environ)
         self._workers = Workers(lambda worker: self._tasks.spawn(self._ended(worker)))
         self.reap = self._workers.reap  # For workers whose signal was missed.
         self._processes: Sequence[Process] = ()
@@ -99,14 +99,14 @@ class WorkerGroup:
         quiet = min((worker.quiet for worker in self._running), default=None)
         return m.Beat(quiet, max(trainers, default=None))
 
-    def stand_by(self, node: NodeEnvironment) -> None:
+    def stand_by(self, pod: PodEnvironment) -> None:
         """Starts the runtime's standby processes for the next attempt, unless some are standing by
         already.
         """
-        self._node = node
+        self._pod = pod
         # What a program requires may bring other versions of what a standby has imported.
-        if not self._standby and not node.environment:
-            for process in self._runtime.standby(node):
+        if not self._standby and not pod.environment:
+            for process in self._runtime.standby(pod):
                 self._standby.append(self._workers.start(process, self._name(process)))
 
     async def check(self, process: Process) -> str | None:
@@ -123,7 +123,7 @@ class WorkerGroup:
 
     def start(
         self,
-        node: NodeEnvironment,
+        pod: PodEnvironment,
         attempt: int,
         processes: Sequence[Process],
         addresses: Sequence[str],
@@ -131,7 +131,7 @@ class WorkerGroup:
         """Begins an attempt of all pods with these addresses, by rank. Processes that wait for
         the pservers of all pods start when `serve` is called.
         """
-        self._node = node
+        self._pod = pod
         self.attempt, self._processes, self._running = attempt, processes, []
         self.state = State.RUNNING
         self.gone = self.serving = self.silent = self.leaving = False
@@ -144,8 +144,8 @@ class WorkerGroup:
         self._alone_since = 0.0
         if any(process.world for process in processes):
             # Peers come to trainer 0, which may connect to nobody itself.
-            self._alone_since = time.monotonic() if node.trainer_id else 0.0
-            peers = {*addresses} - {addresses[node.trainer_id]}
+            self._alone_since = time.monotonic() if pod.trainer_id else 0.0
+            peers = {*addresses} - {addresses[pod.trainer_id]}
             self._watching.append(self._tasks.spawn(self._watch_world(peers)))
 
     def look_for_room(self) -> None:
@@ -245,7 +245,7 @@ class WorkerGroup:
         self._say(f"{header}: {worker.name} is process {worker.pid}")
 
     def _name(self, process: Process) -> str:
-        index = self._node.index
+        index = self._pod.index
         name = (
             f"{'pserver' if process.role == 'server' else 'trainer'} "
             f"{index if index is not None else '?'}"
@@ -268,7 +268,7 @@ class WorkerGroup:
                     # Not wait_for: before Python 3.12 it may swallow the end of the attempt, and
                     # report its pservers in the next.
                     async with asyncio.timeout(5.0):
-                        _, writer = await asyncio.open_connection(self._node.pod_ip, port)
+                        _, writer = await asyncio.open_connection(self._pod.pod_ip, port)
                     writer.close()
                     break
                 except (OSError, TimeoutError):
@@ -280,12 +280,12 @@ class WorkerGroup:
         ]:
             await asyncio.sleep(ASK_SERVER)
             silent = not all(
-                await asyncio.gather(*(_answers(self._node.pod_ip, *address) for address in asked))
+                await asyncio.gather(*(_answers(self._pod.pod_ip, *address) for address in asked))
             )
             if silent is not self.silent:
                 self.silent = silent
                 self._say(
-                    f"pserver {self._node.trainer_id} "
+                    f"pserver {self._pod.trainer_id} "
                     f"{'does not answer' if silent else 'answers again'}"
                 )
                 self._tell()
@@ -298,7 +298,7 @@ class WorkerGroup:
         while True:
             pids = await background.call(partial(self._workers.list_pids, self._standby))
             other = await background.call(
-                partial(world.find_other, self._node, self._processes, pids)
+                partial(world.find_other, self._pod, self._processes, pids)
             )
             if other or (other := self._world_fault()):
                 self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
@@ -327,7 +327,7 @@ class WorkerGroup:
         for worker in self._workers_of("trainer"):
             if worker.process.world and worker.world not in (0, worker.process.world):
                 who = f"{worker.name} says that its world_size is {worker.world}"
-                return world.describe(self._node, worker.world, who)
+                return world.describe(self._pod, worker.world, who)
         return None
 
     async def _ended(self, worker: Worker) -> None:
@@ -386,7 +386,7 @@ class WorkerGroup:
         )
 
     def _say(self, text: str) -> None:
-        of_agent(self._node, text)
+        of_agent(self._pod, text)
 
 
 async def _answers(address: str, port: int, path: str) -> bool:

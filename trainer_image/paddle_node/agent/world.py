@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from paddle_node import command_line
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.runtimes import Process
 
 SIZES = ("WORLD_SIZE", "PADDLE_TRAINERS_NUM")
@@ -25,9 +25,9 @@ _LONGEST = 120
 _ESTABLISHED = "01"
 
 
-def describe(node: NodeEnvironment, size: int, who: str) -> str:
+def describe(pod: PodEnvironment, size: int, who: str) -> str:
     """Says that `who` gives another size than that of the job's world."""
-    pods, processes = node.trainers, node.command.processes
+    pods, processes = pod.trainers, pod.command.processes
     sentence = (
         f"{who}, and the job's world is {pods * processes}: {pods} pods with "
         f"{processes} process{'es' if processes > 1 else ''} each"
@@ -42,7 +42,7 @@ def describe(node: NodeEnvironment, size: int, who: str) -> str:
 
 
 def find_other(
-    node: NodeEnvironment, processes: Collection[Process], pids: Iterable[int]
+    pod: PodEnvironment, processes: Collection[Process], pids: Iterable[int]
 ) -> str | None:
     """Returns what is wrong if a process was started with the size of another world."""
     sizes = {str(process.world) for process in processes}
@@ -51,12 +51,12 @@ def find_other(
         with contextlib.suppress(OSError):
             line = " ".join(words := _read(pid, "cmdline"))[:_LONGEST]
             who = f"process {pid} of the command ({line})"
-            if flag := _rendezvous_flag(words, node.trainers):
-                return describe(node, 0, f"{who} has {flag}")
+            if flag := _rendezvous_flag(words, pod.trainers):
+                return describe(pod, 0, f"{who} has {flag}")
             for text in _read(pid, "environ"):
                 name, _, value = text.partition("=")
                 if name in SIZES and value.isdecimal() and value not in sizes:
-                    return describe(node, int(value), f"{who} has {text}")
+                    return describe(pod, int(value), f"{who} has {text}")
     return None
 
 

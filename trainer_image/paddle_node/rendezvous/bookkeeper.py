@@ -5,7 +5,7 @@ program's progress on the volume.
 from collections.abc import Callable
 
 from paddle_node.contract import FAIL_JOB, ExitCode
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import effects as ask
 from paddle_node.rendezvous import events as on
@@ -29,9 +29,9 @@ class Bookkeeper:
     """Answers each question with an event. Blocking."""
 
     def __init__(
-        self, node: NodeEnvironment, record: Record, progress: Progress, say: Callable[[str], None]
+        self, pod: PodEnvironment, record: Record, progress: Progress, say: Callable[[str], None]
     ) -> None:
-        self._node = node
+        self._pod = pod
         self._record = record
         self._progress = progress
         self._say = say
@@ -44,7 +44,7 @@ class Bookkeeper:
             )
             self._end(AttemptEnd("the pod of trainer 0 was lost", POD))
         self.identity = record.identity
-        self.exhausted = record.exhausted(node.attempts) if self.identity else None
+        self.exhausted = record.exhausted(pod.attempts) if self.identity else None
 
     def answer(self, question: ask.Question) -> on.Event:
         """Returns what the volume answers."""
@@ -86,14 +86,14 @@ class Bookkeeper:
                 else 1
             )
             # What refused it may be any folder of the job.
-            where = error.filename or self._node.folder.run_state
+            where = error.filename or self._pod.folder.run_state
             outcome = Outcome(code, f"no attempt can begin: {where}: {error.strerror or error}")
         return on.JobOver(outcome)
 
     def _record_end(self, ending: AttemptEnd) -> on.Event:
         """Records how the attempt ended. Even if that fails, the next attempt gets a new number."""
         self._end(ending)
-        exhausted = self._record.exhausted(self._node.attempts)
+        exhausted = self._record.exhausted(self._pod.attempts)
         return on.EndRecorded(exhausted, self._record.goodput.seconds)
 
     def _conclude(self, attempt: int, stopped: bool) -> on.Event:
@@ -140,7 +140,7 @@ class Bookkeeper:
                     progress,
                     self.trainers_join,
                     retry(self._progress.save_time, self._say) if progress else 0.0,
-                    metrics=bool(self._node.command.metrics),
+                    metrics=bool(self._pod.command.metrics),
                 )
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from paddle_node.contract import ExitCode
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import handshake
 from paddle_node.rendezvous import messages as m
@@ -30,10 +30,10 @@ class Connections:
     """Accepts connections, and calls `serve` with each that belongs to the run."""
 
     def __init__(
-        self, node: NodeEnvironment, secret: str, serve: Serve, say: Callable[[str], None]
+        self, pod: PodEnvironment, secret: str, serve: Serve, say: Callable[[str], None]
     ) -> None:
         """Listens on the pod's own address. Raises `Failure` if the port is taken."""
-        self._node, self._secret, self._serve, self._say = node, secret, serve, say
+        self._pod, self._secret, self._serve, self._say = pod, secret, serve, say
         self._silent: dict[asyncio.StreamWriter, None] = {}
         """Connections that said nothing yet, the oldest first."""
         self._greeted: dict[asyncio.StreamWriter, None] = {}
@@ -41,15 +41,15 @@ class Connections:
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._crowded = 0
         try:
-            family = socket.AF_INET6 if ":" in node.pod_ip else socket.AF_INET
+            family = socket.AF_INET6 if ":" in pod.pod_ip else socket.AF_INET
             self._listener = socket.create_server(
-                (node.pod_ip, node.control_port), family=family, backlog=4096
+                (pod.pod_ip, pod.control_port), family=family, backlog=4096
             )
             self._listener.setblocking(False)
         except OSError as error:
             raise Failure(
                 ExitCode.BAD_SETTING,
-                f"port {node.control_port} of {node.pod_ip} cannot be served ({error.strerror}): "
+                f"port {pod.control_port} of {pod.pod_ip} cannot be served ({error.strerror}): "
                 "choose another CONTROL_PORT, or POD_IP is not this pod's address",
             ) from None
 
@@ -82,7 +82,7 @@ class Connections:
 
     async def _make_room(self) -> None:
         """Closes strangers, first those that say nothing, until one more connection is allowed."""
-        strangers = UNPROVEN + 2 * self._node.trainers
+        strangers = UNPROVEN + 2 * self._pod.trainers
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         while (
             len(self._silent) + len(self._greeted) >= strangers

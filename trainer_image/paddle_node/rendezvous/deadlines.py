@@ -3,7 +3,7 @@ missing. Pure; called once per `BEAT`. What an agent waits for alone has its dea
 """
 
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.current_attempt import CurrentAttempt
 from paddle_node.rendezvous.members import Members
@@ -24,7 +24,7 @@ overdue.
 
 
 def check_peers(
-    node: NodeEnvironment,
+    pod: PodEnvironment,
     members: Members,
     waited: float,
     difference: tuple[str, float] | None,
@@ -32,7 +32,7 @@ def check_peers(
     """Judges the wait until all agents are here and ready. `difference`: which trainers read what,
     if they differ, and for how many seconds.
     """
-    if difference is not None and difference[1] > node.peer_deadline:
+    if difference is not None and difference[1] > pod.peer_deadline:
         sentence = (
             f"{difference[0]}, for {difference[1]:.0f} s: all pods of a run must read the same"
         )
@@ -42,16 +42,16 @@ def check_peers(
     sentence = f"{missing} after {waited:.0f} s"
     # An agent that waits for its data has a deadline of its own, equally long, and its message says
     # more.
-    if waited > node.peer_deadline + (REMIND if members.all(members) else 0):
+    if waited > pod.peer_deadline + (REMIND if members.all(members) else 0):
         return Outcome(
             ExitCode.PEERS_MISSING,
-            f"{sentence} ({Variable.PEER_DEADLINE} is {node.peer_deadline:g})",
+            f"{sentence} ({Variable.PEER_DEADLINE} is {pod.peer_deadline:g})",
         )
     return sentence
 
 
 def check_attempt(
-    node: NodeEnvironment,
+    pod: PodEnvironment,
     members: Members,
     attempt: CurrentAttempt,
     since: float,
@@ -68,11 +68,11 @@ def check_attempt(
     rank, silent_since = min(
         members.silent.items(), key=lambda session: session[1], default=(0, now)
     )
-    allowed = min(SILENT_SERVER, node.stall)
+    allowed = min(SILENT_SERVER, pod.stall)
     if now - silent_since > allowed:
         sentence = f"did not answer for {now - silent_since:.0f} s ({allowed:g} are allowed)"
         return AttemptEnd(f"pserver {rank} of {members[rank]} {sentence}", CLUSTER)
-    if starting and now - stepped > node.peer_deadline:
+    if starting and now - stepped > pod.peer_deadline:
         # Pservers may wait for what the trainers still count: a trainer that reports progress
         # extends the deadline.
         slow = numbers(members.keys() - members.serving)
@@ -82,15 +82,15 @@ def check_attempt(
         )
         return AttemptEnd(sentence, PROGRAM)
     parts = list(trainers.waited_for(members.serving))
-    if (quiet := now - max(stepped, attempt.moved)) > node.stall and not members.silent:
+    if (quiet := now - max(stepped, attempt.moved)) > pod.stall and not members.silent:
         ended = (
             f"; trainers {numbers(members.trained)} ended with 0 before" if members.trained else ""
         )
         sentence = (
             f"no step, no output and no progress for {quiet:.0f} s ({Variable.STALL} is "
-            f"{node.stall:g}){ended}"
+            f"{pod.stall:g}){ended}"
         )
-        first = members.silent_first(now, node.stall)
+        first = members.silent_first(now, pod.stall)
         return AttemptEnd("; ".join(filter(None, (sentence, *parts, first))), PROGRAM)
     if starting or not sessions or now - stepped <= REMIND:
         return None
@@ -105,10 +105,10 @@ def check_attempt(
 
 
 def check_stop(
-    node: NodeEnvironment, members: Members, attempt: CurrentAttempt, waited: float
+    pod: PodEnvironment, members: Members, attempt: CurrentAttempt, waited: float
 ) -> Verdict:
     """Judges how long the trainers take to save before they stop."""
-    if waited <= node.grace:
+    if waited <= pod.grace:
         return None
     slow = numbers(members.keys() - members.stopped)
     return AttemptEnd(

@@ -9,39 +9,39 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paddle_node import background
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 
 
 class Discovery:
     """How a pod learns its trainer id, here its completion index, and the address of trainer 0."""
 
-    def __init__(self, node: NodeEnvironment) -> None:
-        self._node = node
+    def __init__(self, pod: PodEnvironment) -> None:
+        self._pod = pod
 
-    async def identify(self) -> NodeEnvironment:
-        """Returns the node with its trainer id. Raises `Failure` when a deadline passes or a
+    async def identify(self) -> PodEnvironment:
+        """Returns the pod with its trainer id. Raises `Failure` when a deadline passes or a
         permission is missing.
         """
-        return self._node
+        return self._pod
 
     @property
     def run_id(self) -> str:
         """The run that this pod belongs to; empty until it is known."""
-        return self._node.run_id
+        return self._pod.run_id
 
     async def server_address(self) -> str:
         """Returns the current address of trainer 0's pod. Until there is one, raises OSError, whose
         text says what is missing.
         """
-        if self._node.trainer_id == 0:
-            return self._node.pod_ip
+        if self._pod.trainer_id == 0:
+            return self._pod.pod_ip
         name = self.name_of(0)
-        return await background.call(lambda: resolve(name, self._node.hosts))
+        return await background.call(lambda: resolve(name, self._pod.hosts))
 
     def name_of(self, trainer_id: int) -> str:
         """Returns a peer's name for messages, even if the peer is missing."""
-        name = f"{self._node.job_object}-{trainer_id}"
-        return f"{name}.{self._node.service}" if self._node.service else name
+        name = f"{self._pod.job_object}-{trainer_id}"
+        return f"{name}.{self._pod.service}" if self._pod.service else name
 
     @property
     def membership(self) -> str:
@@ -58,17 +58,17 @@ class Discovery:
         """Sends no requests until the next question: this pod waits for no other."""
 
 
-def by_name(name: str, node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
+def by_name(name: str, pod: PodEnvironment, say: Callable[[str], None]) -> Discovery:
     """Returns the discovery called `name`. Raises `Failure` if it cannot work."""
     # TLS and HTTP take time to import: only pod-list pays for it.
     modules = {"index": __name__, "pod-list": "paddle_node.tutorials.pod_list"}
-    discovery: Discovery = importlib.import_module(modules[name]).discover(node, say)
+    discovery: Discovery = importlib.import_module(modules[name]).discover(pod, say)
     return discovery
 
 
-def discover(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
+def discover(pod: PodEnvironment, say: Callable[[str], None]) -> Discovery:
     """Returns the discovery by index, which says nothing."""
-    return Discovery(node)
+    return Discovery(pod)
 
 
 def resolve(name: str, hosts: str = "") -> str:

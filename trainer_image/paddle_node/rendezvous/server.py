@@ -13,7 +13,7 @@ from functools import partial
 
 from paddle_node import background
 from paddle_node.background import Tasks
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
@@ -49,9 +49,9 @@ class Server:
     """
 
     def __init__(
-        self, node: NodeEnvironment, discovery: Discovery, tasks: Tasks, say: Callable[[str], None]
+        self, pod: PodEnvironment, discovery: Discovery, tasks: Tasks, say: Callable[[str], None]
     ) -> None:
-        self._node = node
+        self._pod = pod
         self._discovery = discovery
         self._tasks = tasks
         self._say = say
@@ -65,31 +65,29 @@ class Server:
         """Listens on the pod's own address. Raises `Failure` if another run holds the folder or the
         port is taken.
         """
-        node, say, state = self._node, self._say, self._node.folder.run_state
+        pod, say, state = self._pod, self._say, self._pod.folder.run_state
         held = self._lease = await background.ask(
-            lambda: lease.acquire(state, node.run_id, incarnation, node.lease, say),
-            node,
+            lambda: lease.acquire(state, pod.run_id, incarnation, pod.lease, say),
+            pod,
             say,
-            node.lease,
+            pod.lease,
         )
         self._running.append(self._tasks.spawn(self._keep(held)))
-        record = await background.ask(
-            lambda: Record(node.folder, node.run_id, held.check), node, say
-        )
-        progress = runtime.progress(node, say)
-        books = await background.ask(lambda: Bookkeeper(node, record, progress, say), node, say)
+        record = await background.ask(lambda: Record(pod.folder, pod.run_id, held.check), pod, say)
+        progress = runtime.progress(pod, say)
+        books = await background.ask(lambda: Bookkeeper(pod, record, progress, say), pod, say)
         members = Members(
-            node.trainers, node.pod_ip, self._discovery.membership, self._discovery.name_of
+            pod.trainers, pod.pod_ip, self._discovery.membership, self._discovery.name_of
         )
         rendezvous = self._rendezvous = Rendezvous(
-            node,
+            pod,
             members,
             progress.trainers_join,
             books.identity,
             record.goodput.seconds,
             time.monotonic(),
         )
-        self._connections = Connections(node, secret, self._serve_client, say)
+        self._connections = Connections(pod, secret, self._serve_client, say)
         work = (
             self._connections.listen(),
             self._tick(),
@@ -178,7 +176,7 @@ class Server:
                 self._handle(
                     await background.ask(
                         partial(books.answer, question),
-                        self._node,
+                        self._pod,
                         self._say,
                         COPYING if copies else 0.0,
                     )
@@ -195,7 +193,7 @@ class Server:
         """Looks for progress that no trainer reports."""
         took = 0.0
         while True:
-            await asyncio.sleep(min(self._node.stall / LOOKS, max(LOOK, SHARE * took)))
+            await asyncio.sleep(min(self._pod.stall / LOOKS, max(LOOK, SHARE * took)))
             began = time.monotonic()
             try:
                 if rendezvous.state is State.TRAINING and await background.call(

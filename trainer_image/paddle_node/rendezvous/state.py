@@ -18,7 +18,7 @@ from dataclasses import replace
 from enum import Enum
 
 from paddle_node.contract import FAIL_JOB, ExitCode
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.rendezvous import deadlines
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
@@ -67,7 +67,7 @@ class Rendezvous:
 
     def __init__(
         self,
-        node: NodeEnvironment,
+        pod: PodEnvironment,
         members: Members,
         trainers_join: bool,
         identity: Identity | None,
@@ -76,12 +76,12 @@ class Rendezvous:
     ) -> None:
         self.members = members
         self.state = State.GATHERING
-        self._node = node
+        self._pod = pod
         self._trainers_join = trainers_join
         self._identity = identity
         self._effects: list[e.Effect] = []
         """What follows from the event that is being handled."""
-        self._attempt = CurrentAttempt(0, Trainers(node.trainers), now)
+        self._attempt = CurrentAttempt(0, Trainers(pod.trainers), now)
         self._stopwatch = Stopwatch(trainers_join, Counter(seconds), now)
         self._since = self._reminded = self._looked = self._reported = self._ticked = now
         """When this state began, whom all wait for was last said, it was last looked who is slow,
@@ -154,7 +154,7 @@ class Rendezvous:
         if (
             join.attempt != self._attempt.number
             or self.state not in RUNNING
-            or not 0 <= join.rank < self._node.trainers
+            or not 0 <= join.rank < self._pod.trainers
         ):
             self._send(m.End(join.attempt, f"attempt {join.attempt} is over"), connection)
             self._effects.append(e.Close(connection))
@@ -276,7 +276,7 @@ class Rendezvous:
         if self.state is State.FINISHED:
             return
         self._asked = False
-        trainers = Trainers(self._node.trainers)
+        trainers = Trainers(self._pod.trainers)
         if not self.members.all(self.members.ready):
             # An agent was lost while the volume answered: the number is spent, the attempt never
             # ran.
@@ -284,7 +284,7 @@ class Rendezvous:
             self._enter(State.ENDING, now)
             self._ending = AttemptEnd("a pod was lost before the attempt began", POD)
         else:
-            members = [self.members[rank] for rank in range(self._node.trainers)]
+            members = [self.members[rank] for rank in range(self._pod.trainers)]
             self._attempt = CurrentAttempt(number, trainers, now)
             self.members.begin()
             self._identity = members[0].read
@@ -316,7 +316,7 @@ class Rendezvous:
             return
         self._asked = False
         absent = (
-            set(range(self._node.trainers)) - self._attempt.trainers.sessions.keys()
+            set(range(self._pod.trainers)) - self._attempt.trainers.sessions.keys()
             if self._trainers_join
             else set()
         )
@@ -501,18 +501,18 @@ class Rendezvous:
         return dict(seconds), dict(self._slow)
 
     def _overdue(self, now: float) -> deadlines.Verdict:
-        node, members, attempt = self._node, self.members, self._attempt
+        pod, members, attempt = self._pod, self.members, self._attempt
         match self.state:
             case State.GATHERING:
                 difference = self._difference and (self._difference[0], now - self._difference[1])
-                return deadlines.check_peers(node, members, now - self._since, difference)
+                return deadlines.check_peers(pod, members, now - self._since, difference)
             case State.STARTING | State.TRAINING as state:
                 starting = state is State.STARTING
                 return deadlines.check_attempt(
-                    node, members, attempt, self._since, now, starting=starting
+                    pod, members, attempt, self._since, now, starting=starting
                 )
             case State.STOPPING:
-                return deadlines.check_stop(node, members, attempt, now - self._since)
+                return deadlines.check_stop(pod, members, attempt, now - self._since)
             case State.ENDING if now - self._since > ENDING:
                 for rank in sorted(self.members.runs):
                     self._drop(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from paddle_node.contract import LONGEST_STRING, Variable
-from paddle_node.environment import Attempt, NodeEnvironment
+from paddle_node.environment import Attempt, PodEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.volume.passes import Identity
 
@@ -123,17 +123,17 @@ class Progress(Protocol):
 class Runtime:
     """One way to train a job with Paddle."""
 
-    processes: Callable[[NodeEnvironment, Sequence[str], Attempt], tuple[Process, ...]]
+    processes: Callable[[PodEnvironment, Sequence[str], Attempt], tuple[Process, ...]]
     """Maps all pods' addresses, by rank, to this pod's processes in one attempt, servers first.
     Each trainer must exit with 0.
     """
-    progress: Callable[[NodeEnvironment, Callable[[str], None]], Progress]
+    progress: Callable[[PodEnvironment, Callable[[str], None]], Progress]
     """The second argument prints messages for people."""
     program_stays: bool = True
     """Whether the program's folder stays as it is while the job runs, so that all pods must have
     read the same.
     """
-    standby: Callable[[NodeEnvironment], tuple[Process, ...]] = lambda node: ()
+    standby: Callable[[PodEnvironment], tuple[Process, ...]] = lambda pod: ()
     """Returns processes to start while peers are still missing, when the trainer id may be unknown.
 
     Each imports the modules that are slow to import, then reads ONE line from its standard input,
@@ -142,11 +142,11 @@ class Runtime:
     """
 
 
-def backend(node: NodeEnvironment) -> dict[str, str]:
+def backend(pod: PodEnvironment) -> dict[str, str]:
     """Returns the variable that makes trainers without a GPU communicate over gloo; with GPUs,
     Paddle chooses.
     """
-    return {} if node.command.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
+    return {} if pod.command.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
 
 
 def by_name(name: str) -> Runtime:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paddle_node import contract
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.volume import durable, passes
 from paddle_node.volume.passes import Identity
@@ -57,16 +57,16 @@ class AttemptOutput:
 
     root: Path | None = None
 
-    def __init__(self, node: NodeEnvironment, success: str, say: Callable[[str], None]) -> None:
+    def __init__(self, pod: PodEnvironment, success: str, say: Callable[[str], None]) -> None:
         """`success` is the file by which the command says that it is done, such as
         `output/result.json`; empty: none.
         """
-        self._node = node
-        self._folder = node.folder
+        self._pod = pod
+        self._folder = pod.folder
         self._success = success
         self._say = say
-        self._any = node.resume_from == "any"
-        self._mark = node.folder.run_state / "program"
+        self._any = pod.resume_from == "any"
+        self._mark = pod.folder.run_state / "program"
         """Says whose the files are that lie in `output/` itself."""
 
     def begin(
@@ -82,7 +82,7 @@ class AttemptOutput:
         `gone`: no process of an earlier attempt is left. `left_out`: what not to take of the files
         that the program's own folder has, below the given folder. Raises OSError.
         """
-        root = self.root = self._folder.attempt(self._node.run_id, number)
+        root = self.root = self._folder.attempt(self._pod.run_id, number)
         identity_facts = {"data": identity.data, "program": identity.program}
         for part in (OUTPUT, BEFORE, COPYING):
             (root / part).mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ class AttemptOutput:
 
     def facts(self, number: int) -> Facts:
         """Returns what `complete` recorded of an attempt; nothing if its program removed it."""
-        return _began(self._folder.attempt(self._node.run_id, number)) or {}
+        return _began(self._folder.attempt(self._pod.run_id, number)) or {}
 
     def show(self) -> None:
         """Sets the links in `output/` for people and tools."""
@@ -206,7 +206,7 @@ class AttemptOutput:
 
     def _of_run(self, attempt: Path) -> Path:
         """Returns the folder of the same attempt, were it one of this run."""
-        return self._folder.attempt(self._node.run_id, passes.attempt_number(attempt.name))
+        return self._folder.attempt(self._pod.run_id, passes.attempt_number(attempt.name))
 
     def _list_published(self) -> list[str]:
         """Returns the names in `output/` itself that programs or people have put there."""
@@ -285,7 +285,7 @@ class AttemptOutput:
     def _take_shipped(self, left_out: Callable[[Path], Collection[Path]]) -> None:
         """Copies what the program's own folder has in `output`."""
         assert self.root is not None
-        shipped = contract.path(contract.SHIPPED, self._node.environ)
+        shipped = contract.path(contract.SHIPPED, self._pod.environ)
         skipped = set() if self._any else set(left_out(shipped))
         for path in durable.walk(shipped / OUTPUT):
             target = self.root / path.relative_to(shipped)

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from paddle_node import command_line, contract
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import History, Resumption, program_files
 from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
@@ -43,29 +43,29 @@ class FileProgress:
 
     trainers_join = False
 
-    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
-        self._node = node
-        self._folder = node.folder
+    def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
+        self._pod = pod
+        self._folder = pod.folder
         self._say = say
         values = {
             "output": "output",
             "rank": "0",
-            "trainers": str(node.trainers),
+            "trainers": str(pod.trainers),
             "shard": "0",
             "data": "data",
         }
-        self._success = command_line.fill(node.command.success, values)
-        self._resume = "".join(command_line.globs(node.command.resume or node.command.resume_line))
-        self._progress = command_line.fill(node.command.progress, values) or self._resume
-        self._model = node.command.model
-        anybody = node.resume_from == "any"  # Another number of ranks may have saved.
-        ranks = 0 if anybody else node.trainers * node.command.processes
+        self._success = command_line.fill(pod.command.success, values)
+        self._resume = "".join(command_line.globs(pod.command.resume or pod.command.resume_line))
+        self._progress = command_line.fill(pod.command.progress, values) or self._resume
+        self._model = pod.command.model
+        anybody = pod.resume_from == "any"  # Another number of ranks may have saved.
+        ranks = 0 if anybody else pod.trainers * pod.command.processes
         self._judge = (
-            Judge(Checkpoint(node.command.checkpoint_files, node.command.checkpoint_last, ranks))
-            if node.command.checkpoint_files
+            Judge(Checkpoint(pod.command.checkpoint_files, pod.command.checkpoint_last, ranks))
+            if pod.command.checkpoint_files
             else None
         )
-        self._output = AttemptOutput(node, self._success, say)
+        self._output = AttemptOutput(pod, self._success, say)
         self._root = self._folder.root
         """The folder of the attempt that runs, or has just ended."""
         self._facts: Facts = {}
@@ -76,12 +76,12 @@ class FileProgress:
 
     def begin(self, identity: Identity, history: History) -> Resumption:
         if history.first:
-            if self._node.command.recipe:
-                self._say(self._node.command.recipe)
+            if self._pod.command.recipe:
+                self._say(self._pod.command.recipe)
             self._tell_flags()
             self._warn_of_samplers()
         earlier = self._output.begin(history.number, identity, history.gone, self._checkpoints)
-        self._root = self._folder.attempt(self._node.run_id, history.number)
+        self._root = self._folder.attempt(self._pod.run_id, history.number)
         torn = self._set_torn_aside(history.number)
         self._facts = self._began(earlier)
         self._output.complete(self._facts)
@@ -113,7 +113,7 @@ class FileProgress:
         )
 
     def name_progress(self, attempt: int, resumption: Resumption) -> str:
-        self._root = self._folder.attempt(self._node.run_id, attempt)
+        self._root = self._folder.attempt(self._pod.run_id, attempt)
         facts = self._output.facts(attempt) or self._facts
         best = tuple(facts.get("best", ()))
         names, series = self._series(best, facts)
@@ -278,7 +278,7 @@ class FileProgress:
         return {path for pattern in patterns for path in durable.glob(shipped, pattern)}
 
     def _refuse_own_folder(self) -> None:
-        output = contract.path(contract.UNPACKED, self._node.environ) / OUTPUT
+        output = contract.path(contract.UNPACKED, self._pod.environ) / OUTPUT
         replaced, place = "`output`, which leads to the volume,", self._root / OUTPUT
         if place.is_symlink() or place.is_file():
             replaced = "{output}, its folder on the volume,"
@@ -312,8 +312,8 @@ class FileProgress:
             )
 
     def _tell_flags(self) -> None:
-        servers = self._node.runtime == "fleet-ps"
-        if overridden := command_line.read(self._node.command.words, servers).overridden(servers):
+        servers = self._pod.runtime == "fleet-ps"
+        if overridden := command_line.read(self._pod.command.words, servers).overridden(servers):
             self._say(f"{', '.join(overridden)} in the command: the job's own settings win")
 
     def _warn_of_samplers(self) -> None:
@@ -321,12 +321,12 @@ class FileProgress:
         if manifest is None or manifest.shared or len(manifest.shards) < 2:
             return
         # The folder where this pod works, however the program got there.
-        folder = self._node.home / "program"
-        for file, text in program_files.of_command(self._node.command.words, folder):
+        folder = self._pod.home / "program"
+        for file, text in program_files.of_command(self._pod.command.words, folder):
             if sampler := SAMPLERS.search(text):
                 self._say(
                     f"warning: {file.relative_to(folder)} uses {sampler[0]}, which divides among "
-                    f"the ranks what the {self._node.trainers} pods have divided already: set "
+                    f"the ranks what the {self._pod.trainers} pods have divided already: set "
                     "data.shared: true, or leave the sampler out"
                 )
                 return

@@ -10,33 +10,33 @@ from dataclasses import replace
 
 from paddle_node import command_line
 from paddle_node.contract import Variable
-from paddle_node.environment import Attempt, NodeEnvironment, endpoint
+from paddle_node.environment import Attempt, PodEnvironment, endpoint
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Progress, Role, Runtime, launch, python_program
 from paddle_node.runtimes.file_progress import FileProgress
 from paddle_node.training.recorded_passes import RecordedPasses
 
 
-def standby(node: NodeEnvironment) -> tuple[Process, ...]:
+def standby(pod: PodEnvironment) -> tuple[Process, ...]:
     """Returns standbys that import Paddle before the last pod arrives; none for a command, of which
     nothing is known.
     """
-    if node.command.words:
+    if pod.command.words:
         return ()
     servers = "paddle_node.training.backends.parameter_servers"
     return (
-        python_program.standby(node, "server", "paddle_node.fleet", servers),
+        python_program.standby(pod, "server", "paddle_node.fleet", servers),
         python_program.standby(
-            node, "trainer", "paddle_node.fleet", "paddle_node.training.loop", servers
+            pod, "trainer", "paddle_node.fleet", "paddle_node.training.loop", servers
         ),
     )
 
 
 def processes(
-    node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt
+    pod: PodEnvironment, addresses: Sequence[str], attempt: Attempt
 ) -> tuple[Process, ...]:
     """Returns this pod's pserver and its trainer, which waits for all pservers on its own."""
-    pod_address = addresses[node.trainer_id]
+    pod_address = addresses[pod.trainer_id]
     if ":" in pod_address:
         raise SettingError(
             f"{Variable.POD_IP} is {pod_address}: pservers of Paddle 2.6.2 know IPv4 addresses "
@@ -46,53 +46,53 @@ def processes(
     # every pserver's.
     cluster = {
         "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(
-            endpoint(address, node.port) for address in addresses
+            endpoint(address, pod.port) for address in addresses
         ),
         "PADDLE_TRAINER_ENDPOINTS": ",".join(
-            endpoint(address, node.port + 1) for address in addresses
+            endpoint(address, pod.port + 1) for address in addresses
         ),
         "PADDLE_TRAINERS_NUM": str(len(addresses)),
         "POD_IP": pod_address,
     }
     roles: dict[Role, dict[str, str]] = {
-        "server": {"TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(node.port)},
+        "server": {"TRAINING_ROLE": "PSERVER", "PADDLE_PORT": str(pod.port)},
         "trainer": {
             "TRAINING_ROLE": "TRAINER",
-            "PADDLE_PORT": str(node.port + 1),
-            "PADDLE_TRAINER_ID": str(node.trainer_id),
+            "PADDLE_PORT": str(pod.port + 1),
+            "PADDLE_TRAINER_ID": str(pod.trainer_id),
         },
     }
-    if node.command.words:
-        program = command_line.read(node.command.words, servers=True).program
+    if pod.command.words:
+        program = command_line.read(pod.command.words, servers=True).program
         # Adds what role makers need for gloo; without it, their barriers do nothing. The trainers
         # meet over HTTP in a child of pserver 0, which ends with its attempt: via a folder, Paddle
         # would dial an earlier one's addresses and end by SIGABRT.
         cluster |= {
-            "RANK": str(node.trainer_id),
+            "RANK": str(pod.trainer_id),
             "WORLD_SIZE": str(len(addresses)),
-            "PADDLE_WITH_GLOO": node.environ.get("PADDLE_WITH_GLOO", "1"),
+            "PADDLE_WITH_GLOO": pod.environ.get("PADDLE_WITH_GLOO", "1"),
             "PADDLE_GLOO_RENDEZVOUS": "3",
-            "PADDLE_GLOO_HTTP_ENDPOINT": endpoint(addresses[0], node.port + 2),
+            "PADDLE_GLOO_HTTP_ENDPOINT": endpoint(addresses[0], pod.port + 2),
         }
         server, trainer = (
-            launch.process(node, program, attempt, cluster | role, several=False)
+            launch.process(pod, program, attempt, cluster | role, several=False)
             for role in roles.values()
         )
     else:
         # Paddle's own wait for the pservers has no deadline: the agents wait instead.
         server, trainer = (
-            python_program.process(node, kind, cluster | role | {"FLAGS_LAUNCH_BARRIER": "0"})
+            python_program.process(pod, kind, cluster | role | {"FLAGS_LAUNCH_BARRIER": "0"})
             for kind, role in roles.items()
         )
-    log = node.folder.server_log(node.trainer_id)
-    return (replace(server, role="server", log=log, ports=(node.port,), health="/health"), trainer)
+    log = pod.folder.server_log(pod.trainer_id)
+    return (replace(server, role="server", log=log, ports=(pod.port,), health="/health"), trainer)
 
 
-def progress(node: NodeEnvironment, say: Callable[[str], None]) -> Progress:
+def progress(pod: PodEnvironment, say: Callable[[str], None]) -> Progress:
     """Returns the progress: passes on the volume or, for a command, the files that the job's
     settings name.
     """
-    return FileProgress(node, say) if node.command.words else RecordedPasses(node, say)
+    return FileProgress(pod, say) if pod.command.words else RecordedPasses(pod, say)
 
 
 RUNTIME = Runtime(processes, progress, standby=standby)

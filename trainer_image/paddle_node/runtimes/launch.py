@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from paddle_node import command_line, contract
 from paddle_node.contract import MASTER_PORTS, Variable
-from paddle_node.environment import Attempt, NodeEnvironment, endpoint
+from paddle_node.environment import Attempt, PodEnvironment, endpoint
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Runtime, backend
 from paddle_node.runtimes.attempt_output import OUTPUT
@@ -22,41 +22,41 @@ DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 def processes(
-    node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt
+    pod: PodEnvironment, addresses: Sequence[str], attempt: Attempt
 ) -> tuple[Process, ...]:
     """Returns one process per rank of this pod, or a single one for a script that starts the ranks
     itself.
     """
-    if not node.command.words:
+    if not pod.command.words:
         raise SettingError(
             f"{Variable.COMMAND} is missing: runtime launch needs the command that trains"
         )
     # A recipe says the whole line that resumes.
-    resumed = attempt.resume.get("newest") and node.command.resume_line
-    line = command_line.read(resumed or node.command.words)
-    cluster = _cluster(node, addresses, attempt, line.starts_ranks)
-    ranks_here = ranks(node, addresses, node.command.processes)
-    if line.starts_ranks and node.command.processes > 1:
+    resumed = attempt.resume.get("newest") and pod.command.resume_line
+    line = command_line.read(resumed or pod.command.words)
+    cluster = _cluster(pod, addresses, attempt, line.starts_ranks)
+    ranks_here = ranks(pod, addresses, pod.command.processes)
+    if line.starts_ranks and pod.command.processes > 1:
         # A script that starts the pod's ranks with Paddle's launcher or torchrun treats the pod as
         # the rank.
-        ranks_here = [{"RANK": str(node.trainer_id), "WORLD_SIZE": str(node.trainers)}]
-    if line.launcher is command_line.PADDLEFORMERS and not node.environ.get(DEVICES):
+        ranks_here = [{"RANK": str(pod.trainer_id), "WORLD_SIZE": str(pod.trainers)}]
+    if line.launcher is command_line.PADDLEFORMERS and not pod.environ.get(DEVICES):
         # It hands the list to Paddle's launcher as `--gpus`, which refuses an empty one, on CPUs,
         # too.
-        cluster[DEVICES] = ",".join(map(str, range(node.command.gpus or node.command.processes)))
+        cluster[DEVICES] = ",".join(map(str, range(pod.command.gpus or pod.command.processes)))
     elif line.launcher is command_line.TORCH:
-        ranks_here = [rank | _torch(node, attempt, rank) for rank in ranks_here]
+        ranks_here = [rank | _torch(pod, attempt, rank) for rank in ranks_here]
     program, beside = line.program, str(PurePosixPath(line.folder, "python"))
-    if not os.path.isfile(node.program / beside):  # noqa: PTH113 (it may lie out of reach)
+    if not os.path.isfile(pod.program / beside):  # noqa: PTH113 (it may lie out of reach)
         program = tuple("python" if word == beside else word for word in program)
     several = len(ranks_here) > 1
     return tuple(
-        process(node, program, attempt, {**cluster, **rank}, several) for rank in ranks_here
+        process(pod, program, attempt, {**cluster, **rank}, several) for rank in ranks_here
     )
 
 
 def process(
-    node: NodeEnvironment,
+    pod: PodEnvironment,
     program: Sequence[str],
     attempt: Attempt,
     more: Mapping[str, str],
@@ -65,72 +65,72 @@ def process(
     """Returns a process of the user's program; `more` adds to the container's environment, and
     holds at least RANK.
     """
-    here = contract.path(contract.ATTEMPT, node.environ)
+    here = contract.path(contract.ATTEMPT, pod.environ)
     values = {
-        "data": str(node.folder.data or node.folder.shard(node.trainer_id)),
+        "data": str(pod.folder.data or pod.folder.shard(pod.trainer_id)),
         "output": str(here / OUTPUT),
         "rank": more["RANK"],
-        "trainers": str(node.trainers),
-        "shard": str(node.trainer_id),
-        **{name: str(path) for name, path in node.folder.inputs.items()},
+        "trainers": str(pod.trainers),
+        "shard": str(pod.trainer_id),
+        **{name: str(path) for name, path in pod.folder.inputs.items()},
     }
     newest = attempt.resume.get("newest")
     resumed_from = str(here / newest) if newest else None
     # Of one pod there cannot be two worlds, however many ranks a script starts in it.
-    world = node.trainers * node.command.processes if node.trainers > 1 else 0
+    world = pod.trainers * pod.command.processes if pod.trainers > 1 else 0
     handed_on = {
-        "OMP_NUM_THREADS": str(node.threads),
+        "OMP_NUM_THREADS": str(pod.threads),
         "PYTHONUNBUFFERED": "1",
         # Paddle 2.6.2 ships its own zlib: if that is loaded first, Python's gzip fails, and scipy
         # with it.
         "LD_PRELOAD": "libz.so.1",
-        **node.environ,
+        **pod.environ,
         Variable.DATA.value: values["data"],
         Variable.WORLD.value: str(world),
-        Variable.STEPS.value: str(node.folder.steps(node.trainer_id, int(more["RANK"]))),
+        Variable.STEPS.value: str(pod.folder.steps(pod.trainer_id, int(more["RANK"]))),
         # After the program's own path, for `paddle_node.report`.
         "PYTHONPATH": ":".join(
-            filter(None, (node.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])))
+            filter(None, (pod.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])))
         ),
         **more,
     }
     try:
         words = [command_line.fill(word, values, resumed_from) for word in program]
-        words += node.arguments
+        words += pod.arguments
         if resumed_from:
-            words += [command_line.fill(word, values, resumed_from) for word in node.command.resume]
+            words += [command_line.fill(word, values, resumed_from) for word in pod.command.resume]
         handed_on |= {
             name: command_line.fill(handed_on.get(name, ""), values)
-            for name in node.command.templates.split(",")
+            for name in pod.command.templates.split(",")
             if name
         }
     except ValueError as error:
         raise SettingError(f"{Variable.COMMAND} has {error}") from None
-    _look_for(words[0], node, handed_on.get("PATH"))
-    log = node.folder.node(node.trainer_id) / f"rank-{more['RANK']}.log"
+    _look_for(words[0], pod, handed_on.get("PATH"))
+    log = pod.folder.node(pod.trainer_id) / f"rank-{more['RANK']}.log"
     return Process(
         role="trainer",
         argv=tuple(words),
         environ=handed_on,
-        log=log if several else node.folder.train_log(node.trainer_id),
-        working_directory=node.program,
-        link=(here, node.folder.attempt(node.run_id, attempt.number)),
+        log=log if several else pod.folder.train_log(pod.trainer_id),
+        working_directory=pod.program,
+        link=(here, pod.folder.attempt(pod.run_id, attempt.number)),
         world=world,
     )
 
 
-def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[dict[str, str]]:
+def ranks(pod: PodEnvironment, addresses: Sequence[str], count: int) -> list[dict[str, str]]:
     """Returns the variables that Paddle's launcher and torchrun set for each of this pod's `count`
     ranks.
     """
     endpoints = [
-        endpoint(address, node.port + local) for address in addresses for local in range(count)
+        endpoint(address, pod.port + local) for address in addresses for local in range(count)
     ]
-    first = node.trainer_id * count
+    first = pod.trainer_id * count
     # As with the launcher, a single process gets all of the pod's GPUs; each of several processes
     # gets one.
     devices = (
-        [",".join(map(str, range(node.command.gpus)))]
+        [",".join(map(str, range(pod.command.gpus)))]
         if count == 1
         else [str(local) for local in range(count)]
     )
@@ -150,66 +150,66 @@ def ranks(node: NodeEnvironment, addresses: Sequence[str], count: int) -> list[d
             "WORLD_SIZE": str(len(endpoints)),
             "LOCAL_RANK": str(local),
             "LOCAL_WORLD_SIZE": str(count),
-            **({"FLAGS_selected_gpus": devices[local]} if node.command.gpus else {}),
+            **({"FLAGS_selected_gpus": devices[local]} if pod.command.gpus else {}),
         }
         for local, rank in enumerate(range(first, first + count))
     ]
 
 
-def _flags_of_launchers(node: NodeEnvironment, address: str, port: str) -> dict[str, str]:
+def _flags_of_launchers(pod: PodEnvironment, address: str, port: str) -> dict[str, str]:
     """Returns the variables that are flags of Paddle's launcher and of torchrun in a script. What
     the script itself tells torchrun comes first.
     """
     return {
-        "PADDLE_NPROC_PER_NODE": str(node.command.processes),
-        "PET_NPROC_PER_NODE": str(node.command.processes),
-        "PET_NNODES": str(node.trainers),
-        "PET_NODE_RANK": str(node.trainer_id),
+        "PADDLE_NPROC_PER_NODE": str(pod.command.processes),
+        "PET_NPROC_PER_NODE": str(pod.command.processes),
+        "PET_NNODES": str(pod.trainers),
+        "PET_NODE_RANK": str(pod.trainer_id),
         "PET_MASTER_ADDR": address,
         "PET_MASTER_PORT": port,
     }
 
 
-def _torch(node: NodeEnvironment, attempt: Attempt, rank: Mapping[str, str]) -> dict[str, str]:
+def _torch(pod: PodEnvironment, attempt: Attempt, rank: Mapping[str, str]) -> dict[str, str]:
     """Returns what torchrun adds for a rank of its one role."""
     return {
-        "GROUP_RANK": str(node.trainer_id),
-        "GROUP_WORLD_SIZE": str(node.trainers),
+        "GROUP_RANK": str(pod.trainer_id),
+        "GROUP_WORLD_SIZE": str(pod.trainers),
         "ROLE_NAME": "default",
         "ROLE_RANK": rank["RANK"],
         "ROLE_WORLD_SIZE": rank["WORLD_SIZE"],
-        "TORCHELASTIC_RUN_ID": f"{node.run_id}-{attempt.number}",
+        "TORCHELASTIC_RUN_ID": f"{pod.run_id}-{attempt.number}",
         "TORCHELASTIC_RESTART_COUNT": str(attempt.number - 1),
     }
 
 
 def _cluster(
-    node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt, script: bool
+    pod: PodEnvironment, addresses: Sequence[str], attempt: Attempt, script: bool
 ) -> dict[str, str]:
     """Returns the variables of all ranks of a pod; they override the launcher's flags."""
-    master = node.port + MASTER_PORTS
+    master = pod.port + MASTER_PORTS
     # The launcher serves its peers if the master's address is its own, which it derives from the
     # host name only.
-    launcher = script and node.trainer_id == 0 and node.trainers > 1
+    launcher = script and pod.trainer_id == 0 and pod.trainers > 1
     return {
-        **backend(node),
-        "POD_IP": addresses[node.trainer_id],
+        **backend(pod),
+        "POD_IP": addresses[pod.trainer_id],
         "PADDLE_MASTER": f"127.0.0.1:{master}" if launcher else endpoint(addresses[0], master),
-        "PADDLE_NNODES": str(node.trainers),
-        "PADDLE_RANK": str(node.trainer_id),
+        "PADDLE_NNODES": str(pod.trainers),
+        "PADDLE_RANK": str(pod.trainer_id),
         # Keeps out messages from an earlier attempt's launcher.
-        "PADDLE_JOB_ID": f"{node.run_id}-{attempt.number}",
-        **(_flags_of_launchers(node, addresses[0], str(master + 1)) if script else {}),
-        "PADDLE_LOG_DIR": str(node.folder.node(node.trainer_id) / "launcher"),
-        "NNODES": str(node.trainers),
-        "NODE_RANK": str(node.trainer_id),
+        "PADDLE_JOB_ID": f"{pod.run_id}-{attempt.number}",
+        **(_flags_of_launchers(pod, addresses[0], str(master + 1)) if script else {}),
+        "PADDLE_LOG_DIR": str(pod.folder.node(pod.trainer_id) / "launcher"),
+        "NNODES": str(pod.trainers),
+        "NODE_RANK": str(pod.trainer_id),
         "MASTER_ADDR": addresses[0],
         "MASTER_PORT": str(master + 1),
     }
 
 
-def _look_for(program: str, node: NodeEnvironment, path: str | None) -> None:
-    program_path = node.program / program if "/" in program else shutil.which(program, path=path)
+def _look_for(program: str, pod: PodEnvironment, path: str | None) -> None:
+    program_path = pod.program / program if "/" in program else shutil.which(program, path=path)
     try:
         there = program_path is not None and Path(program_path).is_file()
     except PermissionError:
@@ -219,7 +219,7 @@ def _look_for(program: str, node: NodeEnvironment, path: str | None) -> None:
         ) from None
     if not there:
         raise SettingError(
-            f"{Variable.COMMAND} begins with {program!r}: the image and {node.program} have no "
+            f"{Variable.COMMAND} begins with {program!r}: the image and {pod.program} have no "
             "such program"
         )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from paddle_node import contract, runtimes
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure, SettingError
 from paddle_node.requirements import archive
 from paddle_node.retry import retry
@@ -29,8 +29,8 @@ POLL = 1.0
 """Seconds between two checks for the data; the data job takes minutes."""
 
 
-def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnvironment:
-    """Returns the node with the manifest, data and program of its processes, once the shard is
+def prepare(pod: PodEnvironment, report: Callable[[str], None]) -> PodEnvironment:
+    """Returns the pod with the manifest, data and program of its processes, once the shard is
     verified, and copied to local disk if that is requested or faster. Blocking. Raises `Failure`,
     OSError.
     """
@@ -39,46 +39,46 @@ def prepare(node: NodeEnvironment, report: Callable[[str], None]) -> NodeEnviron
     )  # Imports the checksum library, which must wait until the pod has said hello.
 
     # Side by side with the data: both are mostly reading from the volume.
-    unpacked = _environment(node, report)
-    run = retry(lambda: attempts.read(node.folder).identity(node.run_id), report)
+    unpacked = _environment(pod, report)
+    run = retry(lambda: attempts.read(pod.folder).identity(pod.run_id), report)
     if run is None:
-        _wait_for_data(node, report, unpacked)
+        _wait_for_data(pod, report, unpacked)
     data = (
         run.data
         if run is not None
-        else retry(lambda: data_manifest.digest(node.folder.data_manifest), report)
+        else retry(lambda: data_manifest.digest(pod.folder.data_manifest), report)
     )
-    folder = retry(lambda: _find_manifest(node.folder, data), report)
+    folder = retry(lambda: _find_manifest(pod.folder, data), report)
     # A further try keeps what an earlier one copied.
     place = retry(
-        lambda: shard_copy.stage(folder, node.trainer_id, node.trainers, report, node.local_disk),
+        lambda: shard_copy.stage(folder, pod.trainer_id, pod.trainers, report, pod.local_disk),
         report,
     )
     brought = retry(lambda: inputs_of(folder), report)
-    program, digest = retry(lambda: _program(node, None if run is None else run.program), report)
-    if node.command.words:
-        program = retry(lambda: _work_in(program, node), report)
+    program, digest = retry(lambda: _program(pod, None if run is None else run.program), report)
+    if pod.command.words:
+        program = retry(lambda: _work_in(program, pod), report)
     if unpacked is not None:
         environment = unpacked.result()
-        python, variables = str(environment / "bin" / "python"), node.environ
-        node = replace(node, python=python, environ=archive.variables(variables, environment))
+        python, variables = str(environment / "bin" / "python"), pod.environ
+        pod = replace(pod, python=python, environ=archive.variables(variables, environment))
     return replace(
-        node,
+        pod,
         folder=replace(folder, data=place.resolve(), inputs=brought),
         program=program,
         identity=Identity(data, digest),
     )
 
 
-def _environment(node: NodeEnvironment, report: Callable[[str], None]) -> Future[Path] | None:
+def _environment(pod: PodEnvironment, report: Callable[[str], None]) -> Future[Path] | None:
     """Begins to unpack the environment of the program's requirements; None: it has none."""
-    if not node.environment:
+    if not pod.environment:
         return None
     unpacked: Future[Path] = Future()
 
     def work() -> None:
         try:
-            unpacked.set_result(archive.bring(node.environ, report, node.peer_deadline))
+            unpacked.set_result(archive.bring(pod.environ, report, pod.peer_deadline))
         except BaseException as error:
             unpacked.set_exception(error)
 
@@ -97,26 +97,26 @@ def inputs_of(folder: JobFolder) -> dict[str, Path]:
     return inputs.verify_inputs(manifest.inputs, folder.root.parent)
 
 
-def _work_in(program: Path, node: NodeEnvironment) -> Path:
+def _work_in(program: Path, pod: PodEnvironment) -> Path:
     """Returns a folder private to this pod, as programs write where they start. Its `output` leads
     to the folder of the attempt that runs; what was there moves aside.
     """
     folder = program
-    if not program.is_relative_to(node.home):
-        folder = node.home / "program"
+    if not program.is_relative_to(pod.home):
+        folder = pod.home / "program"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(program, folder, symlinks=True)
-    node.folder.output.mkdir(parents=True, exist_ok=True)
+    pod.folder.output.mkdir(parents=True, exist_ok=True)
     output = folder / "output"
     if output.is_dir() and not output.is_symlink():
-        shipped = contract.path(contract.SHIPPED, node.environ)
+        shipped = contract.path(contract.SHIPPED, pod.environ)
         shutil.rmtree(shipped, ignore_errors=True)
         shipped.mkdir()
         output.rename(shipped / "output")
     if output.is_symlink():
         output.unlink()
     if not output.exists():
-        output.symlink_to(contract.path(contract.ATTEMPT, node.environ) / "output")
+        output.symlink_to(contract.path(contract.ATTEMPT, pod.environ) / "output")
     return folder
 
 
@@ -134,45 +134,41 @@ def _find_manifest(folder: JobFolder, digest: str) -> JobFolder:
     )
 
 
-def _program(node: NodeEnvironment, digest: str | None) -> tuple[Path, str]:
+def _program(pod: PodEnvironment, digest: str | None) -> tuple[Path, str]:
     """Returns the program's folder, its link resolved, and its digest: those of the run, if it has
     any.
     """
-    if node.archive:
-        place = contract.path(contract.UNPACKED, node.environ)
-        return program_archive.unpack(node.folder, node.archive, place), node.archive
-    if (
-        digest
-        and (copied := program_copy.find(node.folder, digest)) is not None
-        and copied.is_dir()
-    ):
+    if pod.archive:
+        place = contract.path(contract.UNPACKED, pod.environ)
+        return program_archive.unpack(pod.folder, pod.archive, place), pod.archive
+    if digest and (copied := program_copy.find(pod.folder, digest)) is not None and copied.is_dir():
         return copied, digest
-    durable.look(node.folder.root)
-    folder = node.program.resolve() if node.program.is_symlink() else node.program
+    durable.look(pod.folder.root)
+    folder = pod.program.resolve() if pod.program.is_symlink() else pod.program
     if not folder.is_dir():
         raise SettingError(
-            f"{Variable.TRAIN_CONFIG_DIR} is {node.train_config_dir!r}: there is no "
-            f"{node.program} on the volume"
+            f"{Variable.TRAIN_CONFIG_DIR} is {pod.train_config_dir!r}: there is no "
+            f"{pod.program} on the volume"
         )
-    stays = runtimes.by_name(node.runtime).program_stays
+    stays = runtimes.by_name(pod.runtime).program_stays
     return folder, program_copy.digest(folder) if stays else ""
 
 
 def _wait_for_data(
-    node: NodeEnvironment, report: Callable[[str], None], unpacked: Future[Path] | None
+    pod: PodEnvironment, report: Callable[[str], None], unpacked: Future[Path] | None
 ) -> None:
-    deadline = time.monotonic() + node.peer_deadline
+    deadline = time.monotonic() + pod.peer_deadline
     reported = False
-    while not retry(lambda: _is_there(node), report) and time.monotonic() < deadline:
+    while not retry(lambda: _is_there(pod), report) and time.monotonic() < deadline:
         if not reported:
             reported = True
-            report(f"waiting for {node.folder.data_manifest}, which the data job writes last")
+            report(f"waiting for {pod.folder.data_manifest}, which the data job writes last")
         if unpacked is not None and unpacked.done():
             # The data would come for nothing without an environment.
             unpacked.result()
         time.sleep(POLL)
-    if node.data_job and not retry(lambda: _is_there(node), report):
-        other = retry(lambda: data_manifest.whole(node.folder.data_manifest), report)
+    if pod.data_job and not retry(lambda: _is_there(pod), report):
+        other = retry(lambda: data_manifest.whole(pod.folder.data_manifest), report)
         there = (
             f"the one there is of data job {other.job or 'unknown'}"
             if other
@@ -180,20 +176,20 @@ def _wait_for_data(
         )
         raise Failure(
             ExitCode.BAD_DATA,
-            f"{node.folder.data_manifest} of data job {node.data_job} did not come within "
-            f"{node.peer_deadline:.0f} s, {there}: let this job's own data job run to its end; "
+            f"{pod.folder.data_manifest} of data job {pod.data_job} did not come within "
+            f"{pod.peer_deadline:.0f} s, {there}: let this job's own data job run to its end; "
             "where it has ended already, delete it and apply it again",
         )
 
 
-def _is_there(node: NodeEnvironment) -> bool:
+def _is_there(pod: PodEnvironment) -> bool:
     """Returns whether the named data job's manifest is there; if none is named, any manifest or a
     shard put there by hand.
     """
-    folder = node.folder
-    if node.data_job:
-        return getattr(data_manifest.whole(folder.data_manifest), "job", None) == node.data_job
+    folder = pod.folder
+    if pod.data_job:
+        return getattr(data_manifest.whole(folder.data_manifest), "job", None) == pod.data_job
     if data_manifest.read(folder.data_manifest) is not None:
         return True
-    by_hand = folder.shard(node.trainer_id).exists() or folder.older_shard(node.trainer_id).exists()
+    by_hand = folder.shard(pod.trainer_id).exists() or folder.older_shard(pod.trainer_id).exists()
     return by_hand and not folder.splits.exists()

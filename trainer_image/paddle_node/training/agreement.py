@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from paddle_node.coordination import Session
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.volume import durable
 
 LOOK = 0.01
@@ -22,7 +22,7 @@ LOOK = 0.01
 
 def agree_on(
     name: str,
-    node: NodeEnvironment,
+    pod: PodEnvironment,
     attempt: int,
     session: Session | None,
     count: Callable[[], Any],
@@ -34,9 +34,9 @@ def agree_on(
     In a pserver, which has no `session`: returns the value as soon as this pod's trainer has it. If
     it never does, the agent ends the process.
     """
-    key = hashlib.sha256(f"{node.identity.data} {node.identity.program}".encode()).hexdigest()
-    file = node.folder.output / "agreed" / f"{name}-{key[:16]}.json"
-    handed_on = node.home / "agreed" / f"attempt-{attempt}" / file.name
+    key = hashlib.sha256(f"{pod.identity.data} {pod.identity.program}".encode()).hexdigest()
+    file = pod.folder.output / "agreed" / f"{name}-{key[:16]}.json"
+    handed_on = pod.home / "agreed" / f"attempt-{attempt}" / file.name
     if session is None:
         while not handed_on.is_file():
             time.sleep(LOOK)

@@ -116,15 +116,15 @@ def run(steps: int, seconds: float) -> str:
     """Runs the command, and prints what it prints. Returns a sentence if no pattern matched. Raises
     `Failure` if the command fails.
     """
-    node = environment.parse()
-    node = replace(
-        node,
-        program=contract.path(contract.UNPACKED, node.environ),
-        folder=replace(node.folder, inputs=preparation.inputs_of(node.folder)),
+    pod = environment.parse()
+    pod = replace(
+        pod,
+        program=contract.path(contract.UNPACKED, pod.environ),
+        folder=replace(pod.folder, inputs=preparation.inputs_of(pod.folder)),
     )
     attempt = Attempt(1)
-    processes = launch.processes(node, ["127.0.0.1"], attempt)
-    matches = Matches(node.command.metrics)
+    processes = launch.processes(pod, ["127.0.0.1"], attempt)
+    matches = Matches(pod.command.metrics)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     children = []
     deadline = time.monotonic() + seconds

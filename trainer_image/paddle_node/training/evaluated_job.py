@@ -19,10 +19,10 @@ class EvaluatedJob(Job):
     """Measures a pass on the held-out records."""
 
     def __init__(self, program: ProgramEnvironment, parse: Parse, reader: Reader) -> None:
-        node = environment.parse()
-        super().__init__(parse, node.runtime, node.seed)
+        pod = environment.parse()
+        super().__init__(parse, pod.runtime, pod.seed)
         self._pass = Path(program.evaluated_pass)
-        self._held_out = shard.held_out(node.folder, reader)
+        self._held_out = shard.held_out(pod.folder, reader)
 
     def agree(
         self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]

@@ -17,7 +17,7 @@ from typing import Any
 
 from paddle_node.contract import ExitCode
 from paddle_node.coordination import Session
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import SettingError, leave
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.saver import Saver
@@ -45,16 +45,16 @@ class Training:
 
     def __init__(
         self,
-        node: NodeEnvironment,
+        pod: PodEnvironment,
         session: Session,
         backend: Backend,
         samples: Samples,
         saver: Saver,
     ) -> None:
-        self._node, self._session, self._backend = node, session, backend
+        self._pod, self._session, self._backend = pod, session, backend
         self._samples, self._saver = samples, saver
         self._shard, self._batch = samples.shard, samples.batch
-        self._reports = StepReports(node, session, samples.shard.expected or 0, samples.batch)
+        self._reports = StepReports(pod, session, samples.shard.expected or 0, samples.batch)
         self._first = session.trainer_id == 0
         self._told_to_stop = False
         self._stepped = False
@@ -69,7 +69,7 @@ class Training:
 
     def run(self, start: Start) -> None:
         """Trains the passes that are left, and exports the model."""
-        last = self._node.passes - 1
+        last = self._pod.passes - 1
         signal.signal(signal.SIGTERM, self._stop)
         self._backend.connect(self._session)
         if start.parameters is not None:
@@ -106,7 +106,7 @@ class Training:
         """
         began, cpu_began = time.monotonic(), time.process_time()
         order = islice(
-            self._shard.shuffled(self._node.seed, number, self._session.trainer_id),
+            self._shard.shuffled(self._pod.seed, number, self._session.trainer_id),
             begin.read,
             None,
         )
@@ -122,7 +122,7 @@ class Training:
 
         for records in self._batches(order, begin.read):
             if self._backend.any_stops(
-                self._told_to_stop or time.monotonic() - self._saved >= self._node.checkpoint
+                self._told_to_stop or time.monotonic() - self._saved >= self._pod.checkpoint
             ):
                 self._meet(number, position(), through=False)
             samples = [self._samples.sample(value) for value in parser.values(records)]
@@ -225,7 +225,7 @@ class Training:
         this trainer's part.
         """
         done, rank = passes.record(directory), self._session.trainer_id
-        recorded = pass_metrics.read_recorded(self._node.folder.metrics(rank))
+        recorded = pass_metrics.read_recorded(self._pod.folder.metrics(rank))
         number, attempt, positions = done["pass"], done["attempt"], done["trainers"]
         if (number, attempt) not in recorded and rank < len(positions):
             position = Position(**positions[rank])

@@ -27,9 +27,9 @@ class PodJob(Job):
     def __init__(self, program: ProgramEnvironment, parse: Parse, reader: Reader) -> None:
         self._reader = reader
         self._role = program.role
-        self.node = environment.parse()
-        super().__init__(parse, self.node.runtime, self.node.seed)
-        self.folder = self.node.folder
+        self.pod = environment.parse()
+        super().__init__(parse, self.pod.runtime, self.pod.seed)
+        self.folder = self.pod.folder
         self.start = Start.read(self.folder, program.resumed)
         self.trainer_id = program.trainer_id
         self.attempt = program.attempt
@@ -51,13 +51,13 @@ class PodJob(Job):
             return json.loads(self.agreed[name])
         session = self.session if self._role == "TRAINER" else None
         value = agree_on(
-            name, self.node, self.attempt, session, lambda: count(self._read_checked()), merge
+            name, self.pod, self.attempt, session, lambda: count(self._read_checked()), merge
         )
         self.agreed[name] = json.dumps(value)
         return value
 
     def _shard(self) -> shard.Shard:
-        staged = JobFolder(self.node.local_disk.folder) if self.node.local_disk else None
+        staged = JobFolder(self.pod.local_disk.folder) if self.pod.local_disk else None
         return shard.of_trainer(self.folder, self.trainer_id, self._reader, staged)
 
     def _read_checked(self) -> Iterator[Any]:
@@ -76,7 +76,7 @@ class PodJob(Job):
 
         model = checked(network(), network)
         backend = ParameterServers(
-            network, model, optimizer, self.node.trainers, self.start.parameters, sync
+            network, model, optimizer, self.pod.trainers, self.start.parameters, sync
         )
         if self._role == "PSERVER":
             backend.serve()
@@ -84,13 +84,13 @@ class PodJob(Job):
         return backend
 
     def _use(self, backend: Backend, sample: Sampler, batch: int) -> NoReturn:
-        if data_manifest.digest(self.folder.data_manifest) != self.node.identity.data:
+        if data_manifest.digest(self.folder.data_manifest) != self.pod.identity.data:
             raise BadData(
                 f"{self.folder.data_manifest} is not the one that this run began with: the data "
                 "was split again meanwhile; start another run"
             )
-        saver = Saver(self.node, self.session, backend, self.agreed, self.start.folder)
+        saver = Saver(self.pod, self.session, backend, self.agreed, self.start.folder)
         samples = Samples(self._shard(), self.parse, sample, batch)
         with name_sample(sample):
-            Training(self.node, self.session, backend, samples, saver).run(self.start)
+            Training(self.pod, self.session, backend, samples, saver).run(self.start)
         leave(ExitCode.DONE)

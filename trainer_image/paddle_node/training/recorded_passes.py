@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from paddle_node.contract import Variable
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import History, Resumption
 from paddle_node.volume import durable, passes
@@ -25,9 +25,9 @@ class RecordedPasses:
 
     trainers_join = True
 
-    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
-        self._node = node
-        self._folder = node.folder
+    def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
+        self._pod = pod
+        self._folder = pod.folder
         self._say = say
 
     def begin(self, identity: Identity, history: History) -> Resumption:
@@ -42,7 +42,7 @@ class RecordedPasses:
         # Only the first attempt counts all saved passes: a recovery reads no more than it needs.
         saved: Iterable[Saved] = passes.newest_first(self._folder, report=self._say)
         saved = list(saved) if history.first else saved
-        foreign = self._node.resume_from == "any"
+        foreign = self._pod.resume_from == "any"
         chosen = self._newest_good(
             (pass_ for pass_ in saved if foreign or pass_.identity == identity),
             unloadable,
@@ -56,14 +56,14 @@ class RecordedPasses:
         if isinstance(saved, list):
             self._tell(saved, identity, chosen)
         begin = 0 if chosen is None else chosen.number + 1
-        if chosen is not None and chosen.identity != identity and begin >= self._node.passes:
+        if chosen is not None and chosen.identity != identity and begin >= self._pod.passes:
             raise SettingError(
                 f"{chosen.name} is of other data or another program, and with "
-                f"{Variable.PASSES}={self._node.passes} no pass is left to train after it: ask "
+                f"{Variable.PASSES}={self._pod.passes} no pass is left to train after it: ask "
                 f"for at least {begin + 1}, or set {Variable.RESUME_FROM}=same"
             )
         behind = chosen.name if chosen else ""
-        order = passes.order(identity.data, self._node.seed, self._node.trainers)
+        order = passes.order(identity.data, self._pod.seed, self._pod.trainers)
         halves = (
             pass_
             for pass_ in passes.newest_first(self._folder, passes.INTERRUPTED)
@@ -77,7 +77,7 @@ class RecordedPasses:
         return resumption(resume, passed_over)
 
     def name_progress(self, attempt: int, resumption: Resumption) -> str:
-        attempt_folder = self._folder.attempt(self._node.run_id, attempt)
+        attempt_folder = self._folder.attempt(self._pod.run_id, attempt)
         for kind, words in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
             # Those of the newest attempt come first.
             saved = takewhile(
@@ -100,7 +100,7 @@ class RecordedPasses:
             and pass_.name not in resumption.passed_over
             and passes.fault(pass_.folder) is None
         )
-        return missing_pass(next(good, None), self._node.passes - 1)
+        return missing_pass(next(good, None), self._pod.passes - 1)
 
     def save_time(self) -> float:
         kinds = (passes.PASS, passes.INTERRUPTED)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paddle_node.coordination import Session
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.retry import name_path
 from paddle_node.staging.program_copy import copy_files
@@ -25,18 +25,18 @@ class Saver:
 
     def __init__(
         self,
-        node: NodeEnvironment,
+        pod: PodEnvironment,
         session: Session,
         backend: Backend,
         agreed: Mapping[str, str],
         newest: Path | None,
     ) -> None:
         """`agreed`: the values that are kept with each pass, as JSON. `newest`: the newest pass."""
-        self._node, self._folder, self._session, self._backend = node, node.folder, session, backend
+        self._pod, self._folder, self._session, self._backend = pod, pod.folder, session, backend
         self._agreed = agreed
         self._newest = newest
         self._program = Path(sys.argv[0]).resolve()
-        self._place = node.folder.attempt(node.run_id, session.attempt)
+        self._place = pod.folder.attempt(pod.run_id, session.attempt)
         """The folder where this attempt saves, and no other attempt does."""
         self._checkpoints = 0
         self._good: set[Path] = set()
@@ -48,7 +48,7 @@ class Saver:
         facts = {"pass": number, "trainers": [asdict(position) for position in positions]}
         self._seal(self._newest, facts, self._backend.save)
         self._remove_checkpoints(number)
-        passes.keep_newest(self._folder, self._node.identity, self._node.keep_passes, self._good)
+        passes.keep_newest(self._folder, self._pod.identity, self._pod.keep_passes, self._good)
 
     def save_checkpoint(
         self, number: int, positions: Sequence[Position], batch: int, *, needed: bool
@@ -60,9 +60,7 @@ class Saver:
         facts = {
             "pass": number,
             "behind": passes.Saved(self._newest, {}).name if self._newest else "",
-            "order": passes.order(
-                self._node.identity.data, self._node.seed, self._session.trainers
-            ),
+            "order": passes.order(self._pod.identity.data, self._pod.seed, self._session.trainers),
             "trainers": [asdict(position) for position in positions],
         }
         self._checkpoints += 1
@@ -85,7 +83,7 @@ class Saver:
         with the program and the agreed values.
         """
         assert self._newest is not None  # There is no job without a pass.
-        newest, identity = self._newest, self._node.identity
+        newest, identity = self._newest, self._pod.identity
         facts = {
             "pass": passes.record(newest)["pass"],
             "saved": f"{newest.parent.name}/{newest.name}",
@@ -167,8 +165,8 @@ class Saver:
                     agreed[name] = passes.checksum(directory / f"{name}.json")
                 whose = {
                     "attempt": self._session.attempt,
-                    "run": self._node.run_id,
-                    **asdict(self._node.identity),
+                    "run": self._pod.run_id,
+                    **asdict(self._pod.identity),
                 }
                 passes.seal(directory, {**facts, **whose, "agreed": agreed}, self._describe_by_all)
         except (OSError, Failure):
@@ -185,7 +183,7 @@ class Saver:
         """
         for checkpoint in passes.newest_first(self._folder, passes.INTERRUPTED):
             if (
-                checkpoint.identity == self._node.identity
+                checkpoint.identity == self._pod.identity
                 and checkpoint.number <= number
                 and checkpoint.folder != but
             ):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddle_node.coordination import Session
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.training.step_log import Spent, StepLog, print_step
 from paddle_node.volume import pass_metrics
 from paddle_node.volume.passes import Position
@@ -17,10 +17,10 @@ PRINT = 10.0
 class StepReports:
     """The reports of one trainer in one attempt."""
 
-    def __init__(self, node: NodeEnvironment, session: Session, records: int, batch: int) -> None:
+    def __init__(self, pod: PodEnvironment, session: Session, records: int, batch: int) -> None:
         """`records`: those of the shard, 0 if nobody has counted them."""
-        self._node, self._session, self._records, self._batch = node, session, records, batch
-        steps = node.folder.steps(session.trainer_id, session.trainer_id)
+        self._pod, self._session, self._records, self._batch = pod, session, records, batch
+        steps = pod.folder.steps(session.trainer_id, session.trainer_id)
         self._log = StepLog(steps, session.attempt)
         self.spent = Spent(lambda: session.waited)
         self._made = 0
@@ -70,7 +70,7 @@ class StepReports:
     def record_pass(self, number: int, position: Position, attempt: int, trainers: int) -> None:
         """Records a complete pass on the volume, and prints it."""
         metrics = {**self._facts(number, position), "attempt": attempt, "trainers": trainers}
-        pass_metrics.append(self._node.folder.metrics(self._session.trainer_id), metrics)
+        pass_metrics.append(self._pod.folder.metrics(self._session.trainer_id), metrics)
         print(pass_metrics.format_line(metrics), flush=True)
 
     def _facts(self, number: int, position: Position) -> dict[str, Any]:
@@ -85,5 +85,5 @@ class StepReports:
             "seconds": round(position.seconds, 3),
             "cpu_seconds": round(position.cpu_seconds, 3),
             "time": round(time.time(), 3),
-            "passes": self._node.passes,
+            "passes": self._pod.passes,
         }

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from paddle_node.environment import Attempt, NodeEnvironment
+from paddle_node.environment import Attempt, PodEnvironment
 from paddle_node.runtimes import History, Process, Resumption, Runtime
 from paddle_node.training.recorded_passes import missing_pass, resumption, unrecorded_folders
 from paddle_node.volume import durable, passes
@@ -20,21 +20,21 @@ COMMENT = "paddle_process_by_paddle"
 
 
 def processes(
-    node: NodeEnvironment, addresses: Sequence[str], attempt: Attempt
+    pod: PodEnvironment, addresses: Sequence[str], attempt: Attempt
 ) -> tuple[Process, ...]:
     """Returns `paddle pserver`, and `paddle train`, which starts as soon as all pservers listen."""
-    network = (f"--nics={node.nic}", f"--port={node.port}", f"--ports_num={node.ports_num}")
+    network = (f"--nics={pod.nic}", f"--port={pod.port}", f"--ports_num={pod.ports_num}")
     cluster = (
-        f"--ports_num_for_sparse={node.ports_num_sparse}",
-        f"--num_gradient_servers={node.trainers}",
+        f"--ports_num_for_sparse={pod.ports_num_sparse}",
+        f"--num_gradient_servers={pod.trainers}",
     )
     server = Process(
         role="server",
         argv=("paddle", "pserver", *network, *cluster, f"--comment={COMMENT}"),
-        environ=node.environ,
-        log=node.folder.server_log(node.trainer_id),
-        working_directory=node.program,
-        ports=tuple(node.ports),
+        environ=pod.environ,
+        log=pod.folder.server_log(pod.trainer_id),
+        working_directory=pod.program,
+        ports=tuple(pod.ports),
     )
     resume = (f"--start_pass={int(attempt.resume['pass']) + 1}",) if attempt.resume else ()
     trainer = Process(
@@ -47,21 +47,21 @@ def processes(
             f"--pservers={','.join(addresses)}",
             *cluster,
             f"--config=./{CONFIG}",
-            f"--trainer_count={node.threads}",
-            f"--num_passes={node.passes}",
+            f"--trainer_count={pod.threads}",
+            f"--num_passes={pod.passes}",
             "--use_gpu=0",
             "--log_period=50",
             "--dot_period=10",
             "--saving_period=1",
             "--local=0",
-            f"--trainer_id={node.trainer_id}",
-            f"--save_dir={node.folder.output}",
+            f"--trainer_id={pod.trainer_id}",
+            f"--save_dir={pod.folder.output}",
             *resume,
-            *node.arguments,
+            *pod.arguments,
         ),
-        environ=node.environ,
-        log=node.folder.train_log(node.trainer_id),
-        working_directory=node.program,
+        environ=pod.environ,
+        log=pod.folder.train_log(pod.trainer_id),
+        working_directory=pod.program,
         waits_for_servers=True,
     )
     return (server, trainer)
@@ -74,9 +74,9 @@ class OldPasses:
 
     trainers_join = False
 
-    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
-        self._folder = node.folder
-        self._passes = node.passes
+    def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
+        self._folder = pod.folder
+        self._passes = pod.passes
         self._say = say
         self._known: int | None = None
 

@@ -20,7 +20,7 @@ import urllib3
 
 from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.environment import NodeEnvironment
+from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure, SettingError
 from paddle_node.rendezvous.discovery import Discovery
 from paddle_node.retry import REMIND
@@ -81,8 +81,8 @@ class PodList(Discovery):
     while the pod trains.
     """
 
-    def __init__(self, node: NodeEnvironment, say: Callable[[str], None]) -> None:
-        super().__init__(node)
+    def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
+        super().__init__(pod)
         self._say = say
         self._order: list[Pod] = []
         self._pods: dict[str, Pod] = {}
@@ -91,32 +91,32 @@ class PodList(Discovery):
         self._problem = ""
         """Why nothing is known at the moment; empty: all is well."""
         self._wanted = threading.Event()
-        self._account = contract.path(ACCOUNT, node.environ)
+        self._account = contract.path(ACCOUNT, pod.environ)
         authority = self._account / "ca.crt"
-        if not node.api_host or not (self._account / "token").is_file() or not authority.is_file():
+        if not pod.api_host or not (self._account / "token").is_file() or not authority.is_file():
             raise SettingError(
                 f"{Variable.DISCOVERY} is pod-list, and this pod has no service account token "
                 f"({self._account}/token): set automountServiceAccountToken: true and a service "
                 "account that may list pods, or use index"
             )
         self._server = urllib3.HTTPSConnectionPool(
-            node.api_host, node.api_port, cert_reqs="CERT_REQUIRED", ca_certs=str(authority)
+            pod.api_host, pod.api_port, cert_reqs="CERT_REQUIRED", ca_certs=str(authority)
         )
         threading.Thread(target=self._watch, name="pod-list", daemon=True).start()
 
-    async def identify(self) -> NodeEnvironment:
+    async def identify(self) -> PodEnvironment:
         """Waits until exactly N pods of this run are running. At the deadline, raises a `Failure`
         that says what is missing.
         """
         self._wanted.set()
-        node = self._node
+        environment = self._pod
         began = reminded = time.monotonic()
         while (present := self._present()) is None:
             now = time.monotonic()
-            if now - began > node.peer_deadline:
+            if now - began > environment.peer_deadline:
                 sentence = (
                     f"{self._missing()} after {now - began:.0f} s ({Variable.PEER_DEADLINE} is "
-                    f"{node.peer_deadline:g})"
+                    f"{environment.peer_deadline:g})"
                 )
                 raise Failure(ExitCode.PEERS_MISSING, sentence)
             if now - reminded > REMIND:
@@ -127,13 +127,13 @@ class PodList(Discovery):
         index = next(
             i
             for i, pod in enumerate(present)
-            if pod.name == node.pod_name or pod.address == node.pod_ip
+            if pod.name == environment.pod_name or pod.address == environment.pod_ip
         )
-        return replace(node, index=index, run_id=node.run_id or present[index].owner)
+        return replace(environment, index=index, run_id=environment.run_id or present[index].owner)
 
     @property
     def run_id(self) -> str:
-        return self._node.run_id or next((pod.owner for pod in self._pods_of_run() or ()), "")
+        return self._pod.run_id or next((pod.owner for pod in self._pods_of_run() or ()), "")
 
     async def server_address(self) -> str:
         return self._order[0].address
@@ -167,30 +167,30 @@ class PodList(Discovery):
         """
         if self._failure is not None:
             raise self._failure
-        node, pods = self._node, dict(self._pods)
-        me = pods.get(node.pod_name) or next(
-            (pod for pod in pods.values() if pod.address == node.pod_ip and pod.runs), None
+        environment, pods = self._pod, dict(self._pods)
+        me = pods.get(environment.pod_name) or next(
+            (pod for pod in pods.values() if pod.address == environment.pod_ip and pod.runs), None
         )
         return None if me is None else [pod for pod in pods.values() if pod.owner == me.owner]
 
     def _present(self) -> list[Pod] | None:
         running = [pod for pod in self._pods_of_run() or () if pod.runs]
-        return in_order(running) if len(running) == self._node.trainers else None
+        return in_order(running) if len(running) == self._pod.trainers else None
 
     def _missing(self) -> str:
         """Says as one clause why the run's pods are not complete."""
-        node, run = self._node, self._pods_of_run()
+        environment, run = self._pod, self._pods_of_run()
         if self._problem:
             return f"the API server gives no list of pods: {self._problem}"
-        selector = f"job-name={node.job_object} in namespace {node.namespace}"
+        selector = f"job-name={environment.job_object} in namespace {environment.namespace}"
         if run is None:
             return (
-                f"this pod ({node.pod_name}) is not among the {len(self._pods)} pods of "
+                f"this pod ({environment.pod_name}) is not among the {len(self._pods)} pods of "
                 f"{selector}; is that the Job's name?"
             )
         running = in_order(pod for pod in run if pod.runs)
-        text = f"{len(running)} of {node.trainers} pods of {selector} run"
-        if running and len(running) != node.trainers:
+        text = f"{len(running)} of {environment.trainers} pods of {selector} run"
+        if running and len(running) != environment.trainers:
             text += ": " + ", ".join(pod.name for pod in running[:20])
         return text
 
@@ -212,7 +212,7 @@ class PodList(Discovery):
                 # The watch ended at once: a server that is shutting down ends one after another
                 # like that.
             except _Refused as refused:
-                self._failure = _hopeless(self._node, refused)
+                self._failure = _hopeless(self._pod, refused)
                 if self._failure is not None:
                     return
                 version, self._problem = (
@@ -269,8 +269,8 @@ class PodList(Discovery):
         token = (self._account / "token").read_text().strip()
         answer = self._server.request(
             "GET",
-            f"/api/v1/namespaces/{self._node.namespace}/pods",
-            fields={"labelSelector": f"job-name={self._node.job_object}", **more},
+            f"/api/v1/namespaces/{self._pod.namespace}/pods",
+            fields={"labelSelector": f"job-name={self._pod.job_object}", **more},
             headers={"Authorization": f"Bearer {token}"},
             timeout=urllib3.Timeout(connect=CONNECT, read=silence),
             preload_content=False,
@@ -292,7 +292,7 @@ class _Refused(Exception):
         self.status = status
 
 
-def _hopeless(node: NodeEnvironment, error: _Refused) -> Failure | None:
+def _hopeless(pod: PodEnvironment, error: _Refused) -> Failure | None:
     """Returns the failure that ends this pod if no retry can help; None: a retry may."""
     if not 400 <= error.status < 500 or error.status in (408, 409, 410, 429):
         return None
@@ -305,10 +305,10 @@ def _hopeless(node: NodeEnvironment, error: _Refused) -> Failure | None:
     code = ExitCode.NOT_PERMITTED if error.status in advice else ExitCode.BAD_SETTING
     why = advice.get(error.status, "it does not understand the question")
     return Failure(
-        code, f"the API server lists no pods of namespace {node.namespace} ({error}): {why}"
+        code, f"the API server lists no pods of namespace {pod.namespace} ({error}): {why}"
     )
 
 
-def discover(node: NodeEnvironment, say: Callable[[str], None]) -> Discovery:
+def discover(pod: PodEnvironment, say: Callable[[str], None]) -> Discovery:
     """Returns the discovery by pod-list. Raises `SettingError` without a service account."""
-    return PodList(node, say)
+    return PodList(pod, say)
