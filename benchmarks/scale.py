@@ -33,7 +33,7 @@ sys.path[:0] = [str(PROJECT / "tests/node"), str(PROJECT / "tests/operations")]
 
 from paddle_node import environment, runtimes  # noqa: E402
 from paddle_node.background import Tasks  # noqa: E402
-from paddle_node.rendezvous import handshake, messages  # noqa: E402
+from paddle_node.rendezvous import handshake, heartbeat, messages  # noqa: E402
 from paddle_node.rendezvous.discovery import Discovery  # noqa: E402
 from paddle_node.rendezvous.server import Server  # noqa: E402
 from paddle_node.volume import passes  # noqa: E402
@@ -313,7 +313,7 @@ async def members(pods: int) -> tuple[float, float, int]:
 
     async def beat() -> None:
         while True:
-            await asyncio.sleep(messages.BEAT)
+            await asyncio.sleep(heartbeat.INTERVAL)
             for member in Member.members:
                 member.say(messages.Beat())
 

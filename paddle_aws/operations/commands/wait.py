@@ -29,4 +29,4 @@ def wait(
     """
     with cli_errors(f"interrupted: job {job} keeps running; `paddle-aws cancel` ends it"):
         run = backend(job, namespace, context, rehearsal)
-        say(waiting.verdict(run.wait(None if timeout is None else timeout * 60)))
+        say(waiting.require_success(run.wait(None if timeout is None else timeout * 60)))

@@ -32,7 +32,7 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
                     f"`paddle-aws results {job}`"
                 )
                 return
-        say(waiting.verdict(view))
+        say(waiting.require_success(view))
         if submission.job.reports_passes:
             say(
                 f"`paddle-aws results {job} --model` fetches the model, and shows the lines "

@@ -17,9 +17,9 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     has_ended,
     newest,
     pods,
+    read_state,
     runs,
     selector,
-    state,
 )
 from paddle_aws.operations.jobs.watch.pod_state import states
 from paddle_aws.operations.screen import say
@@ -95,7 +95,7 @@ def _log(cluster: Cluster, document: Object, path: str) -> str:
             say(f"the evaluation waits: {reason}")
             reported = reason
         time.sleep(GLANCE)
-    if (end := state(job)).phase == "failed" or not seen:
+    if (end := read_state(job)).phase == "failed" or not seen:
         why = next((pod.failure for pod in seen if pod.reason), end.reason)
         raise Failed(f"the trained model could not be measured: {why}")
     return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").data.decode(

@@ -31,7 +31,7 @@ from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.jobs.watch.kind import Phase
 from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
 from paddle_aws.operations.jobs.watch.pod_state import PodState
-from paddle_aws.operations.jobs.watch.waiting import ENDS, training_ended, verdict
+from paddle_aws.operations.jobs.watch.waiting import ENDS, require_success, training_ended
 from paddle_aws.operations.screen import age
 
 FOLDER = Path(".rehearsal")
@@ -145,7 +145,7 @@ class RehearsalBackend(SavedResults):
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimedOut(f"the rehearsal of {self.name} still runs after {timeout or 0:g} s")
             time.sleep(GLANCE)
-        verdict(view)
+        require_success(view)
         return view
 
     def logs(self, selection: PodSelection, tail: int | None) -> Iterator[Line]:

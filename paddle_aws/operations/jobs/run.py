@@ -27,7 +27,7 @@ from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume.access import VOLUME, Volume, VolumeAccess, mount_volume
 from paddle_aws.operations.jobs.volume.transfer import upload
 from paddle_aws.operations.jobs.watch import log_stream, waiting
-from paddle_aws.operations.jobs.watch.job_view import JobView, view
+from paddle_aws.operations.jobs.watch.job_view import JobView, read_job
 from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
 from paddle_aws.operations.jobs.watch.pod_state import culprit
 from paddle_aws.operations.jobs.watch.waiting import Follower
@@ -69,7 +69,7 @@ class Run(SavedResults):
         """Returns the job's state, its pods, and how far its training is. Raises BadInput if the
         cluster has no such job.
         """
-        return view(self.cluster, self.name, self.namespace)
+        return read_job(self.cluster, self.name, self.namespace)
 
     @translate_errors()
     def wait(self, timeout: float | None = None) -> JobView:
@@ -77,7 +77,7 @@ class Run(SavedResults):
         seconds, which ends no job.
         """
         # A mistyped name is refused at once, and so is what has no end to wait for.
-        if view(self.cluster, self.name, self.namespace).cancelled:
+        if read_job(self.cluster, self.name, self.namespace).cancelled:
             raise Failed(f"job {self.name} was cancelled: `paddle-aws resume` continues it")
         last = self.follower.wait_until(waiting.training_ended, timeout)
         if not waiting.training_ended(last):
@@ -85,7 +85,7 @@ class Run(SavedResults):
                 f"job {self.name} is still {last.phase} after {(timeout or 0) / 60:g} minutes: "
                 "it keeps running"
             )
-        waiting.verdict(last)
+        waiting.require_success(last)
         return last
 
     @translate_errors()

@@ -23,6 +23,7 @@ from paddle_node.background import Tasks
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import Attempt, PodEnvironment, WorkerEnvironment, endpoint, variables
 from paddle_node.failure import Failure
+from paddle_node.rendezvous import heartbeat
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import Record
 from paddle_node.rendezvous.bookkeeper import publish
@@ -385,7 +386,7 @@ class Agent:
                         f"{self._pod.home} takes no status for the health probe: "
                         f"{error.strerror or error}"
                     )
-            await asyncio.sleep(m.BEAT)
+            await asyncio.sleep(heartbeat.INTERVAL)
 
     def _observe(self) -> exporter.Pod:
         """Returns what the exporter serves besides the step logs."""

@@ -1,7 +1,7 @@
 """An agent's connection to the rendezvous server. The server proves that it knows the run's secret.
 
-A connection that breaks, or falls silent for `AGENT_SILENCE` seconds, is reported exactly once, as
-None.
+A connection that breaks, or is silent for `heartbeat.LOST_AFTER` seconds, is reported exactly once,
+as None.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Self
 
 from paddle_node.failure import Failure
-from paddle_node.rendezvous import handshake
+from paddle_node.rendezvous import handshake, heartbeat
 from paddle_node.rendezvous import messages as m
 
 CONNECT = 5.0
@@ -96,13 +96,13 @@ class Client:
     async def _beat(self) -> None:
         last = time.monotonic()
         while True:
-            await asyncio.sleep(m.BEAT)
+            await asyncio.sleep(heartbeat.INTERVAL)
             now = time.monotonic()
             # After a pause of this process, the other side's messages are still unread: judge at
             # the next beat.
-            late = now - last > 3 * m.BEAT
+            late = now - last > 3 * heartbeat.INTERVAL
             last = now
-            if now - self._heard > m.AGENT_SILENCE and not late:
+            if now - self._heard > heartbeat.LOST_AFTER and not late:
                 self._close_lost()
                 return
             self.send(self._sign())

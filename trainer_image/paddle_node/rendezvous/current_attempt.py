@@ -4,8 +4,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from paddle_node.rendezvous.attempt_end import AttemptEnd
+from paddle_node.rendezvous.heartbeat import LOST_AFTER
 from paddle_node.rendezvous.members import Member, Members
-from paddle_node.rendezvous.messages import AGENT_SILENCE, Lost
+from paddle_node.rendezvous.messages import Lost
 from paddle_node.rendezvous.trainers import Trainers
 from paddle_node.volume.attempts import PROGRAM
 
@@ -33,7 +34,7 @@ class Pause(NamedTuple):
         """Whether the pod may have been frozen then, or its peers' programs may have failed for
         that.
         """
-        return self.began <= moment <= self.ended + AGENT_SILENCE
+        return self.began <= moment <= self.ended + LOST_AFTER
 
 
 @dataclass

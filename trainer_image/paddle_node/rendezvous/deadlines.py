@@ -1,5 +1,6 @@
 """The deadlines of the rendezvous server: each of its waits has one, and its sentence names who was
-missing. Pure; called once per `BEAT`. What an agent waits for alone has its deadline there.
+missing. Pure; called once per `heartbeat.INTERVAL`. `heartbeat.LOST_AFTER` is the deadline of a
+silent pod; the agent has the deadlines of its own waits.
 """
 
 from paddle_node.contract import ExitCode, Variable
@@ -11,7 +12,7 @@ from paddle_node.rendezvous.trainers import SHOWN, numbers
 from paddle_node.retry import REMIND
 from paddle_node.volume.attempts import CLUSTER, PROGRAM, STOPPED, Outcome
 
-SILENT_SERVER = 240.0
+PSERVER_SILENCE = 240.0
 """Seconds after which a pserver that answers nothing counts as lost (`PADDLE_NODE_STALL` if that is
 less). A pserver of 2.6.2 that saved and loaded a table of 1.5 million rows for two minutes answered
 each health check within half a second.
@@ -68,7 +69,7 @@ def check_attempt(
     rank, silent_since = min(
         members.silent.items(), key=lambda session: session[1], default=(0, now)
     )
-    allowed = min(SILENT_SERVER, pod.stall)
+    allowed = min(PSERVER_SILENCE, pod.stall)
     if now - silent_since > allowed:
         sentence = f"did not answer for {now - silent_since:.0f} s ({allowed:g} are allowed)"
         return AttemptEnd(f"pserver {rank} of {members[rank]} {sentence}", CLUSTER)

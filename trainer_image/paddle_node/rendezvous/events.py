@@ -108,8 +108,8 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Ticked:
-    """A `BEAT` has passed. `late`: this process itself paused, so silence does not count as a
-    loss.
+    """A `heartbeat.INTERVAL` has passed. `late`: this process itself paused, so silence does not
+    count as a loss.
     """
 
     late: bool

@@ -14,12 +14,6 @@ from typing import Any, Literal, dataclass_transform
 
 from paddle_node import typed
 
-BEAT = 1.0
-"""Seconds between two signs of life, in both directions."""
-AGENT_SILENCE = 6.0
-"""Seconds without a sign of life after which the other side counts as lost. A closed connection is
-lost at once.
-"""
 LONGEST = 16 * 1024 * 1024
 """Longest line in bytes after the handshake."""
 Ended = Literal["", "trained", "stopped"]

@@ -17,6 +17,7 @@ from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
+from paddle_node.rendezvous import heartbeat
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import Record
 from paddle_node.rendezvous.bookkeeper import Bookkeeper
@@ -209,9 +210,9 @@ class Server:
     async def _tick(self) -> None:
         last = time.monotonic()
         while True:
-            await asyncio.sleep(m.BEAT)
+            await asyncio.sleep(heartbeat.INTERVAL)
             now = time.monotonic()
-            self._handle(on.Ticked(late=now - last > 3 * m.BEAT))
+            self._handle(on.Ticked(late=now - last > 3 * heartbeat.INTERVAL))
             last = now
 
     async def _keep(self, held: lease.Lease) -> None:

@@ -19,7 +19,7 @@ from enum import Enum
 
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import PodEnvironment
-from paddle_node.rendezvous import deadlines
+from paddle_node.rendezvous import deadlines, heartbeat
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous import messages as m
@@ -36,7 +36,7 @@ from paddle_node.volume.passes import Identity
 
 ENDING = 16.0
 """Seconds for an agent to end its processes, and for an agent that is cut off to notice that."""
-PAUSE = 3 * m.BEAT
+PAUSE = 3 * heartbeat.INTERVAL
 """Seconds without a sign of life after which a pod may be frozen, and its peers' programs may fail
 for that.
 """
@@ -170,7 +170,7 @@ class Rendezvous:
 
     def _drop(self, member: Member, cause: str, now: float) -> None:
         """Removes a lost agent. Its processes are gone with it, or it ends them itself within
-        `AGENT_SILENCE` seconds.
+        `heartbeat.LOST_AFTER` seconds.
         """
         ran = member.hello.rank in self.members.runs
         self._attempt.strays = self._attempt.strays or ran
@@ -439,8 +439,10 @@ class Rendezvous:
         waiting = trainers.waiting(members.serving)
         silent = dict(sorted(members.silent.items(), key=lambda entry: entry[1])[:1])
         for rank, member in list(members.items()):
-            if now - member.last_heard > m.AGENT_SILENCE and not late:
-                self._drop(member, f"{member.pod} said nothing for {m.AGENT_SILENCE:.0f} s", now)
+            if now - member.last_heard > heartbeat.LOST_AFTER and not late:
+                self._drop(
+                    member, f"{member.pod} said nothing for {heartbeat.LOST_AFTER:.0f} s", now
+                )
             else:
                 own_silence = {rank: members.silent[rank]} if rank in members.silent else {}
                 where, held = (

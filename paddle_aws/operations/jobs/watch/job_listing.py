@@ -10,7 +10,7 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     pods,
     runs,
 )
-from paddle_aws.operations.jobs.watch.job_view import JobView, make
+from paddle_aws.operations.jobs.watch.job_view import JobView, build_view
 from paddle_aws.operations.jobs.watch.object_fields import label
 from paddle_aws.operations.jobs.watch.pod_state import pod_states
 
@@ -25,8 +25,8 @@ def list_jobs(cluster: Cluster, namespace: str | None) -> list[JobView]:
         # Pods whose Job is gone belong to no job, and are left out.
         objects.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
     views = [
-        make(name, where, jobs, pod_states(drop_earlier_pods(jobs, its_pods), aws=cluster.aws))
-        for (where, name), (jobs, its_pods) in objects.items()
+        build_view(name, where, jobs, pod_states(drop_earlier_pods(jobs, pods_), aws=cluster.aws))
+        for (where, name), (jobs, pods_) in objects.items()
     ]
     return sorted(
         views,

@@ -12,7 +12,7 @@ from paddle_node.contract import PROJECT, Label, Variable
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.jobs.watch import paddle_job
-from paddle_aws.operations.jobs.watch.kind import Kind, Phase, Progress
+from paddle_aws.operations.jobs.watch.kind import JobPhase, Kind, Phase
 from paddle_aws.operations.jobs.watch.object_fields import condition, creation_time, label, moment
 
 PART_OF = f"{Label.PART_OF}={PROJECT}"
@@ -98,14 +98,14 @@ def drop_earlier_pods(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Ob
 
 def has_ended(job: Mapping[str, Any]) -> bool:
     """Returns whether a Job or a PaddleJob has ended."""
-    return kind_of(job).ended(job)
+    return kind_of(job).has_ended(job)
 
 
-def _job_ended(job: Mapping[str, Any]) -> bool:
+def _has_job_ended(job: Mapping[str, Any]) -> bool:
     return condition(job, "Complete") is not None or condition(job, "Failed") is not None
 
 
-def _job_progress(job: Mapping[str, Any], running: bool, refused: str) -> Progress:
+def _read_phase(job: Mapping[str, Any], running: bool, refused: str) -> JobPhase:
     spec, status = job.get("spec", {}), job.get("status", {})
     complete, failed = condition(job, "Complete"), condition(job, "Failed")
     phase: Phase = "running" if running else "waiting"
@@ -117,10 +117,10 @@ def _job_progress(job: Mapping[str, Any], running: bool, refused: str) -> Progre
         phase, reason = "failed", reasons.first("failed", message, message)
     elif spec.get("suspend"):
         phase, reason = "suspended", "it waits for its queue, or was suspended"
-    return Progress(phase, reason, finished, spec, status)
+    return JobPhase(phase, reason, finished, spec, status)
 
 
-_JOB = Kind("/apis/batch/v1", _job_ended, _job_progress, reports_refusals=True)
+_JOB = Kind("/apis/batch/v1", _has_job_ended, _read_phase, reports_refusals=True)
 KINDS = {"Job": _JOB, "PaddleJob": paddle_job.KIND}
 
 
@@ -167,19 +167,19 @@ class JobState:
         return ((self.finished or now) - self.created).total_seconds() if self.created else None
 
 
-def state(job: Object, running: bool = False, refused: str = "") -> JobState:
+def read_state(job: Object, running: bool = False, refused: str = "") -> JobState:
     """Puts a Job's conditions, or a PaddleJob's status, into words; for a Job, `running` says
     whether one of its pods runs.
 
     `refused`: why its pods cannot be created.
     """
-    progress = kind_of(job).progress(job, running, refused)
-    spec, status = progress.spec, progress.status
+    phase = kind_of(job).read_phase(job, running, refused)
+    spec, status = phase.spec, phase.status
     containers = spec.get("template", {}).get("spec", {}).get("containers") or [{}]
     return JobState(
         object=job["metadata"]["name"],
-        phase=progress.phase,
-        reason=progress.reason,
+        phase=phase.phase,
+        reason=phase.reason,
         completions=int(
             spec.get("replicas") or spec.get("completions") or spec.get("parallelism") or 1
         ),
@@ -188,7 +188,7 @@ def state(job: Object, running: bool = False, refused: str = "") -> JobState:
         succeeded=int(status.get("succeeded") or 0),
         failed=int(status.get("failed") or 0),
         created=moment(creation_time(job)),
-        finished=moment(progress.finished),
+        finished=moment(phase.finished),
         image=str(containers[0].get("image", "")),
         cancelled=CANCELLED in (job["metadata"].get("annotations") or {}),
         processes=processes(variable({"containers": containers}, Variable.PROCESSES)),

@@ -16,9 +16,9 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     drop_earlier_pods,
     newest,
     pods,
+    read_state,
     runs,
     selector,
-    state,
 )
 from paddle_aws.operations.jobs.watch.pod_state import PodState, culprit, pod_states, states
 
@@ -164,11 +164,11 @@ def _describe(
     }
 
 
-def view(cluster: Cluster, name: str, namespace: str) -> JobView:
+def read_job(cluster: Cluster, name: str, namespace: str) -> JobView:
     """Returns the job as it is now, and how far its training is. Raises BadInput if the cluster has
     no job of that name.
     """
-    seen = look(cluster, name, namespace)
+    seen = poll_job(cluster, name, namespace)
     if seen.gone:
         raise BadInput(
             f"there is no job {name} in namespace {namespace}: `paddle-aws list -A` shows those "
@@ -178,19 +178,19 @@ def view(cluster: Cluster, name: str, namespace: str) -> JobView:
     return replace(seen, progress=progress, goodput=goodput)
 
 
-def look(cluster: Cluster, name: str, namespace: str) -> JobView:
+def poll_job(cluster: Cluster, name: str, namespace: str) -> JobView:
     """Returns the job as it is now, `gone` if the cluster has no job of that name."""
     # In this order: a Job ends after its pods.
     runs_ = runs(cluster, namespace, selector(name))
     pods_ = drop_earlier_pods(runs_, cluster.items(pods(namespace), selector(name)))
     try:
-        return make(name, namespace, runs_, *states(cluster, namespace, pods_, runs_))
+        return build_view(name, namespace, runs_, *states(cluster, namespace, pods_, runs_))
     except Unreachable:
         # Events say why pods do not start: the next poll asks again.
-        return make(name, namespace, runs_, pod_states(pods_, aws=cluster.aws))
+        return build_view(name, namespace, runs_, pod_states(pods_, aws=cluster.aws))
 
 
-def make(
+def build_view(
     name: str,
     namespace: str,
     documents: list[Object],
@@ -205,7 +205,7 @@ def make(
         if (job := newest(documents, part)) is None:
             return None
         running = any(pod.component == part and pod.phase == "running" for pod in job_pods)
-        return state(job, running, refused.get(job["metadata"]["name"], ""))
+        return read_state(job, running, refused.get(job["metadata"]["name"], ""))
 
     return JobView(
         name,

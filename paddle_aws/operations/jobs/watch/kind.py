@@ -8,8 +8,8 @@ Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far an object has come."""
+class JobPhase:
+    """Whether an object waits, runs, is done or has failed, and why."""
 
     phase: Phase
     reason: str
@@ -27,8 +27,8 @@ class Kind:
 
     group: str
     """The path of its API group."""
-    ended: Callable[[Mapping[str, Any]], bool]
-    progress: Callable[[Mapping[str, Any], bool, str], Progress]
-    """Returns the progress of an object: (object, whether a pod runs, why its pods are refused)."""
+    has_ended: Callable[[Mapping[str, Any]], bool]
+    read_phase: Callable[[Mapping[str, Any], bool, str], JobPhase]
+    """Returns the phase of an object: (object, whether a pod runs, why its pods are refused)."""
     reports_refusals: bool
     """Whether events of the object say why its pods cannot be created."""

@@ -17,7 +17,7 @@ from json import dumps
 from paddle_aws.operations.cluster.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
 from paddle_aws.operations.errors import BadInput, Unreachable
 from paddle_aws.operations.jobs.watch.job_objects import pods
-from paddle_aws.operations.jobs.watch.job_view import JobView, look
+from paddle_aws.operations.jobs.watch.job_view import JobView, poll_job
 from paddle_aws.operations.jobs.watch.object_fields import moment
 from paddle_aws.operations.jobs.watch.paddle_noise import is_noise
 from paddle_aws.operations.jobs.watch.pod_state import PodState
@@ -133,7 +133,7 @@ def past(
     """Yields what the pods have written so far, in order of time. Raises BadInput if no pod
     matches.
     """
-    chosen = [pod for pod in look(cluster, name, namespace).pods if match.includes(pod)]
+    chosen = [pod for pod in poll_job(cluster, name, namespace).pods if match.includes(pod)]
     if not chosen:
         raise BadInput(
             f"job {name} has no such pods in namespace {namespace}: they are not made yet, or "

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from paddle_aws.operations.jobs.watch.kind import Kind, Phase, Progress
+from paddle_aws.operations.jobs.watch.kind import JobPhase, Kind, Phase
 from paddle_aws.operations.jobs.watch.object_fields import SEEN, seconds_old
 
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
@@ -33,15 +33,15 @@ def waits_for_addresses(message: str) -> bool:
     return bool(re.search('configmap "[^"]+" not found', message))
 
 
-def _ended(job: Mapping[str, Any]) -> bool:
+def _has_ended(job: Mapping[str, Any]) -> bool:
     return _PHASES.get(job.get("status", {}).get("phase", "")) in ("done", "failed")
 
 
-def _progress(job: Mapping[str, Any], running: bool, refused: str) -> Progress:
+def _read_phase(job: Mapping[str, Any], running: bool, refused: str) -> JobPhase:
     spec, status, reason = job.get("spec", {}), job.get("status", {}), refused
     if not status and seconds_old(job) > SEEN:
         reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?"
-    return Progress(
+    return JobPhase(
         _PHASES.get(str(status.get("phase", "")), "waiting"),
         reason,
         status.get("completionTime"),
@@ -50,4 +50,4 @@ def _progress(job: Mapping[str, Any], running: bool, refused: str) -> Progress:
     )
 
 
-KIND = Kind(f"/apis/{PADDLE_JOB}", _ended, _progress, reports_refusals=False)
+KIND = Kind(f"/apis/{PADDLE_JOB}", _has_ended, _read_phase, reports_refusals=False)

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from paddle_aws.operations.cluster.cluster import NOTICED, Cluster, Outage
 from paddle_aws.operations.errors import Failed, JobFailed
-from paddle_aws.operations.jobs.watch.job_view import JobView, look
+from paddle_aws.operations.jobs.watch.job_view import JobView, poll_job
 from paddle_aws.operations.jobs.watch.object_fields import seconds_old
 from paddle_aws.operations.jobs.watch.pod_state import PodState
 
@@ -35,7 +35,7 @@ class Follower:
         outage, began, seen = Outage(self.cluster), False, None
         while True:
             try:
-                seen = look(self.cluster, self.name, self.namespace)
+                seen = poll_job(self.cluster, self.name, self.namespace)
             except Exception as error:
                 outage.wait(error)
                 if seen is not None:
@@ -158,7 +158,7 @@ def is_settled(job: JobView) -> bool:
     )
 
 
-def verdict(view: JobView) -> str:
+def require_success(view: JobView) -> str:
     """Returns in one sentence how the job ended. Raises JobFailed with that sentence if it
     failed.
     """
