@@ -26,8 +26,9 @@ _LOCK_TIMEOUT = 1.0
 class RehearsalFolder:
     """The places of everything that one rehearsal writes, except the manifests in `dist/`."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.begun = path, False
+    def __init__(self, path: Path, user: str = "rehearsal") -> None:
+        """`user`: what works in this folder, for sentences."""
+        self.path, self.begun, self._user = path, False, user
         self.run = str(uuid.uuid4())
         """Names this rehearsal in its record and, while it runs, in the lock."""
         self.volume = path / "volume"
@@ -50,7 +51,7 @@ class RehearsalFolder:
             self._lock = os.open(self.path / LOCK, flags, 0o644)
         except OSError as error:
             raise BadInput(
-                f"{self.path} is not a writable folder ({error.strerror}): a rehearsal needs it"
+                f"{self.path} is not a writable folder ({error.strerror}): a {self._user} needs it"
             ) from None
         if not stat.S_ISREG(os.fstat(self._lock).st_mode):
             os.close(self._lock)
@@ -65,20 +66,22 @@ class RehearsalFolder:
                 if time.monotonic() > deadline:
                     os.close(self._lock)
                     raise BadInput(
-                        f"another rehearsal runs in this folder ({self.path}): wait for it, or "
-                        "rehearse in another folder"
+                        f"another {self._user} runs in this folder ({self.path}): wait for it, or "
+                        "use another folder"
                     ) from None
             time.sleep(0.05)
 
     def _refuse_foreign(self) -> None:
         """Raises BadInput for a folder that no rehearsal made: this one would empty it."""
-        remedy = "a rehearsal empties this folder: move it away, or rehearse in another folder"
+        remedy = f"a {self._user} empties this folder: move it away, or use another folder"
         if self.path.is_symlink():
             raise BadInput(f"{self.path} is a link: {remedy}")
         if not self.path.is_dir() or (self.path / LOCK).exists():
             return
         if strangers := sorted(entry.name for entry in self.path.iterdir()):
-            raise BadInput(f"{self.path} holds {strangers[0]}, which is no rehearsal's: {remedy}")
+            raise BadInput(
+                f"{self.path} holds {strangers[0]}, which is no {self._user}'s: {remedy}"
+            )
 
     def begin(self, *, keep_volume: bool = False) -> None:
         """Removes what the last rehearsal left, except the volume if that is to be kept."""

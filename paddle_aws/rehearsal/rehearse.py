@@ -29,6 +29,7 @@ from paddle_aws.operations.jobs.run import put_data, put_input
 from paddle_aws.operations.jobs.volume.server import Folder
 from paddle_aws.rehearsal import interruption, paddle_job, prepared_volume
 from paddle_aws.rehearsal.account import Account
+from paddle_aws.rehearsal.digests import digests
 from paddle_aws.rehearsal.evaluation import evaluate
 from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.job_recorder import JobRecorder
@@ -115,6 +116,10 @@ class Rehearsal:
         if fault := _fault_of_folder(data):
             raise BadInput(f"--data is {data}: {fault}")
         return data.resolve()
+
+    def digests(self) -> dict[str, str] | None:
+        """Returns `digests.digests` of this rehearsal. Raises OSError."""
+        return digests(self.job, self.project, self._source, self._inputs)
 
     def run(
         self,

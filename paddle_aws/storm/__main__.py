@@ -25,8 +25,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int)
     parser.add_argument("--calm", type=int, default=2)
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--fresh", action="store_true")
     arguments = parser.parse_args()
-    with cli_errors("interrupted: no process is left; .storm/ has what was seen until then"):
+    with cli_errors("interrupted: no process is left; .storm/ has a receipt of what ran"):
         machine = check_machine(PROJECT, local=True)
         if not _ACTIONS.is_file() or "user_notif" not in _ACTIONS.read_text().split():
             raise BadInput(
@@ -59,6 +60,7 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
         arguments.runs,
         arguments.calm,
         shrink=not arguments.no_shrink,
+        fresh=arguments.fresh,
     )
     began = time.monotonic()
     source = JobSource(arguments.job.resolve(), tuple(arguments.set))
@@ -73,18 +75,23 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
     _refuse_foreign(FOLDER)
     try:
         FOLDER.mkdir(exist_ok=True)
-        with interruption.catch_signals(), RehearsalFolder(FOLDER.absolute() / "run") as folder:
-            for pattern in ("calm-*.txt", "run-*.txt", "receipt.json", "receipt.html"):
+        place = FOLDER.absolute() / "run"
+        with interruption.catch_signals(), RehearsalFolder(place, "storm") as folder:
+            kept = () if storm.kept is not None else ("calm-*.txt",)
+            for pattern in (*kept, "run-*.txt", "receipt.json", "receipt.html"):
                 for old in FOLDER.glob(pattern):
                     old.unlink()
             try:
                 storm.run(folder)
+            except KeyboardInterrupt:
+                receipt.write(storm, FOLDER, time.monotonic() - began)
+                raise
             finally:
                 if folder.begun:
                     folder.tidy()
+            file, page = receipt.write(storm, FOLDER, time.monotonic() - began)
     except OSError as error:
         raise Failed(f"this machine let the storm down: {error}") from None
-    file, page = receipt.write(storm, FOLDER, time.monotonic() - began)
     print(receipt.conclusion(storm, time.monotonic() - began))
     print(f"receipt: {file} and {page}")
     if storm.failed:

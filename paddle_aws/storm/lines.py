@@ -62,3 +62,13 @@ def numbers(line: str) -> dict[str, float]:
         name = match[1] or f"number {place + 1}"
         values[name if name not in values else f"{name} {place + 1}"] = float(match[2])
     return values
+
+
+def printable(text: str) -> str:
+    """Returns a line with its control characters written out, for a terminal."""
+    return "".join(
+        character
+        if character.isprintable()
+        else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text
+    )

@@ -15,7 +15,7 @@ from typing import Any
 from paddle_node.volume import durable
 
 from paddle_aws.storm.faults import KINDS
-from paddle_aws.storm.storm import Run, Storm
+from paddle_aws.storm.storm import RECEIPT, Run, Storm
 from paddle_aws.storm.supervisor import ATTEMPTS
 
 _DIGESTS = re.compile(r"has read data (\w+) and program (\w+)")
@@ -25,7 +25,7 @@ _COLOURS = {"start": "--starting", "step": "--training", "save": "--saving", "lo
 def write(storm: Storm, folder: Path, seconds: float) -> tuple[Path, Path]:
     """Writes receipt.json and receipt.html, and returns where they are."""
     receipt = document(storm, seconds)
-    file, page = folder / "receipt.json", folder / "receipt.html"
+    file, page = folder / RECEIPT, folder / "receipt.html"
     durable.write(file, json.dumps(receipt, indent=2) + "\n")
     durable.write(page, "".join(_page(storm, receipt)))
     return file, page
@@ -51,7 +51,8 @@ def document(storm: Storm, seconds: float) -> dict[str, Any]:
     return {
         "receipt": 1,
         "job": job.name,
-        "passed": not storm.failed,
+        "passed": not storm.failed and not storm.interrupted,
+        "interrupted": storm.interrupted,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
         "seed": None if storm.plan.schedule else storm.plan.seed,
@@ -75,9 +76,11 @@ def document(storm: Storm, seconds: float) -> dict[str, Any]:
             "exactly_equal": calm.equal,
             "spread": {name: spread for name, spread in calm.spreads.items()},
             "result": {name: list(between) for name, between in calm.last.items()},
+            "of_an_earlier_storm": storm.taken,
             "runs": [_run(run, storm) for run in storm.calm_runs],
         },
         "runs": [_run(run, storm) for run in storm.runs],
+        "calm_runs": storm.kept.document() if storm.kept is not None else None,
     }
 
 
@@ -130,11 +133,17 @@ def _run(run: Run, storm: Storm) -> dict[str, Any]:
 
 def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
     style = (files("paddle_aws.operations.board") / "page" / "board.css").read_text()
-    passed, name = receipt["passed"], escape(receipt["job"])
-    state = ("done", "as calm") if passed else ("failed", "not as calm")
+    name = escape(receipt["job"])
+    state = (
+        ("failed", "not as calm")
+        if storm.failed
+        else ("failed", "interrupted")
+        if storm.interrupted
+        else ("done", "as calm")
+    )
     runs = [run for run in (*storm.calm_runs, *storm.runs) if run.verdict is not None]
     faults = [i for run in runs for i in run.trace.inflicted if i.seconds is not None]
-    silence = max(run.verdict.longest_silence for run in runs if run.verdict)
+    silence = max((run.verdict.longest_silence for run in runs if run.verdict), default=0.0)
     again = sum(run.verdict.repeated for run in storm.runs if run.verdict)
     tiles = {
         "Runs": (len(storm.runs), f"after {len(storm.calm_runs)} calm ones"),

@@ -2,9 +2,11 @@
 failing run fail.
 """
 
+import io
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,12 +20,14 @@ from paddle_aws.rehearsal.local_account import LocalAccount
 from paddle_aws.rehearsal.rehearse import Rehearsal
 from paddle_aws.rehearsal.screen import Screen
 from paddle_aws.rehearsal.summary import shown
+from paddle_aws.storm.calm_runs import CalmRuns
 from paddle_aws.storm.faults import KINDS, PER_RUN, Fault, draw
+from paddle_aws.storm.lines import printable
 from paddle_aws.storm.supervisor import StormSupervisor
 from paddle_aws.storm.trace import Trace
 from paddle_aws.storm.verdict import Calm, Verdict, judge
 
-FOLDER = Path(".storm")
+FOLDER, RECEIPT = Path(".storm"), "receipt.json"
 CALM = 2
 """Runs without faults, by default."""
 _SHORTEST_SILENCE, _SILENCES = 60.0, 5.0
@@ -50,9 +54,13 @@ class Plan:
     runs: int
     calm: int
     shrink: bool
+    fresh: bool
+    """Whether calm runs are run although a receipt has them."""
 
     @classmethod
-    def of(cls, seed: int, faults: str, runs: int | None, calm: int, *, shrink: bool) -> "Plan":
+    def of(
+        cls, seed: int, faults: str, runs: int | None, calm: int, *, shrink: bool, fresh: bool
+    ) -> "Plan":
         """Reads the options. Raises BadInput."""
         words = [word.strip() for word in faults.split(",") if word.strip()]
         if faults and not words:
@@ -67,7 +75,8 @@ class Plan:
                 "whole faults, which are one run's schedule"
             )
         number = runs if runs is not None else 1 if whole else 5
-        return cls(seed, [] if whole else words or list(KINDS), whole, number, calm, shrink)
+        kinds = [] if whole else words or list(KINDS)
+        return cls(seed, kinds, whole, number, calm, shrink, fresh)
 
 
 @dataclass
@@ -109,9 +118,16 @@ class Storm:
             if fault.rank >= ranks:
                 raise BadInput(f"--faults has {fault}: the job's ranks are 0 to {ranks - 1}")
         self._program: Path | None = None
-        self._rehearsal(None)
+        self._digests = self._rehearsal(None).digests()
+        self.kept: CalmRuns | None = None
+        """The calm runs that later storms of the same job can take; None: none can."""
+        if not plan.fresh:
+            kept = CalmRuns.read(folder / RECEIPT, self._digests)
+            self.kept = kept if kept is not None and len(kept.traces) >= plan.calm else None
         self.calm_runs: list[Run] = []
         self.runs: list[Run] = []
+        self.taken = self.interrupted = False
+        """Whether the calm runs are those of an earlier storm, and whether this one was ended."""
 
     @property
     def calm(self) -> Calm:
@@ -119,12 +135,49 @@ class Storm:
 
     def run(self, rehearsals: RehearsalFolder) -> None:
         """Makes all runs in `rehearsals`. Raises Failed for a program that fails without any
-        fault.
+        fault, and KeyboardInterrupt, with the runs that ended before.
         """
+        try:
+            self._run(rehearsals)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            for run in self.calm_runs:
+                run.verdict = judge(run.trace, self.calm)
+            raise
+
+    def _run(self, rehearsals: RehearsalFolder) -> None:
         if (archive := self.job.program.archive) is not None:
             # Once, for all runs: nobody's edits, or lines beside the program, make them differ.
             self._program = self.folder / "program.tar"
             archive.write(self._program)
+        if self.kept is not None:
+            self._take(self.kept)
+        else:
+            self._run_calm(rehearsals)
+        calm = self.calm
+        self.say(_of_calm(calm))
+        for number in range(1, self.plan.runs + 1):
+            run = self._run_once(
+                rehearsals, f"run-{number}", self._schedule(number), self._silence(calm)
+            )
+            run.verdict = judge(run.trace, calm)
+            self.runs.append(run)
+            for line in _run_lines(run):
+                self.say(line)
+            if run.verdict.findings and self.plan.shrink and len(run.schedule) > 1:
+                self._shrink(rehearsals, run, calm)
+
+    def _take(self, kept: CalmRuns) -> None:
+        """Takes the calm runs of an earlier storm."""
+        self.taken, calm = True, Calm(kept.traces)
+        self.calm_runs = [
+            Run(f"calm-{number}", (), trace, judge(trace, calm))
+            for number, trace in enumerate(kept.traces, 1)
+        ]
+        names = ", ".join(run.name for run in self.calm_runs)
+        self.say(f"{names}: as in {shown(self.folder / RECEIPT)} of {kept.ran:%Y-%m-%d %H:%M} UTC")
+
+    def _run_calm(self, rehearsals: RehearsalFolder) -> None:
         for number in range(1, self.plan.calm + 1):
             run = self._run_once(rehearsals, f"calm-{number}", (), 10 * _SHORTEST_SILENCE)
             if not run.trace.succeeded:
@@ -137,17 +190,15 @@ class Storm:
         for run in self.calm_runs:
             run.verdict = judge(run.trace, calm)
             self.say(_calm_line(run, calm))
-        self.say(_of_calm(calm))
-        for number in range(1, self.plan.runs + 1):
-            run = self._run_once(
-                rehearsals, f"run-{number}", self._schedule(number), self._silence(calm)
+        before, digests = self._digests, self._rehearsal(None).digests()
+        # The first run may install the program's requirements; nothing else may have changed.
+        same = before and digests and digests == {**before, "python": digests["python"]}
+        if digests and same and all(run.verdict and run.verdict.passed for run in self.calm_runs):
+            self.kept = CalmRuns(
+                datetime.now(UTC).replace(microsecond=0),
+                digests,
+                [run.trace for run in self.calm_runs],
             )
-            run.verdict = judge(run.trace, calm)
-            self.runs.append(run)
-            for line in _run_lines(run):
-                self.say(line)
-            if run.verdict.findings and self.plan.shrink and len(run.schedule) > 1:
-                self._shrink(rehearsals, run, calm)
 
     @property
     def failed(self) -> list[Run]:
@@ -201,7 +252,7 @@ class Storm:
             cancel=rehearsals.path / CANCEL,
         )
         trace = supervisor.trace
-        with (self.folder / f"{name}.txt").open("w") as file:
+        with _PrintableFile((self.folder / f"{name}.txt").open("wb")) as file:
             console = Console(file=file, width=100, highlight=False, color_system=None)
             try:
                 with Screen(console) as screen:
@@ -212,10 +263,12 @@ class Storm:
                 trace.last = {**trace.last, **results.measured}
             except Failed as error:
                 sentence, *_, end = f"{error}\n{error}".splitlines()
-                trace.reason = f"{sentence.partition('; the end of ')[0]}: {end}"[:_LONGEST_REASON]
+                reason = f"{sentence.partition('; the end of ')[0]}: {end}"
+                trace.reason = printable(reason)[:_LONGEST_REASON]
                 if not trace.events:
                     raise
-            file.write("\n".join(["", *trace.lines, ""]))
+            finally:
+                file.write("\n".join(["", *trace.lines, ""]))
         return Run(name, tuple(schedule), trace)
 
     def _shrink(self, rehearsals: RehearsalFolder, run: Run, calm: Calm) -> None:
@@ -242,6 +295,13 @@ class Storm:
             f"         {len(run.shrunk)} of its faults are enough, found in {tries} runs: "
             f"{self.replay(run)}"
         )
+
+
+class _PrintableFile(io.TextIOWrapper):
+    """A text file for people: what the program wrote cannot reach their terminal's controls."""
+
+    def write(self, text: str) -> int:
+        return super().write("\n".join(map(printable, text.split("\n"))))
 
 
 def fewest(

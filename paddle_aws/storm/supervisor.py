@@ -24,7 +24,7 @@ from paddle_aws.rehearsal.rehearse import Supervisor, job_folder
 from paddle_aws.storm import connections
 from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
 from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
-from paddle_aws.storm.lines import GLOG, LineReader, numbers
+from paddle_aws.storm.lines import GLOG, LineReader, numbers, printable
 from paddle_aws.storm.processes import children, descendants, send_signal, signal_processes
 from paddle_aws.storm.ranks import Rank, Ranks
 from paddle_aws.storm.trace import Event, Inflicted, Trace
@@ -321,7 +321,7 @@ class StormSupervisor(Supervisor):
         return next((step[0] for step in reversed(steps) if step is not None), None)
 
     def _read_agent(self, text: bytes, container: RunningContainer) -> None:
-        for line in text.decode(errors="replace").splitlines():
+        for line in map(printable, text.decode(errors="replace").splitlines()):
             if line.startswith("[agent"):
                 self._say(line)
             if match := _STALLED.match(line):
@@ -487,6 +487,7 @@ class StormSupervisor(Supervisor):
         if path.is_relative_to(self._pod_folder):
             # <pod>/<container>/<path in it>: the same place in each pod of a rank.
             name = "/" + "/".join(path.relative_to(self._pod_folder).parts[2:])
+        name = printable(name)
         if (call.writes and not path.exists()) or call.flags & os.O_TRUNC:
             self._scratch.setdefault(name, rank.attempt)
         elif self._scratch.get(name, rank.attempt) < rank.attempt and name not in (
@@ -505,11 +506,11 @@ class StormSupervisor(Supervisor):
         the same files in its own.
         """
         if path.is_relative_to(self._folder.attempts):
-            return "/".join(path.relative_to(self._folder.attempts).parts[1:])
+            path = Path(*path.relative_to(self._folder.attempts).parts[1:])
         for folder in (self._folder.output, self._folder.root):
             if path.is_relative_to(folder):
-                return str(path.relative_to(folder))
-        return str(path)
+                path = path.relative_to(folder)
+        return printable(str(path))
 
     def _numberless(self, path: Path) -> str:
         """What checkpoints of a series have in common: the path without its numbers."""
@@ -523,8 +524,7 @@ class StormSupervisor(Supervisor):
         self.trace.events.append(event)
 
     def _say(self, text: str) -> None:
-        shown = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
-        self.trace.lines.append(f"{self._now():7.2f}  {shown}")
+        self.trace.lines.append(f"{self._now():7.2f}  {printable(text)}")
 
     def _now(self) -> float:
         return time.monotonic() - self._began

@@ -71,7 +71,7 @@ class Calm:
     @cached_property
     def steps(self) -> list[int]:
         """The steps that a run tells, each once, in order."""
-        return list(dict.fromkeys(self.told[0]))
+        return list(dict.fromkeys(self.told[0])) if self.told else []
 
     @property
     def regular(self) -> bool:
@@ -105,7 +105,7 @@ class Calm:
         """The range of each number that runs tell at their ends and that can be compared."""
         ranges = {
             name: (min(values), max(values))
-            for name in self.traces[0].last
+            for name in (self.traces[0].last if self.traces else ())
             if len(values := [trace.last[name] for trace in self.traces if name in trace.last])
             == len(self.traces)
         }
@@ -122,7 +122,7 @@ class Calm:
 
     @property
     def silence(self) -> float:
-        return max(trace.longest_silence for trace in self.traces)
+        return max((trace.longest_silence for trace in self.traces), default=0.0)
 
     @property
     def opportunities(self) -> Opportunities:

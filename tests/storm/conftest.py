@@ -28,6 +28,10 @@ class Storm:
         return json.loads((self.place / ".storm/receipt.json").read_text())
 
     @property
+    def page(self) -> str:
+        return (self.place / ".storm/receipt.html").read_text()
+
+    @property
     def folder(self) -> JobFolder:
         """The job's folder on the volume of the last run."""
         return JobFolder(self.place / ".storm/run/volume/job")

@@ -7,8 +7,13 @@ import json
 import os
 import shlex
 import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
+
+from paddle_aws.storm.calm_runs import CalmRuns
 
 pytestmark = pytest.mark.slow
 STEPS = 20
@@ -87,6 +92,7 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.write(1, b"[agent 0] attempt 9: trainer 0 is process {bystander.pid}\\n")
+        os.write(1, b"[agent 0] clears the screen: \\x1b[2J\\n")
     os._exit(0)
 """
     refused = storm("--faults", "kill-rank/0@stop-9", program=forgetful, **SETTINGS)
@@ -101,9 +107,57 @@ if os.fork() == 0:
     (line,) = [line for line in ended.output.splitlines() if line.startswith("replay: ")]
     again = storm(*shlex.split(line)[4:])
     assert again.code == 1 and line in again.output, again.output
+    assert "\ncalm-1, calm-2: as in .storm/receipt.json of 2" in again.output
+    runs = [(again.place / f".storm/{name}.txt").read_text() for name in ("calm-2", "run-1")]
+    assert all("clears the screen: \\x1b[2J" in run and "\x1b" not in run for run in runs)
     assert bystander.poll() is None
     mistaken = storm("--set", "trainers=two")
     assert mistaken.code == 2 and "trainers must be a whole number (found two)" in mistaken.output
     finding, *_ = again.receipt["runs"][0]["findings"]
     assert finding["symptom"] == "other values" and finding["after"] == "kill-rank/0@step-9"
     assert any("fault: kill-rank/0@step-9" in line for line in finding["lines"])
+    check_that_no_other_calm_runs_are_taken(again)
+    check_that_an_interrupted_storm_leaves_a_receipt(again, storm)
+
+
+def check_that_no_other_calm_runs_are_taken(storm):
+    text = json.dumps(storm.receipt)
+    digests = storm.receipt["calm_runs"]["digests"]
+    copy = storm.place / "receipt.json"
+
+    def taken(text: str, digests=digests) -> bool:
+        copy.write_text(text)
+        return CalmRuns.read(copy, digests) is not None
+
+    assert taken(text) and not taken(text, None) and not taken(text, {**digests, "data": ""})
+    for find, put in (
+        ('"total": 1.0', '"total": 1.5'),
+        ('"calm_runs": {', '"calm_runs": [{'),
+        ('"calm_runs": {', '"calm_runs": null, "runs": {'),
+        (text, "[" * 100_000),
+    ):
+        assert find in text and not taken(text.replace(find, put)), put
+    copy.unlink()
+    copy.symlink_to(storm.place / ".storm/receipt.json")
+    assert CalmRuns.read(copy, digests) is None
+    copy.unlink()
+
+
+def check_that_an_interrupted_storm_leaves_a_receipt(storm, run):
+    """Of an edited program, whose calm runs are others."""
+    place = storm.place / ".storm"
+    (storm.place / "train.py").write_text(PROGRAM + "# edited")
+    words = [Path(sys.executable).with_name("paddle-aws"), "storm", "job.yaml"]
+    with subprocess.Popen(words, cwd=storm.place, stderr=subprocess.PIPE, text=True) as edited:
+        while not (place / "run/pods").exists() and edited.poll() is None:
+            time.sleep(0.1)
+        assert not (place / "calm-2.txt").exists()
+        refused = run()
+        edited.terminate()
+        _, said = edited.communicate()
+    assert (refused.code, edited.returncode) == (2, 130), refused.output + said
+    assert "another storm runs in this folder" in refused.output
+    assert said == "interrupted: no process is left; .storm/ has a receipt of what ran\n"
+    receipt = storm.receipt
+    assert receipt["interrupted"] and not receipt["passed"] and not receipt["runs"]
+    assert receipt["calm_runs"] is None and ">interrupted<" in storm.page

@@ -31,6 +31,9 @@ def storm(
     shrink: Annotated[
         bool, typer.Option(help="Look for the fewest faults that still make a run fail.")
     ] = True,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Run the calm runs again, although .storm/ has them.")
+    ] = False,
 ) -> None:
     """Run a job on this machine through faults that its program will meet on a cluster.
 
@@ -38,7 +41,8 @@ def storm(
     events of the program (a step, a checkpoint that is being written or loaded, its end): killed
     ranks, agents and pods, a spot notice, a freeze, a volume that is full, slow, failing or
     read-only, a damaged checkpoint, a broken connection. The verdict says what was seen; .storm/
-    keeps a receipt (receipt.json, receipt.html) and each run's lines. Exit code 1: a run failed.
+    keeps a receipt (receipt.json, receipt.html) and each run's lines. Calm runs that it has of the
+    same job, program and data are not run again. Exit code 1: a run failed.
 
     Example: paddle-aws storm job.yaml --seed 7
 
@@ -54,5 +58,6 @@ def storm(
         words += ["--seed", str(seed), "--faults", faults, "--calm", str(calm)]
         words += ["--runs", str(runs)] if runs is not None else []
         words += [] if shrink else ["--no-shrink"]
+        words += ["--fresh"] if fresh else []
         sys.stdout.flush()
         os.execv(sys.executable, words)

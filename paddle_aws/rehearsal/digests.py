@@ -1,0 +1,78 @@
+"""What a rehearsal's pods run and read, as digests: where all are the same, so is the work."""
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program import LEFT_BEHIND
+from paddle_aws.operations.images import interpreter
+
+_CODE = ("paddle_aws", "k8s_charts", "trainer_image", "examples")
+"""What this project brings to a rehearsal; programs of its image are among the examples."""
+
+
+def digests(
+    job: TrainingJob, project: Path, source: Path | None, inputs: Mapping[str, Path]
+) -> dict[str, str] | None:
+    """Returns digests of the program, the data, the settings, this project's code, the pods' Python
+    (empty if it is not installed yet) and this machine; None where a part cannot be seen from here,
+    such as data behind an address or a program on the job's volume. `source` and `inputs` are the
+    local files. Raises OSError.
+    """
+    elsewhere = job.data is not None and source is None
+    archive = job.program.archive
+    python = interpreter.find(job, project)
+    if (
+        elsewhere
+        or len(inputs) < len(job.inputs)
+        or (archive is None and job.program.origin != "image")
+        or job.program.wheels is not None
+    ):
+        return None
+    files = {**({"data": source} if source is not None else {}), **inputs}
+    return {
+        "settings": _digest(job.model_dump_json()),
+        "program": archive.digest if archive is not None else "image",
+        "data": _digest({name: _of_file(file) for name, file in files.items()}),
+        "code": _digest(
+            {
+                file.relative_to(project).as_posix(): _of_file(file)
+                for room in _CODE
+                for file in _files(project / room)
+            }
+        ),
+        "python": _of_python(python) if python is not None else "",
+        "machine": _digest([*platform.uname(), len(os.sched_getaffinity(0)), _processor()]),
+    }
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Yields the files below a folder, in order."""
+    for folder, folders, names in os.walk(place):
+        folders[:] = sorted(set(folders) - LEFT_BEHIND)
+        yield from (path for name in sorted(names) if (path := Path(folder, name)).is_file())
+
+
+def _of_file(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _of_python(folder: Path) -> str:
+    packages = folder.parent.glob("lib/*/site-packages/*.dist-info")
+    python = str((folder / "python").resolve())
+    return _digest([python, sorted(package.name for package in packages)])
+
+
+def _processor() -> list[str]:
+    text = Path("/proc/cpuinfo").read_text()
+    return sorted(set(re.findall(r"(?m)^(?:model name|flags)\s*:.*", text)))
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

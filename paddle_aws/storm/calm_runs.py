@@ -1,0 +1,64 @@
+"""The calm runs that a receipt keeps for the next storms of the same job, which need not run them
+again.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddle_node.volume import durable
+from pydantic import AwareDatetime, TypeAdapter
+
+from paddle_aws.storm.trace import Trace
+
+_LARGEST = 1 << 26
+"""Bytes of a receipt that is read."""
+
+
+@dataclass(frozen=True)
+class CalmRuns:
+    """Runs without faults that ended well."""
+
+    ran: AwareDatetime
+    """When they had ended."""
+    digests: Mapping[str, str]
+    """Of all that they ran and read: `rehearsal.digests`."""
+    traces: Sequence[Trace]
+
+    def document(self) -> dict[str, Any]:
+        """Returns what `read` reads. The runs' lines stay in their own files."""
+        document: dict[str, Any] = _DOCUMENT.dump_python(
+            self, mode="json", exclude={"traces": {"__all__": {"lines"}}}
+        )
+        return {**document, "sha256": _sha256(document)}
+
+    @classmethod
+    def read(cls, receipt: Path, digests: Mapping[str, str] | None) -> "CalmRuns | None":
+        """Returns the calm runs in a receipt if it is a file of this user, they are unchanged, and
+        ran and read exactly what `digests` names; else None.
+        """
+        try:
+            file = durable.open_file(receipt)
+            if digests is None or file is None:
+                return None
+            with file:
+                if os.fstat(file.fileno()).st_uid != os.geteuid():
+                    return None
+                document = json.loads(file.read(_LARGEST))["calm_runs"]
+            if document.pop("sha256") != _sha256(document):
+                return None
+            runs = _DOCUMENT.validate_json(json.dumps(document), strict=True)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return None
+        return runs if dict(runs.digests) == digests else None
+
+
+_DOCUMENT = TypeAdapter(CalmRuns)
+
+
+def _sha256(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
