@@ -40,7 +40,7 @@ def job() -> Callable[..., TrainingJob]:
 
 
 @pytest.fixture(scope="session")
-def made() -> Callable[..., Documents]:
+def make_documents() -> Callable[..., Documents]:
     """A function that makes the documents of such a job."""
 
     def make(**settings: Any) -> Documents:

@@ -57,9 +57,9 @@ CHANGES = yaml.safe_load(Path(__file__).with_name("changes.yaml").read_text())
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_a_changed_job_can_be_applied_over_the_old_one(
-    change: dict[str, Any], made: Callable[..., Documents]
+    change: dict[str, Any], make_documents: Callable[..., Documents]
 ) -> None:
-    assert list(refused(made(), made(**change))) == []
+    assert list(refused(make_documents(), make_documents(**change))) == []
 
 
 @pytest.mark.parametrize("volume", [{}, {"kind": "nfs"}])
@@ -73,18 +73,20 @@ def test_a_replaced_file_system_or_access_point_is_another_claim(
             "file_system_dns_name": "fs-0new.efs.x.y",
         }
     )
-    before, after = (documents(job(volume=volume), one, "image") for one in (outputs, replaced))
+    before, after = (
+        documents(job(volume=volume), cluster, "image") for cluster in (outputs, replaced)
+    )
     assert list(refused(before, after)) == []
     (claim,) = {d["metadata"]["name"] for d in after if d["kind"] == "PersistentVolumeClaim"}
     assert claim not in {d["metadata"]["name"] for d in before}
 
 
 def test_changed_data_is_a_new_training_job_whose_trainers_wait_for_it(
-    made: Callable[..., Documents],
+    make_documents: Callable[..., Documents],
 ) -> None:
-    def jobs(found: Documents) -> tuple[set[str], set[str]]:
+    def jobs(manifests: Documents) -> tuple[set[str], set[str]]:
         """Returns the names of the Jobs, and of the data job that they name to their pods."""
-        jobs = [d for d in found if d["kind"] == "Job"]
+        jobs = [d for d in manifests if d["kind"] == "Job"]
         variables = [
             v for job in jobs for v in job["spec"]["template"]["spec"]["containers"][0]["env"]
         ]
@@ -92,6 +94,13 @@ def test_changed_data_is_a_new_training_job_whose_trainers_wait_for_it(
         assert len(named) in (0, 2)
         return {job["metadata"]["name"] for job in jobs}, set(named)
 
-    (names, one), (others, another) = jobs(made()), jobs(made(data={"source": "s3://corpus/other"}))
-    assert not names & others and not one & another and len(one) == len(another) == 1
-    assert jobs(made(data={"prepared": True}, program={"from": "volume"}))[1] == set()
+    (names, data_names), (other_names, other_data_names) = (
+        jobs(make_documents()),
+        jobs(make_documents(data={"source": "s3://corpus/other"})),
+    )
+    assert (
+        not names & other_names
+        and not data_names & other_data_names
+        and len(data_names) == len(other_data_names) == 1
+    )
+    assert jobs(make_documents(data={"prepared": True}, program={"from": "volume"}))[1] == set()

@@ -54,10 +54,10 @@ def manifests(job: TrainingJob, *, more: bool = False) -> str:
     app = cdk8s.App()
     cluster.add_cdk8s_chart("volume", VolumeChart(app, job, outputs))
     cluster.add_cdk8s_chart("data", DataChart(app, job, outputs, "image"))
-    found = assertions.Template.from_stack(stack).find_resources(
+    resources = assertions.Template.from_stack(stack).find_resources(
         "Custom::AWSCDK-EKS-KubernetesResource"
     )
-    return json.dumps([resource["Properties"]["Manifest"] for resource in found.values()])
+    return json.dumps([resource["Properties"]["Manifest"] for resource in resources.values()])
 
 
 @pytest.mark.parametrize(

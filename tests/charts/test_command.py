@@ -42,9 +42,9 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def deploy(clone: Path, outputs: ClusterOutputs) -> None:
-    told = outputs.model_dump(by_alias=True, exclude={"placeholders"})
+    values = outputs.model_dump(by_alias=True, exclude={"placeholders"})
     (clone / "outputs.json").write_text(
-        json.dumps({"storage": told, "paddle-cluster": {"ClusterName": "paddle"}})
+        json.dumps({"storage": values, "paddle-cluster": {"ClusterName": "paddle"}})
     )
 
 

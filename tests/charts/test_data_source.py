@@ -18,31 +18,31 @@ from k8s_charts.kinds.data_job import source
 from k8s_charts.spec import TrainingJob
 
 Job = Callable[..., TrainingJob]
-Made = Callable[..., list[dict[str, Any]]]
+MakeDocuments = Callable[..., list[dict[str, Any]]]
 
 TABLES = yaml.safe_load(Path(__file__).with_name("data_sources.yaml").read_text())
 
 
-def only(found: list[dict[str, Any]], kind: str, component: str) -> dict[str, Any]:
+def only(manifests: list[dict[str, Any]], kind: str, component: str) -> dict[str, Any]:
     """Returns the one document of a kind for a component."""
-    (one,) = (
+    (manifest,) = (
         d
-        for d in found
+        for d in manifests
         if d["kind"] == kind and d["metadata"]["labels"]["app.kubernetes.io/component"] == component
     )
-    return one
+    return manifest
 
 
 @pytest.mark.parametrize(("given", "local"), TABLES["local"])
 def test_a_local_file_is_uploaded_under_the_jobs_name(
     given: str, local: str | None, job: Job, outputs: ClusterOutputs
 ) -> None:
-    made = job(data={"source": given})
-    assert made.local_file == (None if local is None else Path(local).expanduser())
+    training_job = job(data={"source": given})
+    assert training_job.local_file == (None if local is None else Path(local).expanduser())
     address = (
         given if local is None else f"s3://paddle-storage-bucket/sources/words/{Path(local).name}"
     )
-    assert source(made, outputs) == address
+    assert source(training_job, outputs) == address
 
 
 @pytest.mark.parametrize(("volume", "given", "place"), TABLES["own volumes"])
@@ -54,25 +54,25 @@ def test_a_local_file_goes_to_a_volume_that_is_not_the_deployed_one(
 
 @pytest.mark.parametrize(("given", "ports"), TABLES["ports"])
 def test_the_data_jobs_network_policy_lets_it_reach_its_source(
-    given: str, ports: list[int], made: Made
+    given: str, ports: list[int], make_documents: MakeDocuments
 ) -> None:
-    policy = only(made(data={"source": given}), "NetworkPolicy", "data")
+    policy = only(make_documents(data={"source": given}), "NetworkPolicy", "data")
     anywhere = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
     assert [[port["port"] for port in rule["ports"]] for rule in anywhere] == [ports]
 
 
-@pytest.mark.parametrize(("volume", "given", "mounted", "made"), TABLES["mounted"])
+@pytest.mark.parametrize(("volume", "given", "mounted", "folders"), TABLES["mounted"])
 def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
     volume: dict[str, Any],
     given: str,
     mounted: list[Any],
-    made: list[str] | None,
+    folders: list[str] | None,
     job: Job,
     outputs: ClusterOutputs,
 ) -> None:
-    found = documents(job(data={"source": given}, volume=volume), outputs, "image")
+    manifests = documents(job(data={"source": given}, volume=volume), outputs, "image")
     for component in ("data", "trainer"):
-        pod = only(found, "Job", component)["spec"]["template"]["spec"]
+        pod = only(manifests, "Job", component)["spec"]["template"]["spec"]
         mounts = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "job"]
         seen = [
             [mount["mountPath"], mount.get("subPath"), mount.get("readOnly")] for mount in mounts
@@ -83,15 +83,15 @@ def test_a_job_mounts_its_own_folder_and_the_data_job_its_source_read_only(
             for maker in pod.get("initContainers", [])
         ]
         if component == "data":
-            assert (seen, makers) == (mounted, [made] if made else [])
+            assert (seen, makers) == (mounted, [folders] if folders else [])
         else:
-            makes = volume.get("kind", "efs") != "efs" and made is not None
-            assert (seen, makers) == (mounted[:1], [made[:1]] if makes and made else [])
+            makes = volume.get("kind", "efs") != "efs" and folders is not None
+            assert (seen, makers) == (mounted[:1], [folders[:1]] if makes and folders else [])
 
 
 @pytest.mark.parametrize("volume", [{}, {"kind": "nfs"}])
 def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(
-    volume: dict[str, Any], made: Made
+    volume: dict[str, Any], make_documents: MakeDocuments
 ) -> None:
     def copies(
         component: str, source: str = "words", **settings: Any
@@ -100,8 +100,10 @@ def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(
         variables.
         """
         data = {"source": f"s3://corpus/{source}", "shared": True}
-        found = made(data=data, command=["train"], mode="collective", volume=volume, **settings)
-        pod = only(found, "Job", component)["spec"]["template"]["spec"]
+        manifests = make_documents(
+            data=data, command=["train"], mode="collective", volume=volume, **settings
+        )
+        pod = only(manifests, "Job", component)["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         (mount,) = [
             m for m in container["volumeMounts"] if m.get("subPath", "").startswith("shared/")
@@ -112,30 +114,34 @@ def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(
         return (
             mount["subPath"],
             mount.get("readOnly", False),
-            {each["name"]: each.get("value") for each in container["env"]},
+            {variable["name"]: variable.get("value") for variable in container["env"]},
         )
 
-    place, read_only, told = copies("data")
+    place, read_only, variables = copies("data")
     assert not read_only and copies("trainer")[:2] == (place, True)
     assert copies("data", name="other")[0] == place != copies("data", "others")[0]
-    assert (told["PADDLE_NODE_SHARED"], told["DATA_FORMAT"], told["SPLIT_COUNT"]) == (
+    assert (
+        variables["PADDLE_NODE_SHARED"],
+        variables["DATA_FORMAT"],
+        variables["SPLIT_COUNT"],
+    ) == (
         place,
         "files",
         "1",
     )
-    assert "SHUFFLE_SEED" not in told
+    assert "SHUFFLE_SEED" not in variables
 
 
-@pytest.mark.parametrize(("mode", "there", "code", "said"), TABLES["made"])
+@pytest.mark.parametrize(("mode", "there", "code", "sentence"), TABLES["made"])
 def test_who_makes_the_jobs_folder_says_why_it_cannot(
-    mode: int, there: list[str], code: int, said: str, made: Made
+    mode: int, there: list[str], code: int, sentence: str, make_documents: MakeDocuments
 ) -> None:
     """Runs as user 1000 in a folder that belongs to another user, as on an NFS server. Only root
     can set this up.
     """
     if os.getuid() != 0:
         pytest.skip("only root can be another user")
-    job = made(volume={"kind": "nfs", "folder": "team", "mount_path": "/v"})[-1]
+    job = make_documents(volume={"kind": "nfs", "folder": "team", "mount_path": "/v"})[-1]
     (maker,) = job["spec"]["template"]["spec"]["initContainers"]
     with tempfile.TemporaryDirectory() as name:
         root, volume = Path(name), Path(name, "v")
@@ -155,9 +161,9 @@ def test_who_makes_the_jobs_folder_says_why_it_cannot(
             capture_output=True,
             text=True,
         )
-        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+        assert (done.returncode, sentence in done.stderr) == (code, True), done.stderr
         assert (volume / "team" / "words").is_dir() == (
-            code == 0 or "team/words" in there or "data.source" in said
+            code == 0 or "team/words" in there or "data.source" in sentence
         )
 
 
@@ -167,7 +173,7 @@ def test_a_preloaded_version_is_used_and_latest_is_pulled(
 ) -> None:
     jobs = [document for document in documents(job(), outputs, image) if document["kind"] == "Job"]
     assert {
-        one["imagePullPolicy"]
+        container["imagePullPolicy"]
         for job in jobs
-        for one in job["spec"]["template"]["spec"]["containers"]
+        for container in job["spec"]["template"]["spec"]["containers"]
     } == {policy}

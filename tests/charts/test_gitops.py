@@ -80,12 +80,12 @@ def test_the_kustomization_keeps_what_stays_and_starts_trainers_last() -> None:
         for document in yaml.safe_load_all(done.stdout)
     }
     waves = {
-        whose for whose, found in annotations.items() if "argocd.argoproj.io/sync-wave" in found
+        whose for whose, values in annotations.items() if "argocd.argoproj.io/sync-wave" in values
     }
     assert waves == {("Job", "trainer")}
     kept = {
         kind
-        for (kind, _), found in annotations.items()
-        if "argocd.argoproj.io/sync-options" in found
+        for (kind, _), values in annotations.items()
+        if "argocd.argoproj.io/sync-options" in values
     }
     assert kept == {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}

@@ -58,10 +58,10 @@ def test_manifests_are_the_reviewed_ones(
     golden, job = HERE / "golden" / f"{case}.yaml", TrainingJob.load(CASES[case])
     outputs = outputs.model_copy(update=OTHER_OUTPUTS.get(case, {}))
     files = write(job, outputs, job.image or IMAGE, tmp_path)
-    found = "".join(f"# {file.name}\n{file.read_text()}" for file in files)
+    text = "".join(f"# {file.name}\n{file.read_text()}" for file in files)
     if os.environ.get("UPDATE_GOLDEN"):
-        golden.write_text(found)
-    assert found == golden.read_text(), (
+        golden.write_text(text)
+    assert text == golden.read_text(), (
         f"UPDATE_GOLDEN=1 pytest {Path(__file__).name} rewrites {golden}"
     )
 
@@ -105,26 +105,26 @@ def faults(documents: list[Document]) -> Iterator[str]:
         reference = by_kind["PersistentVolume"][claim["spec"]["volumeName"]]["spec"]["claimRef"]
         if (reference["name"], reference["namespace"]) != (name, claim["metadata"]["namespace"]):
             yield "the volume's claimRef is another claim"
-    made = {*by_kind.get("ServiceAccount", {}), None}
+    accounts = {*by_kind.get("ServiceAccount", {}), None}
     for document in by_kind.get("RoleBinding", {}).values():
         if (
             document["roleRef"]["name"] not in by_kind["Role"]
-            or not {s["name"] for s in document["subjects"]} <= made
+            or not {s["name"] for s in document["subjects"]} <= accounts
         ):
             yield "a binding of a role, or for an account, that is made nowhere"
     for pod in (pod["spec"] for pod in pods):
         containers = [*pod["containers"], *pod.get("initContainers", [])]
         mounts = [
-            [(mount["mountPath"], mount["name"]) for mount in one.get("volumeMounts", [])]
-            for one in containers
+            [(mount["mountPath"], mount["name"]) for mount in container.get("volumeMounts", [])]
+            for container in containers
         ]
-        if {name for one in mounts for _, name in one} != {
+        if {name for places in mounts for _, name in places} != {
             volume["name"] for volume in pod.get("volumes", [])
         }:
             yield "mounts and volumes are not the same"
-        if any(len(dict(one)) < len(one) for one in mounts):
+        if any(len(dict(places)) < len(places) for places in mounts):
             yield "two mounts in one place"
-        if pod.get("serviceAccountName") not in made:
+        if pod.get("serviceAccountName") not in accounts:
             yield f"service account {pod['serviceAccountName']} is made nowhere"
         if (
             "subdomain" in pod
@@ -153,8 +153,8 @@ def valid(document: str, version: str) -> bool:
     """Returns whether a document fits. Results are cached: jobs share many documents, and a check
     takes a tenth of a second.
     """
-    found: str = kubernetes_validate.validate(json.loads(document), version, strict=True)
-    return found == version
+    used_version: str = kubernetes_validate.validate(json.loads(document), version, strict=True)
+    return used_version == version
 
 
 @pytest.mark.slow
@@ -182,11 +182,11 @@ def closed(schema: Any) -> Any:
     """
     if not isinstance(schema, dict):
         return schema
-    found = {key: closed(value) for key, value in schema.items()}
-    unknown = found.get("x-kubernetes-preserve-unknown-fields") or not isinstance(
-        found.get("properties"), dict
+    fields = {key: closed(value) for key, value in schema.items()}
+    unknown = fields.get("x-kubernetes-preserve-unknown-fields") or not isinstance(
+        fields.get("properties"), dict
     )
-    return found if unknown else {**found, "additionalProperties": False}
+    return fields if unknown else {**fields, "additionalProperties": False}
 
 
 @pytest.mark.slow
@@ -239,14 +239,14 @@ def test_checkov_finds_nothing_that_is_not_explained(tmp_path: Path) -> None:
     assert report["summary"]["passed"] > 2000
     used = set()
     unexplained = []
-    for found in report["results"]["failed_checks"]:
+    for check in report["results"]["failed_checks"]:
         reasons = [
             kept
             for kept in KEPT
-            if kept[0] == found["check_id"] and Path(found["resource"]).match(kept[1])
+            if kept[0] == check["check_id"] and Path(check["resource"]).match(kept[1])
         ]
         used.update(reasons)
         if not reasons:
-            unexplained.append(f"{found['check_id']} {found['resource']}: {found['check_name']}")
+            unexplained.append(f"{check['check_id']} {check['resource']}: {check['check_name']}")
     assert unexplained == []
     assert set(KEPT) - used == set()

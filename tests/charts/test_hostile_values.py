@@ -44,20 +44,25 @@ def containers(
     """Returns each component's command, arguments and variables, as a rehearsal, like the kubelet,
     makes them from the files.
     """
-    found = read(load(write(job, outputs, "image", folder)))
-    templates = [one.template for one in found.jobs] + [
-        role.template for one in found.paddle_jobs for role in one.roles.values()
+    manifests = read(load(write(job, outputs, "image", folder)))
+    templates = [kubernetes_job.template for kubernetes_job in manifests.jobs] + [
+        role.template
+        for kubernetes_job in manifests.paddle_jobs
+        for role in kubernetes_job.roles.values()
     ]
-    made = {}
+    by_component = {}
     for template in templates:
         (container,) = template.containers
-        told = environment(container, FACTS, found.config_maps, {})
+        variables = environment(container, FACTS, manifests.config_maps, {})
         words = {
-            name: [expand(word, told) for word in getattr(container, name)]
+            name: [expand(word, variables) for word in getattr(container, name)]
             for name in ("command", "args")
         }
-        made[template.labels["app.kubernetes.io/component"]] = {**words, "told": told}
-    return made
+        by_component[template.labels["app.kubernetes.io/component"]] = {
+            **words,
+            "variables": variables,
+        }
+    return by_component
 
 
 @settings(max_examples=300, deadline=None)
@@ -98,12 +103,12 @@ def test_every_special_value(more: dict[str, Any], outputs: ClusterOutputs, tmp_
     job = TrainingJob.parse(
         {"name": "hostile", "trainers": 1, "arguments": SPECIAL, "environment": given, **more}
     )
-    made = containers(job, outputs, tmp_path)
-    assert len(made) == 2
-    if data := made.pop("data", None):
-        assert data["told"]["DATA_SOURCE"] == OURS["data"]["source"]
-    for found in made.values():
-        assert {name: found["told"][name] for name in given} == given
-        assert found["args"] == SPECIAL and found["command"] == more.get(
+    by_component = containers(job, outputs, tmp_path)
+    assert len(by_component) == 2
+    if data := by_component.pop("data", None):
+        assert data["variables"]["DATA_SOURCE"] == OURS["data"]["source"]
+    for container in by_component.values():
+        assert {name: container["variables"][name] for name in given} == given
+        assert container["args"] == SPECIAL and container["command"] == more.get(
             "command", ["/usr/local/bin/start.sh"]
         )

@@ -34,13 +34,13 @@ def texts() -> dict[str, str]:
     }
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schemas = {name: {**head, **spec.model_json_schema()} for name, spec in specs.items()}
-    found = {
+    files = {
         name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in schemas.items()
     }
     cluster = schemas["cluster.schema.json"]
     lines = "\n".join(_lines(cluster, cluster["$defs"], ""))
-    return {**found, "cluster-settings.md": f"{HEAD}```yaml\n{lines}\n```\n"}
+    return {**files, "cluster-settings.md": f"{HEAD}```yaml\n{lines}\n```\n"}
 
 
 def _lines(group: dict[str, Any], groups: dict[str, Any], indent: str) -> Iterator[str]:

@@ -52,23 +52,23 @@ def fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def unexplained(
-    kind: str, printed: Document, made: Document, reasons: Document, used: set[str]
+    kind: str, printed: Document, document: Document, reasons: Document, used: set[str]
 ) -> Iterator[str]:
     """Yields the fields that differ without a named reason. Adds the reasons that were needed to
     `used`.
     """
-    theirs, ours = dict(fields(printed, kind)), dict(fields(made, kind))
+    theirs, ours = dict(fields(printed, kind)), dict(fields(document, kind))
     for path, value in theirs.items():
         if path in ours and ours[path] == value:
             continue
         reason = next(
             (pattern for pattern in reasons["different"] if re.fullmatch(pattern, path)), ""
         )
-        wanted = reasons["different"][reason]["ours"] if reason else None
+        expected = reasons["different"][reason]["ours"] if reason else None
         used.add(reason)
-        found = ours.get(path, "ABSENT")
-        if not reason or wanted not in ("ANYTHING", found):
-            yield f"{path} is {value!r} in print, {found!r} in ours, and named as {wanted!r}"
+        actual = ours.get(path, "ABSENT")
+        if not reason or expected not in ("ANYTHING", actual):
+            yield f"{path} is {value!r} in print, {actual!r} in ours, and named as {expected!r}"
     for path in ours.keys() - theirs.keys():
         reason = next((pattern for pattern in reasons["added"] if re.fullmatch(pattern, path)), "")
         used.add(reason)
@@ -76,9 +76,9 @@ def unexplained(
             yield f"{path} is {ours[path]!r} in ours, and no reason is named"
 
 
-def by_kind(found: list[Document]) -> dict[str, Document]:
+def by_kind(documents: list[Document]) -> dict[str, Document]:
     kinds: dict[str, Document] = {}
-    for document in found:
+    for document in documents:
         kind = document["kind"]
         if kind == "Job":
             container = document["spec"]["template"]["spec"]["containers"][0]
@@ -113,9 +113,9 @@ def test_every_field_is_as_printed_or_has_a_reason(
     used = {""}
     for example, file in examples.items():
         job = TrainingJob.load(EXAMPLES / f"{example}.yaml")
-        made = by_kind(documents(job, outputs, job.image or IMAGE))
+        our_documents = by_kind(documents(job, outputs, job.image or IMAGE))
         for kind, document in by_kind(list(yaml.safe_load_all((HERE / file).read_text()))).items():
-            assert list(unexplained(kind, document, made[kind], reasons, used)) == [], file
+            assert list(unexplained(kind, document, our_documents[kind], reasons, used)) == [], file
     assert {*reasons["different"], *reasons["added"]} - used == set(), (
         "reasons that nothing in print needs any more"
     )

@@ -76,17 +76,17 @@ def archive(job: TrainingJob) -> ProgramArchive:
     return job.program.archive
 
 
-def told(job: TrainingJob, outputs: ClusterOutputs) -> list[str | None]:
+def list_archives(job: TrainingJob, outputs: ClusterOutputs) -> list[str | None]:
     """Returns the archive named to each container, of the data job and of the trainers."""
     jobs = [document for document in documents(job, outputs, "image") if document["kind"] == "Job"]
     env = [
         {
-            one["name"]: one.get("value")
-            for one in job["spec"]["template"]["spec"]["containers"][0]["env"]
+            variable["name"]: variable.get("value")
+            for variable in job["spec"]["template"]["spec"]["containers"][0]["env"]
         }
         for job in jobs
     ]
-    return [each.get(contract.Variable.PROGRAM_ARCHIVE) for each in env]
+    return [variables.get(contract.Variable.PROGRAM_ARCHIVE) for variables in env]
 
 
 def test_a_folder_reaches_the_pod_as_its_checkout_is(
@@ -96,13 +96,13 @@ def test_a_folder_reaches_the_pod_as_its_checkout_is(
     digest = archive(job).digest
     same = parsed(tmp_path, {"from": "folder", "path": "./mine"})
     assert (job.model_dump(), archive(job)) == (same.model_dump(), archive(same))
-    assert told(job, outputs) == [None, digest], (
+    assert list_archives(job, outputs) == [None, digest], (
         "the split has nothing to do with a program without a reader"
     )
     reads = parsed(
         tmp_path, MINE, data={"source": "s3://corpus/words", "format": "tools.train:records"}
     )
-    assert told(reads, outputs) == [digest, digest]
+    assert list_archives(reads, outputs) == [digest, digest]
 
     folder = JobFolder(tmp_path / "volume")
     folder.programs.mkdir(parents=True)
@@ -178,16 +178,16 @@ def test_an_archive_of_other_bytes_or_that_leads_out_of_the_folder_is_refused(
 ) -> None:
     folder = JobFolder(tmp_path / "volume")
     folder.programs.mkdir(parents=True)
-    made = tmp_path / "made.tar"
-    with tarfile.open(made, "w") as tar:
+    archive = tmp_path / "archive.tar"
+    with tarfile.open(archive, "w") as tar:
         for name, *kind in members:
-            one = tarfile.TarInfo(name)
+            member = tarfile.TarInfo(name)
             if kind:
-                one.type, one.linkname = KINDS[kind[0]], kind[-1]
-            tar.addfile(one)
-    digest = digest or hashlib.sha256(made.read_bytes()).hexdigest()
+                member.type, member.linkname = KINDS[kind[0]], kind[-1]
+            tar.addfile(member)
+    digest = digest or hashlib.sha256(archive.read_bytes()).hexdigest()
     if members:
-        made.rename(folder.archive(digest))
+        archive.rename(folder.archive(digest))
     with pytest.raises(Failure) as caught:
         program_archive.unpack(folder, digest, tmp_path / "home" / "program")
     assert (

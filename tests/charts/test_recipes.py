@@ -64,22 +64,22 @@ def job(folder: Path, command: str, **more: object) -> TrainingJob:
 )
 def test_an_option_stands_once_in_the_line(style: str, command: str, line: str) -> None:
     flags = ["-o", "--over"] if style in ("group", "repeated") else []
-    found = Line(command.split(), 1, Options(style=style, flag=flags))
-    found.set("a", "9")
-    assert " ".join(found.words) == line
-    assert found.value("a") == "9" and found.value("c") is None
+    command_line = Line(command.split(), 1, Options(style=style, flag=flags))
+    command_line.set("a", "9")
+    assert " ".join(command_line.words) == line
+    assert command_line.value("a") == "9" and command_line.value("c") is None
 
 
 def test_a_known_command_gets_its_recipe_and_the_pods_get_it_as_data(folder: Path) -> None:
-    found = job(folder, COMMAND, arguments=["resume_from_checkpoint=./base", "c={d}"])
-    variables = training_job.settings(found)
+    spec = job(folder, COMMAND, arguments=["resume_from_checkpoint=./base", "c={d}"])
+    variables = training_job.settings(spec)
     assert variables["PADDLE_NODE_RECIPE"] == (
         "recipe paddleformers (PaddleFormers 1.2.0): the command has 'paddleformers-cli train "
         "x.yaml'; output_dir is output; resumes the newest whole output/checkpoint-* by "
         "resume_from_checkpoint"
     )
     typed = ["paddleformers-cli", "train", "x.yaml", "a=b", "resume_from_checkpoint=./base"]
-    assert list(found.command) == [*typed, "c={{d}}", "output_dir=output"]
+    assert list(spec.command) == [*typed, "c={{d}}", "output_dir=output"]
     assert yaml.safe_load(variables["PADDLE_NODE_RESUME_LINE"]) == [
         *typed[:-1],
         "c={{d}}",
@@ -87,7 +87,7 @@ def test_a_known_command_gets_its_recipe_and_the_pods_get_it_as_data(folder: Pat
         "resume_from_checkpoint={newest:output/checkpoint-*}",
     ]
     assert variables["PADDLE_NODE_MODEL"] == "output/*model*.safetensors"
-    assert set(found.metrics) == {"loss", "learning_rate", "step", "steps_per_second", "epoch"}
+    assert set(spec.metrics) == {"loss", "learning_rate", "step", "steps_per_second", "epoch"}
 
 
 @pytest.mark.parametrize(
@@ -101,20 +101,20 @@ def test_a_known_command_gets_its_recipe_and_the_pods_get_it_as_data(folder: Pat
     ],
 )
 def test_other_jobs_have_none(folder: Path, command: str, more: dict) -> None:
-    found = job(folder, command, **more)
-    assert found.applied_recipe is None
-    assert "PADDLE_NODE_RECIPE" not in training_job.settings(found)
+    spec = job(folder, command, **more)
+    assert spec.applied_recipe is None
+    assert "PADDLE_NODE_RECIPE" not in training_job.settings(spec)
 
 
 def test_a_recipe_of_ones_own_and_the_jobs_settings_win(folder: Path) -> None:
-    found = job(
+    spec = job(
         folder,
         "python train.py -c x -o Global.pretrained=w Global.checkpoints=z",
         recipe="./mine.yaml",
         metrics={"loss": "mine: ([0-9.]+)"},
         success="output/done",
     )
-    recipe = found.applied_recipe
+    recipe = spec.applied_recipe
     assert recipe is not None and recipe.sentence == (
         "recipe ./mine.yaml (Mine): job.yaml names it; Global.dir is output/m; resumes the newest "
         "whole output/m/*.pdparams by Global.checkpoints; job.yaml's own: success, metrics"
@@ -123,18 +123,18 @@ def test_a_recipe_of_ones_own_and_the_jobs_settings_win(folder: Path) -> None:
         "python train.py -c x -o Global.dir=output/m "
         "Global.checkpoints={newest_stem:output/m/*.pdparams}"
     )
-    assert found.metrics == {**MINE["metrics"], "loss": "mine: ([0-9.]+)"}
-    assert found.success == "output/done" and recipe.last == "{stem}.states"
+    assert spec.metrics == {**MINE["metrics"], "loss": "mine: ([0-9.]+)"}
+    assert spec.success == "output/done" and recipe.last == "{stem}.states"
 
 
 def test_a_relative_folder_is_led_below_the_output(folder: Path) -> None:
-    found = job(folder, f"{COMMAND} output_dir=./ckpt/a")
-    assert found.command[-1] == "output_dir=output/ckpt/a"
-    assert "output_dir=./ckpt/a is led to output/ckpt/a" in found.applied_recipe.sentence
+    spec = job(folder, f"{COMMAND} output_dir=./ckpt/a")
+    assert spec.command[-1] == "output_dir=output/ckpt/a"
+    assert "output_dir=./ckpt/a is led to output/ckpt/a" in spec.applied_recipe.sentence
 
 
 @pytest.mark.parametrize(
-    "change, command, said",
+    "change, command, sentence",
     [
         ({}, f"{COMMAND} output_dir=/tmp/x", "command has output_dir=/tmp/x: what lies outside of"),
         ({"marks": {}}, "", "mine.yaml: marks.command is missing"),
@@ -161,12 +161,12 @@ def test_a_relative_folder_is_led_below_the_output(folder: Path) -> None:
     ],
 )
 def test_what_a_recipe_cannot_say_is_refused(
-    folder: Path, change: dict, command: str, said: str
+    folder: Path, change: dict, command: str, sentence: str
 ) -> None:
     (folder / "mine.yaml").write_text(yaml.safe_dump(MINE | change))
     with pytest.raises(SettingError) as refused:
         job(folder, command or "python train.py", **({} if command else {"recipe": "./mine.yaml"}))
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(sentence)
 
 
 def test_an_unknown_recipe_is_refused(folder: Path) -> None:

@@ -16,8 +16,8 @@ from paddle_aws.settings.errors import SettingError
 
 
 def table(name: str) -> list[Any]:
-    found: list[Any] = yaml.safe_load(Path(__file__).with_name(name).read_text())
-    return found
+    rows: list[Any] = yaml.safe_load(Path(__file__).with_name(name).read_text())
+    return rows
 
 
 REFUSED = [(row["settings"], row["refused"]) for row in table("refusals.yaml")]
@@ -48,8 +48,8 @@ def test_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(SettingError) as refusal:
         job(**settings)
-    said = str(refusal.value).splitlines()
-    assert said == sentence if isinstance(sentence, list) else sentence in said
+    lines = str(refusal.value).splitlines()
+    assert lines == sentence if isinstance(sentence, list) else sentence in lines
 
 
 READERS: dict[str, Callable[[Path], object]] = {
