@@ -79,8 +79,8 @@ class Rendered(Built):
             ClusterSpec.model_validate(SETTINGS | {"cluster": SETTINGS["cluster"] | distribution})
         )
         self.bucket = folder / "bucket"
-        made = Path(self.assembly.directory)
-        for manifest in made.glob("*.assets.json"):
+        directory = Path(self.assembly.directory)
+        for manifest in directory.glob("*.assets.json"):
             for asset in json.loads(manifest.read_text())["files"].values():
                 for place in asset["destinations"].values():
                     target = (
@@ -89,7 +89,7 @@ class Rendered(Built):
                         / place["objectKey"]
                     )
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(made / asset["source"]["path"], target)
+                    shutil.copy(directory / asset["source"]["path"], target)
         self.user_data = {}
         for stack in ("cluster", "nodes"):
             for template in self.resources("AWS::EC2::LaunchTemplate", stack):
@@ -108,8 +108,8 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
 
 @pytest.fixture
 def account(rendered: Rendered, tmp_path: Path) -> Iterator[Account]:
-    with Account(tmp_path / "account", rendered) as made:
-        yield made
+    with Account(tmp_path / "account", rendered) as account:
+        yield account
 
 
 @pytest.fixture

@@ -74,8 +74,10 @@ class Boot:
     @property
     def sentence(self) -> str:
         """The last sentence that the boot scripts printed."""
-        said = [line for line in self.console.splitlines() if line.startswith("paddle-cluster: ")]
-        return said[-1].removeprefix("paddle-cluster: ") if said else ""
+        sentences = [
+            line for line in self.console.splitlines() if line.startswith("paddle-cluster: ")
+        ]
+        return sentences[-1].removeprefix("paddle-cluster: ") if sentences else ""
 
 
 class Account:
@@ -256,13 +258,13 @@ class Machine:
         """Returns the settings as k3s reads them: file, then folder; a key with a plus appends.
         Each must be a k3s option.
         """
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         folder = self.file("/etc/rancher/k3s")
         for path in (folder / "config.yaml", *sorted((folder / "config.yaml.d").iterdir())):
             for key, value in yaml.safe_load(path.read_text()).items():
-                found[key.rstrip("+")] = (
-                    found.get(key.rstrip("+"), []) + value if key.endswith("+") else value
+                settings[key.rstrip("+")] = (
+                    settings.get(key.rstrip("+"), []) + value if key.endswith("+") else value
                 )
         options = yaml.safe_load((HERE / "k3s_options.yaml").read_text())
-        assert set(found) <= set(options["server" if self.role == "control-plane" else "agent"])
-        return found
+        assert set(settings) <= set(options["server" if self.role == "control-plane" else "agent"])
+        return settings

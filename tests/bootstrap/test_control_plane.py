@@ -274,9 +274,9 @@ def test_grown_volume(running: Running) -> None:
     subprocess.run(["losetup", "-c", account.device], check=True)
     again = control_plane.reboot()
     assert again.code == 0, again.console
-    told = account.on_the_volume("show_super_stats -h")
+    stats = account.on_the_volume("show_super_stats -h")
     blocks, size = (
-        int(re.search(rf"^{name}: *(\d+)", told, re.MULTILINE)[1])
+        int(re.search(rf"^{name}: *(\d+)", stats, re.MULTILINE)[1])
         for name in ("Block count", "Block size")
     )
     assert blocks * size == 32 << 20

@@ -60,7 +60,7 @@ def test_a_machine_mounts_the_file_system_before_its_kubelet_starts(
     text = Nodes(ClusterSpec.load(VARIANTS / f"{variant}.yaml")).user_data(group)
     if text.startswith("MIME-Version"):
         parts = list(email.message_from_string(text).walk())
-        [script] = [one for one in parts if one.get_content_type() == "text/x-shellscript"]
+        [script] = [part for part in parts if part.get_content_type() == "text/x-shellscript"]
         text = str(script.get_payload())
     (tmp_path / "user-data").write_text(text)
     command = ["unshare", "--mount", "bash", HERE / "mount_machine.sh", tmp_path, folder, kubelet]

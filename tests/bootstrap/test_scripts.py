@@ -46,7 +46,7 @@ def test_pods_of_nobodys_job_are_kept_from_the_machines_role() -> None:
     from k8s_charts.pods.network import RULES
 
     documents = list(yaml.safe_load_all((SCRIPTS / "manifests/people.yaml").read_text()))
-    (policy,) = [each for each in documents if each["kind"] == "NetworkPolicy"]
+    (policy,) = [document for document in documents if document["kind"] == "NetworkPolicy"]
     ((key, value),) = PART_OF.items()
     spec = policy["spec"]
     assert policy["metadata"]["namespace"] == "{{jobs-namespace}}"

@@ -120,7 +120,7 @@ class Job:
         """Maps each listed file's name in its shard to its content, checked against the manifest
         and, if `linked`, the links.
         """
-        manifest, found = data_manifest.read(self.folder.data_manifest), {}
+        manifest, contents = data_manifest.read(self.folder.data_manifest), {}
         shards = {f"{shard.index}/data": shard.files for shard in manifest.shards} | {
             "held-out/data": manifest.held_out
         }
@@ -128,9 +128,9 @@ class Job:
             for file in files:
                 path, name = self.folder.root / file.name, f"{place}/{below(file.name)}"
                 verify_file(path, file)
-                found[name] = path.read_bytes()
+                contents[name] = path.read_bytes()
                 assert not linked or path.samefile(self.folder.root / name)
-        return found
+        return contents
 
     def records(self, linked: bool = True) -> list[bytes]:
         """All lines, including the held-out ones, sorted."""
@@ -151,9 +151,9 @@ class Split(subprocess.Popen[str]):
 
     def ended(self, code: int = 0) -> str:
         """Waits for the end and asserts the exit code. Returns the output."""
-        said, _ = self.communicate()
-        assert self.returncode == code, said
-        return said
+        output, _ = self.communicate()
+        assert self.returncode == code, output
+        return output
 
     def stopped(self) -> "Split":
         """Waits until the process has stopped itself."""

@@ -86,7 +86,7 @@ def test_random_damage_is_refused_or_read_exactly(
     place = tmp_path / name
     place.write_bytes(content)
     whole = read(place, "reader")
-    assert b"".join(each for _, each in whole) == b"".join(each for _, each in FILES)
+    assert b"".join(body for _, body in whole) == b"".join(body for _, body in FILES)
     chance = random.Random(name)
     headers = range(len(content))
     if name.endswith(".tar"):  # Members' bodies have no checksum: a flipped bit goes unnoticed.
@@ -97,7 +97,7 @@ def test_random_damage_is_refused_or_read_exactly(
         damaged = damage(content, chance, chance.choice(headers))
         place.write_bytes(damaged)
         try:
-            found = read(place, "reader")
+            files = read(place, "reader")
         except Failure as failure:
             assert failure.code == 65 and name in failure.sentence, failure.sentence
             assert failure.sentence.isprintable()
@@ -105,10 +105,10 @@ def test_random_damage_is_refused_or_read_exactly(
         else:
             count = len(whole)
             if name.endswith(".tar") and reaches_the_end(content, damaged):
-                count = len(found) - 1
-            assert [each for _, each in found[:count]] == [each for _, each in whole[:count]]
+                count = len(files) - 1
+            assert [body for _, body in files[:count]] == [body for _, body in whole[:count]]
             # Behind its first 100 bytes a long name has no checksum.
-            names = [[each[:100] for each, _ in members[:count]] for members in (found, whole)]
+            names = [[path[:100] for path, _ in members[:count]] for members in (files, whole)]
             assert names[0] == names[1]
     assert refused > damages / 2
 

@@ -36,8 +36,8 @@ class Jobs:
         assert caught.value.code == code
 
     def copies(self) -> list[str]:
-        found = (self.volume / "shared/inputs").iterdir()
-        return sorted(entry.name for entry in found if entry.name != "sources")
+        entries = (self.volume / "shared/inputs").iterdir()
+        return sorted(entry.name for entry in entries if entry.name != "sources")
 
     def earlier(self, outcomes: dict[str, object] | None, **files: str) -> Path:
         """Writes what a run of `earlier` left; returns its output."""
@@ -86,10 +86,10 @@ def test_archives_are_unpacked_and_other_files_stay_as_they_are(jobs: Jobs, tmp_
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("a.npy", "1")
     (tmp_path / "w.npz").write_bytes(packed.getvalue())
-    found = jobs.bring(model=tmp_path / "model.tar", arrays=tmp_path / "w.npz")
-    assert (found["model"] / "config.json").read_bytes() == b"{}"
-    assert (found["model"] / "deep/w.bin").read_bytes() == b"1"
-    assert found["arrays"].read_bytes() == packed.getvalue()
+    inputs = jobs.bring(model=tmp_path / "model.tar", arrays=tmp_path / "w.npz")
+    assert (inputs["model"] / "config.json").read_bytes() == b"{}"
+    assert (inputs["model"] / "deep/w.bin").read_bytes() == b"1"
+    assert inputs["arrays"].read_bytes() == packed.getvalue()
     jobs.refused(2, "inputs.x is .*absent", x=tmp_path / "absent")
 
 
@@ -99,8 +99,8 @@ def test_an_earlier_job_gives_its_finished_model_or_a_checkpoint(jobs: Jobs) -> 
     )
     jobs.earlier(None, epoch_1__pdparams="1", epoch_1__pdopt="2", epoch_2__pdparams="3")
     jobs.refused(2, "earlier, which has not finished; resume it .* checkpoint", base="job:earlier")
-    found = jobs.bring(base="job:earlier/epoch_1.*")["base"]
-    assert sorted(file.name for file in found.iterdir()) == ["epoch_1.pdopt", "epoch_1.pdparams"]
+    base = jobs.bring(base="job:earlier/epoch_1.*")["base"]
+    assert sorted(file.name for file in base.iterdir()) == ["epoch_1.pdopt", "epoch_1.pdparams"]
     assert jobs.bring(base="job:earlier/epoch_2.*")["base"].read_text() == "3"
     output = jobs.earlier(FAILED)
     jobs.refused(2, "earlier, which failed: 3 attempts", base="job:earlier")
@@ -110,8 +110,8 @@ def test_an_earlier_job_gives_its_finished_model_or_a_checkpoint(jobs: Jobs) -> 
     (output / "run/lease-00001.json").unlink()
 
     jobs.earlier(DONE)
-    found = jobs.bring(base="job:earlier")["base"]
-    assert sorted(file.name for file in found.rglob("*")) == [
+    base = jobs.bring(base="job:earlier")["base"]
+    assert sorted(file.name for file in base.rglob("*")) == [
         "epoch_1.pdopt", "epoch_1.pdparams", "epoch_2.pdparams",
     ]  # fmt: skip
     (output / "inference").mkdir()

@@ -12,8 +12,8 @@ MAKER = Path(__file__).parents[2] / "examples/recommendation/make_movielens.py"
 @pytest.mark.slow
 def test_it_is_of_the_size_and_shape_of_the_published_file() -> None:
     lines = runpy.run_path(str(MAKER))["lines"]
-    made = list(lines(seed=1))
-    rows = [tuple(map(int, line.split("::"))) for line in made]
+    ratings = list(lines(seed=1))
+    rows = [tuple(map(int, line.split("::"))) for line in ratings]
     users = Counter(user for user, *_ in rows)
     movies = {movie for _, movie, *_ in rows}
     assert (len(rows), len(users), len(movies), max(movies)) == (1_000_209, 6_040, 3_706, 3_952)
@@ -26,4 +26,4 @@ def test_it_is_of_the_size_and_shape_of_the_published_file() -> None:
         348_971,
         226_310,
     ]
-    assert list(lines(seed=1)) == made and list(lines(seed=2)) != made
+    assert list(lines(seed=1)) == ratings and list(lines(seed=2)) != ratings

@@ -47,13 +47,13 @@ def test_the_data_job_repairs_a_damaged_copy(job: Job, program: Path, source: Pa
 
 
 def test_a_persons_program_stays(job: Job, program: Path, source: Path) -> None:
-    own = job.folder.program("mine")
-    shutil.copytree(program, own)
+    mine = job.folder.program("mine")
+    shutil.copytree(program, mine)
     job.split(source, PROGRAM_FROM=program)  # The two are still equal.
-    (own / "train.py").write_text("my changes")
+    (mine / "train.py").write_text("my changes")
     sentence = "differs from the image's program mine, and no data job has put it there"
     job.refused(sentence, 2, source, PROGRAM_FROM=program)
-    assert (own / "train.py").read_text() == "my changes" and not own.is_symlink()
+    assert (mine / "train.py").read_text() == "my changes" and not mine.is_symlink()
 
 
 def test_links_are_followed_as_a_config_map_has_them_and_to_folders_but_not_in_circles(

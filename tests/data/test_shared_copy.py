@@ -117,7 +117,7 @@ def test_of_two_jobs_at_once_the_first_complete_copy_is_both_jobs(
     os.kill(process.pid, signal.SIGCONT)
     process.ended()
     assert assert_read(late) == place
-    assert [each.name for each in place.parents[2].glob("[!.]*/")] == [place.parents[1].name], (
+    assert [folder.name for folder in place.parents[2].glob("[!.]*/")] == [place.parents[1].name], (
         "the late one's is gone"
     )
 

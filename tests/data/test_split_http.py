@@ -70,14 +70,14 @@ def good(
 
     def answer(handler: Handler) -> None:
         body = handler.server.content
-        wanted = (
+        byte_range = (
             re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", "")) if ranges else None
         )
         headers, status = {"ETag": etag}, 200
-        if wanted:
+        if byte_range:
             first, last = (
-                int(wanted[1]) if begin is None else begin,
-                int(wanted[2] or len(body) - 1),
+                int(byte_range[1]) if begin is None else begin,
+                int(byte_range[2] or len(body) - 1),
             )
             if first >= len(body):
                 handler.head(416, Content_Length=0)
@@ -176,11 +176,11 @@ def refused(server: Server, sentence: str, code: int) -> None:
 def test_a_good_server_is_asked_for_one_byte_the_second_time_and_a_query_is_told_to_nobody(
     job: Job, server: Server
 ) -> None:
-    said = [job.run(server.address + "?X-Amz-Signature=SECRET") for _ in range(2)]
+    outputs = [job.run(server.address + "?X-Amz-Signature=SECRET") for _ in range(2)]
     assert whole(job)
     assert server.requests == ["bytes=0-0", "", "bytes=0-0"]
     written = [path.read_text(errors="replace") for path in job.folder.root.rglob("*.json")]
-    assert server.address in "".join(written) and "SECRET" not in "".join([*said, *written])
+    assert server.address in "".join(written) and "SECRET" not in "".join([*outputs, *written])
 
 
 CUT = good(cut=100_000)

@@ -125,11 +125,11 @@ def test_three_pods_share_a_split_and_one_that_is_killed_is_repeated(
     assert sum("the split is complete when all are" in output for output in outputs) <= 2
     # In another run of the same data job, only index 0 verifies the split.
     again = shared | {"PADDLE_NODE_RUN_ID": "again", "POD_UID": "pod"}
-    for index, said in (
+    for index, sentence in (
         (1, "run is complete already: index 0 reads and verifies it"),
         (0, "is complete already: nothing to do"),
     ):
-        assert said in start(job, sources[0], JOB_COMPLETION_INDEX=index, **again).ended()
+        assert sentence in start(job, sources[0], JOB_COMPLETION_INDEX=index, **again).ended()
     # Three pods make the same bytes again from the same source and settings.
     other = Job(job.folder.root.with_name("other"))
     for index in range(3):

@@ -96,12 +96,12 @@ def test_a_seed_spreads_a_sorted_and_a_periodic_source_evenly_and_in_the_same_wa
     for job, seed in zip(jobs, (3, 3, 4), strict=True):
         job.split(tmp_path / "in", SHUFFLE_SEED=seed, HOLD_OUT=0.1)
         for index in range(3):
-            found = Counter(line[:1] for line in job.shard(index).splitlines())
-            assert len(found) == 6 and all(4 <= count <= 25 for count in found.values()), found
-    one, equal, other = (job.data() for job in jobs)
-    assert one == equal and sorted(one.values()) != sorted(other.values())
-    one, equal, other = (data_manifest.digest(job.folder.data_manifest) for job in jobs)
-    assert one == equal != other, "equal data has an equal name, wherever its split lies"
+            counts = Counter(line[:1] for line in job.shard(index).splitlines())
+            assert len(counts) == 6 and all(4 <= count <= 25 for count in counts.values()), counts
+    first, equal, other = (job.data() for job in jobs)
+    assert first == equal and sorted(first.values()) != sorted(other.values())
+    first, equal, other = (data_manifest.digest(job.folder.data_manifest) for job in jobs)
+    assert first == equal != other, "equal data has an equal name, wherever its split lies"
 
 
 def test_running_again_reads_the_files_and_makes_anew_what_is_damaged(
@@ -267,7 +267,7 @@ HEADER = "line 1 of source looks like a header, which a program reads as a recor
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "sentence"),
     [
         (LABELLED, ""),
         ([f"{number} {number}" for number in range(60)], ""),
@@ -280,7 +280,7 @@ HEADER = "line 1 of source looks like a header, which a program reads as a recor
     ],
 )
 def test_a_doubtful_line_is_said(
-    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], said: str
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], sentence: str
 ) -> None:
     source = tmp_path / "source"
     source.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode("latin-1")))
@@ -288,5 +288,5 @@ def test_a_doubtful_line_is_said(
     warnings = [
         line for line in capsys.readouterr().out.splitlines() if line.startswith("split: warning: ")
     ]
-    assert len(warnings) == bool(said) and all(said in line for line in warnings)
+    assert len(warnings) == bool(sentence) and all(sentence in line for line in warnings)
     assert len(job.records()) == len(lines)

@@ -18,10 +18,10 @@ def used(pid: int) -> int:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    own = next(
+    pss = next(
         (int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:")), 0
     )
-    return own + sum(used(int(child)) for child in children)
+    return pss + sum(used(int(child)) for child in children)
 
 
 @pytest.mark.parametrize("seed", ["", "1"])

@@ -37,13 +37,13 @@ def test_a_folder_and_a_pattern_are_read_whole_and_a_new_file_is_noticed(
     assert job.split(folder, 2).source.etag.startswith("sha256:")
     assert words(job) == "a1 a2 b1 b2 c1"
     (folder / "z.txt").write_text("z1\n")
-    for pattern, found in (
+    for pattern, expected in (
         ("", "a1 a2 b1 b2 c1 z1"),
         ("/[ab].txt*", "a1 a2 b1 b2"),
         ("/**/c.txt", "c1"),
     ):
         job.split(f"{folder}{pattern}", 1)
-        assert words(job) == found
+        assert words(job) == expected
 
 
 def test_links_are_followed_and_none_is_passed_over(job: Job, tmp_path: Path, folder: Path) -> None:
@@ -160,8 +160,8 @@ def test_whole_files_are_shuffled_and_held_out(job: Job, tmp_path: Path) -> None
     job.split(source, 3, DATA_FORMAT="files", HOLD_OUT=0.1, SHUFFLE_SEED=1)
     assert sorted(content.decode() for content in job.data().values()) == names
     places = (job.folder.held_out, *map(job.folder.shard, range(3)))
-    found = [sorted(path.name for path in place.iterdir()) for place in places]
-    assert list(map(len, found)) == [5, 15, 15, 15] and found[1] != names[::3]
+    names_by_place = [sorted(path.name for path in place.iterdir()) for place in places]
+    assert list(map(len, names_by_place)) == [5, 15, 15, 15] and names_by_place[1] != names[::3]
 
 
 Reader = Callable[[str], dict[str, str]]
@@ -212,13 +212,13 @@ def test_records_of_several_lines_stay_whole(
     records = [f"record {number}\nof two lines" for number in range(40)]
     (tmp_path / "in.gz").write_bytes(gzip.compress("--".join(records).encode()))
     job.split(tmp_path / "in.gz", 3, SHUFFLE_SEED=seed, HOLD_OUT=0.1, **reader(BLOCKS))
-    found = (
+    files_by_place = (
         [*job.folder.held_out.iterdir()],
         *([*job.folder.shard(index).iterdir()] for index in range(3)),
     )
     pieces = [
         [piece for path in sorted(paths) for piece in path.read_text().split("--")[:-1]]
-        for paths in found
+        for paths in files_by_place
     ]
     assert sorted(record for piece in pieces for record in piece) == sorted(records)
     assert [len(piece) for piece in pieces] == [4, 12, 12, 12]

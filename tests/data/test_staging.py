@@ -41,8 +41,8 @@ def refused(job: Job, code: int = 65, local: LocalDisk | None = None) -> str:
 
 def staged(job: Job, local: LocalDisk, trainer: int = 1) -> tuple[Path, str]:
     """Stages the shard. Returns the folder that the trainer reads, and the messages about it."""
-    said: list[str] = []
-    return stage(job.folder, trainer, 3, said.append, local), "; ".join(said)
+    messages: list[str] = []
+    return stage(job.folder, trainer, 3, messages.append, local), "; ".join(messages)
 
 
 def part_of(job: Job) -> Path:
@@ -115,8 +115,8 @@ def test_what_json_cannot_hold_is_refused_and_blocks_no_other_split(
     folder.data_manifest.write_text(whole)
     durable.write(folder.splits / "0/manifest.json", whole.replace(*change))
     (folder.splits / "1/manifest.json").mkdir(parents=True)
-    found = data_manifest.find(folder, data_manifest.digest(folder.data_manifest))
-    assert found is not None and found.read_text() == whole
+    manifest = data_manifest.find(folder, data_manifest.digest(folder.data_manifest))
+    assert manifest is not None and manifest.read_text() == whole
 
 
 def test_its_layout_is_the_contract_of_tools_and_people(job: Job, tmp_path: Path) -> None:
@@ -141,12 +141,12 @@ def test_a_volume_filled_by_hand_works_with_a_warning(
     folder = job.folder.root / layout
     folder.mkdir(parents=True)
     (folder / "train.txt").write_text("1\n")
-    said: list[str] = []
-    assert stage(job.folder, 0, 3, said.append) == folder
-    assert said == [
+    messages: list[str] = []
+    assert stage(job.folder, 0, 3, messages.append) == folder
+    assert messages == [
         f"warning: {job.folder.data_manifest} is missing, so {folder} is read unchecked"
     ]
-    local = stage(job.folder, 0, 3, said.append, LocalDisk(tmp_path / "local"))
+    local = stage(job.folder, 0, 3, messages.append, LocalDisk(tmp_path / "local"))
     assert (local / "train.txt").read_text() == "1\n"
     assert refused(job).startswith(
         f"trainer 1 has no data: {job.folder.data_manifest} is missing, and neither "
@@ -165,14 +165,14 @@ def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_
     (source / "more.tar").write_bytes(tar([(name, name.encode()) for name in long]))
     job.split(source, 1, DATA_FORMAT="files")
     local = stage(job.folder, 0, 1, local=LocalDisk(tmp_path / "local"))
-    found = {
+    contents = {
         path.relative_to(local).as_posix(): path.read_text()
         for path in local.rglob("*")
         if path.is_file()
     }
-    assert found[chinese] == chinese and found[ascii_name] == ascii_name
-    assert len(set(found.values())) == len(found) == 5, "each has a name of its own"
-    assert all(path.endswith(".txt") for path in found.keys() - {chinese})
+    assert contents[chinese] == chinese and contents[ascii_name] == ascii_name
+    assert len(set(contents.values())) == len(contents) == 5, "each has a name of its own"
+    assert all(path.endswith(".txt") for path in contents.keys() - {chinese})
 
 
 @pytest.mark.parametrize("when", [local_disk.ALWAYS, local_disk.AUTO])
@@ -181,10 +181,10 @@ def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(
 ) -> None:
     monkeypatch.setattr(local_disk, "SAMPLE", 10)
     job.split(lines_file(tmp_path / "in.txt", 60))
-    local, said = staged(job, LocalDisk(tmp_path / "local"), 0)
+    local, message = staged(job, LocalDisk(tmp_path / "local"), 0)
     parts = sorted(local.iterdir())
     assert (
-        said == f"copied {len(parts)} of {len(parts)} files of {job.folder.shard(0)} to {local}"
+        message == f"copied {len(parts)} of {len(parts)} files of {job.folder.shard(0)} to {local}"
         and len(parts) >= 3
     )
     kept = parts[0].stat().st_mtime_ns
@@ -221,9 +221,9 @@ def test_a_local_disk_that_is_too_small(
     assert not (tmp_path / "other").exists()
     # A full disk is no reason to fail when nobody asked for the copy.
     monkeypatch.setattr(local_disk, "SAMPLE", 1 << 16)
-    place, said = staged(job, LocalDisk(small, "auto", passes=10))
+    place, message = staged(job, LocalDisk(small, "auto", passes=10))
     assert place == job.folder.shard(1)
-    assert said.endswith(
+    assert message.endswith(
         " is read in place: its 466669 bytes are more than half of the 65536 of local disk"
     )
 
@@ -253,7 +253,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.mark.parametrize("name", ["data-manifest.json", PART])
 @pytest.mark.parametrize(
-    ("code", "times", "said"),
+    ("code", "times", "warnings"),
     [(errno.EIO, 3, 3), (errno.EIO, 1_000_000, None), (errno.ENOSPC, 1, 0)],
 )
 def test_a_pod_outlasts_a_volume_that_fails_for_a_moment(
@@ -263,22 +263,22 @@ def test_a_pod_outlasts_a_volume_that_fails_for_a_moment(
     name: str,
     code: int,
     times: int,
-    said: int | None,
+    warnings: int | None,
 ) -> None:
     monkeypatch.setattr(retry, "PAUSES", (0.001, 0.002))
-    if said is None:
+    if warnings is None:
         monkeypatch.setattr(retry, "DEADLINE", 0.1)
     node, lines = split_job.trainer(), []
     failing(lambda path: path.name == name, code, times)
-    if said:
+    if warnings:
         preparation.prepare(node, lines.append)
-        assert len(lines) == said and lines[0].endswith(
+        assert len(lines) == warnings and lines[0].endswith(
             f"{name}: Input/output error; trying again in 0.001 s"
         )
         return
     with pytest.raises(OSError, match=os.strerror(code)):
         preparation.prepare(node, lines.append)
-    assert bool(lines) == (said is None)
+    assert bool(lines) == (warnings is None)
 
 
 def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(
@@ -307,9 +307,9 @@ def test_a_shard_that_is_not_worth_a_copy_is_read_where_it_is(
 ) -> None:
     monkeypatch.setattr(local_disk, "SAMPLE", 10)
     (tmp_path / "local" / "1" / "data").mkdir(parents=True)
-    place, said = staged(split_job, LocalDisk(tmp_path / "local", "auto", 10, room))
+    place, message = staged(split_job, LocalDisk(tmp_path / "local", "auto", 10, room))
     assert place == split_job.folder.shard(1)
-    assert re.search(f"is read in place: {why}$", said)
+    assert re.search(f"is read in place: {why}$", message)
     assert [path.name for path in (tmp_path / "local").rglob("*")] == ["1"], (
         "a trainer reads a copy wherever one is"
     )

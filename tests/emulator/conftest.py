@@ -32,18 +32,18 @@ def deploy(cloud: Cloud) -> Iterator[Deploy]:
     its events' reasons. The stacks are deleted afterwards, the last one first.
     """
     api = cloud.client("cloudformation")
-    made: list[str] = []
+    names: list[str] = []
 
     def deployed(name: str, template: dict[str, Any]) -> dict[str, Any]:
         given = {"TemplateBody": json.dumps(template), "Capabilities": ["CAPABILITY_NAMED_IAM"]}
-        (api.update_stack if name in made else api.create_stack)(StackName=name, **given)
-        made.append(name)
-        found = settled(api, name)
+        (api.update_stack if name in names else api.create_stack)(StackName=name, **given)
+        names.append(name)
+        stack = settled(api, name)
         events = api.describe_stack_events(StackName=name)["StackEvents"]
-        return {**found, "reasons": [event.get("ResourceStatusReason", "") for event in events]}
+        return {**stack, "reasons": [event.get("ResourceStatusReason", "") for event in events]}
 
     yield deployed
-    for name in dict.fromkeys(reversed(made)):
+    for name in dict.fromkeys(reversed(names)):
         api.delete_stack(StackName=name)
         assert settled(api, name) == {}
 
@@ -53,9 +53,9 @@ def settled(api: Any, name: str) -> dict[str, Any]:
     continues after the call.
     """
     while True:
-        found: dict[str, Any] = {
+        description: dict[str, Any] = {
             stack["StackName"]: stack for stack in api.describe_stacks()["Stacks"]
         }.get(name, {})
-        if not found.get("StackStatus", "").endswith("_IN_PROGRESS"):
-            return found
+        if not description.get("StackStatus", "").endswith("_IN_PROGRESS"):
+            return description
         time.sleep(0.1)

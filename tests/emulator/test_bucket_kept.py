@@ -32,11 +32,11 @@ def template(policy: RemovalPolicy, fails: bool = False) -> dict[str, Any]:
     bucket = DataBucket(stack, "Bucket", removal_policy=policy)
     if fails:
         refused = ssm.CfnParameter(stack, "Refused", type="String", value="x", name="/taken")
-        for each in bucket.node.find_all():
-            if each is not refused:
-                refused.node.add_dependency(each)
-    made: dict[str, Any] = app.synth().get_stack_by_name("Theirs").template
-    return made
+        for construct in bucket.node.find_all():
+            if construct is not refused:
+                refused.node.add_dependency(construct)
+    document: dict[str, Any] = app.synth().get_stack_by_name("Theirs").template
+    return document
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -48,11 +48,11 @@ def test_no_change_of_retain_deletes_an_object(
     s3, cloudformation = cloud.client("s3"), cloud.client("cloudformation")
 
     def buckets() -> list[str]:
-        found = cloudformation.describe_stack_resources(StackName=name)["StackResources"]
+        resources = cloudformation.describe_stack_resources(StackName=name)["StackResources"]
         return sorted(
-            each["PhysicalResourceId"]
-            for each in found
-            if each["ResourceType"] == "AWS::S3::Bucket"
+            resource["PhysicalResourceId"]
+            for resource in resources
+            if resource["ResourceType"] == "AWS::S3::Bucket"
         )
 
     def write() -> None:
@@ -78,9 +78,9 @@ def test_no_change_of_retain_deletes_an_object(
     for bucket in ours:
         policy = json.loads(s3.get_bucket_policy(Bucket=bucket)["Policy"])
         denied = [
-            each
-            for each in policy["Statement"]
-            if each["Effect"] == "Deny" and each["Action"] == "s3:PutObject"
+            statement
+            for statement in policy["Statement"]
+            if statement["Effect"] == "Deny" and statement["Action"] == "s3:PutObject"
         ]
         assert not denied, "who writes is refused"
     write()
@@ -88,7 +88,7 @@ def test_no_change_of_retain_deletes_an_object(
     lasting = before if fails else after
     cloudformation.delete_stack(StackName=name)
     assert settled(cloudformation, name) == {}
-    names = {each["Name"] for each in s3.list_buckets()["Buckets"]}
+    names = {item["Name"] for item in s3.list_buckets()["Buckets"]}
     assert [bucket in names for bucket in ours] == [lasting == KEPT] * len(ours)
     if lasting == KEPT:
         assert versions() == [6] * len(ours)

@@ -32,8 +32,8 @@ def template(kept: bool = False) -> dict[str, Any]:
     EncryptionKey(stack, "Key", removal_policy=RemovalPolicy.DESTROY)
     if kept:
         RemovalPolicies.of(app).retain(apply_to_resource_types=["AWS::KMS::Key"])
-    made: dict[str, Any] = app.synth().get_stack_by_name("Theirs").template
-    return made
+    document: dict[str, Any] = app.synth().get_stack_by_name("Theirs").template
+    return document
 
 
 def arn_of_key(cloud: Cloud, stack: str) -> str:
@@ -57,8 +57,8 @@ def test_a_key_goes_with_its_stack_only_if_it_encrypts_nothing_that_stays(
 ) -> None:
     name = f"key-{what.replace(' ', '-')}"
     api, kms = cloud.client("cloudformation"), cloud.client("kms")
-    made = deploy(name, template(kept=what == "an aspect"))
-    assert made["StackStatus"] == "CREATE_COMPLETE", made["reasons"]
+    stack = deploy(name, template(kept=what == "an aspect"))
+    assert stack["StackStatus"] == "CREATE_COMPLETE", stack["reasons"]
     key = arn_of_key(cloud, name)
     if what == "file system":
         cloud.client("efs").create_file_system(CreationToken=name, Encrypted=True, KmsKeyId=key)

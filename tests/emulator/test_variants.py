@@ -103,8 +103,8 @@ class Life:
         self.deploy()
 
     def stacks(self) -> dict[str, str]:
-        found = self.cloud.client("cloudformation").describe_stacks()["Stacks"]
-        return {stack["StackName"]: stack["StackStatus"] for stack in found}
+        descriptions = self.cloud.client("cloudformation").describe_stacks()["Stacks"]
+        return {stack["StackName"]: stack["StackStatus"] for stack in descriptions}
 
     def end(self) -> set[tuple[str, str]]:
         """Destroys the cluster. Returns (service, type) of the resources that are left."""
@@ -153,19 +153,22 @@ def node_groups(cloud: Cloud, cluster: str) -> dict[str, Any]:
 def newest_templates(cloud: Cloud) -> list[dict[str, Any]]:
     """Returns the newest version of each launch template."""
     ec2 = cloud.client("ec2")
-    ids = [each["LaunchTemplateId"] for each in ec2.describe_launch_templates()["LaunchTemplates"]]
+    ids = [
+        template["LaunchTemplateId"]
+        for template in ec2.describe_launch_templates()["LaunchTemplates"]
+    ]
     return [
-        ec2.describe_launch_template_versions(LaunchTemplateId=one, Versions=["$Latest"])[
+        ec2.describe_launch_template_versions(LaunchTemplateId=id, Versions=["$Latest"])[
             "LaunchTemplateVersions"
         ][0]
-        for one in ids
+        for id in ids
     ]
 
 
 def user_data(cloud: Cloud) -> list[str]:
     """Returns the user data of each launch template that has any."""
-    found = [one["LaunchTemplateData"].get("UserData") for one in newest_templates(cloud)]
-    return [base64.b64decode(one).decode() for one in found if one]
+    texts = [template["LaunchTemplateData"].get("UserData") for template in newest_templates(cloud)]
+    return [base64.b64decode(text).decode() for text in texts if text]
 
 
 KEPT = {("s3", "bucket"), ("efs", "file system"), ("kms", "key"), ("ecr", "repository")}
@@ -191,15 +194,15 @@ def seen(life: Life) -> dict[str, Any]:
         "cluster": eks.describe_cluster(name=cluster)["cluster"] if on_eks else None,
         "nodes": list(node_groups(cloud, cluster).values()) if on_eks else [],
         "user_data": user_data(cloud),
-        "machines": [one["LaunchTemplateData"] for one in newest_templates(cloud)],
+        "machines": [template["LaunchTemplateData"] for template in newest_templates(cloud)],
         "volumes": ec2.describe_volumes()["Volumes"],
-        "addresses": [one["PublicIp"] for one in ec2.describe_addresses()["Addresses"]],
+        "addresses": [address["PublicIp"] for address in ec2.describe_addresses()["Addresses"]],
         "rules": ec2.describe_security_group_rules()["SecurityGroupRules"],
         "public_records": records.get("ResourceRecordSets", []),
         "scaling_groups": groups,
         "access": [
-            eks.describe_access_entry(clusterName=cluster, principalArn=one)["accessEntry"]
-            for one in entries
+            eks.describe_access_entry(clusterName=cluster, principalArn=entry)["accessEntry"]
+            for entry in entries
         ],
         "file_systems": efs.describe_file_systems()["FileSystems"],
         "mount_targets": efs.describe_mount_targets(FileSystemId=outputs["FileSystemId"])[
@@ -208,7 +211,7 @@ def seen(life: Life) -> dict[str, Any]:
         "subnets": ec2.describe_subnets(Filters=in_vpc)["Subnets"],
         "nat_gateways": ec2.describe_nat_gateways()["NatGateways"],
         "internet_gateways": ec2.describe_internet_gateways(Filters=attached)["InternetGateways"],
-        "services": [one["ServiceName"].partition("us-west-2.")[2] for one in endpoints],
+        "services": [endpoint["ServiceName"].partition("us-west-2.")[2] for endpoint in endpoints],
         "flow_logs": ec2.describe_flow_logs()["FlowLogs"],
         "placement_groups": ec2.describe_placement_groups()["PlacementGroups"],
         "providers": cloud.client("iam").list_open_id_connect_providers()[
@@ -223,14 +226,16 @@ def make_named(cloud: Cloud, settings: Settings) -> None:
     zone.
     """
     if "existing_arn" in settings.get("key", {}):
-        made = cloud.client("kms").create_key(Description="theirs")
-        settings["key"]["existing_arn"] = made["KeyMetadata"]["Arn"]
+        key = cloud.client("kms").create_key(Description="theirs")
+        settings["key"]["existing_arn"] = key["KeyMetadata"]["Arn"]
     if pair := (settings.get("cluster", {}).get("ssh") or {}).get("key_pair"):
         cloud.client("ec2").create_key_pair(KeyName=pair)
     if public := settings.get("zone", {}).get("public"):
         name = public["host"].partition(".")[2]
-        made = cloud.client("route53").create_hosted_zone(Name=name, CallerReference="theirs")
-        public["id"] = made["HostedZone"]["Id"].rpartition("/")[2]
+        hosted_zone = cloud.client("route53").create_hosted_zone(
+            Name=name, CallerReference="theirs"
+        )
+        public["id"] = hosted_zone["HostedZone"]["Id"].rpartition("/")[2]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +257,7 @@ def test_a_life(begin: Callable[..., Life], row: dict[str, Any]) -> None:
     assert jmespath.search(row["stays"], before) == jmespath.search(row["stays"], after), (
         "changed in place, nothing lost"
     )
-    assert {" ".join(one) for one in life.end()} == set(row["left"])
+    assert {" ".join(resource) for resource in life.end()} == set(row["left"])
 
 
 def theirs(cloud: Cloud, settings: Settings) -> None:
@@ -263,9 +268,9 @@ def theirs(cloud: Cloud, settings: Settings) -> None:
     cloudformation.create_stack(
         StackName="theirs", TemplateBody=Path(__file__).with_name("theirs.yaml").read_text()
     )
-    made = settled(cloudformation, "theirs")
-    assert made["StackStatus"] == "CREATE_COMPLETE"
-    has = {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
+    stack = settled(cloudformation, "theirs")
+    assert stack["StackStatus"] == "CREATE_COMPLETE"
+    has = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
     subnets = {"us-west-2a": has["SubnetA"], "us-west-2b": has["SubnetB"]}
     settings["network"]["existing"] |= {"id": has["Vpc"], "private_subnets": subnets}
     if "file_system" in settings:
@@ -287,8 +292,8 @@ def test_existing_network_key_bucket_and_file_system(begin: Callable[..., Life])
     assert life.outputs["FileSystemId"] == settings["file_system"]["existing"]["id"]
     assert life.outputs["BucketName"] == "somebody-elses-data"
     assert life.outputs["KeyArn"] == settings["key"]["existing_arn"]
-    made = {(resource.service, resource.type) for resource in cloud.inventory() - life.before}
-    assert not made & {
+    created = {(resource.service, resource.type) for resource in cloud.inventory() - life.before}
+    assert not created & {
         ("ec2", "vpc"),
         ("ec2", "subnet"),
         ("kms", "key"),
@@ -324,29 +329,29 @@ def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
     destroy keeps them again.
     """
     life = begin(PROJECT / "cluster.yaml", lambda cloud, settings: settings.update(retain=True))
-    cloud, made = life.cloud, life.outputs
-    cloud.client("s3").put_object(Bucket=made["BucketName"], Key="data", Body=b"ours")
+    cloud, outputs = life.cloud, life.outputs
+    cloud.client("s3").put_object(Bucket=outputs["BucketName"], Key="data", Body=b"ours")
     digest = record_image(
-        cloud, made["RepositoryUri"], life.config.with_name("image.json")
+        cloud, outputs["RepositoryUri"], life.config.with_name("image.json")
     ).rpartition("@")[2]
     assert life.end() == KEPT | {("s3", "object version")}
     keys = cloud.client("kms").list_keys()["Keys"]
     life.settings |= {
-        "file_system": {"existing": {"id": made["FileSystemId"]}},
-        "bucket": {"existing_name": made["BucketName"]},
+        "file_system": {"existing": {"id": outputs["FileSystemId"]}},
+        "bucket": {"existing_name": outputs["BucketName"]},
         "key": {"existing_arn": keys[0]["KeyArn"]},
         "images": {"existing": True},
     }
     life.deploy()
     for output in ("FileSystemId", "BucketName", "RepositoryUri"):
-        assert life.outputs[output] == made[output]
+        assert life.outputs[output] == outputs[output]
     assert (
-        cloud.client("s3").get_object(Bucket=made["BucketName"], Key="data")["Body"].read()
+        cloud.client("s3").get_object(Bucket=outputs["BucketName"], Key="data")["Body"].read()
         == b"ours"
     )
     images = cloud.client("ecr").describe_images(repositoryName="paddle/trainer")["imageDetails"]
     assert digest in {image["imageDigest"] for image in images}
-    targets = cloud.client("efs").describe_mount_targets(FileSystemId=made["FileSystemId"])[
+    targets = cloud.client("efs").describe_mount_targets(FileSystemId=outputs["FileSystemId"])[
         "MountTargets"
     ]
     assert {target["AvailabilityZoneName"] for target in targets} == {"us-west-2a", "us-west-2b"}
@@ -442,14 +447,14 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     life = begin(VARIANTS / "self-managed-cluster.yaml")
     cloud, outputs = life.cloud, life.outputs
     ec2, secrets = cloud.client("ec2"), cloud.client("secretsmanager")
-    addresses = {one["PublicIp"] for one in ec2.describe_addresses()["Addresses"]}
+    addresses = {address["PublicIp"] for address in ec2.describe_addresses()["Addresses"]}
     assert outputs["ClusterEndpoint"].removeprefix("https://").removesuffix(":6443") in addresses
     [volume] = ec2.describe_volumes()["Volumes"]
-    told = "".join(user_data(cloud))
-    assert f"STATE_VOLUME='{volume['VolumeId']}'" in told
+    text = "".join(user_data(cloud))
+    assert f"STATE_VOLUME='{volume['VolumeId']}'" in text
 
     token = secrets.get_secret_value(SecretId="tutorial/server-token")["SecretString"]
-    assert len(token) == 48 and token not in told
+    assert len(token) == 48 and token not in text
     [pair] = ec2.describe_key_pairs()["KeyPairs"]
     assert (
         cloud.client("ssm").get_parameter(Name=f"/ec2/keypair/{pair['KeyPairId']}")["Parameter"][
@@ -468,7 +473,7 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     life.change_as_diff_sees(
         **merged(change, {"cluster": {"distribution": another_release(life, "v1.36.0+k3s0")}})
     )
-    assert all("DISTRIBUTION_VERSION='v1.36.0+k3s0'" in told for told in user_data(cloud))
+    assert all("DISTRIBUTION_VERSION='v1.36.0+k3s0'" in text for text in user_data(cloud))
     [same] = ec2.describe_volumes()["Volumes"]
     assert (same["VolumeId"], same["Size"], same["State"]) == (
         volume["VolumeId"],
@@ -477,6 +482,8 @@ def test_a_self_managed_cluster(begin: Callable[..., Life]) -> None:
     ), "the state stays where it is"
     assert secrets.get_secret_value(SecretId="tutorial/server-token")["SecretString"] == token
     assert secrets.get_secret_value(SecretId="tutorial/ca-hash")["SecretString"] == "a" * 64
-    assert [pair["KeyPairId"]] == [one["KeyPairId"] for one in ec2.describe_key_pairs()["KeyPairs"]]
+    assert [pair["KeyPairId"]] == [
+        other["KeyPairId"] for other in ec2.describe_key_pairs()["KeyPairs"]
+    ]
 
     assert life.end() == set()

@@ -32,7 +32,7 @@ def bucket_key(uri: str) -> Path:
 def answer(state: dict, call: list[str]) -> None:
     match call:
         case ["s3", "cp", *rest]:
-            uri, target = [each for each in rest if each.startswith(("s3://", "/"))]
+            uri, target = [word for word in rest if word.startswith(("s3://", "/"))]
             if state.get("absent_downloads", 0) > 0:
                 state["absent_downloads"] -= 1
                 refuse("403", "Forbidden")
@@ -40,10 +40,10 @@ def answer(state: dict, call: list[str]) -> None:
                 refuse("404", "Not Found")
             shutil.copyfile(bucket_key(uri), target)
         case ["s3", "ls", uri]:
-            found = sorted(bucket_key(uri).glob("*"))
-            for each in found:
-                print(f"2026-11-21 00:00:00 {each.stat().st_size:10} {each.name}")
-            sys.exit(0 if found else 1)
+            files = sorted(bucket_key(uri).glob("*"))
+            for file in files:
+                print(f"2026-11-21 00:00:00 {file.stat().st_size:10} {file.name}")
+            sys.exit(0 if files else 1)
         case ["s3api", "head-object", *rest]:
             if not (
                 ACCOUNT / "bucket" / option(rest, "--bucket") / option(rest, "--key")
@@ -94,12 +94,12 @@ def answer(state: dict, call: list[str]) -> None:
                 link.symlink_to(volume["device"])
             print("{}")
         case ["ec2", "describe-instances", *rest]:
-            wanted = (
-                next(each for each in rest if each.startswith("Name=instance-id,Values="))
+            instance_ids = (
+                next(word for word in rest if word.startswith("Name=instance-id,Values="))
                 .split("Values=")[1]
                 .split(",")
             )
-            print("\t".join(each for each in wanted if each in state["instances"]))
+            print("\t".join(id for id in instance_ids if id in state["instances"]))
         case ["cloudformation", "signal-resource", *rest]:
             if state.get("no_deploy"):
                 refuse(
@@ -118,7 +118,7 @@ def answer(state: dict, call: list[str]) -> None:
 
 
 def main() -> None:
-    call = [each for each in sys.argv[2:] if each != "--only-show-errors"]
+    call = [word for word in sys.argv[2:] if word != "--only-show-errors"]
     if "--cli-connect-timeout" in call:
         at = call.index("--cli-connect-timeout")
         del call[at : at + 2]

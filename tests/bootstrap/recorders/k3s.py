@@ -37,7 +37,9 @@ def server(arguments: list[str]) -> None:
         if flag.exists():
             sys.exit("a reset was made before: start without --cluster-reset")
         snapshot = next(
-            each for each in arguments if each.startswith("--cluster-reset-restore-path=")
+            argument
+            for argument in arguments
+            if argument.startswith("--cluster-reset-restore-path=")
         ).split("=")[1]
         if "broken" in snapshot:
             sys.exit(f"snapshot {snapshot} has no valid checksum")
@@ -88,9 +90,9 @@ def kubectl(arguments: list[str]) -> None:
     if not RUNNING.exists():
         sys.exit("The connection to the server was refused")
     words = [
-        each
-        for each in arguments
-        if each not in ("-n", "kube-system", "-o") and "--request-timeout" not in each
+        argument
+        for argument in arguments
+        if argument not in ("-n", "kube-system", "-o") and "--request-timeout" not in argument
     ]
     match words:
         case ["get", "--raw", "/readyz"]:

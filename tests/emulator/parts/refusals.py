@@ -114,9 +114,9 @@ def _other_types(parameters: Mapping[str, Any], template: Mapping[str, Any]) -> 
     types = {
         name: resource["ResourceType"] for name, resource in stack.get("_resources", {}).items()
     }
-    wanted = template.get("Resources") or {}
+    resources = template.get("Resources") or {}
     changed = ", ".join(
-        name for name in types if name in wanted and wanted[name].get("Type") != types[name]
+        name for name in types if name in resources and resources[name].get("Type") != types[name]
     )
     rule = (
         "Update of resource type is not permitted. The new template modifies resource type of "
@@ -148,21 +148,26 @@ def _create_change_set(create: Handler, parameters: Mapping[str, Any]) -> Any:
     count as a change.
     """
     answer = create(parameters)
-    for made in [
-        one for id, one in cloudformation._change_sets.items() if id.encode() in answer[2]
+    for change_set in [
+        change_set
+        for id, change_set in cloudformation._change_sets.items()
+        if id.encode() in answer[2]
     ]:
-        before, after = handlers._resolve_stack(made["StackId"])["_template"], made["_template"]
+        before, after = (
+            handlers._resolve_stack(change_set["StackId"])["_template"],
+            change_set["_template"],
+        )
         if refused := _other_types(parameters, after):
-            made |= {
+            change_set |= {
                 "Status": "FAILED",
                 "ExecutionStatus": "UNAVAILABLE",
                 "StatusReason": refused,
                 "Changes": [],
             }
-        elif "didn't contain changes" in made["StatusReason"] and before.get(
+        elif "didn't contain changes" in change_set["StatusReason"] and before.get(
             "Outputs"
         ) != after.get("Outputs"):
-            made |= {
+            change_set |= {
                 "Status": "CREATE_COMPLETE",
                 "ExecutionStatus": "AVAILABLE",
                 "StatusReason": "",
@@ -175,14 +180,14 @@ def _principals_exist(properties: Mapping[str, Any]) -> None:
     policy = properties.get("KeyPolicy") or {}
     statements = (json.loads(policy) if isinstance(policy, str) else policy).get("Statement") or []
     principals = [
-        one.get("Principal")
-        for one in (statements if isinstance(statements, list) else [statements])
+        statement.get("Principal")
+        for statement in (statements if isinstance(statements, list) else [statements])
     ]
     named = re.findall(
         rf'"(arn:aws:iam::{get_account_id()}:(?:role|user)/[^"]+)"', json.dumps(principals)
     )
-    known = {record["Arn"] for store in (iam._users, iam._roles) for record in store.values()}
-    if not known.issuperset(named):
+    arns = {record["Arn"] for store in (iam._users, iam._roles) for record in store.values()}
+    if not arns.issuperset(named):
         raise ValueError(
             "Policy contains a statement with one or more invalid principals. (Service: Kms, "
             "Status Code: 400)"

@@ -20,11 +20,11 @@ def apply() -> None:
 def _cluster(
     update: Handler, physical_id: str, old: Properties, new: Properties, *rest: Any
 ) -> Any:
-    has, wanted = str(eks._clusters[new["Name"]]["version"]), str(new["Version"])
-    if int(wanted.split(".")[1]) - int(has.split(".")[1]) not in (0, 1):
+    current, target = str(eks._clusters[new["Name"]]["version"]), str(new["Version"])
+    if int(target.split(".")[1]) - int(current.split(".")[1]) not in (0, 1):
         raise ValueError(
-            f"Unsupported Kubernetes minor version update from {has} to {wanted} (Service: Eks, "
-            "Status Code: 400)"
+            f"Unsupported Kubernetes minor version update from {current} to {target} "
+            "(Service: Eks, Status Code: 400)"
         )
     return update(physical_id, old, new, *rest)
 
