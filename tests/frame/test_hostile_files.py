@@ -84,9 +84,9 @@ def test_a_hostile_file_is_one_sentence(name: str, case: str, tmp_path: Path) ->
     lay(tmp_path / name, case, content)
     with pytest.raises((SettingError, BadInput)) as refusal:
         READERS[name](tmp_path / name)
-    said = str(refusal.value)
-    assert name in said and "\n" not in said and len(said) < 400 + len(str(tmp_path))
-    assert sentence in said or name in ("image.json", "kubeconfig")
+    message = str(refusal.value)
+    assert name in message and "\n" not in message and len(message) < 400 + len(str(tmp_path))
+    assert sentence in message or name in ("image.json", "kubeconfig")
 
 
 @pytest.mark.parametrize("name", ["cluster.yaml", "job.yaml"])

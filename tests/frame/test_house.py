@@ -24,13 +24,13 @@ WATCHED = {"app", "paddle_node", "aws_cdk", "cdk8s", "constructs", "cdk_nag"} | 
 
 @functools.cache
 def imports(file: Path) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.split(".")[0] in WATCHED}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in names if name.split(".")[0] in WATCHED}
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)

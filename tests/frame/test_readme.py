@@ -54,8 +54,8 @@ def named(document: str, program: str) -> list[list[str]]:
     code = "\n".join(
         re.findall(r"`([^`\n]+)`", text) + re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
     )
-    found = re.findall(rf"(?:^|\$ |&& ){program} ([a-z][^#|&;\n]*)", code, re.M)
-    return [re.sub(r"[][]", "", words).split() for words in found]
+    commands = re.findall(rf"(?:^|\$ |&& ){program} ([a-z][^#|&;\n]*)", code, re.M)
+    return [re.sub(r"[][]", "", words).split() for words in commands]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -36,11 +36,11 @@ def test_no_sentence_repeats_a_secret_of_an_address(address: str, tmp_path: Path
     jobs = [put(job, setting, address) for setting in TABLE["job"]]
     jobs += [job | {address: 1}, put(put(job, "data.prepared", True), "data.source", address)]
     clusters = [put({"retain": False}, setting, [address]) for setting in TABLE["cluster"]]
-    said = [refusal(job, {"retain": False}, tmp_path) for job in jobs]
-    said += [
+    sentences = [refusal(job, {"retain": False}, tmp_path) for job in jobs]
+    sentences += [
         refusal(job, cluster, tmp_path) for cluster in [*clusters, {"retain": False, address: 1}]
     ]
-    assert [sentence for sentence in said if "SECRET" in sentence] == []
+    assert [sentence for sentence in sentences if "SECRET" in sentence] == []
 
 
 def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
@@ -76,8 +76,8 @@ def test_the_manifest_has_the_query_that_its_source_needs() -> None:
     job = TrainingJob.parse(
         {"name": "words", "trainers": 3, "data": {"source": "https://host/f?set=A"}}
     )
-    made = str(documents(job, ClusterOutputs.placeholder(), "image"))
-    assert made.count("https://host/f?set=A") == 1
+    manifests = str(documents(job, ClusterOutputs.placeholder(), "image"))
+    assert manifests.count("https://host/f?set=A") == 1
 
 
 @pytest.mark.parametrize(("address", "shown"), TABLE["shown"])

@@ -50,26 +50,26 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-build-isolation",
     ]
     subprocess.run([*pip, "--wheel-dir", built, source], check=True)
-    (made,) = built.glob("*.whl")
-    return made
+    (wheel,) = built.glob("*.whl")
+    return wheel
 
 
 def needed(
-    of: Distribution, extras: set[str], found: dict[str, Distribution]
+    of: Distribution, extras: set[str], distributions: dict[str, Distribution]
 ) -> dict[str, Distribution]:
     """Returns the installed distributions that `of` with these extras requires, and those that they
     require.
     """
     for line in of.requires or ():
-        wanted = Requirement(line)
+        requirement = Requirement(line)
         asked = any(
-            wanted.marker is None or wanted.marker.evaluate({"extra": extra})
+            requirement.marker is None or requirement.marker.evaluate({"extra": extra})
             for extra in extras or {""}
         )
-        if asked and wanted.name not in found:
-            found[wanted.name] = distribution(wanted.name)
-            needed(found[wanted.name], wanted.extras, found)
-    return found
+        if asked and requirement.name not in distributions:
+            distributions[requirement.name] = distribution(requirement.name)
+            needed(distributions[requirement.name], requirement.extras, distributions)
+    return distributions
 
 
 def environment(folder: Path, wheel: Path, extras: set[str]) -> Path:
@@ -90,12 +90,16 @@ def environment(folder: Path, wheel: Path, extras: set[str]) -> Path:
     ]
     subprocess.run([*pip, wheel], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
-    for one in needed(Distribution.at(next(packages.glob("paddle_aws-*"))), extras, {}).values():
+    for package in needed(
+        Distribution.at(next(packages.glob("paddle_aws-*"))), extras, {}
+    ).values():
         for top in {
-            file.parts[0] for file in one.files or () if file.parts[0] not in ("..", "__pycache__")
+            file.parts[0]
+            for file in package.files or ()
+            if file.parts[0] not in ("..", "__pycache__")
         }:
             if not (packages / top).exists():
-                (packages / top).symlink_to(one.locate_file(top))
+                (packages / top).symlink_to(package.locate_file(top))
     return folder / "bin"
 
 
@@ -105,11 +109,11 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(bin_: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    found = {"PATH": f"{bin_}:/usr/bin:/bin", "HOME": str(folder), "NO_COLOR": "1"}
+    variables = {"PATH": f"{bin_}:/usr/bin:/bin", "HOME": str(folder), "NO_COLOR": "1"}
     return subprocess.run(
         ["paddle-aws", *arguments],
         cwd=folder,
-        env=found,
+        env=variables,
         check=False,
         capture_output=True,
         text=True,
@@ -121,12 +125,12 @@ def test_everything_python_is_in_the_wheel(wheel: Path) -> None:
     folders = [
         ROOT / "trainer_image" / room if room == "paddle_node" else ROOT / room for room in rooms
     ]
-    wanted = {
+    expected = {
         str(file.relative_to(folder.parent)) for folder in folders for file in folder.rglob("*.py")
     }
-    wanted |= {f"paddle_aws/stacks/{file.name}" for file in (ROOT / "stacks").glob("*.py")}
+    expected |= {f"paddle_aws/stacks/{file.name}" for file in (ROOT / "stacks").glob("*.py")}
     inside = set(zipfile.ZipFile(wheel).namelist())
-    assert {name for name in inside if name.endswith(".py")} == wanted
+    assert {name for name in inside if name.endswith(".py")} == expected
     assert {name for name in inside if name.endswith("py.typed")} == {
         f"{room}/py.typed" for room in rooms
     }

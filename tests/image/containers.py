@@ -192,9 +192,9 @@ class Cluster:
                 "--volume",
                 f"{folder}:{mount.path}{':ro' if mount.path in read_only else ''}",
             ]
-        told = {"controller-uid": self.uid, "job-name": job["metadata"]["name"]}
+        controller = {"controller-uid": self.uid, "job-name": job["metadata"]["name"]}
         labels = template.labels | {
-            f"batch.kubernetes.io/{key}": value for key, value in told.items()
+            f"batch.kubernetes.io/{key}": value for key, value in controller.items()
         }
         # The pod's address is known only once it runs: the shell below sets it.
         facts = PodFacts(name, "default", labels, {}, "", "default")
@@ -261,8 +261,8 @@ def jobs(folder: Path, job_file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         for document in documents
         if document["kind"] == "ConfigMap"
     }
-    found = [
+    kubernetes_jobs = [
         document | {"settings": settings} for document in documents if document["kind"] == "Job"
     ]
-    data = next(job for job in found if "-data-" in job["metadata"]["name"])
-    return data, next(job for job in found if job is not data)
+    data = next(job for job in kubernetes_jobs if "-data-" in job["metadata"]["name"])
+    return data, next(job for job in kubernetes_jobs if job is not data)

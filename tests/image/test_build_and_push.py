@@ -68,14 +68,14 @@ class Machine:
         patch.chdir(folder)
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             patch.delenv(name)
-        own = {
+        paths = {
             "PATH": folder / "bin",
             "HOME": folder,
             "CALLS": folder / "calls",
             "PYTHONPATH": PROJECT,
         }
         for name, value in {
-            **own,
+            **paths,
             "ALIVE": "docker podman",
             "AWS_EC2_METADATA_DISABLED": "true",
         }.items():
@@ -230,8 +230,8 @@ class TestAgainstAnEmulatedRegistry:
         done = deployed.run("push", "--job", "job.yaml")
         assert done.exit_code == 0, done.stderr
         written = json.loads((deployed.folder / "image.json").read_text())
-        (own,) = written["variants"].values()
-        assert pushed_for_it() == own != written["image"] == image
+        (variant,) = written["variants"].values()
+        assert pushed_for_it() == variant != written["image"] == image
         file.write_text(JOB.replace("1.16", "1.17"))
         with pytest.raises(SettingError, match="in no image that was pushed"):
             pushed_for_it()

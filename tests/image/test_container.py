@@ -54,23 +54,23 @@ for service in ("s3", "sts"):
     client = boto3.client(service, region_name="eu-central-1", **keys)
     print(client.meta.endpoint_url)
 """
-    found = inside(podman, "env", "PYTHONPATH=/opt/paddle", "python3", "-c", program, image=image)
-    assert found.stdout.split() == [
+    done = inside(podman, "env", "PYTHONPATH=/opt/paddle", "python3", "-c", program, image=image)
+    assert done.stdout.split() == [
         "https://s3.eu-central-1.amazonaws.com",
         "https://sts.eu-central-1.amazonaws.com",
     ]
 
 
 def test_labels_user_and_size(podman: Podman) -> None:
-    found = json.loads(podman.run("image", "inspect", IMAGE).stdout)[0]
-    assert found["User"] == f"{contract.UID}:{contract.GID}"
-    labels = found["Labels"]
+    details = json.loads(podman.run("image", "inspect", IMAGE).stdout)[0]
+    assert details["User"] == f"{contract.UID}:{contract.GID}"
+    labels = details["Labels"]
     assert labels["org.opencontainers.image.title"] == "paddle-aws trainer"
     assert labels["org.opencontainers.image.version"] == "0.1.0"
     assert len(labels["org.opencontainers.image.revision"].removesuffix("-dirty")) == 40
     assert labels["dev.paddle-aws.requirements"] == "trainer_image/requirements.lock"
-    print(f"image: {found['Size'] / 1e6:.0f} MB unpacked")
-    assert found["Size"] < 1e9
+    print(f"image: {details['Size'] / 1e6:.0f} MB unpacked")
+    assert details["Size"] < 1e9
 
 
 def test_what_is_in_it_and_what_is_not(podman: Podman) -> None:
@@ -143,8 +143,8 @@ def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(
         assert inside(podman, "tree", "--version", image=image).stdout
         assert inside(podman, "id", "-u", image=image).stdout.strip() == "1000"
         layers = [
-            json.loads(podman.run("image", "inspect", one).stdout)[0]["RootFS"]["Layers"]
-            for one in (IMAGE, image)
+            json.loads(podman.run("image", "inspect", name).stdout)[0]["RootFS"]["Layers"]
+            for name in (IMAGE, image)
         ]
         assert layers[1][: len(layers[0])] == layers[0]
     finally:
@@ -245,13 +245,13 @@ def test_three_containers_train_together_and_one_that_is_killed_is_replaced(
 def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(
     cluster: Cluster, tmp_path: Path, job_file: Path
 ) -> None:
-    found = json.loads(cluster.podman.run("image", "inspect", COLLECTIVE).stdout)[0]
+    details = json.loads(cluster.podman.run("image", "inspect", COLLECTIVE).stdout)[0]
     assert (
-        found["Labels"]["dev.paddle-aws.requirements"]
+        details["Labels"]["dev.paddle-aws.requirements"]
         == "trainer_image/requirements-collective.lock"
     )
-    print(f"collective image: {found['Size'] / 1e6:.0f} MB unpacked")
-    assert found["Size"] < 1e9
+    print(f"collective image: {details['Size'] / 1e6:.0f} MB unpacked")
+    assert details["Size"] < 1e9
     the_clients_work(cluster.podman, COLLECTIVE)
     folder, of_pservers = split(cluster, tmp_path, job_file)
     pods = [cluster.start(of_pservers, index) for index in range(3)]
@@ -303,8 +303,8 @@ def test_a_base_that_has_paddle_keeps_it_as_it_is(podman: Podman) -> None:
         the_clients_work(podman, image)
         sizes, layers = zip(
             *(
-                (one["Size"], one["RootFS"]["Layers"])
-                for one in (
+                (details["Size"], details["RootFS"]["Layers"])
+                for details in (
                     json.loads(podman.run("image", "inspect", name).stdout)[0]
                     for name in (base, image)
                 )

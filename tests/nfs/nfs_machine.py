@@ -68,12 +68,12 @@ def at_once(*works: Callable[[], T]) -> list[Future[T]]:
     """Starts all works together, each in its own thread, and waits until they have ended."""
     start = threading.Barrier(len(works))
 
-    def one(work: Callable[[], T]) -> T:
+    def run(work: Callable[[], T]) -> T:
         start.wait()
         return work()
 
     with ThreadPoolExecutor(len(works)) as pool:
-        return [pool.submit(one, work) for work in works]
+        return [pool.submit(run, work) for work in works]
 
 
 def until(condition: Callable[[], object], seconds: float = 60.0) -> float:

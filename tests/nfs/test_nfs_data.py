@@ -74,8 +74,8 @@ def pod(
 
 
 def ended(pod: subprocess.Popen[str]) -> int:
-    said, _ = pod.communicate(timeout=120)
-    print(said)
+    output, _ = pod.communicate(timeout=120)
+    print(output)
     return pod.returncode
 
 
@@ -95,19 +95,19 @@ def parts(volume: Volume) -> list[Path]:
     return list((volume.served / "job" / "splits").glob("*/*/*/part-*"))
 
 
-def exactly(records: list[bytes], wanted: set[bytes]) -> bool:
-    return len(records) == len(wanted) and set(records) == wanted
+def exactly(records: list[bytes], expected: set[bytes]) -> bool:
+    return len(records) == len(expected) and set(records) == expected
 
 
 def test_nfs_indexes_on_three_clients_at_once_make_one_exact_split(volume: Volume) -> None:
-    wanted = source(volume, "source")
+    records = source(volume, "source")
     for place in (volume.a, volume.b, volume.c):
         assert data_manifest.read(JobFolder(place / "job").data_manifest) is None
     pods = [
         pod(place, "source", "run", index, 3)
         for index, place in enumerate((volume.a, volume.b, volume.c))
     ]
-    assert [ended(one) for one in pods] == [0, 0, 0]
+    assert [ended(process) for process in pods] == [0, 0, 0]
     whole = {file: file.read_bytes() for file in parts(volume)}
     for file in whole:
         file.write_bytes(b"half")
@@ -117,7 +117,7 @@ def test_nfs_indexes_on_three_clients_at_once_make_one_exact_split(volume: Volum
     for file, content in whole.items():
         file.write_bytes(content)
     for place in (volume.a, volume.b, volume.c):
-        assert exactly(read(place), wanted)
+        assert exactly(read(place), records)
 
 
 def test_nfs_two_different_splits_at_once_leave_one_of_them_whole(volume: Volume) -> None:
@@ -127,14 +127,14 @@ def test_nfs_two_different_splits_at_once_leave_one_of_them_whole(volume: Volume
             pod(volume.a, "first", f"first-{round_}"),
             pod(volume.b, "second", f"second-{round_}"),
         ]
-        assert [ended(one) for one in pods] == [0, 0]
-        found = [read(place) for place in (volume.a, volume.b, volume.c)]
-        assert found[0] == found[1] == found[2]
-        assert any(exactly(found[0], wanted) for wanted in sources)
+        assert [ended(process) for process in pods] == [0, 0]
+        records_by_client = [read(place) for place in (volume.a, volume.b, volume.c)]
+        assert records_by_client[0] == records_by_client[1] == records_by_client[2]
+        assert any(exactly(records_by_client[0], records) for records in sources)
 
 
 def test_nfs_an_index_that_is_done_on_one_node_is_not_done_again_on_another(volume: Volume) -> None:
-    wanted = source(volume, "source")
+    records = source(volume, "source")
     splits = volume.b / "job" / "splits"
     splits.mkdir(parents=True)
     first = pod(volume.a, "source", "run", 0, 2, "first")
@@ -145,7 +145,7 @@ def test_nfs_an_index_that_is_done_on_one_node_is_not_done_again_on_another(volu
     assert ended(first) == 0
     assert ended(pod(volume.b, "source", "run", 0, 2, "second")) == 0
     assert ended(pod(volume.b, "source", "run", 1, 2)) == 0
-    assert exactly(read(volume.c), wanted)
+    assert exactly(read(volume.c), records)
     assert [folder.name for folder in (volume.served / "job" / "splits" / "run").glob("0.*/")] == [
         "0.first"
     ]
@@ -154,20 +154,20 @@ def test_nfs_an_index_that_is_done_on_one_node_is_not_done_again_on_another(volu
 def test_nfs_a_server_that_restarts_while_a_pod_splits_costs_time_and_no_record(
     volume: Volume,
 ) -> None:
-    wanted = source(volume, "source", 20_000)
+    records = source(volume, "source", 20_000)
     with slow_answers("b", SLOW):
         splitting = pod(volume.b, "source", "run")
         until(lambda: parts(volume))
         with server_down():
             assert splitting.poll() is None
     assert ended(splitting) == 0
-    assert exactly(read(volume.c), wanted)
+    assert exactly(read(volume.c), records)
 
 
 def test_nfs_an_index_that_was_cut_off_is_done_by_its_replacement_and_harms_nothing_when_it_is_back(
     volume: Volume,
 ) -> None:
-    wanted = source(volume, "source", 20_000)
+    records = source(volume, "source", 20_000)
     with slow_answers("a", SLOW):
         lost = pod(volume.a, "source", "run", uid="lost")
         until(lambda: parts(volume))
@@ -176,7 +176,7 @@ def test_nfs_an_index_that_was_cut_off_is_done_by_its_replacement_and_harms_noth
             assert lost.poll() is None
     ended(lost)
     for place in (volume.a, volume.b, volume.c):
-        assert exactly(read(place), wanted)
+        assert exactly(read(place), records)
 
 
 def test_nfs_a_program_copied_through_two_clients_at_once_is_whole_on_the_third(
@@ -196,10 +196,10 @@ def test_nfs_a_program_copied_through_two_clients_at_once_is_whole_on_the_third(
             *(partial(program_copy.copy_program, program, place, "words") for place in places)
         ):
             end.result()
-        wanted = program_copy.digest(program)
-        assert before != wanted
-        assert program_copy.digest(read) == wanted
-        assert [program_copy.digest(place.program("words")) for place in places] == [wanted, wanted]
+        digest = program_copy.digest(program)
+        assert before != digest
+        assert program_copy.digest(read) == digest
+        assert [program_copy.digest(place.program("words")) for place in places] == [digest, digest]
 
 
 def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_seconds(
@@ -212,10 +212,10 @@ def test_nfs_pods_that_wait_for_the_data_and_the_program_find_them_within_second
     waiting = Job(volume.b / "job").trainer(
         TRAIN_CONFIG_DIR="quick", CONF_PADDLE_GRADIENT_NUM="2", PADDLE_NODE_DATA_JOB="this"
     )
-    said: list[str] = []
+    messages: list[str] = []
     with ThreadPoolExecutor() as pool:
-        ready = pool.submit(preparation.prepare, waiting, said.append)
-        until(lambda: said)
+        ready = pool.submit(preparation.prepare, waiting, messages.append)
+        until(lambda: messages)
         splitting = pod(
             volume.a, "source", "run", PROGRAM_FROM=str(program), PADDLE_NODE_DATA_JOB="this"
         )
@@ -237,8 +237,8 @@ def test_nfs_a_command_is_done_by_a_file_that_another_node_has_written_again(
     assert "was not written in this attempt" in (
         progress.find_missing(Identity(), Resumption(), stopped=False) or ""
     )  # The client caches this.
-    own = node.folder.attempt(node.run_id, 1).relative_to(volume.b)
-    (volume.a / own / "output" / "done").write_text("now")
+    attempt = node.folder.attempt(node.run_id, 1).relative_to(volume.b)
+    (volume.a / attempt / "output" / "done").write_text("now")
     assert progress.find_missing(Identity(), Resumption(), stopped=False) is None
 
 
@@ -251,8 +251,8 @@ def test_nfs_a_process_of_a_lost_pod_writes_nothing_into_its_successors_files(
     )
     progress = FileProgress(node, print)
     progress.begin(Identity(), History())
-    own = node.folder.attempt(node.run_id, 1).relative_to(volume.b)
-    output = volume.a / own / "output"
+    attempt = node.folder.attempt(node.run_id, 1).relative_to(volume.b)
+    output = volume.a / attempt / "output"
     names = ("log", "latest", "step-1", "deep/state")
     (output / "deep").mkdir()
     for name in names:

@@ -88,7 +88,7 @@ def test_nfs_a_living_holder_is_seen_though_the_other_client_has_just_looked(
 def test_nfs_a_server_that_restarts_takes_the_lease_from_nobody(volume: Volume) -> None:
     waits = threading.Event()
     with Beating(acquire(volume.a, "first")) as first, ThreadPoolExecutor() as pool:
-        wanted: Future[Lease] = pool.submit(
+        second: Future[Lease] = pool.submit(
             lease.acquire,
             volume.b / "state",
             "second",
@@ -103,7 +103,7 @@ def test_nfs_a_server_that_restarts_takes_the_lease_from_nobody(volume: Volume) 
             with server_down():
                 time.sleep(EXPIRY)
                 stopped = first.beats
-            refused = wanted.exception(timeout=60)
+            refused = second.exception(timeout=60)
             assert isinstance(refused, Failure)
             assert refused.code == ExitCode.FOLDER_IN_USE
             until(lambda: first.beats > stopped)

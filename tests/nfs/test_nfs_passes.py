@@ -71,7 +71,7 @@ def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_and_seen_whole_o
         sealed = sealing.exception() is None
         assert sealed != bool(giving_up.result())
         for place in (there, JobFolder(volume.c / str(round_))):
-            found = list(passes.newest_first(place))
-            assert [one.number for one in found] == [3] * sealed
-            for one in found:
-                passes.verify(one.folder)
+            saved_passes = list(passes.newest_first(place))
+            assert [saved_pass.number for saved_pass in saved_passes] == [3] * sealed
+            for saved_pass in saved_passes:
+                passes.verify(saved_pass.folder)
