@@ -376,6 +376,25 @@ def test_parts_are_what_the_cdks_methods_take(stranger: tuple[Stack, ec2.Vpc]) -
     assert len(reads) == 3
 
 
+PASSED_THROUGH = {
+    "EKS::Cluster": {"Tags": Match.array_with([{"Key": "cost", "Value": "7"}])},
+    "EFS::FileSystem": {"FileSystemTags": Match.array_with([{"Key": "Name", "Value": "genomes"}])},
+    "EC2::VPC": {"Tags": Match.array_with([{"Key": "Name", "Value": "theirs"}])},
+    "S3::Bucket": {
+        "BucketName": "their-data",
+        "LifecycleConfiguration": {
+            "Rules": [
+                Match.object_like({"ExpiredObjectDeleteMarker": True}),
+                {"ExpirationInDays": 9, "Status": "Enabled"},
+            ]
+        },
+    },
+    "AutoScaling::AutoScalingGroup": {"MetricsCollection": Match.any_value()},
+    "IAM::ManagedPolicy": {"Groups": ["them"], "Roles": ["them"]},
+    "CloudWatch::Alarm": {"Namespace": "AWS/S3", "Period": 86400},
+}
+
+
 def test_what_we_do_not_decide_goes_through_to_the_cdk(stranger: tuple[Stack, ec2.Vpc]) -> None:
     stack, _ = stranger
     isolated = ec2.SubnetConfiguration(
@@ -441,25 +460,7 @@ def test_what_we_do_not_decide_goes_through_to_the_cdk(stranger: tuple[Stack, ec
         "AWS::EKS::Nodegroup",
         {"AmiType": "AL2023_ARM_64_STANDARD", "InstanceTypes": ["m7g.large"]},
     )
-    for kind, props in {
-        "EKS::Cluster": {"Tags": Match.array_with([{"Key": "cost", "Value": "7"}])},
-        "EFS::FileSystem": {
-            "FileSystemTags": Match.array_with([{"Key": "Name", "Value": "genomes"}])
-        },
-        "EC2::VPC": {"Tags": Match.array_with([{"Key": "Name", "Value": "theirs"}])},
-        "S3::Bucket": {
-            "BucketName": "their-data",
-            "LifecycleConfiguration": {
-                "Rules": [
-                    Match.object_like({"ExpiredObjectDeleteMarker": True}),
-                    {"ExpirationInDays": 9, "Status": "Enabled"},
-                ]
-            },
-        },
-        "AutoScaling::AutoScalingGroup": {"MetricsCollection": Match.any_value()},
-        "IAM::ManagedPolicy": {"Groups": ["them"], "Roles": ["them"]},
-        "CloudWatch::Alarm": {"Namespace": "AWS/S3", "Period": 86400},
-    }.items():
+    for kind, props in PASSED_THROUGH.items():
         template.has_resource_properties(f"AWS::{kind}", props)
     machines = str(template.find_resources("AWS::EC2::LaunchTemplate"))
     assert "sysctl -w vm.max_map_count=262144" in machines

@@ -161,37 +161,7 @@ class Cluster:
             "--read-only",
         ]
         arguments += ["--read-only-tmpfs=false"]
-        read_only = {
-            mount["mountPath"]
-            for mount in pod["containers"][0]["volumeMounts"]
-            if mount.get("readOnly")
-        }
-        memory = {
-            volume["name"]
-            for volume in pod["volumes"]
-            if volume.get("emptyDir", {}).get("medium") == "Memory"
-        }
-        for mount in container.mounts:
-            if mount.volume in memory:
-                arguments += ["--tmpfs", f"{mount.path}:rw,mode=1777"]
-                continue
-            claimed = template.volumes[mount.volume].claim
-            files = job["settings"].get(template.volumes[mount.volume].config_map, {})
-            folder = (
-                self.volume / mount.sub_path
-                if claimed
-                else self.volume.parent / "empty" / name / mount.volume
-            )
-            if not folder.exists():
-                # As behind an access point: a folder that has to be created belongs to user 1000.
-                folder.mkdir(parents=True)
-                os.chown(folder, 1000, 1000)
-            for key, text in files.items():
-                (folder / key).write_text(text)
-            arguments += [
-                "--volume",
-                f"{folder}:{mount.path}{':ro' if mount.path in read_only else ''}",
-            ]
+        arguments += self._lay_volumes(job, template, name)
         controller = {"controller-uid": self.uid, "job-name": job["metadata"]["name"]}
         labels = template.labels | {
             f"batch.kubernetes.io/{key}": value for key, value in controller.items()
@@ -212,6 +182,42 @@ class Cluster:
         )
         self.pods.append(name)
         return name
+
+    def _lay_volumes(self, job: dict[str, Any], template: PodTemplate, name: str) -> list[str]:
+        """Makes the folders of a pod's volumes. Returns the arguments that mount them."""
+        pod, arguments = job["spec"]["template"]["spec"], []
+        read_only = {
+            mount["mountPath"]
+            for mount in pod["containers"][0]["volumeMounts"]
+            if mount.get("readOnly")
+        }
+        memory = {
+            volume["name"]
+            for volume in pod["volumes"]
+            if volume.get("emptyDir", {}).get("medium") == "Memory"
+        }
+        for mount in template.containers[0].mounts:
+            if mount.volume in memory:
+                arguments += ["--tmpfs", f"{mount.path}:rw,mode=1777"]
+                continue
+            claimed = template.volumes[mount.volume].claim
+            files = job["settings"].get(template.volumes[mount.volume].config_map, {})
+            folder = (
+                self.volume / mount.sub_path
+                if claimed
+                else self.volume.parent / "empty" / name / mount.volume
+            )
+            if not folder.exists():
+                # As behind an access point: a folder that has to be created belongs to user 1000.
+                folder.mkdir(parents=True)
+                os.chown(folder, 1000, 1000)
+            for key, text in files.items():
+                (folder / key).write_text(text)
+            arguments += [
+                "--volume",
+                f"{folder}:{mount.path}{':ro' if mount.path in read_only else ''}",
+            ]
+        return arguments
 
     def codes(self, *names: str) -> list[int]:
         """Waits until all of these pods have ended. Returns their exit codes."""
